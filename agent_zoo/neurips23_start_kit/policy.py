@@ -1,13 +1,11 @@
 """The start kit's network: two convolutions over tiles, mean-pooled tables, one LSTM."""
 
-from typing import ClassVar
-
 import torch
 from torch import nn
 from torch.nn import functional
 
 from activation_store.layers import MemoryCell
-from agent_zoo.base import BasePolicy, RecurrentPolicy
+from agent_zoo.base import RecurrentPolicy
 from agent_zoo.layers import (
     Candidates,
     entity_features,
@@ -16,16 +14,17 @@ from agent_zoo.layers import (
     own_rows,
     padding_row,
 )
+from agent_zoo.linear_rows import LinearRowsPolicy
 from agent_zoo.observation import CandidateTable, ObservationLayout, PackedObservation
 from agent_zoo.published_features import raw_entity_features, raw_item_features
-from agent_zoo.soft_observation import SoftCandidates, SoftObservation, SoftRows, grid_of_rows, soft_mean_over_table
+from agent_zoo.soft_observation import SoftCandidates, SoftObservation, grid_of_rows, soft_mean_over_table
 from agent_zoo.tiles import TileConvolution, tile_encoder
 
 TILE_EMBEDDING = 32
 TILE_CHANNELS = (32, 8)
 
 
-class Policy(BasePolicy):
+class Policy(LinearRowsPolicy):
     """Concatenates tiles, the agent's own row, the mean of each table and the task, and projects them.
 
     Attributes:
@@ -33,12 +32,9 @@ class Policy(BasePolicy):
             rows are read in the game's own units.
     """
 
-    published: ClassVar[bool] = True
-
     def __init__(self, layout: ObservationLayout, hidden_size: int = 256):
-        super().__init__(layout, hidden_size, published=self.published)
+        super().__init__(layout, hidden_size)
         self.side = layout.view_side
-        self.rectify = nn.Identity() if self.published else nn.ReLU()
         self.material = nn.Embedding(layout.materials, TILE_EMBEDDING)
         self.row = nn.Embedding(self.side, TILE_EMBEDDING)
         self.column = nn.Embedding(self.side, TILE_EMBEDDING)
@@ -104,29 +100,6 @@ class Policy(BasePolicy):
         rows = self.row.weight.T.unsqueeze(2).expand(-1, -1, self.side)  # (embedding, side, side)
         columns = self.column.weight.T.unsqueeze(1).expand(-1, self.side, -1)
         return torch.cat([rows, columns])
-
-    def _layers_of_keys(self) -> dict[CandidateTable, nn.Linear]:
-        """As published, rows are encoded by nothing but a layer, which can wait: see `Candidates`."""
-        if not self.published:
-            return {}
-        return {"entity": self.entity_encoder, "inventory": self.item_encoder, "market": self.item_encoder}
-
-    def _entity_keys(self, values: torch.Tensor) -> torch.Tensor:
-        features = self.entity_features(values)
-        return features if self.published else self._entities(features)
-
-    def _item_keys(self, values: torch.Tensor) -> torch.Tensor:
-        features = self.item_features(values)
-        return features if self.published else self._items(features)
-
-    def _entities(self, features: torch.Tensor) -> torch.Tensor:
-        return self.rectify(self.entity_encoder(features))
-
-    def _items(self, features: torch.Tensor) -> torch.Tensor:
-        return self.rectify(self.item_encoder(features))
-
-    def _soft_entities(self, rows: SoftRows) -> torch.Tensor:
-        return self.entity_features.soft(rows.category, rows.values, entity_features(self.layout))
 
 
 class EarlierPolicy(Policy):

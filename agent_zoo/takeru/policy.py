@@ -1,13 +1,11 @@
 """takeru's network: other entities are visible to the action heads only, never to the hidden state."""
 
-from typing import ClassVar
-
 import torch
 from torch import nn
 from torch.nn import functional
 
 from activation_store.layers import MemoryCell
-from agent_zoo.base import BasePolicy, RecurrentPolicy
+from agent_zoo.base import RecurrentPolicy
 from agent_zoo.layers import (
     ENTITY_ID,
     ENTITY_SCALES,
@@ -15,16 +13,16 @@ from agent_zoo.layers import (
     NPC_TYPE,
     Candidates,
     EmbeddedRowFeatures,
-    entity_features,
     item_features,
     mean_over_table,
     own_rows,
     padding_row,
 )
+from agent_zoo.linear_rows import LinearRowsPolicy
 from agent_zoo.observation import CandidateTable, ObservationLayout, PackedObservation, PackedRows
 from agent_zoo.places import LinearOverPlaces
 from agent_zoo.published_features import clipped_entity_features, scaled_item_features
-from agent_zoo.soft_observation import SoftCandidates, SoftObservation, SoftRows, grid_of_rows, soft_mean_over_table
+from agent_zoo.soft_observation import SoftCandidates, SoftObservation, grid_of_rows, soft_mean_over_table
 from agent_zoo.tiles import TileConvolution, tile_encoder
 
 MATERIAL_EMBEDDING = 32
@@ -33,7 +31,7 @@ IDENTITY_EMBEDDING = 32
 DISCRETE_COLUMNS = {"id": ENTITY_ID, "npc_type": NPC_TYPE, "attacker_id": ENTITY_ID, "message": MESSAGE}
 
 
-class Policy(BasePolicy):
+class Policy(LinearRowsPolicy):
     """Concatenates tiles, the agent's own row, its items, the mean of the market, and the task.
 
     Attributes:
@@ -41,11 +39,8 @@ class Policy(BasePolicy):
             inventory is read place by place, and four columns of entities share one short table of embeddings.
     """
 
-    published: ClassVar[bool] = True
-
     def __init__(self, layout: ObservationLayout, hidden_size: int = 256):
-        super().__init__(layout, hidden_size, published=self.published)
-        self.rectify = nn.Identity() if self.published else nn.ReLU()
+        super().__init__(layout, hidden_size)
         self.material = nn.Embedding(layout.materials, MATERIAL_EMBEDDING)
         self.tile_convolution = TileConvolution(layout, 0, MATERIAL_EMBEDDING, TILE_CHANNELS[0])
         self.tile_encoder = tile_encoder(layout, TILE_CHANNELS, hidden_size)
@@ -72,11 +67,10 @@ class Policy(BasePolicy):
             self._market(market, no_item, observation.market),
             self.rectify(self.task_encoder(observation.task.to(self.task_encoder.weight.dtype))),
         ]
-        entities = self.entity_features(observation.entity.values)
         candidates = Candidates(
             rows={"entity": observation.entity, "inventory": observation.inventory, "market": observation.market},
             keys={
-                "entity": entities if self.published else self.rectify(self.entity_encoder(entities)),
+                "entity": self._entity_keys(observation.entity.values),
                 "inventory": inventory,
                 "market": market,
             },
@@ -103,7 +97,7 @@ class Policy(BasePolicy):
             self.rectify(self.task_encoder(observation.task)),
         ]
         keys: dict[CandidateTable, torch.Tensor] = {
-            "entity": self.rectify(self.entity_encoder(self._soft_entities(entity))),  # (B, R, hidden)
+            "entity": self._entities(self._soft_entities(entity)),  # (B, R, hidden)
             "inventory": items,
             "market": grid_of_rows(market, observation.market),
         }
@@ -112,22 +106,6 @@ class Policy(BasePolicy):
     def places(self) -> torch.Tensor:
         """Return nothing, (0, side, side): tiles are embedded by their material alone."""
         return self.material.weight.new_zeros(0, self.layout.view_side, self.layout.view_side)
-
-    def _layers_of_keys(self) -> dict[CandidateTable, nn.Linear]:
-        """As published, rows are encoded by nothing but a layer, which can wait: see `Candidates`."""
-        if not self.published:
-            return {}
-        return {"entity": self.entity_encoder, "inventory": self.item_encoder, "market": self.item_encoder}
-
-    def _item_keys(self, values: torch.Tensor) -> torch.Tensor:
-        features = self.item_features(values)
-        return features if self.published else self._items(features)
-
-    def _items(self, features: torch.Tensor) -> torch.Tensor:
-        return self.rectify(self.item_encoder(features))
-
-    def _soft_entities(self, rows: SoftRows) -> torch.Tensor:
-        return self.entity_features.soft(rows.category, rows.values, entity_features(self.layout))
 
     def _inventory(self, values: torch.Tensor, padding: torch.Tensor, rows: PackedRows) -> torch.Tensor:
         if self.published:
