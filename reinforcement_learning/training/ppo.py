@@ -106,6 +106,7 @@ def update(
         ValueError: an auxiliary loss has the name of another one or of one of PPO's own.
     """
     steps: list[dict[str, float]] = []
+    rollout = rollout.to(next(policy.parameters()).device)  # once: its minibatches are then taken on the device
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for _ in range(settings.update_epochs):
         before = len(steps)
@@ -171,19 +172,15 @@ def _losses(
     auxiliary: Sequence[AuxiliaryLoss],
 ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:  # fmt: skip
     """Return the loss to minimise, and scalars to report; all are means over this process's rows."""
-    device = next(policy.parameters()).device
-    rows = minibatch.rows
-    old_log_probability = rollout.log_probability[rows].to(device)
-    old_value = rollout.value[rows].to(device)
-    advantage = rollout.advantage[rows].to(device)
-    returns = advantage + old_value
-    outputs = policy.forward_segments(
-        rollout.observation.take(rows).to(device),
-        minibatch.lengths,
-        rollout.state.take(minibatch.segments.to(rollout.state.hidden.device)),
+    device = rollout.value.device
+    rows, segments = minibatch.rows.to(device), minibatch.segments.to(device)
+    old_log_probability, old_value, advantage = (
+        column[rows] for column in (rollout.log_probability, rollout.value, rollout.advantage)
     )
+    returns = advantage + old_value
+    outputs = policy.forward_segments(rollout.observation.take(rows), minibatch.lengths, rollout.state.take(segments))
     distribution, value = outputs.distribution, outputs.value
-    new_log_probability = log_probability(distribution, rollout.action[rows].to(device), settings.ignore_idle_heads)
+    new_log_probability = log_probability(distribution, rollout.action[rows], settings.ignore_idle_heads)
     if settings.normalize_advantage:
         everyones = processes.concatenate(advantage)
         advantage = (advantage - everyones.mean()) / (everyones.std(correction=0) + 1e-8)

@@ -6,7 +6,7 @@ group is recorded separately, so the rollout does not depend on how long any pro
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -51,6 +51,18 @@ class Rollout:
 
     def __len__(self) -> int:
         return len(self.action)
+
+    def to(self, device: torch.device) -> "Rollout":
+        """Return the rollout with all that the network learns from on another device; the segments stay on the CPU."""
+        return replace(
+            self,
+            observation=self.observation.to(device),
+            action=self.action.to(device),
+            log_probability=self.log_probability.to(device),
+            value=self.value.to(device),
+            advantage=self.advantage.to(device),
+            state=self.state.to(device),
+        )
 
 
 class RolloutCollector:
