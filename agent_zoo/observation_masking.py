@@ -1,4 +1,4 @@
-"""Which parts of an observation reach a policy: its agent's own vitals, its position and distant things can be hidden.
+"""Which parts of an observation reach a policy: its agent's vitals, position, task and distant things can be hidden.
 
 To test whether a memory keeps track of a variable, the input must not reveal that variable.
 """
@@ -30,6 +30,7 @@ class ObservationMask:
         clock: whether the policy sees the tick; it is set to 0 otherwise.
         absolute: whether positions are those on the map; otherwise they are relative to the agent.
         view_radius: how far the agent sees, in tiles in each direction.
+        task_ticks: for how many ticks of a life the policy sees its task, which is all zeros afterwards; None: always.
     """
 
     own: tuple[str, ...] = ()
@@ -37,6 +38,7 @@ class ObservationMask:
     clock: bool = True
     absolute: bool = True
     view_radius: int = FULL_RADIUS
+    task_ticks: int | None = None
 
     @staticmethod
     def of(environment: Mapping[str, Any]) -> "ObservationMask":
@@ -46,11 +48,13 @@ class ObservationMask:
             ValueError: a setting has a value that no such setting has.
         """
         shown = {**SHOWN, **environment}
-        masked, relative, radius = (shown[name] for name in SHOWN)
+        masked, relative, radius, ticks = (shown[name] for name in SHOWN)
         if masked not in ("off", "own", "strict") or not isinstance(relative, bool):
             raise ValueError(f"mask_intrinsics is {masked!r} and relative_position is {relative!r}")
         if type(radius) is not int or not 1 <= radius <= FULL_RADIUS:
             raise ValueError(f"view_radius is {radius!r}, not a whole number from 1 to {FULL_RADIUS}")
+        if ticks is not None and (type(ticks) is not int or ticks < 0):
+            raise ValueError(f"task_shown_for is {ticks!r}, not a number of ticks")
         strict = masked == "strict"
         return ObservationMask(
             own=() if masked == "off" else _BODY + _HURT * strict,
@@ -58,6 +62,7 @@ class ObservationMask:
             clock=not strict,
             absolute=not relative,
             view_radius=radius,
+            task_ticks=ticks,
         )
 
     @property
@@ -69,6 +74,9 @@ class ObservationMask:
         """Return an observation with the hidden parts removed; the original is not changed."""
         if self.view_radius < FULL_RADIUS:
             observation = narrowed(observation, layout, self.view_radius)
+        if self.task_ticks is not None:  # all agents spawn before an episode's first tick, so its tick is their age
+            is_shown = observation.tick < self.task_ticks  # (B,)
+            observation = replace(observation, task=observation.task * is_shown.unsqueeze(1))
         if not self.withheld:
             return observation
         column = {name: place for place, name in enumerate(layout.entity_columns)}

@@ -138,6 +138,9 @@ class EnvironmentSettings(_OneLineErrors):
     view_radius: Annotated[int, BeforeValidator(_number), Field(ge=1, le=FULL_RADIUS)] = FULL_RADIUS
     """How far the policy sees, in tiles in each direction, 1 to 7: farther tiles read void, and farther entities are
     absent and cannot be chosen as targets. Attacks reach 3 tiles, so from 3 on no legal attack is lost."""
+    task_shown_for: Annotated[OptionalCount, tyro.conf.arg(aliases=["--task.shown-for"])] = None
+    """Number of ticks, from the start of a life, in which the policy is shown its task; afterwards the task's embedding
+    is all zeros. By default it is always shown."""
     food_regrowth: Annotated[float, BeforeValidator(_number), Field(ge=0, le=FASTEST_REGROWTH, allow_inf_nan=False)] = 1
     """How fast eaten food grows back, as a multiple of the game's rate (a tile does so in 1 of 40 ticks on average),
     0 to 40; 0: never."""
@@ -160,7 +163,8 @@ class TaskSettings(_OneLineErrors):
 
     curriculum: Annotated[str, tyro.conf.arg(aliases=["-c", "--curriculum"])] = "training"
     """Tasks to draw from for each agent at the start of each episode. training: a broad mix; evaluation: the 63
-    held-out tasks that policies are scored on; survival: only staying alive; or the path of a YAML file."""
+    held-out tasks that policies are scored on; survival: only staying alive; two_ways, four_ways: going to a side of
+    the map, which one differs from agent to agent; or the path of a YAML file."""
     only: Annotated[str | None, tyro.conf.arg(aliases=["-t", "--task", "--task-to-assign"])] = None
     """Give every agent this one task of the curriculum: its number, its name, or a part of its name that is unique."""
     syllabus: Annotated[Syllabus, tyro.conf.arg(aliases=["--syllabus"])] = "none"

@@ -17,11 +17,13 @@ from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
 from reinforcement_learning.game.task_encoder import encode_tasks
 from reinforcement_learning.game.task_file import FILE_SUFFIXES, read_tasks
 from reinforcement_learning.game.training_tasks import survival_tasks, training_tasks
+from reinforcement_learning.game.ways import ways_tasks
 from reinforcement_learning.progress import Progress, no_progress
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from user_error import UserError
 
 _NAMES_SHOWN = 8
+_WAYS = {"two_ways": 2, "four_ways": 4}
 
 
 def curriculum(task: TaskSettings, env: EnvironmentSettings) -> list[TaskSpec]:
@@ -36,11 +38,14 @@ def curriculum(task: TaskSettings, env: EnvironmentSettings) -> list[TaskSpec]:
         specs = evaluation_tasks()
     elif task.curriculum == "survival":
         specs = survival_tasks([env.horizon])
+    elif task.curriculum in _WAYS:
+        specs = ways_tasks(_WAYS[task.curriculum])
     elif task.curriculum.endswith(FILE_SUFFIXES):
         specs = read_tasks(Path(task.curriculum))
     else:
         raise UserError(
-            f"there is no curriculum {task.curriculum!r}: choose training, evaluation, survival or a YAML file"
+            f"there is no curriculum {task.curriculum!r}: choose training, evaluation, survival, two_ways, "
+            "four_ways or a YAML file"
         )
     return specs if task.only is None else [find_task(specs, task.only)]
 

@@ -18,6 +18,8 @@ from nmmo.task import base_predicates as predicates
 from nmmo.task.game_state import GameState, GameStateGenerator
 from nmmo.task.task_api import Task
 
+from reinforcement_learning.game.ways import GoTowards, share_of_way
+
 _ENTITY = EntityState.State.attr_name_to_col
 _EVENT = EventState.State.attr_name_to_col
 _ITEM = ItemState.State.attr_name_to_col
@@ -103,6 +105,13 @@ def _far_from_spawn(state: GameState, agent: int, dist: int) -> float:
     return max(abs(row - start_row), abs(column - start_column)) / dist
 
 
+def _gone_towards(state: GameState, agent: int, side: str, tiles: int) -> float:
+    rows = state.entity_index.get(agent)
+    if not rows or state.entity_data[rows[0], _ENTITY["health"]] <= 0:
+        return 0.0
+    return share_of_way(_place(state, rows[0]), state.spawn_pos[agent], side, tiles, state.config.MAP_CENTER)
+
+
 def _events_seen(state: GameState, agent: int, event: str, N: int) -> float:
     return np.count_nonzero(_events_of(state, agent)[:, _EVENT["event"]] == getattr(EventCode, event)) / N
 
@@ -160,7 +169,7 @@ _COMPUTED: dict[Callable, Callable[..., float]] = {
     predicates.TickGE: _reached_tick, predicates.OccupyTile: _on_tile, predicates.DistanceTraveled: _far_from_spawn,
     predicates.CountEvent: _events_seen, predicates.ScoreHit: _hits_scored, predicates.OwnItem: _items_owned,
     predicates.EquipItem: _items_worn, predicates.GainExperience: _experience_gained,
-    predicates.AttainSkill: _skill_attained,
+    predicates.AttainSkill: _skill_attained, GoTowards: _gone_towards,
 }  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from reinforcement_learning.game.environment import (
 )
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.vectorization import make_worlds
+from reinforcement_learning.game.ways import SIDES, GoTowards
 from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, TaskSettings
 from tests.conftest import AGENT, random_legal_actions
 from tests.forager import forage
@@ -35,6 +36,7 @@ BUSY = {
     EventCode.BUY_ITEM, EventCode.LOOT_GOLD, EventCode.LEVEL_UP, EventCode.AGENT_CULLED,
 }  # fmt: skip
 EVERY_PREDICATE = [
+    *((GoTowards, {"side": side, "tiles": 6}) for side in SIDES),
     (predicates.TickGE, {"num_tick": 50}),
     (predicates.CanSeeTile, {"tile_type": Water}),
     (predicates.StayAlive, {}),

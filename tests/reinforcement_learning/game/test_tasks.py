@@ -210,7 +210,7 @@ def test_what_is_wrong_in_a_curriculum_of_ones_own_is_named(tmp_path: Path, text
 
 
 def test_a_curriculum_that_is_not_there_is_refused() -> None:
-    with pytest.raises(UserError, match="no curriculum 'trianing': choose training, evaluation, survival or"):
+    with pytest.raises(UserError, match="no curriculum 'trianing': choose training, evaluation, survival, two_ways"):
         tasks("trianing")
     with pytest.raises(UserError, match=r"nowhere\.yaml does not exist"):
         tasks("nowhere.yaml")

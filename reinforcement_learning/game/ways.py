@@ -1,0 +1,52 @@
+"""Tasks to go to one side of the map: opposed goals that start alike, so an agent must remember which is its own."""
+
+from nmmo.task.game_state import GameState
+from nmmo.task.group import Group
+from nmmo.task.task_spec import TaskSpec
+
+from reinforcement_learning.game.game_config import MAP_BORDER
+
+SIDES = ("north", "south", "east", "west")
+TILES = 32
+"""How far to go."""
+REWARD = 5.0
+"""Paid in all for going there; a restored point of health pays the start kit .03."""
+
+
+def GoTowards(gs: GameState, subject: Group, side: str, tiles: int) -> float:
+    """Return the share of the way to a side of the map that an agent has gone since it spawned, 0 to 1.
+
+    The way is as long as asked for, or up to the edge of the area that agents can walk on, if that is nearer. Going to
+    the other side counts as 0, as does a dead agent.
+
+    Args:
+        gs: the game's state.
+        subject: one agent.
+        side: north (towards row 0), south, east or west (towards column 0).
+        tiles: length of the way.
+    """
+    if not any(subject.health > 0):
+        return 0.0
+    place = (int(subject.row[0]), int(subject.col[0]))
+    return share_of_way(place, gs.spawn_pos[subject.agents[0]], side, tiles, gs.config.MAP_CENTER)
+
+
+def share_of_way(place: tuple[int, int], start: tuple[int, int], side: str, tiles: int, map_size: int) -> float:
+    """Return the share of the way gone, 0 to 1, from places on the map as (row, column); see `GoTowards`."""
+    axis = 0 if side in ("north", "south") else 1
+    last = MAP_BORDER + map_size - 1
+    if side in ("north", "west"):
+        gone, room = start[axis] - place[axis], start[axis] - MAP_BORDER
+    else:
+        gone, room = place[axis] - start[axis], last - start[axis]
+    return min(max(gone / max(min(tiles, room), 1), 0.0), 1.0)
+
+
+def ways_tasks(number: int) -> list[TaskSpec]:
+    """Return tasks to go to the northern or southern side, and with four also to the eastern or western side."""
+    return [
+        TaskSpec(
+            eval_fn=GoTowards, eval_fn_kwargs={"side": side, "tiles": TILES}, task_kwargs={"reward_multiplier": REWARD}
+        )
+        for side in SIDES[:number]
+    ]

@@ -1,0 +1,85 @@
+"""Tasks to go to a side of the map, and how long a policy is shown its task."""
+
+from dataclasses import fields
+
+import numpy as np
+import pytest
+import torch
+
+from agent_zoo.observation import pack
+from agent_zoo.observation_masking import ObservationMask
+from reinforcement_learning.game.environment import make_environment, observation_layout
+from reinforcement_learning.game.game_config import MAP_BORDER
+from reinforcement_learning.game.tasks import curriculum
+from reinforcement_learning.game.ways import REWARD, SIDES, TILES, share_of_way
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from tests.conftest import AGENT
+
+SHOWN_FOR = 3
+MIDDLE = (MAP_BORDER + 64, MAP_BORDER + 64)
+STEPS = {"north": (-1, 0), "south": (1, 0), "east": (0, 1), "west": (0, -1)}
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_only_steps_towards_the_side_count(side: str) -> None:
+    for way, (row, column) in STEPS.items():
+        place = (MIDDLE[0] + 8 * row, MIDDLE[1] + 8 * column)
+        assert share_of_way(place, MIDDLE, side, TILES, 128) == (8 / TILES if way == side else 0)
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_near_the_edge_the_way_is_shorter(side: str) -> None:
+    row, column = STEPS[side]
+    edge = (MIDDLE[0] + row * (63 if row > 0 else 64), MIDDLE[1] + column * (63 if column > 0 else 64))
+    start = (edge[0] - 4 * row, edge[1] - 4 * column)
+    assert share_of_way(edge, start, side, TILES, 128) == 1
+    assert share_of_way((edge[0] - 2 * row, edge[1] - 2 * column), start, side, TILES, 128) == 0.5
+
+
+@pytest.mark.parametrize(("name", "number"), [("two_ways", 2), ("four_ways", 4)])
+def test_curricula_hold_opposed_goals(name: str, number: int, small_world: EnvironmentSettings) -> None:
+    specs = curriculum(TaskSettings(curriculum=name), small_world)
+    assert [spec.eval_fn_kwargs["side"] for spec in specs] == list(SIDES[:number])
+
+
+def test_the_reward_is_the_way_gone(small_world: EnvironmentSettings, maps) -> None:
+    """Agents walk at random; what each is paid is the change of its share of the way."""
+    world = make_environment(AGENT, small_world, TaskSettings(curriculum="four_ways", embedding_size=16), maps)
+    game = world.env.game
+    world.reset(seed=5)
+    starts = {agent: player.pos for agent, player in game.realm.players.items()}
+    move = [head.name for head in observation_layout(world).heads].index("Move.Direction")
+    still = np.array([[head.noop or 0 for head in observation_layout(world).heads]] * len(world.possible_agents))
+    rng, gone = np.random.default_rng(0), 0.0
+    for _ in range(12):
+        still[:, move] = rng.integers(4, size=len(still))
+        world.step(still)
+    for agent, player in game.realm.players.items():
+        task = game.agent_task_map[agent][0]
+        side, tiles = task._eval_fn.kwargs["side"], task._eval_fn.kwargs["tiles"]
+        own = share_of_way(player.pos, starts[agent], side, tiles, small_world.map_size)
+        assert task._progress == own or task.completed
+        assert task.reward_multiplier == REWARD
+        gone += own
+    assert gone > 0
+
+
+def test_a_task_is_hidden_after_its_first_ticks_and_nothing_else_is(small_world: EnvironmentSettings, maps) -> None:
+    settings = TaskSettings(curriculum="two_ways", embedding_size=16)
+    world = make_environment(AGENT, small_world, settings, maps)
+    layout, mask = observation_layout(world), ObservationMask.of({"task_shown_for": SHOWN_FOR})
+    still = np.array([[head.noop or 0 for head in layout.heads]] * len(world.possible_agents))
+    world.reset(seed=3)
+    for tick in range(2 * SHOWN_FOR):
+        observation = pack(world.obs.view(world.obs_dtype)[:, 0], layout)
+        masked = mask.apply(observation, layout)
+        assert torch.equal(masked.task, observation.task if tick < SHOWN_FOR else torch.zeros_like(observation.task))
+        assert observation.task.any()
+        others = [part.name for part in fields(masked) if part.name != "task"]
+        assert all(getattr(masked, name) is getattr(observation, name) for name in others)
+        world.step(still)
+
+
+def test_a_header_that_names_no_number_of_ticks_is_refused() -> None:
+    with pytest.raises(ValueError, match="task_shown_for is 'long'"):
+        ObservationMask.of({"task_shown_for": "long"})
