@@ -118,7 +118,7 @@ def _with_own_tasks(entrant: Entrant, tasks: TaskSettings, env: EnvironmentSetti
     try:
         specs = offered_tasks(own, env)
     except UserError as error:
-        raise UserError(f"the policy {entrant.name} cannot be told its tasks: {error}") from None
+        raise UserError(f"no encoding of these tasks for the policy {entrant.name}: {error}") from None
     return replace(entrant, own_tasks=None if own == tasks else np.stack([spec.embedding for spec in specs]))
 
 
