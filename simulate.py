@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING
 
 import command_line
 from agent_zoo.edit_options import EditOptions, separate_edits
-from representation.world_model.simulation_options import SimulationOptions, refuse_directions_by_number
+from representation.world_model.options import SimulationOptions, refuse_directions_by_number
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -59,10 +59,10 @@ def main() -> None:
     from activation_store.files import sha256
     from activation_store.reader import read_metadata
     from progress_view import progress
+    from representation.world_model.arms import edited_arms, grid_arms, maximising_arms
     from representation.world_model.model import load_model
     from representation.world_model.settings import MODEL_FILE
     from representation.world_model.simulation import Request, on_new_maps, simulate
-    from representation.world_model.simulation_arms import edited_arms, grid_arms, maximising_arms
 
     path = options.model / MODEL_FILE if options.model.is_dir() else options.model
     model, origin = load_model(path)
@@ -114,14 +114,14 @@ def measure_quality(
 ) -> None:
     """Measure how well ticks are predicted; print the headline and write tables and a figure."""
     from progress_view import progress
-    from representation.world_model import other_dice, quality
+    from representation.world_model import noise_ceiling, quality
 
     courses = real_courses(options, origin, recorded) if options.other_dice else None
     with progress("measuring quality") as share:
         found = quality.measure_quality(model, origin, recorded, options.ticks, options.seed, share)
     if courses:
         with progress("other dice", "branches") as show:
-            found = replace(found, other_dice=other_dice.measure_other_dice(
+            found = replace(found, other_dice=noise_ceiling.measure_other_dice(
                 model, courses, options.seed, lambda done: show(done, options.other_dice)
             ))  # fmt: skip
     quality.save_quality(folder / quality.QUALITY_FOLDER, found)
@@ -150,10 +150,10 @@ def compare_findings(
 ) -> None:
     """Print and write how findings about the memory differ between recorded and simulated lives."""
     from progress_view import progress
-    from representation.world_model import compared
+    from representation.world_model import findings
 
     with progress("comparing") as share:
-        found = compared.compare_findings(model, origin, recorded, options.wanted, options.ticks, options.seed, share)
+        found = findings.compare_findings(model, origin, recorded, options.wanted, options.ticks, options.seed, share)
     title = f"recorded and simulated lives, with 95% intervals over {found[0].lives} recorded lives"
     show_table(title, found, folder / "compared.tsv")
 
@@ -161,8 +161,9 @@ def compare_findings(
 def validate(options: SimulationOptions, model: "WorldModel", origin: "Origin", recorded: Path, path: Path) -> None:
     """Print and write what edits do as predicted, as simulated and in the game."""
     from progress_view import progress
+    from representation.world_model.at_once import compare_edits
     from representation.world_model.intervened import read_intervened
-    from representation.world_model.validation import compare_edits
+    from representation.world_model.validation import HEADS, shown, sign_agreement, validated_rows
     from representation.world_model.validation_outputs import (
         AGREEMENT_FILE,
         FIGURE_FILE,
@@ -170,7 +171,6 @@ def validate(options: SimulationOptions, model: "WorldModel", origin: "Origin", 
         TABLE_FILE,
         save_validation,
     )
-    from representation.world_model.validation_results import HEADS, shown, sign_agreement, validated_rows
 
     runs = [read_intervened(each, origin.policy, origin.policy_sha256) for each in options.validate]
     with progress("validating") as share:

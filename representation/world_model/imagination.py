@@ -12,9 +12,9 @@ from agent_zoo.memory import MemoryState
 from agent_zoo.soft_path import SoftChoices, soft_tick, straight_through
 from representation.world_model.actions import imagined_actions
 from representation.world_model.edits import TickEdits
-from representation.world_model.imagined_view import ImaginedView, Surroundings, imagined_view
 from representation.world_model.model import WorldModel
 from representation.world_model.network import drawn
+from representation.world_model.policy_interface import ImaginedView, Surroundings, imagined_view
 from representation.world_model.scene import SoftScene
 from representation.world_model.states import Prediction, WorldState
 from representation.world_model.windows import CONTEXT, Windows

@@ -17,7 +17,7 @@ from analysis.runs.finished_files import open_finished
 from analysis.statistics.inference import Inference
 from analysis.statistics.resampling import Estimate
 from representation.edited_directions import dictionary_of_run, directions_of_run
-from representation.world_model.simulation_options import DIRECTIONS
+from representation.world_model.options import DIRECTIONS
 from user_error import UserError
 
 Made = Literal["in every tick", "once"]

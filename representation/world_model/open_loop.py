@@ -19,13 +19,13 @@ from torch.nn import functional
 
 from agent_zoo.memory import MemoryState
 from agent_zoo.soft_path import soft_tick
+from representation.world_model.held_out import life_numbers
 from representation.world_model.imagination import informed_start
-from representation.world_model.imagined_view import imagined_view
 from representation.world_model.model import WorldModel
 from representation.world_model.moves import MOVES, displacement, edged, shift
 from representation.world_model.network import drawn
+from representation.world_model.policy_interface import imagined_view
 from representation.world_model.scene import Scene, SoftScene
-from representation.world_model.starts import life_numbers
 from representation.world_model.states import WorldState
 from representation.world_model.tick_errors import (
     HIGHER_IS_BETTER,

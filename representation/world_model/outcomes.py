@@ -8,8 +8,8 @@ from torch import Tensor
 
 from representation.sparse_autoencoder.scores import RESAMPLES, Estimate, Units
 from representation.world_model.imagination import MOVE_HEAD, ImaginedTick
+from representation.world_model.options import DIRECTIONS
 from representation.world_model.scene import VITALS
-from representation.world_model.simulation_options import DIRECTIONS
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,13 +20,13 @@ from agent_zoo.distribution import ILLEGAL
 from representation.attribution.components import fitted_components
 from representation.attribution.targets import Action, ReadOut, Target, Value
 from representation.sparse_autoencoder.scores import Estimate, Units
+from representation.world_model.held_out import starts
 from representation.world_model.imagination import MOVE_HEAD, ImaginedTick
 from representation.world_model.made_at_once import STYLE_HEAD
 from representation.world_model.model import Origin, WorldModel
 from representation.world_model.outcomes import over_lives
 from representation.world_model.recorded_states import EVERYTHING_BUT_STATES
 from representation.world_model.scene import own_columns
-from representation.world_model.starts import starts
 from representation.world_model.taps import Number, Patterns, Slopes, slopes
 from user_error import UserError
 

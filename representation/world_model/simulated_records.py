@@ -12,8 +12,8 @@ from agent_zoo.layers import RowFeatures, entity_features, item_features
 from agent_zoo.memory import MemoryState
 from agent_zoo.observation import ActionHead, ObservationLayout, PackedRows
 from representation.world_model.imagination import ImaginedTick
-from representation.world_model.imagined_view import Surroundings
 from representation.world_model.model import WorldModel
+from representation.world_model.policy_interface import Surroundings
 from representation.world_model.states import WorldState
 
 LIVES_IN_EPISODE = 128

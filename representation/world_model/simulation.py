@@ -17,12 +17,12 @@ from activation_store.schema import METADATA_FILE, DumpMetadata
 from activation_store.writer import DumpWriter
 from representation.world_model.donors import EditsWithDonors, UneditedLives
 from representation.world_model.edits import Edits, TickEdits
+from representation.world_model.held_out import Beginning, starts
 from representation.world_model.imagination import Start, imagine
 from representation.world_model.model import Origin, WorldModel
 from representation.world_model.outcomes import Outcomes, OutcomeSums
 from representation.world_model.search import Target
 from representation.world_model.simulated_records import LIVES_IN_EPISODE, layer_units, records_of
-from representation.world_model.starts import Beginning, starts
 from representation.world_model.windows import check_dump, maps_of_episodes, world_of
 from user_error import UserError
 

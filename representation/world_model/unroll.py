@@ -15,7 +15,6 @@ from agent_zoo.data_parallel import ALONE, Processes
 from agent_zoo.memory import MemoryState
 from agent_zoo.soft_path import ReadsProbabilities
 from representation.world_model.dice import Dice
-from representation.world_model.imagined_view import Surroundings, imagined_view
 from representation.world_model.losses import (
     Costs,
     balanced_divergence,
@@ -28,6 +27,7 @@ from representation.world_model.losses import (
 from representation.world_model.model import WorldModel
 from representation.world_model.moves import displacement
 from representation.world_model.network import drawn
+from representation.world_model.policy_interface import Surroundings, imagined_view
 from representation.world_model.scene import SoftScene
 from representation.world_model.states import Prediction, WorldState
 from representation.world_model.statistics import HEADS

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 from activation_store.files import atomic_path
 from analysis.figures.style import cluster_colour, new_figure, style, wrapped
 from representation.world_model.intervened import QUANTITIES
-from representation.world_model.validation_results import Validated
+from representation.world_model.validation import Validated
 
 _SERIES = {
     "real": "in the game", "simulated": "simulated", "replayed": "in full on recorded ticks",

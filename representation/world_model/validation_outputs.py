@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from activation_store.files import sha256, write_json
-from representation.world_model.simulation_options import SETTLING
+from representation.world_model.options import SETTLING
 from representation.world_model.tables import write_table
+from representation.world_model.validation import SignAgreement, Validated
 from representation.world_model.validation_figure import draw_validation
-from representation.world_model.validation_results import SignAgreement, Validated
 
 TABLE_FILE, JSON_FILE, FIGURE_FILE = "validation.tsv", "validation.json", "validation.png"
 AGREEMENT_FILE = "sign_agreement.tsv"

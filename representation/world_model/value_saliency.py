@@ -8,8 +8,8 @@ import torch
 
 from agent_zoo.memory import MemoryState
 from agent_zoo.soft_path import soft_tick
-from representation.world_model.imagined_view import Surroundings, imagined_view
 from representation.world_model.model import WorldModel
+from representation.world_model.policy_interface import Surroundings, imagined_view
 from representation.world_model.scene import VITALS, SoftScene
 
 PARTS = {

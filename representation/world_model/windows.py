@@ -18,7 +18,6 @@ from agent_zoo.soft_path import check_reads_probabilities
 from representation.recorded_observation import FIELDS, check_shows_everything, packed_observation
 from representation.sequences import Parts, SequenceBatch, windows
 from representation.world_model.actions import recorded_actions
-from representation.world_model.imagined_view import Surroundings
 from representation.world_model.moves import (
     MOVES,
     UNKNOWN,
@@ -27,6 +26,7 @@ from representation.world_model.moves import (
     unknown_terrain,
     with_view,
 )  # fmt: skip
+from representation.world_model.policy_interface import Surroundings
 from representation.world_model.scene import Scene, SoftScene, kind_totals, scene_of
 from user_error import UserError
 

@@ -9,11 +9,11 @@ import torch
 
 from agent_zoo.observation import PackedRows
 from representation.world_model.imagination import imagine, informed_start
-from representation.world_model.imagined_view import Surroundings
 from representation.world_model.model import build
 from representation.world_model.moves import displacement
 from representation.world_model.network import drawn
 from representation.world_model.open_loop import joined, open_loop
+from representation.world_model.policy_interface import Surroundings
 from representation.world_model.quality import _auroc, _distances
 from representation.world_model.scene import KINDS, Scene, SceneShape, own_columns, vital_columns
 from representation.world_model.states import Sizes, WorldState

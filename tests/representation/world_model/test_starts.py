@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from representation.world_model.held_out import held_out_windows, life_numbers, starts
 from representation.world_model.imagination import bottleneck_start, imagine, informed_start, random_start
 from representation.world_model.search import TICKS, direction_target, searched, value_target
-from representation.world_model.starts import held_out_windows, life_numbers, starts
 from tests.reinforcement_learning.interventions.directions import unit
 from user_error import UserError
 

@@ -10,15 +10,15 @@ import torch
 from agent_zoo.edit_options import EditOptions
 from analysis.statistics.resampling import Estimate
 from representation.recorded_observation import packed_observation
+from representation.world_model.at_once import ComparedEdit, changes_at_once
 from representation.world_model.edits import Edits
 from representation.world_model.imagination import imagine, informed_start
 from representation.world_model.intervened import QUANTITIES, InGame
 from representation.world_model.made_at_once import exact_play, first_order, made, soft_play
 from representation.world_model.model import WorldModel
-from representation.world_model.simulation_options import SETTLING
-from representation.world_model.validation import ComparedEdit, changes_at_once
+from representation.world_model.options import SETTLING
+from representation.world_model.validation import sign_agreement, validated_rows
 from representation.world_model.validation_figure import draw_validation
-from representation.world_model.validation_results import sign_agreement, validated_rows
 from representation.world_model.windows import CONTEXT, Windows, as_windows, read_sequences
 from tests.reinforcement_learning.interventions.directions import unit
 from tests.representation.world_model.test_edits import critic_direction, edits_of

@@ -12,8 +12,8 @@ from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from activation_store.records import Records
 from reinforcement_learning.play.branches import Branch, BranchPoint, Plan, play_branches
 from reinforcement_learning.play.recorded_world import recorded_contest
+from representation.world_model.noise_ceiling import Differences, course_windows, differences, measure_other_dice
 from representation.world_model.open_loop import joined, open_loop
-from representation.world_model.other_dice import Differences, course_windows, differences, measure_other_dice
 from representation.world_model.quality_results import OtherDice
 from representation.world_model.scene import own_columns
 from representation.world_model.tick_errors import HIGHER_IS_BETTER

@@ -14,11 +14,11 @@ import torch
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from analysis.statistics.inference import student_stretch
 from representation.sparse_autoencoder.scores import CONFIDENCE, RESAMPLES
+from representation.world_model.held_out import life_numbers
 from representation.world_model.imagination import imagine, informed_start
 from representation.world_model.model import Origin, WorldModel
 from representation.world_model.scene import VITALS
 from representation.world_model.simulated_records import LIVES_IN_EPISODE
-from representation.world_model.starts import life_numbers
 from representation.world_model.value_saliency import Ratio, value_saliency
 from representation.world_model.windows import CONTEXT, Windows, read_windows
 from user_error import UserError

@@ -19,11 +19,11 @@ from agent_zoo.checkpoint import CheckpointInfo
 from analysis.lives import lives_of
 from representation.sequences import SequenceBatch
 from representation.sparse_autoencoder.scores import Units
+from representation.world_model.held_out import life_numbers
 from representation.world_model.model import WorldModel
 from representation.world_model.open_loop import joined, open_loop
 from representation.world_model.quality_results import OtherDice
 from representation.world_model.scene import vital_columns
-from representation.world_model.starts import life_numbers
 from representation.world_model.tick_errors import (
     HIGHER_IS_BETTER,
     compared,

@@ -12,11 +12,11 @@ from activation_store.writer import refuse_existing_dump, state_of
 from agent_zoo.edits_along_directions import check_direction
 from representation.world_model.imagination import Start, bottleneck_start
 from representation.world_model.model import Origin, WorldModel
+from representation.world_model.options import DIRECTIONS, SimulationOptions
 from representation.world_model.recorded_states import RecordedStates
 from representation.world_model.requested_edits import EditSources, requested_edits
 from representation.world_model.search import Target, direction_target, searched, value_target
 from representation.world_model.simulation import Arm, Request, simulated_metadata
-from representation.world_model.simulation_options import DIRECTIONS, SimulationOptions
 
 UNEDITED = "unedited"
 OWN_MOVES = "the policy's own"
