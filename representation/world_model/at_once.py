@@ -1,118 +1,117 @@
-"""Validation by control: what an edit does at once as the gradient predicts it, in simulations, and in the game.
+"""What an edit does at once: as the gradient predicts it, in full on recorded ticks, and in full in simulated ones.
 
-All edits are made from the same recorded starts, on maps that the model was not trained on. In each tick, two outputs
-of the policy are compared, without and with the edit of this tick, as intervene.py compares them in play.
+All edits are made from the same recorded starts. In each tick, two outputs of the policy are compared, without and with
+the edit of this tick, as intervene.py compares them in play.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 import torch
 
+from activation_store.interventions import IN_PLAY, compared
+from agent_zoo.base import RecurrentPolicy
+from agent_zoo.hooks import Hook
+from agent_zoo.memory import MemoryState
 from agent_zoo.observation import PackedObservation
-from representation.recorded_observation import packed_observation
-from representation.sparse_autoencoder.scores import Estimate
+from agent_zoo.soft_observation import SoftObservation
+from agent_zoo.soft_path import SoftChoices, soft_tick
 from representation.world_model.edits import Edits
-from representation.world_model.held_out import life_numbers
-from representation.world_model.imagination import imagine, informed_start
-from representation.world_model.intervened import QUANTITIES, InGame, Intervened, Made
-from representation.world_model.made_at_once import exact_play, first_order, made, soft_play, soft_quantities
-from representation.world_model.model import Origin, WorldModel
-from representation.world_model.options import SETTLING
-from representation.world_model.outcomes import over_lives
-from representation.world_model.recorded_states import RecordedStates
-from representation.world_model.requested_edits import EditSources, requested_edits
-from representation.world_model.simulated_records import LIVES_IN_EPISODE
-from representation.world_model.windows import CONTEXT, Windows, as_windows, read_sequences
-from user_error import UserError
+from representation.world_model.imagination import MOVE_HEAD, STYLE_HEAD, imagine, informed_start
+from representation.world_model.model import WorldModel
+from representation.world_model.options import DIRECTIONS, SETTLING
+from representation.world_model.windows import CONTEXT, Windows
 
+Made = Literal["in every tick", "once"]
+STYLES = ("melee", "range", "mage")
+QUANTITIES = {
+    "value": compared("value_change", IN_PLAY),
+    **{f"probability of {name}": compared(f"gain/Move.Direction/{name.title()}", IN_PLAY) for name in DIRECTIONS},
+    **{f"probability of {name}": compared(f"gain/Attack.Style/{name.title()}", IN_PLAY) for name in STYLES},
+}
+"""What is compared, by the names of the outcomes of intervene.py that say how much it changed at once, in play: what a
+gradient predicts is what this tick's edit does in the state that it finds."""
 SIDES = ("predicted", "replayed", "simulated")
 """Predicted by the gradient on recorded ticks; the same edit in full on recorded ticks; in full in simulated ticks."""
 
-
-@dataclass(frozen=True, eq=False)
-class ComparedEdit:
-    """One edit of one run with one dose.
-
-    Attributes:
-        run: name of its folder.
-        edits: the same edit in simulations.
-        game: what it did in the game.
-        changes: side of `SIDES` -> mean change of each quantity over the edited ticks of a start, (starts, quantities);
-            NaN where none counts.
-        life: number of the recorded life of each start, (starts,) int64.
-    """
-
-    run: str
-    edits: Edits
-    game: InGame
-    changes: Mapping[str, np.ndarray]
-    life: np.ndarray
+Play = Callable[[MemoryState], tuple[torch.Tensor, MemoryState]]
+"""Plays a tick of B agents that see one observation, given their memory before it. Returns the value and the
+probabilities of moves and attack styles, (B, quantities) in the order of `QUANTITIES`, and the memory after
+the tick."""
 
 
-def compare_edits(
-    model: WorldModel, origin: Origin, recorded: Path, runs: Sequence[Intervened], lives: int, ticks: int, seed: int,
-    report: Callable[[float], None] = lambda _: None,
-) -> list[ComparedEdit]:  # fmt: skip
-    """Make the edits of finished runs on recorded and in simulated ticks.
+def soft_quantities(choices: SoftChoices) -> torch.Tensor:
+    """Return the quantities of choices on probabilities, (B, quantities)."""
+    heads = [choices.log_probabilities[head].exp() for head in (MOVE_HEAD, STYLE_HEAD)]
+    return torch.cat([choices.value.unsqueeze(1), *heads], dim=1)
+
+
+def soft_play(policy: RecurrentPolicy, observation: SoftObservation) -> Play:
+    """Return the tick of agents that see probabilities."""
+
+    def play(memory: MemoryState) -> tuple[torch.Tensor, MemoryState]:
+        choices, after = soft_tick(policy, observation, memory)
+        return soft_quantities(choices), after
+
+    return play
+
+
+def exact_play(policy: RecurrentPolicy, observation: PackedObservation) -> Play:
+    """Return the tick of agents that see recorded observations."""
+
+    def play(memory: MemoryState) -> tuple[torch.Tensor, MemoryState]:
+        distribution, value, after = policy(observation, memory)
+        place = {head.name: index for index, head in enumerate(distribution.heads)}
+        heads = [distribution.log_probabilities_of(place[head]).exp() for head in (MOVE_HEAD, STYLE_HEAD)]
+        return torch.cat([value.view(-1, 1), *heads], dim=1), after
+
+    return play
+
+
+def made(
+    policy: RecurrentPolicy, play: Play, before: MemoryState, edits: Edits, tick: int
+) -> tuple[torch.Tensor, MemoryState]:
+    """Play a tick with edits.
 
     Args:
-        model: to simulate with.
-        origin: of the model.
-        recorded: its dump.
-        runs: of intervene.py.
-        lives: starts; as many as there are if those are fewer.
-        ticks: after each start, at most.
-        seed: of starts and dice.
-        report: called with the share done.
-
-    Raises:
-        UserError: a direction or a dictionary does not fit, or no life is long enough.
+        policy: that plays.
+        play: the tick.
+        before: memory before it.
+        edits: to make.
+        tick: since the edits began, from 0.
     """
-    states = RecordedStates(recorded, origin)
-    wanted = [
-        (run, edits, game)
-        for run in runs
-        for edits in requested_edits(run.options, EditSources(run.directions, run.dictionary, states), model, origin)
-        for game in run.found
-        if game.dose == _dose(edits)
-    ]
-    parts: list[list[dict[str, np.ndarray]]] = [[] for _ in wanted]
-    life = []
-    for number, (windows, observation) in enumerate(_batches(model, origin, recorded, lives, ticks, seed)):
-        life.append(life_numbers(windows))
-        for place, (_, edits, game) in enumerate(wanted):
-            parts[place].append(changes_at_once(model, windows, observation, edits, game.made, ticks, seed + number))
-            report((sum(map(len, life)) - len(windows) * (1 - (place + 1) / len(wanted))) / lives)
-    if not life:
-        raise UserError(f"{recorded} holds no life of more than {CONTEXT} ticks on the maps kept for testing")
-    return [
-        ComparedEdit(
-            run.folder.resolve().name, edits, game,
-            {side: np.concatenate([each[side] for each in found]) for side in SIDES}, np.concatenate(life),
+    begun = edits.begin(before, tick)
+    with policy.hooked(edits.hooks(begun)):
+        return play(begun)
+
+
+def first_order(policy: RecurrentPolicy, play: Play, before: MemoryState, edits: Edits, tick: int) -> torch.Tensor:
+    """Return the change of each quantity that the gradient predicts, (B, quantities).
+
+    Each state is moved by a share of what the edit does to it. The prediction is the derivative by that share, at 0.
+    Arguments as for `made`.
+    """
+    with torch.enable_grad():
+        share = torch.zeros(before.hidden.shape[1], 1, requires_grad=True)  # (B, 1)
+        begun = edits.begin(before, tick)
+        memory = MemoryState(
+            *(old + share * (new - old) for old, new in ((before.hidden, begun.hidden), (before.cell, begun.cell)))
         )
-        for (run, edits, game), found in zip(wanted, parts, strict=True)
-    ]  # fmt: skip
 
+        def partly(hook: Hook) -> Hook:
+            def edit(states: torch.Tensor) -> torch.Tensor:
+                edited = hook(states.detach())
+                assert edited is not None
+                return states + share * (edited - states).detach()
 
-def _dose(edits: Edits) -> float | None:
-    doses: list[float] = [each["dose"] for each in edits.described if "dose" in each]
-    return doses[0] if doses else None
+            return edit
 
-
-def _batches(
-    model: WorldModel, origin: Origin, recorded: Path, lives: int, ticks: int, seed: int
-) -> Iterator[tuple[Windows, PackedObservation]]:
-    """Yield starts with the observations of all their records."""
-    left = lives
-    for sequences in read_sequences(recorded, origin.test, ticks - 1, LIVES_IN_EPISODE, seed):
-        if left <= 0:
-            return
-        windows = as_windows(sequences, model.policy, model.info).part(0, min(left, len(sequences)))
-        yield windows, packed_observation(sequences.records, model.layout, model.policy.mask)
-        left -= len(windows)
+        with policy.hooked({layer: partly(hook) for layer, hook in edits.hooks(before).items()}):
+            quantities, _ = play(memory)
+        columns = range(quantities.shape[1])
+        slopes = [torch.autograd.grad(quantities[:, each].sum(), share, retain_graph=True)[0] for each in columns]
+    return torch.cat(slopes, dim=1)
 
 
 @torch.no_grad()
@@ -198,12 +197,3 @@ class _Means:
     def finish(self) -> np.ndarray:
         """Return the means, (starts, quantities)."""
         return np.divide(self._sums, self._count, out=np.full_like(self._sums, np.nan), where=self._count > 0)
-
-
-def mean_change(edit: ComparedEdit, side: str, quantity: int, seed: int) -> Estimate:
-    """Return the mean change of a quantity over starts, with its 95% interval over recorded lives."""
-    values = edit.changes[side][:, quantity]
-    known = np.isfinite(values)
-    if not known.any():
-        return Estimate(float("nan"), float("nan"), float("nan"))
-    return over_lives(edit.life[known], seed).mean(values[known])

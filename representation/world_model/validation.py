@@ -1,15 +1,42 @@
-"""The tables of a validation: each quantity of each edit, and how often signs agree."""
+"""Validation by control: do the edits of finished runs of intervene.py do the same in a world model as in the game?
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+What they do at once is compared on maps that the model was not trained on, quantity by quantity, with how often signs
+agree.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
-from representation.world_model.at_once import SIDES, ComparedEdit, mean_change
-from representation.world_model.intervened import QUANTITIES, STYLES, Made
-from representation.world_model.options import DIRECTIONS
+from activation_store.directions import Directions
+from activation_store.files import atomic_path, sha256, write_json
+from activation_store.interventions import LIVES_FILE, RUN_FILE, Arm, LivesTable, read_lives
+from activation_store.sparse_dictionary import SparseDictionary
+from agent_zoo.edit_options import EditOptions, needs_directions
+from agent_zoo.observation import PackedObservation
+from analysis.figures.style import cluster_colour, new_figure, style, wrapped
+from analysis.interventions.over_episodes import OverEpisodes
+from analysis.interventions.run_file import read_run_file
+from analysis.runs.finished_files import open_finished
+from analysis.statistics.inference import Inference
+from analysis.statistics.resampling import Estimate
+from representation.edited_directions import dictionary_of_run, directions_of_run
+from representation.recorded_observation import packed_observation
+from representation.world_model.at_once import QUANTITIES, SIDES, STYLES, Made, changes_at_once
+from representation.world_model.edits import Edits, requested_edits
+from representation.world_model.held_out import HeldOut, life_numbers
+from representation.world_model.options import DIRECTIONS, SETTLING
+from representation.world_model.outcomes import over_lives, write_table
+from representation.world_model.windows import CONTEXT, Windows, as_windows
+from user_error import UserError
 
+TABLE_FILE, JSON_FILE, FIGURE_FILE = "validation.tsv", "validation.json", "validation.png"
+AGREEMENT_FILE = "sign_agreement.tsv"
 HEADS = ("edit", "made", "quantity", "predicted", "replayed", "simulated", "in the game", "same sign")
 """Of the table that is printed; see `shown`."""
 GROUPS = {
@@ -18,6 +45,54 @@ GROUPS = {
     "attack style": tuple(f"probability of {name}" for name in STYLES),
 }
 """Quantities that are summed up together."""
+_KINDS: dict[str, Made] = {"edit": "in every tick", "edited once": "once"}
+_EDITS = ("collapse", "steer", "swap", "erase", "clear", "splice")
+_DRAWS = 9_999
+"""Resamples of intervals, as many as intervene.py draws."""
+_SERIES = {
+    "real": "in the game", "simulated": "simulated", "replayed": "in full on recorded ticks",
+    "predicted": "gradient on recorded ticks",
+}  # fmt: skip
+_MARKERS = ("o", "s", "D", "^")
+_COLUMNS = 3
+_INCHES_AN_EDIT, _INCHES_A_PANEL, _WIDTH = 0.45, 0.8, 12.0
+_LETTERS = 28
+
+
+@dataclass(frozen=True)
+class InGame:
+    """What an edit of one dose did at once in the game.
+
+    Attributes:
+        dose: of the edit; None if it has none.
+        made: whether agents were edited in every tick, or in single ones with unedited ticks between.
+        changes: quantity -> mean over episodes of the mean over edited lives, with its 95% interval.
+        episodes: played.
+    """
+
+    dose: float | None
+    made: Made
+    changes: Mapping[str, Estimate]
+    episodes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Intervened:
+    """A finished run.
+
+    Attributes:
+        folder: of the run.
+        options: of its edits, made together, with all doses.
+        directions: that they name; None if they name none.
+        dictionary: of sparse features that they name; None likewise.
+        in_game: what they did, dose by dose.
+    """
+
+    folder: Path
+    options: tuple[EditOptions, ...]
+    directions: Directions | None
+    dictionary: SparseDictionary | None
+    in_game: tuple[InGame, ...]
 
 
 @dataclass(frozen=True)
@@ -93,25 +168,157 @@ class SignAgreement:
     correlation: float
 
 
-def validated_rows(edits: Sequence[ComparedEdit], seed: int) -> list[Validated]:
-    """Return a row for each edit and quantity; the seed is that of resamples."""
-    return [_row(edit, place, name, seed) for edit in edits for place, name in enumerate(QUANTITIES)]
+def read_intervened(folder: Path, policy: str, policy_sha256: str) -> Intervened:
+    """Read a finished run of intervene.py.
+
+    Args:
+        folder: of the run.
+        policy: name of the policy in the world model.
+        policy_sha256: of its checkpoint.
+
+    Raises:
+        UserError: the run is unfinished or damaged, edited another policy, made an edit that simulations cannot make,
+            or lacks what is compared.
+    """
+    finished = open_finished(folder, "intervene.py")
+    run = finished.description()
+    if run.input.get("policy") != policy_sha256:
+        raise UserError(f"{folder} edited another policy than {policy} in the world model: give runs on that one")
+    options = _options(folder, run.arguments)
+    dictionary = dictionary_of_run(finished, run) if run.arguments.get("features") else None
+    named = any(needs_directions(each, run.arguments.get("features")) for each in options)
+    directions = directions_of_run(finished, run) if named else None
+    finished.read(LIVES_FILE)  # refuses one that was changed
+    played, lives = read_run_file(folder / RUN_FILE), read_lives(folder / LIVES_FILE)
+    arms = [arm for arm in played.arms if arm.policy == "trained" and arm.kind in _KINDS]
+    over = OverEpisodes(Inference(permutations=_DRAWS, bootstraps=_DRAWS, seed=played.seed))
+    found = tuple(_in_game(folder, arm, lives, over) for arm in arms)
+    return Intervened(folder, options, directions, dictionary, found)
 
 
-def _row(edit: ComparedEdit, place: int, name: str, seed: int) -> Validated:
-    real = edit.game.changes[name]
-    sure = real.low > 0 or real.high < 0
-    numbers: dict[str, Any] = {"real": real.value, "real_low": real.low, "real_high": real.high}
-    for side in SIDES:
-        found = mean_change(edit, side, place, seed)
-        numbers |= {side: found.value, f"{side}_low": found.low, f"{side}_high": found.high}
-        numbers[f"{side}_agrees"] = _word(found.value, real.value) if sure else ""
-    known = np.isfinite(edit.changes["simulated"][:, place])
-    lives = len(np.unique(edit.life[known]))
-    return Validated(
-        run=edit.run, edit=edit.edits.name, made=edit.game.made, quantity=name, lives=lives,
-        episodes=edit.game.episodes, **numbers,
-    )  # fmt: skip
+def _options(folder: Path, arguments: Mapping[str, Any]) -> tuple[EditOptions, ...]:
+    """The edits of a run, from its run.json."""
+    for name, option in (("condition", "--while"), ("from_tick", "--from-tick"), ("until_tick", "--until-tick")):
+        if arguments.get(name):
+            raise UserError(
+                f"{folder} edited with {option}, but simulated lives are edited in every tick: leave it out"
+            )
+    names = [each.name for each in fields(EditOptions)]
+    made = [arguments, *arguments.get("further", ())]
+    options = tuple(EditOptions(**{name: each[name] for name in names if name in each}) for each in made)
+    for each in options:
+        if each.edit not in _EDITS:
+            raise UserError(f"{folder} made the edit {each.edit}: --validate needs {', '.join(_EDITS)}")
+        each.check()
+    return options
+
+
+def _in_game(folder: Path, arm: Arm, lives: LivesTable, over: OverEpisodes) -> InGame:
+    table = lives.of_arm(arm.name)
+    if missing := [name for name in QUANTITIES.values() if name not in table.outcomes]:
+        raise UserError(
+            f"{folder} lacks {missing[0]}, which --validate compares: play it with this version's intervene.py"
+        )
+    episodes, place = np.unique(table.episode, return_inverse=True)
+    changes = {}
+    for name, outcome in QUANTITIES.items():
+        values = table.outcomes[outcome]
+        known = table.edited & np.isfinite(values)
+        count = np.bincount(place[known], minlength=len(episodes))
+        with np.errstate(invalid="ignore"):
+            changes[name] = over.estimate(np.bincount(place[known], values[known], len(episodes)) / count)
+    return InGame(arm.dose, _KINDS[arm.kind], changes, len(episodes))
+
+
+def compare_edits(
+    held_out: HeldOut, runs: Sequence[Intervened], lives: int, ticks: int, seed: int,
+    report: Callable[[float], None] = lambda _: None,
+) -> list[Validated]:  # fmt: skip
+    """Make the edits of finished runs on recorded and in simulated ticks; returns a row for each edit and quantity.
+
+    Args:
+        held_out: recorded lives to start from.
+        runs: of intervene.py.
+        lives: starts; as many as there are if those are fewer.
+        ticks: after each start, at most.
+        seed: of starts, dice and resamples.
+        report: called with the share done.
+
+    Raises:
+        UserError: a direction or a dictionary does not fit, or no life is long enough.
+    """
+    wanted = [
+        (run, edits, game)
+        for run in runs
+        for edits in requested_edits(run.options, held_out, run.directions, run.dictionary)
+        for game in run.in_game
+        if game.dose == _dose(edits)
+    ]
+    parts: list[list[dict[str, np.ndarray]]] = [[] for _ in wanted]
+    life = []
+    for number, (windows, observation) in enumerate(_batches(held_out, lives, ticks, seed)):
+        life.append(life_numbers(windows))
+        for place, (_, edits, game) in enumerate(wanted):
+            found = changes_at_once(held_out.model, windows, observation, edits, game.made, ticks, seed + number)
+            parts[place].append(found)
+            report((sum(map(len, life)) - len(windows) * (1 - (place + 1) / len(wanted))) / lives)
+    if not life:
+        raise UserError(f"{held_out.dump} holds no life of more than {CONTEXT} ticks on the maps kept for testing")
+    rows = []
+    for (run, edits, game), part in zip(wanted, parts, strict=True):
+        changes = {side: np.concatenate([each[side] for each in part]) for side in SIDES}
+        rows += validated_rows(run.folder.resolve().name, edits.name, game, changes, np.concatenate(life), seed)
+    return rows
+
+
+def _dose(edits: Edits) -> float | None:
+    doses: list[float] = [each["dose"] for each in edits.described if "dose" in each]
+    return doses[0] if doses else None
+
+
+def _batches(held_out: HeldOut, lives: int, ticks: int, seed: int) -> Iterator[tuple[Windows, PackedObservation]]:
+    """Yield starts with the observations of all their records."""
+    model, left = held_out.model, lives
+    for sequences in held_out.sequences(ticks - 1, seed):
+        if left <= 0:
+            return
+        windows = as_windows(sequences, model.policy, model.info).part(0, min(left, len(sequences)))
+        yield windows, packed_observation(sequences.records, model.layout, model.policy.mask)
+        left -= len(windows)
+
+
+def validated_rows(
+    run: str, edit: str, game: InGame, changes: Mapping[str, np.ndarray], life: np.ndarray, seed: int
+) -> list[Validated]:
+    """Return a row for each quantity that an edit of one dose changes.
+
+    Args:
+        run: name of its folder.
+        edit: its name.
+        game: what it did in the game.
+        changes: side of `SIDES` -> mean change of each quantity over the edited ticks of a start, (starts, quantities);
+            NaN where none counts.
+        life: number of the recorded life of each start, (starts,) int64.
+        seed: of resamples.
+    """
+    rows = []
+    for place, name in enumerate(QUANTITIES):
+        real = game.changes[name]
+        sure = real.low > 0 or real.high < 0
+        numbers: dict[str, Any] = {"real": real.value, "real_low": real.low, "real_high": real.high}
+        for side in SIDES:
+            values = changes[side][:, place]
+            known = np.isfinite(values)
+            value = low = high = float("nan")
+            if known.any():
+                value, low, high = astuple(over_lives(life[known], seed).mean(values[known]))
+            numbers |= {side: value, f"{side}_low": low, f"{side}_high": high}
+            numbers[f"{side}_agrees"] = _word(value, real.value) if sure else ""
+        lives = len(np.unique(life[np.isfinite(changes["simulated"][:, place])]))
+        rows.append(
+            Validated(run=run, edit=edit, made=game.made, quantity=name, lives=lives, episodes=game.episodes, **numbers)
+        )
+    return rows
 
 
 def _word(found: float, real: float) -> str:
@@ -155,3 +362,58 @@ def _agreement(rows: Sequence[Validated], how: Made, group: str, side: str) -> S
 
 def _share(flags: Sequence[bool]) -> float:
     return float(np.mean(flags)) if flags else float("nan")
+
+
+def save_validation(
+    folder: Path, rows: Sequence[Validated], agreements: Sequence[SignAgreement], model: Path, settings: dict[str, Any]
+) -> None:
+    """Write both tables and the figure.
+
+    Args:
+        folder: to write to.
+        rows: the table.
+        agreements: summed up.
+        model: file of the world model.
+        settings: what else to say.
+    """
+    draw_validation(rows, folder / FIGURE_FILE)
+    write_table(folder / TABLE_FILE, rows)
+    told = {"world_model_sha256": sha256(model), "settling_ticks": SETTLING, **settings}
+    content = {"rows": [asdict(row) for row in rows], "sign_agreement": [asdict(each) for each in agreements]}
+    write_json(folder / JSON_FILE, {**told, **content})
+
+
+def draw_validation(rows: Sequence[Validated], target: Path) -> None:
+    """Draw a panel for each quantity, with a line for each edit, and 95% intervals."""
+    edits = list(dict.fromkeys((row.run, row.edit, row.made) for row in rows))
+    panels = -(-len(QUANTITIES) // _COLUMNS)
+    with style():
+        figure = new_figure(_WIDTH, panels * (_INCHES_A_PANEL + _INCHES_AN_EDIT * len(edits)) + 0.5)
+        grid = figure.subplots(panels, _COLUMNS, squeeze=False, sharey=True)
+        for axes, quantity in zip(grid.flat, QUANTITIES, strict=False):
+            _panel(axes, [row for row in rows if row.quantity == quantity])
+            axes.set_title(quantity)
+        for axes in grid[:, 0]:
+            labels = [wrapped(edit if made != "once" else f"{edit} (once)", _LETTERS) for _, edit, made in edits]
+            axes.set_yticks(range(len(edits)), labels, fontsize=7)
+            axes.set_ylim(len(edits) - 0.5, -0.5)
+        for axes in grid[-1]:
+            axes.set_xlabel("change at once, in play")
+        handles, names = grid[0, 0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=len(_SERIES))
+        with atomic_path(target) as temporary:
+            figure.savefig(temporary, format="png")
+
+
+def _panel(axes: Axes, rows: Sequence[Validated]) -> None:
+    axes.axvline(0, color="0.6", linewidth=0.8)
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    places = np.arange(len(rows))
+    for number, (side, label) in enumerate(_SERIES.items()):
+        values, low, high = (np.array([getattr(row, f"{side}{end}") for row in rows]) for end in ("", "_low", "_high"))
+        # Lists, since of a single edit matplotlib takes an array for a number.
+        arms = [np.nan_to_num(np.maximum(each, 0)).tolist() for each in (values - low, high - values)]
+        axes.errorbar(
+            values, places + 0.18 * (number - 1.5), xerr=arms, linestyle="none", marker=_MARKERS[number], markersize=4,
+            linewidth=1, color="0.15" if side == "real" else cluster_colour(number - 1), label=label,
+        )  # fmt: skip
