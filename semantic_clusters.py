@@ -18,123 +18,115 @@ import environment_check  # isort: skip  # noqa: F401 (must come first)
 
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, cast
 
 import command_line
 from argument_checks import did_you_mean
 from representation.semantic_clusters.options import (
     AgreementArguments,
+    Command,
     CompareArguments,
     DescribeArguments,
+    FitSettings,
     HoverArguments,
     PlotArguments,
-    RunArguments,
     VideoArguments,
 )
 from user_error import UserError
 
-Options = TypeVar("Options", bound=RunArguments | AgreementArguments)
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from analysis.codes.content import Step
 
 
-def fit(arguments: list[str]) -> None:
-    """Find codes in a dump, compare them, and print where the results are."""
-    from activation_store.reader import read_metadata
-    from representation.semantic_clusters.settings import FitSettings
-
-    settings = command_line.parse(FitSettings, __doc__, args=arguments, prog="semantic_clusters.py fit")
-    settings.check()
-    metadata = read_metadata(settings.dump)
-    settings.check_against(metadata)
-    features = settings.analysis.choose_features(metadata)
+def main() -> None:
+    """Run one command."""
+    arguments = sys.argv[1:] or ["--help"]
+    if not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
+        hint = did_you_mean(arguments[0], COMMANDS)
+        raise UserError(f"there is no command {arguments[0]!r}; there are: {', '.join(COMMANDS)}{hint}")
+    options: Any = command_line.parse(cast(Any, Command), __doc__, args=arguments, prog="semantic_clusters.py")
+    options.check()
 
     from rich.console import Console
 
-    from analysis.runs.run_folder import RunFolder, description
-    from analysis.terminal import cluster_table, step, verdict_lines
+    from analysis.terminal import step
 
     console = Console()
-    told = description(settings, settings.dump, metadata, script="semantic_clusters.py fit")
-    told["arguments"]["layer"] = settings.read_layer
-    with RunFolder(settings.run_folder, told) as folder:
-        with step(console, "loading the libraries"):
+    COMMANDS[arguments[0]](options, console, partial(step, console))
+
+
+def fit(options: FitSettings, console: "Console", step: "Step") -> None:
+    """Find codes in a dump, compare them, and print where the results are."""
+    from activation_store.reader import read_metadata
+    from analysis.runs.run_folder import RunFolder, description
+    from analysis.terminal import cluster_table, verdict_lines
+
+    metadata = read_metadata(options.dump)
+    options.check_against(metadata)
+    features = options.analysis.choose_features(metadata)
+    told = description(options, options.dump, metadata, script="semantic_clusters.py fit")
+    told["arguments"]["layer"] = options.read_layer
+    with RunFolder(options.run_folder, told) as folder:
+        with step("loading the libraries"):
             from representation.semantic_clusters.run import run_fit
-        summary = run_fit(settings, metadata, features, folder, partial(step, console))
+        summary = run_fit(options, metadata, features, folder, step)
     console.print(cluster_table(summary))
     console.print(verdict_lines(summary), highlight=False)
-    console.print(f"figures, codes and summary.txt: {folder.path}", highlight=False, markup=False, soft_wrap=True)
+    say(console, f"figures, codes and summary.txt: {folder.path}")
 
 
-def describe(arguments: list[str]) -> None:
+def describe(options: DescribeArguments, console: "Console", step: "Step") -> None:
     """Write a card for each code, a map of where they are, and labels.yaml for their names."""
-    options = _parsed(DescribeArguments, "describe", arguments)
-
-    from dataclasses import asdict
-
-    from rich.console import Console
-
     from activation_store.files import write_json, write_text
-    from analysis.codes.cards import cards_of
-    from analysis.codes.cards_text import cards_markdown
+    from analysis.codes.cards import cards_markdown, cards_of
     from analysis.codes.content import coded_dump
     from analysis.figures.code_places import code_places
     from analysis.position import positions
     from analysis.runs.names import called, keep_names
     from analysis.runs.run_folder import write_figure
     from analysis.statistics.resampling import Bootstrap
-    from analysis.terminal import step
 
-    console = Console()
-    coded = coded_dump(options.run, options.dump, partial(step, console))
-    with step(console, "comparing codes with chance"):
+    coded = coded_dump(options.run, options.dump, step)
+    with step("comparing codes with chance"):
         cards = cards_of(coded, Bootstrap(resamples=options.bootstraps, seed=options.seed), options.permutations)
     labels = keep_names(options.run, coded.labels)
     verdict = " ".join(coded.run.summary["verdict"][:3])
     text = cards_markdown(coded.run.name, cards, coded.names, verdict)
     write_text(options.run / "cards.md", text)
     write_json(options.run / "cards.json", [asdict(card) for card in cards])
-    with step(console, "drawing where codes are"):
+    with step("drawing where codes are"):
         names = [f"code {called(label, coded.names)}" for label in coded.labels]
         figure = code_places(*positions(coded.records), coded.label, names, coded.run.name)
         write_figure(options.run / "code_places.png", figure)
     console.print(text, highlight=False, markup=False)
-    console.print(f"cards: {options.run / 'cards.md'}", highlight=False, markup=False, soft_wrap=True)
-    console.print(f"names of codes, for you to write: {labels}", highlight=False, markup=False, soft_wrap=True)
+    say(console, f"cards: {options.run / 'cards.md'}")
+    say(console, f"names of codes, for you to write: {labels}")
 
 
-def _parsed(kind: type[Options], command: str, arguments: list[str]) -> Options:
-    options = command_line.parse(kind, __doc__, args=arguments, prog=f"semantic_clusters.py {command}")
-    options.check()
-    return options
-
-
-def plot(arguments: list[str]) -> None:
+def plot(options: PlotArguments, console: "Console", step: "Step") -> None:
     """Draw the plane beside t-SNE and UMAP, and measure how well each keeps neighbourhoods."""
-    options = _parsed(PlotArguments, "plot", arguments)
-
-    from dataclasses import asdict
-
-    from rich.console import Console
-
     from activation_store.files import write_json
     from analysis.codes.content import open_run
     from analysis.runs.run_folder import write_figure
-    from analysis.terminal import step
 
-    console = Console()
     run, rule = open_run(options.run, options.dump)
-    with step(console, "loading the libraries"):
+    with step("loading the libraries"):
         from analysis.codes.planes import kept_by, planes_of, states_of
         from analysis.figures.code_planes import code_planes
-    states = states_of(run, rule, options.on, options.states, partial(step, console))
-    planes = planes_of(states, run.seed, partial(step, console))
-    with step(console, "measuring neighbourhoods"):
+    states = states_of(run, rule, options.on, options.states, step)
+    planes = planes_of(states, run.seed, step)
+    with step("measuring neighbourhoods"):
         kept = kept_by(states, planes, options.bootstraps, run.seed)
     captions = {
         each.name: f"trustworthiness {each.trustworthiness:.3f}, neighbours kept {each.neighbours:.0%}" for each in kept
     }
-    name = "planes" if options.on is None else f"planes-{options.on.resolve().name}"
-    heading = f"{run.name}: {states.layer}" + (f" of {options.on.resolve().name}" if options.on else "")
+    other = "" if options.on is None else options.on.resolve().name
+    name = f"planes-{other}" if other else "planes"
+    heading = f"{run.name}: {states.layer}" + (f" of {other}" if other else "")
     write_figure(options.run / f"{name}.png", code_planes(planes, captions, states.label, heading))
     write_json(options.run / f"{name}.json", [asdict(each) for each in kept])
     rows = [
@@ -143,128 +135,93 @@ def plot(arguments: list[str]) -> None:
         for each in kept
     ]  # fmt: skip
     command_line.print_table(("plane", "trustworthiness (chance .5)", "of 15 neighbours kept"), rows)
-    console.print(f"planes: {options.run / name}.png", highlight=False, markup=False, soft_wrap=True)
+    say(console, f"planes: {options.run / name}.png")
 
 
-def videos(arguments: list[str]) -> None:
+def videos(options: VideoArguments, console: "Console", step: "Step") -> None:
     """Write a film of each code, and one of all codes in a grid."""
-    options = _parsed(VideoArguments, "videos", arguments)
-
-    from rich.console import Console
-
     from analysis.codes.content import coded_dump
-    from analysis.codes.films import read_scenes, write_films
-    from analysis.codes.stretches import stretches_of
-    from analysis.terminal import step
+    from analysis.codes.films import read_scenes, stretches_of, write_films
 
-    console = Console()
-    coded = coded_dump(options.run, options.dump, partial(step, console))
-    stretches = stretches_of(coded, options.source, options.seed)
-    scenes = read_scenes(coded, stretches, partial(step, console))
+    coded = coded_dump(options.run, options.dump, step)
+    scenes = read_scenes(coded, stretches_of(coded, options.source, options.seed), step)
     folder = options.run / ("videos" if options.source == "best" else "videos-all")
-    for line in write_films(scenes, folder, options.format_names, partial(step, console)):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    for line in write_films(scenes, folder, options.format_names, step):
+        say(console, line)
 
 
-def hover(arguments: list[str]) -> None:
+def hover(options: HoverArguments, console: "Console", step: "Step") -> None:
     """Write the explorer's page of a run: the plane and its codes, a strip of views on hover, the life on click."""
-    options = _parsed(HoverArguments, "hover", arguments)
-
-    from rich.console import Console
-
     from activation_store.files import write_text
     from analysis.codes.content import open_run
-    from analysis.terminal import step
 
-    console = Console()
     run, _ = open_run(options.run, options.dump)
-    with step(console, "loading the libraries"):
+    with step("loading the libraries"):
         from analysis.explorer_page.content import explored
         from analysis.explorer_page.page import explorer_page
-    content = explored(run, options.max_ticks, partial(step, console))
+    content = explored(run, options.max_ticks, step)
     path = options.run / "hover.html"
-    with step(console, f"building the page of {len(content.rows):,} states and {len(content.seen):,} ticks"):
+    with step(f"building the page of {len(content.rows):,} states and {len(content.seen):,} ticks"):
         write_text(path, explorer_page(content))
-    console.print(f"{path}: {path.stat().st_size / 1e6:.1f} MB", highlight=False, markup=False, soft_wrap=True)
+    say(console, f"{path}: {path.stat().st_size / 1e6:.1f} MB")
 
 
-def compare(arguments: list[str]) -> None:
+def compare(options: CompareArguments, console: "Console", step: "Step") -> None:
     """Measure the codes, and other ways to divide the same states."""
-    options = _parsed(CompareArguments, "compare", arguments)
-
-    from dataclasses import asdict
-
-    from rich.console import Console
-
     from activation_store.directions import write_directions
     from activation_store.files import make_folder, write_json, write_text
     from analysis.codes.content import open_run
-    from analysis.terminal import step
 
-    console = Console()
     run, rule = open_run(options.run, options.dump)
-    with step(console, "loading the libraries"):
+    with step("loading the libraries"):
         from representation.semantic_clusters.leaderboard import MEASURES, leaderboard
-    found = leaderboard(run, rule, options.states, options.bootstraps, partial(step, console))
+    board = leaderboard(run, rule, options.states, options.bootstraps, step)
     folder = options.output_dir or options.run
     make_folder(folder)
     path = folder / "leaderboard.json"
-    write_json(path, {"states": found.states, "lives": found.lives, "rows": [asdict(row) for row in found.rows]})
-    write_text(folder / "leaderboard.tsv", found.table())
-    write_directions(folder / "axes.safetensors", found.axes)
+    write_json(path, {"states": board.states, "lives": board.lives, "rows": [asdict(row) for row in board.rows]})
+    write_text(folder / "leaderboard.tsv", board.table())
+    write_directions(folder / "axes.safetensors", board.axes)
     for key, meaning in MEASURES.items():
-        console.print(f"\n{meaning}, {found.states:,} states of {found.lives:,} lives", highlight=False)
-        estimates = [(row.name, row.measures[key]) for row in found.rows]
+        console.print(f"\n{meaning}, {board.states:,} states of {board.lives:,} lives", highlight=False)
+        estimates = [(row.name, row.measures[key]) for row in board.rows]
         shown = [(name, f"{each.value:.3f}", f"{each.low:.3f} to {each.high:.3f}") for name, each in estimates]
         command_line.print_table(("method", "value", "95% interval"), shown)
-    console.print(f"leaderboard: {path}", highlight=False, markup=False, soft_wrap=True)
+    say(console, f"leaderboard: {path}")
 
 
-def agreement(arguments: list[str]) -> None:
+def agreement(options: AgreementArguments, console: "Console", step: "Step") -> None:
     """Show recorded lives to other trainings, and measure whether their codes divide them in the same way."""
-    options = _parsed(AgreementArguments, "agreement", arguments)
-
-    from dataclasses import asdict
-
-    from rich.console import Console
-
     from activation_store.files import make_folder, write_json, write_text
     from activation_store.reader import read_metadata
-    from analysis.terminal import step
 
-    console, metadata = Console(), read_metadata(options.dump)
-    with step(console, "loading the libraries"):
+    metadata = read_metadata(options.dump)
+    with step("loading the libraries"):
         from representation.semantic_clusters.agreement import HEADS, agreement_of
         from representation.semantic_clusters.replayed import load_networks
     networks = load_networks(options.dump, metadata, options.names, options.policies_dir)
-    shown = partial(step, console)
-    found = agreement_of(options.dump, metadata, networks, options.states, options.bootstraps, options.seed, shown)
+    agreed = agreement_of(options.dump, metadata, networks, options.states, options.bootstraps, options.seed, step)
     make_folder(options.folder)
     path = options.folder / "agreement.json"
     hashes = {each.name: each.sha256 for each in networks}
     told = {"dump": str(options.dump), "checkpoint_sha256": metadata.checkpoint_sha256, "policies": hashes}
-    write_json(path, {**told, "seed": options.seed, "bootstraps": options.bootstraps, **asdict(found)})
-    write_text(options.folder / "agreement.tsv", found.table())
-    console.print(f"\n{found.states:,} states, one tick in {found.one_in} of {found.lives:,} lives", highlight=False)
-    command_line.print_table(HEADS, found.rows())
-    console.print(f"agreement: {path}", highlight=False, markup=False, soft_wrap=True)
+    write_json(path, {**told, "seed": options.seed, "bootstraps": options.bootstraps, **asdict(agreed)})
+    write_text(options.folder / "agreement.tsv", agreed.table())
+    states = f"{agreed.states:,} states, one tick in {agreed.one_in} of {agreed.lives:,} lives"
+    console.print(f"\n{states}", highlight=False)
+    command_line.print_table(HEADS, agreed.rows())
+    say(console, f"agreement: {path}")
 
 
-COMMANDS: dict[str, Callable[[list[str]], None]] = {
+def say(console: "Console", line: str) -> None:
+    """Print a line as it is, however long it is."""
+    console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+COMMANDS: dict[str, Callable[[Any, "Console", "Step"], None]] = {
     "fit": fit, "describe": describe, "plot": plot, "videos": videos, "hover": hover, "compare": compare,
     "agreement": agreement,
 }  # fmt: skip
-
-
-def main() -> None:
-    """Run one command."""
-    name, arguments = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else ("--help", [])
-    if name in ("-h", "--help"):
-        print(__doc__)
-        return
-    if name not in COMMANDS:
-        raise UserError(f"there is no command {name!r}; there are: {', '.join(COMMANDS)}{did_you_mean(name, COMMANDS)}")
-    COMMANDS[name](arguments)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ The model, metrics.jsonl and curves are written to world_models/NAME/; see docs/
 import environment_check  # isort: skip  # noqa: F401 (must come first)
 
 import command_line
-from representation.world_model.settings import WorldSettings
+from representation.world_model.options import WorldSettings
 
 
 def main() -> None:
@@ -23,10 +23,9 @@ def main() -> None:
     settings = command_line.parse(WorldSettings, __doc__, flag_pairs=True)
     settings.check()
 
-    from representation.world_model.world_run import check_material, train_world_model
+    from representation.world_model.training import check_material, train_world_model
 
-    material = check_material(settings)
-    print(f"world model and curves: {train_world_model(settings, material).parent}")
+    print(f"world model and curves: {train_world_model(settings, *check_material(settings)).parent}")
 
 
 if __name__ == "__main__":

@@ -13,8 +13,7 @@ import torch
 from activation_store.directions import read_directions
 from activation_store.reader import read_dump
 from analysis.codes.content import CodedDump, coded_dump
-from analysis.codes.films import read_scenes
-from analysis.codes.stretches import From, best_lives, stretches_of
+from analysis.codes.films import From, best_lives, read_scenes, stretches_of
 from analysis.life.endings import endings
 from analysis.materials import PALETTE
 from analysis.replays.agent_frames import AgentFrames

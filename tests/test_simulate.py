@@ -14,10 +14,10 @@ from activation_store.directions import write_directions
 from activation_store.files import sha256, write_json
 from activation_store.reader import read_dump, read_metadata
 from activation_store.sparse_dictionary import write_dictionary
+from representation.world_model.findings import PARTS
 from representation.world_model.model import load_model
+from representation.world_model.options import MODEL_FILE
 from representation.world_model.scene import VITALS
-from representation.world_model.settings import MODEL_FILE
-from representation.world_model.value_saliency import PARTS
 from tests.command import assert_refused, run_here
 from tests.planted_dictionary import axes
 from tests.recorded_features import RecordedFeatures, recorded_features

@@ -1,14 +1,161 @@
-"""Options of the commands of semantic_clusters.py that work on a run, and their ranges."""
+"""The commands of semantic_clusters.py, their options and ranges; loads nothing heavy."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
-import argument_checks
-from argument_checks import SEEDS, at_least, between, seed_value, split
+from activation_store.layers import LSTM_HIDDEN, SEMANTIC_CODE, SEMANTIC_PLANE
+from activation_store.schema import DumpMetadata
+from activation_store.subsample import Subsample
+from agent_zoo.semantic_shape import BETA, MOST_CODES, PAIRWISE_WEIGHT
+from analysis.clusters.settings import FEATURES_COMPARED, AnalysisSettings
+from argument_checks import SEEDS, at_least, between, check, did_you_mean, seed_value, split
 from user_error import UserError
+
+FEWEST_STATES_A_CODE = 10
+"""Fewer states than this times the number of codes are too few to fit."""
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """Fit a plane and a codebook to a dump, or read the codes that its policy learnt, and compare them."""
+
+    dump: tyro.conf.Positional[Path]
+    """Dump: a folder written by extract_activations.py, such as activation_data/NAME."""
+    codes: int = 8
+    """Number of codes, 2 to 512."""
+    layer: str = LSTM_HIDDEN
+    """Recorded layer to find codes in."""
+    recorded: bool = False
+    """Fit nothing: take the plane and the codes that the policy itself learnt (train.py --semantic.codes)."""
+    plane_dimensions: int = 2
+    """Dimensions of the plane, 2 or 3; pictures show the first two."""
+    subsample: int = 10
+    """Keep one in this many records of each life, at least 1 (all). The first record kept is random for each life."""
+    skip_first: int = 1
+    """Number of ticks to skip at the start of each life, at least 0."""
+    steps: int = 1000
+    """Gradient steps, at least 100."""
+    states: int = 1024
+    """Number of states in each step, 16 to 8192, whose square the time grows with; those of an agent are at least 10
+    ticks apart."""
+    pairwise_weight: float = PAIRWISE_WEIGHT
+    """Weight of the pairwise loss relative to the quantisation loss, at least 0."""
+    beta: float = BETA
+    """Weight of moving places to their codes relative to moving codes to places, at least 0."""
+    features: str = FEATURES_COMPARED
+    """Comma-separated features to compare codes by: sets (default, choices, ways, extended) or names from
+    docs/features.md."""
+    permutations: int = 999
+    """Circular shifts per test, 99 to 100000."""
+    bootstraps: int = 999
+    """Bootstrap resamples per interval, 99 to 100000."""
+    confidence: float = 0.95
+    """Confidence level of the intervals, 0.5 to below 1."""
+    seed: int = 42
+    """Random seed, 0 to 4294967295."""
+    output_dir: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("analysis_results")
+    """Parent folder of the run's folder."""
+
+    @property
+    def read_layer(self) -> str:
+        """The layer whose activations the codes are found in and compared by."""
+        return SEMANTIC_CODE if self.recorded else self.layer
+
+    @property
+    def thinning(self) -> Subsample:
+        """Which records of each life to keep."""
+        return Subsample(self.subsample, self.skip_first, self.seed)
+
+    @property
+    def run_folder(self) -> Path:
+        """The run's folder, named after the dump, the codes and all other non-default settings."""
+        codes = "recorded" if self.recorded else f"k{self.codes}"
+        return self.output_dir / "-".join([self.dump.resolve().name, "semantic", codes, *self._further_parts()])
+
+    def _further_parts(self) -> Iterator[str]:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in _IN_NAME and value != field.default:
+                yield f"{_IN_NAME[field.name]}{str(value).replace(',', '+')}"
+
+    @property
+    def analysis(self) -> "CodeAnalysis":
+        """The settings with which the codes are compared."""
+        return CodeAnalysis(
+            dump=self.dump, subsample=self.subsample, skip_first=self.skip_first, layer=self.read_layer,
+            features=self.features, projection="pca", hdbscan_min_cluster=2, hdbscan_min_samples=1,
+            permutations=self.permutations, bootstraps=self.bootstraps, confidence=self.confidence, seed=self.seed,
+            output_dir=self.output_dir,
+        )  # fmt: skip
+
+    def check(self) -> None:
+        """Refuse values that are invalid for any dump.
+
+        Raises:
+            UserError: names the option and the allowed values.
+        """
+        check(
+            self,
+            codes=between(self.codes, 2, MOST_CODES),
+            plane_dimensions=between(self.plane_dimensions, 2, 3),
+            steps=at_least(self.steps, 100),
+            states=between(self.states, 16, 8192),
+            pairwise_weight=at_least(self.pairwise_weight, 0),
+            beta=at_least(self.beta, 0),
+            seed=seed_value(self.seed),
+        )
+        self.analysis.check()
+
+    def check_against(self, metadata: DumpMetadata) -> None:
+        """Refuse settings that this dump cannot satisfy according to its metadata.
+
+        Raises:
+            UserError: the dump lacks the layer, or has too few records.
+        """
+        if self.recorded and SEMANTIC_CODE not in metadata.layers:
+            raise UserError(
+                f"{self.dump} holds no layer {SEMANTIC_CODE}: its policy has no codebook, or it was not recorded with "
+                "--layers all; leave out --recorded to fit one"
+            )
+        if self.recorded and SEMANTIC_PLANE not in metadata.layers:
+            raise UserError(f"{self.dump} holds no layer {SEMANTIC_PLANE}: record it with --layers all")
+        if self.read_layer not in metadata.layers:
+            hint = did_you_mean(self.layer, metadata.layers)
+            raise UserError(f"{self.dump} holds no layer {self.layer!r}, only: {', '.join(metadata.layers)}{hint}")
+        self.check_enough(self.thinning.capacity(metadata.records, metadata.lives))
+
+    def check_enough(self, states: int) -> None:
+        """Refuse fewer states than the codes need.
+
+        Raises:
+            UserError: names both numbers.
+        """
+        needed = FEWEST_STATES_A_CODE * self.codes
+        if not self.recorded and states < needed:
+            raise UserError(
+                f"too few states: --subsample {self.subsample} keeps at most {states} of {self.dump}, and --codes "
+                f"{self.codes} needs {needed}; lower one of them or extract more episodes"
+            )
+
+
+class CodeAnalysis(AnalysisSettings):
+    """The settings of an analysis whose clusters are codes."""
+
+    @property
+    def clustered_in(self) -> str:
+        """A description of the space in which codes were found."""
+        return "the semantic plane"
+
+
+_IN_NAME = {
+    "layer": "", "plane_dimensions": "d", "subsample": "sub", "skip_first": "skip", "steps": "steps",
+    "states": "n", "pairwise_weight": "w", "beta": "beta", "features": "f-", "permutations": "perm",
+    "bootstraps": "boot", "confidence": "ci", "seed": "seed",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -26,7 +173,7 @@ class RunArguments:
 
 @dataclass(frozen=True)
 class DescribeArguments(RunArguments):
-    """Arguments of `semantic_clusters.py describe`."""
+    """Write a card for each code, a map of where they are, and labels.yaml for their names."""
 
     permutations: int = 199
     """Random orders of visits that what follows a code is compared with, at least 19."""
@@ -37,7 +184,7 @@ class DescribeArguments(RunArguments):
 
     def check(self) -> None:
         """Refuse values that are invalid for any run."""
-        argument_checks.check(
+        check(
             self, permutations=at_least(self.permutations, 19), bootstraps=at_least(self.bootstraps, 100),
             seed=seed_value(self.seed),
         )  # fmt: skip
@@ -45,7 +192,7 @@ class DescribeArguments(RunArguments):
 
 @dataclass(frozen=True)
 class PlotArguments(RunArguments):
-    """Arguments of `semantic_clusters.py plot`."""
+    """Draw the plane beside t-SNE and UMAP, and measure how well each keeps neighbourhoods."""
 
     on: Path | None = None
     """Another dump of the same policy to show, such as one of other maps; by default the run's own."""
@@ -56,12 +203,12 @@ class PlotArguments(RunArguments):
 
     def check(self) -> None:
         """Refuse values that are invalid for any run."""
-        argument_checks.check(self, states=between(self.states, 60, 20_000), bootstraps=at_least(self.bootstraps, 100))
+        check(self, states=between(self.states, 60, 20_000), bootstraps=at_least(self.bootstraps, 100))
 
 
 @dataclass(frozen=True)
 class VideoArguments(RunArguments):
-    """Arguments of `semantic_clusters.py videos`."""
+    """Write a film of each code, and one of all codes in a grid."""
 
     source: Annotated[Literal["best", "all"], tyro.conf.arg(name="from")] = "best"
     """Lives to show. best: the fifth with the highest sum of rewards, as in the paper; all: every life, since the best
@@ -79,7 +226,7 @@ class VideoArguments(RunArguments):
     def check(self) -> None:
         """Refuse values that are invalid for any run."""
         formats = self.format_names
-        argument_checks.check(
+        check(
             self,
             formats=(bool(formats) and set(formats) <= {"mp4", "gif"}, "mp4, gif or both"),
             seed=seed_value(self.seed),
@@ -88,19 +235,19 @@ class VideoArguments(RunArguments):
 
 @dataclass(frozen=True)
 class HoverArguments(RunArguments):
-    """Arguments of `semantic_clusters.py hover`."""
+    """Write a page to explore: the plane and its codes, a strip of views on hover, the life on click."""
 
     max_ticks: int = 400_000
     """Maximum number of ticks in the page, at least 1, about 40 bytes each. Larger dumps are sampled by whole lives."""
 
     def check(self) -> None:
         """Refuse values that are invalid for any run."""
-        argument_checks.check(self, max_ticks=at_least(self.max_ticks, 1))
+        check(self, max_ticks=at_least(self.max_ticks, 1))
 
 
 @dataclass(frozen=True)
 class CompareArguments(RunArguments):
-    """Arguments of `semantic_clusters.py compare`."""
+    """Measure the codes, and other ways to divide the same states."""
 
     states: int = 5000
     """Maximum number of states, of whole lives drawn at random, 200 to 100000."""
@@ -111,14 +258,12 @@ class CompareArguments(RunArguments):
 
     def check(self) -> None:
         """Refuse values that are invalid for any run."""
-        argument_checks.check(
-            self, states=between(self.states, 200, 100_000), bootstraps=at_least(self.bootstraps, 100)
-        )
+        check(self, states=between(self.states, 200, 100_000), bootstraps=at_least(self.bootstraps, 100))
 
 
 @dataclass(frozen=True)
 class AgreementArguments:
-    """Arguments of `semantic_clusters.py agreement`."""
+    """Show recorded lives to other trainings, and measure whether their codes divide them in the same way."""
 
     dump: tyro.conf.Positional[Path]
     """Activation dump of a policy with codes of its own, recorded with `--layers all` and
@@ -148,7 +293,7 @@ class AgreementArguments:
 
     def check(self) -> None:
         """Refuse values that are invalid for any dump."""
-        argument_checks.check(
+        check(
             self,
             states=between(self.states, 200, 100_000),
             bootstraps=at_least(self.bootstraps, 100),
@@ -156,3 +301,14 @@ class AgreementArguments:
         )
         if not self.names:
             raise UserError("name other trainings with --policies: codes of one training have none to agree with")
+
+
+Command = (
+    Annotated[FitSettings, tyro.conf.subcommand("fit")]
+    | Annotated[DescribeArguments, tyro.conf.subcommand("describe")]
+    | Annotated[PlotArguments, tyro.conf.subcommand("plot")]
+    | Annotated[VideoArguments, tyro.conf.subcommand("videos")]
+    | Annotated[HoverArguments, tyro.conf.subcommand("hover")]
+    | Annotated[CompareArguments, tyro.conf.subcommand("compare")]
+    | Annotated[AgreementArguments, tyro.conf.subcommand("agreement")]
+)

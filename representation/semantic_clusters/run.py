@@ -25,7 +25,7 @@ from analysis.runs.run_folder import RunFolder
 from analysis.statistics.cluster_method import ClusterMethod
 from analysis.statistics.stability import ProjectionStability, StabilityFloor, projection_stability, stability_floor
 from representation.semantic_clusters.fit import Codebook, FitOptions, fit_codebook
-from representation.semantic_clusters.settings import FitSettings
+from representation.semantic_clusters.options import FitSettings
 from user_error import UserError
 
 AXES = ("plane 1", "plane 2")

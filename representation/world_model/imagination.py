@@ -2,27 +2,45 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 from torch.nn import functional
 
-from activation_store.layers import ACTION_DECODER, ENCODER_OUTPUT
+from activation_store.directions import Direction
+from activation_store.layers import ACTION_DECODER, ENCODER_OUTPUT, LSTM_CELL
 from agent_zoo.capture import capture
+from agent_zoo.hooks import Hook
 from agent_zoo.memory import MemoryState
 from agent_zoo.soft_path import SoftChoices, soft_tick, straight_through
-from representation.world_model.actions import imagined_actions
-from representation.world_model.edits import TickEdits
-from representation.world_model.imagined_view import ImaginedView, Surroundings, imagined_view
 from representation.world_model.model import WorldModel
-from representation.world_model.network import drawn
+from representation.world_model.network import Prediction, WorldState, drawn
+from representation.world_model.policy_interface import ImaginedView, Surroundings, imagined_actions, imagined_view
 from representation.world_model.scene import SoftScene
-from representation.world_model.states import Prediction, WorldState
 from representation.world_model.windows import CONTEXT, Windows
 
-MOVE_HEAD = "Move.Direction"
+MOVE_HEAD, STYLE_HEAD = "Move.Direction", "Attack.Style"
 
+Number = Callable[["ImaginedTick"], torch.Tensor]
+"""Returns a number of each simulation in a tick, (S,), with gradients."""
 Shown = Callable[[SoftScene, int], tuple[SoftScene, SoftScene]]
 """Takes the scene of a tick and the tick's number; returns what the world goes on from, and what the policy sees."""
+
+
+class TickEdits(Protocol):
+    """Edits the policy in every tick."""
+
+    def begin(self, memory: MemoryState, tick: int, own: torch.Tensor) -> MemoryState:
+        """Return the memory with which B agents begin a tick, numbered from 0; called before `hooks`.
+
+        Args:
+            memory: that they would have.
+            tick: from 0.
+            own: their own rows as the policy sees them in the tick, (B, columns), as `SoftScene.own`.
+        """
+
+    def hooks(self, before: MemoryState) -> dict[str, Hook]:
+        """Return the hooks of a tick, given the memory with which it begins."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +94,17 @@ class ImaginedTick:
     reward: torch.Tensor
     end: torch.Tensor
     following: Prediction
+
+
+def read_out(direction: Direction) -> Number:
+    """Return the read-out of a direction of the policy's hidden or cell state after the tick."""
+    weight = torch.from_numpy(direction.weight)
+
+    def number(tick: ImaginedTick) -> torch.Tensor:
+        state = tick.memory.cell if direction.layer == LSTM_CELL else tick.memory.hidden
+        return state[-1] @ weight + direction.bias
+
+    return number
 
 
 def informed_start(model: WorldModel, windows: Windows, generator: torch.Generator | None) -> Start:

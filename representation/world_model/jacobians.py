@@ -18,11 +18,11 @@ from analysis.runs.arrays import arrays_of
 from analysis.runs.finished_files import FinishedFiles, open_finished
 from representation.dynamics.agreement import Agreement, LaggedCorrelations, mean_jacobians, sign_agreement
 from representation.dynamics.jacobians import Probes
+from representation.world_model.held_out import LIVES_IN_EPISODE, HeldOut
 from representation.world_model.imagination import Start, imagine, informed_start
 from representation.world_model.model import Origin, WorldModel
-from representation.world_model.simulated_records import LIVES_IN_EPISODE
-from representation.world_model.taps import Patterns, Taps
-from representation.world_model.windows import CONTEXT, as_windows, chosen_sequences, read_sequences
+from representation.world_model.saliency import Taps
+from representation.world_model.windows import CONTEXT, as_windows, chosen_sequences
 from user_error import UserError
 
 Side = Literal["whole", "memory alone", "recorded inputs"]
@@ -162,11 +162,9 @@ def world_jacobians(
         d component i after the tick / d component j after the first one, (S, 1 + lags, K i, K j) float32, for lag 0 and
         the others; and which lives are not over by the last lag, (S,) bool.
     """
-    pattern, nothing = torch.from_numpy(probes.patterns).float(), torch.zeros(probes.patterns.shape)
-    patterns = Patterns(nothing, pattern) if probes.layer == LSTM_CELL else Patterns(pattern, nothing)
     weight = torch.from_numpy(probes.read_outs).float()
     generator = torch.Generator().manual_seed(seed)
-    taps = Taps(patterns, len(start), start.scene.own.shape[1], lags[-1] + 1, through_world)
+    taps = Taps({probes.layer: torch.from_numpy(probes.patterns).float()}, start, lags[-1] + 1, through_world)
     alive, found = torch.ones(len(start), dtype=torch.bool), []
     with torch.enable_grad():
         for place, tick in enumerate(imagine(model, start, lags[-1] + 1, generator, (), taps, taps.shown)):
@@ -181,11 +179,11 @@ def world_jacobians(
 
 
 def labelled_starts(
-    model: WorldModel, origin: Origin, recorded: Path, label: dict[tuple[int, int, int], int], count: int, seed: int
+    held_out: HeldOut, label: dict[tuple[int, int, int], int], count: int, seed: int
 ) -> Iterator[tuple[Start, np.ndarray]]:
     """Yield recorded starts on test maps whose tick is in a behaviour, and their behaviours."""
-    left = count
-    for batch in read_sequences(recorded, origin.test, _STRIDE, LIVES_IN_EPISODE * 8, seed):
+    model, left = held_out.model, count
+    for batch in held_out.sequences(_STRIDE, seed, LIVES_IN_EPISODE * 8):
         first = np.cumsum(batch.lengths) - batch.lengths + CONTEXT - 1
         keys = zip(
             *(getattr(batch.records, name)[first].tolist() for name in ("episode", "agent_id", "tick")), strict=True
@@ -204,15 +202,13 @@ def labelled_starts(
 
 
 def compare_jacobians(
-    model: WorldModel, origin: Origin, recorded: Path, dynamics: Dynamics, states: int, largest_lag: int, seed: int,
+    held_out: HeldOut, dynamics: Dynamics, states: int, largest_lag: int, seed: int,
     report: Callable[[float], None] = lambda _: None,
 ) -> tuple[list[AgreementRow], list[LagRow]]:  # fmt: skip
     """Compute Jacobians in simulated lives, and compare their signs with lagged correlations in each behaviour.
 
     Args:
-        model: to simulate with.
-        origin: of the model.
-        recorded: its dump.
+        held_out: recorded lives to start from.
         dynamics: of the same dump.
         states: starts, at most.
         largest_lag: in ticks; lags are 1, 2, 4, 8 and so on, up to it.
@@ -227,14 +223,18 @@ def compare_jacobians(
         raise UserError("the run of analyze_dynamics.py has no correlations at lag 1: run it with --lags")
     parts: dict[Side, list[np.ndarray]] = {"whole": [], "memory alone": []}
     labels: list[np.ndarray] = []
-    for number, (start, label) in enumerate(labelled_starts(model, origin, recorded, dynamics.label, states, seed)):
+    for number, (start, label) in enumerate(labelled_starts(held_out, dynamics.label, states, seed)):
         for side, found in parts.items():
-            jacobians, alive = world_jacobians(model, start, dynamics.probes, lags, seed + number, side == "whole")
+            jacobians, alive = world_jacobians(
+                held_out.model, start, dynamics.probes, lags, seed + number, side == "whole"
+            )
             found.append(jacobians[alive])
         labels.append(label[alive])
         report(min(1.0, sum(map(len, labels)) / states))
     if not sum(map(len, labels)):
-        raise UserError(f"no tick of {recorded} on test maps is in a behaviour of the run: run it with more --lives")
+        raise UserError(
+            f"no tick of {held_out.dump} on test maps is in a behaviour of the run: run it with more --lives"
+        )
     places = [0, *lags]
     sides: dict[Side, tuple[np.ndarray, np.ndarray]] = {
         side: (np.concatenate(found), np.concatenate(labels)) for side, found in parts.items()

@@ -5,10 +5,16 @@ gated recurrent unit updates, and a latent state z of categorical variables, dra
 posterior q(z | h, observation). The decoder starts from the last scene, shifted by the agent's own move, and predicts
 what differs from it. Terrain that comes into view again is taken from where it was seen before. What the agent can do,
 and what it eats and drinks, depends on the tiles around it: these are read after its move.
+
+Health, food and water are distributions over levels, which a distribution over changes moves. A meal adds the same to
+the food of a hungry agent and of one that is nearly full, and an empty stomach cannot get emptier. A network that
+predicts changes need not learn that for each level.
 """
 
+import functools
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import nn
@@ -16,10 +22,149 @@ from torch.nn import functional
 
 from agent_zoo.layers import ENTITY_SCALES
 from agent_zoo.memory import MemoryState
-from representation.world_model.moves import MOVES, framed, moved_terrain, shift, with_view
-from representation.world_model.scene import ITEM_TYPES, KINDS, VITAL_LEVELS, VITALS, SceneShape, SoftScene
-from representation.world_model.states import Bottleneck, Prediction, Sizes, WorldState
-from representation.world_model.vitals import CHANGES, changed_levels, expected, spread_levels
+from representation.world_model.scene import (
+    ITEM_TYPES,
+    KINDS,
+    MOVES,
+    VITAL_LEVELS,
+    VITAL_STEP,
+    VITALS,
+    SceneShape,
+    SoftScene,
+    framed,
+    moved_terrain,
+    shift,
+    with_view,
+)
+
+Bottleneck = Literal["sphere", "gaussian"]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of the network.
+
+    Attributes:
+        hidden: units of the deterministic state.
+        groups: categorical variables in a latent state.
+        classes: values of each.
+        embedding: units of an encoded observation.
+        bottleneck: dimensions of the bottleneck.
+        channels: of the convolutions.
+    """
+
+    hidden: int = 256
+    groups: int = 16
+    classes: int = 16
+    embedding: int = 256
+    bottleneck: int = 128
+    channels: int = 24
+
+    @property
+    def latent(self) -> int:
+        """Length of a latent state."""
+        return self.groups * self.classes
+
+
+@dataclass(frozen=True)
+class WorldState:
+    """The world's state in B simulations.
+
+    Attributes:
+        hidden: deterministic part, (B, hidden).
+        latent: one-hot vectors of all groups, (B, latent).
+    """
+
+    hidden: torch.Tensor
+    latent: torch.Tensor
+
+    def take(self, chosen: torch.Tensor) -> "WorldState":
+        """Return those of some simulations."""
+        return WorldState(self.hidden[chosen], self.latent[chosen])
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the decoder says of a tick, in logits where it is about categories.
+
+    Attributes:
+        scene: the scene in probabilities.
+        material: logits, (B, materials, V).
+        kinds: logits, (B, kinds, V).
+        target: logits, (B, V).
+        health: (B, V).
+        vitals: logits, (B, 3, levels).
+        item_type: logits, (B, slots, types).
+        legal: logits, (B, options).
+        move: logits of the agent's own displacement, (B, moves).
+        reward: for the last action, in its standard deviations from its mean, (B,).
+        end: logit that the life ended with the last action, (B,).
+    """
+
+    scene: SoftScene
+    material: torch.Tensor
+    kinds: torch.Tensor
+    target: torch.Tensor
+    health: torch.Tensor
+    vitals: torch.Tensor
+    item_type: torch.Tensor
+    legal: torch.Tensor
+    move: torch.Tensor
+    reward: torch.Tensor
+    end: torch.Tensor
+
+
+CHANGES = 2 * VITAL_LEVELS - 1
+"""Changes in levels: -20, -19 up to 20."""
+_LEVEL_FLOOR = 1e-4
+
+
+def spread_levels(vitals: torch.Tensor) -> torch.Tensor:
+    """Share each vital between the two levels nearest to it, so that their mean is the vital: (B, 3) to (B, 3, levels).
+
+    Args:
+        vitals: divided by 100.
+    """
+    levels = torch.arange(VITAL_LEVELS, device=vitals.device)
+    return (1 - (vitals.unsqueeze(2) * 100 / VITAL_STEP - levels).abs()).clamp(min=0)
+
+
+def changed_levels(before: torch.Tensor, change: torch.Tensor) -> torch.Tensor:
+    """Return the log-probabilities of levels after a change, (B, 3, levels). No change leads beyond the scale.
+
+    Args:
+        before: probabilities of levels, (B, 3, levels).
+        change: logits of changes, (B, 3, CHANGES).
+    """
+    paths = torch.einsum("bvc,lcm->bvlm", change.softmax(dim=2), _destinations(before.device, before.dtype))
+    found = torch.einsum("bvl,bvlm->bvm", before, paths)
+    return (found * (1 - VITAL_LEVELS * _LEVEL_FLOOR) + _LEVEL_FLOOR).log()
+
+
+@functools.cache
+def _destinations(device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+    """Return 1 where a change leads from a level to another, else 0, (levels, changes, levels)."""
+    levels, changes = torch.arange(VITAL_LEVELS, device=device), torch.arange(CHANGES, device=device)
+    after = (levels.unsqueeze(1) + changes - (VITAL_LEVELS - 1)).clamp(0, VITAL_LEVELS - 1)  # (levels, changes)
+    return torch.nn.functional.one_hot(after, VITAL_LEVELS).to(dtype)
+
+
+def expected(probabilities: torch.Tensor) -> torch.Tensor:
+    """Return the mean of distributions over levels, divided by 100, (..., levels) to (...)."""
+    levels = torch.arange(VITAL_LEVELS, device=probabilities.device) * (VITAL_STEP / 100)
+    return probabilities @ levels
+
+
+def median(probabilities: torch.Tensor) -> torch.Tensor:
+    """Return the median of distributions over levels, divided by 100, (..., levels) to (...).
+
+    A vital between two levels is shared between them, so it is the mean of the median level and those next to it.
+    """
+    levels = torch.arange(VITAL_LEVELS, device=probabilities.device)
+    middle = (probabilities.cumsum(dim=-1) < 0.5).sum(dim=-1, keepdim=True)
+    near = probabilities * ((levels - middle).abs() <= 1)
+    return expected(near / near.sum(dim=-1, keepdim=True))
+
 
 _FLOOR = 0.01
 _START_LOGIT = 3.0

@@ -1,15 +1,19 @@
 """What comes of simulated lives, and how that differs between simulations of the same starts with the same dice."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from torch import Tensor
 
+from activation_store.files import write_text
 from representation.sparse_autoencoder.scores import RESAMPLES, Estimate, Units
-from representation.world_model.imagination import MOVE_HEAD, ImaginedTick
+from representation.world_model.imagination import MOVE_HEAD, ImaginedTick, Number
+from representation.world_model.options import DIRECTIONS
 from representation.world_model.scene import VITALS
-from representation.world_model.simulation_options import DIRECTIONS
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,10 +54,7 @@ class Effect:
 class OutcomeSums:
     """Adds up the outcomes of a batch of lives, tick by tick."""
 
-    def __init__(
-        self, origin: np.ndarray, vitals: Sequence[int],
-        targets: Mapping[str, Callable[[ImaginedTick], Tensor]] | None = None,
-    ):  # fmt: skip
+    def __init__(self, origin: np.ndarray, vitals: Sequence[int], targets: Mapping[str, Number] | None = None):
         """Begin.
 
         Args:
@@ -159,18 +160,18 @@ def over_lives(origin: np.ndarray, seed: int) -> Units:
 def effects(before: Outcomes, after: Outcomes, seed: int) -> list[Effect]:
     """Compare two simulations from the same starts; intervals are over the recorded lives that they go on from."""
     units = over_lives(before.origin, seed)
-    found = []
+    rows = []
     for name, values in before.values.items():
-        change: Estimate = units.difference(after.values[name], values)
-        found.append(
-            Effect(
-                name,
-                float(values.mean()),
-                float(after.values[name].mean()),
-                change.value,
-                change.low,
-                change.high,
-                units.draws.shape[1],
-            )
-        )
-    return found
+        change, later = units.difference(after.values[name], values), float(after.values[name].mean())
+        lives = units.draws.shape[1]
+        rows.append(Effect(name, float(values.mean()), later, change.value, change.low, change.high, lives))
+    return rows
+
+
+def write_table(path: Path, rows: Sequence[Any]) -> None:
+    """Write data classes of one kind as tab-separated lines under the names of their fields, whole or not at all."""
+    table = io.StringIO()
+    writer = csv.DictWriter(table, list(asdict(rows[0])), delimiter="\t", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(row) for row in rows)
+    write_text(path, table.getvalue())

@@ -1,40 +1,113 @@
 """How good a world model is on maps and lives that it was not trained on, and whether its lives are like real ones."""
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
 import torch
+from matplotlib.axes import Axes
 
-from activation_store.files import write_json
+from activation_store.files import atomic_path, write_json
+from analysis.figures.style import cluster_colour, new_figure, style
 from representation.sparse_autoencoder.scores import Units
+from representation.world_model.held_out import HeldOut
 from representation.world_model.imagination import imagine, informed_start
-from representation.world_model.model import Origin, WorldModel
-from representation.world_model.open_loop import Errors, joined, open_loop
-from representation.world_model.quality_results import Behaviour, OtherDice, Quality, Row
-from representation.world_model.tables import write_table
-from representation.world_model.tick_errors import HIGHER_IS_BETTER, compared
-from representation.world_model.windows import CONTEXT, Windows, read_windows
+from representation.world_model.model import WorldModel
+from representation.world_model.noise_ceiling import OtherDice
+from representation.world_model.open_loop import HIGHER_IS_BETTER, Errors, compared, joined, open_loop
+from representation.world_model.outcomes import write_table
+from representation.world_model.windows import CONTEXT, Windows
 from user_error import UserError
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measure at one horizon, with 95% intervals.
+
+    Attributes:
+        measure: name, see `open_loop.HIGHER_IS_BETTER`.
+        horizon: ticks after the last one seen.
+        model: of the world model.
+        model_low: end of its interval.
+        model_high: likewise.
+        copied: of copying the last tick.
+        better: how much better the model is; above 0 is better, whichever way the measure points.
+        better_low: end of its interval.
+        better_high: likewise.
+        predictions: ticks predicted.
+        unit: what is resampled: episode or life.
+    """
+
+    measure: str
+    horizon: int
+    model: float
+    model_low: float
+    model_high: float
+    copied: float
+    better: float
+    better_low: float
+    better_high: float
+    predictions: int
+    unit: str
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """How often something happens in real and in simulated ticks at the same distance from the same starts."""
+
+    what: str
+    real: float
+    simulated: float
+
+
+@dataclass(frozen=True, eq=False)
+class Quality:
+    """Everything that is measured.
+
+    Attributes:
+        rows: open-loop errors by measure and horizon.
+        end_auroc: of the end of lives, NaN if none ended.
+        end_brier: mean squared error of its probability.
+        end_share: of predicted ticks that had ended.
+        calibration: mean probability and share right of the most probable materials, by tenths of the probability, with
+            the number of tiles, (10, 3).
+        calibration_error: mean distance between the two, weighted by tiles.
+        behaviours: frequencies.
+        memory_distance: energy distance between real and simulated cell states at the last horizon, and between two
+            halves of the real ones, relative to the mean distance of two real states.
+        other_dice: differences between real courses by measure and horizon; empty if none were played.
+    """
+
+    rows: list[Row]
+    end_auroc: float
+    end_brier: float
+    end_share: float
+    calibration: np.ndarray
+    calibration_error: float
+    behaviours: list[Behaviour]
+    memory_distance: tuple[float, float]
+    other_dice: list[OtherDice] = field(default_factory=list)
+
 
 QUALITY_FOLDER = "quality"
 OTHER_DICE_FILE = "other_dice.tsv"
 TOLD_AT = (1, 4, 8, 16)
 BATCH = 64
 MOST_BATCHES = 20
+_LABELS = {
+    "tiles": "share of tiles that are right", "entities": "entities, F1", "vitals": "error of vitals (points)",
+    "memory": "cosine with the recorded memory", "policy": "KL of the policy (nats)",
+}  # fmt: skip
 
 
 def measure_quality(
-    model: WorldModel, origin: Origin, recorded: Path, horizon: int, seed: int,
-    report: Callable[[float], None] = lambda _: None,
-) -> Quality:  # fmt: skip
+    held_out: HeldOut, horizon: int, seed: int, report: Callable[[float], None] = lambda _: None
+) -> Quality:
     """Measure on the episodes whose maps the model was not trained on.
 
     Args:
-        model: to measure.
-        origin: of the model.
-        recorded: its dump.
+        held_out: recorded lives, and the model to measure.
         horizon: ticks to predict.
         seed: of resamples, of which windows are taken, and of simulated actions.
         report: called with the share done.
@@ -43,16 +116,16 @@ def measure_quality(
         UserError: no life on these maps lasts long enough.
     """
     parts, batches = [], list[Windows]()
-    for batch in read_windows(recorded, origin.test, horizon, BATCH, model.policy, model.info, seed):
-        parts += list(open_loop(model, batch, seed + len(batches)))
+    for batch in held_out.windows(horizon, seed, BATCH):
+        parts += list(open_loop(held_out.model, batch, seed + len(batches)))
         batches.append(batch)
         report(len(batches) / (2 * MOST_BATCHES))
         if len(batches) == MOST_BATCHES:
             break
     if not parts:
-        raise UserError(f"{recorded} holds no life of more than {CONTEXT} ticks on the maps kept for testing")
+        raise UserError(f"{held_out.dump} holds no life of more than {CONTEXT} ticks on the maps kept for testing")
     errors = joined(parts)
-    behaviours, distance = _lives_compared(model, batches, horizon, seed)
+    behaviours, distance = _lives_compared(held_out.model, batches, horizon, seed)
     probability, ended = errors.ended.T
     counts, sums, right = errors.confidence.T
     filled = np.maximum(counts, 1)
@@ -66,14 +139,48 @@ def measure_quality(
 
 def save_quality(folder: Path, quality: Quality) -> None:
     """Write the tables, everything as JSON, and the figure."""
-    from representation.world_model.figures import draw_quality
-
     write_table(folder / "open_loop.tsv", quality.rows)
     (folder / OTHER_DICE_FILE).unlink(missing_ok=True)  # of an earlier measurement, which had other lives
     if quality.other_dice:
         write_table(folder / OTHER_DICE_FILE, quality.other_dice)
     write_json(folder / "quality.json", asdict(quality))
     draw_quality(quality, folder / "quality.png")
+
+
+def draw_quality(quality: Quality, target: Path) -> None:
+    """Draw the measures over horizons beside copying, and how well probabilities of tiles are calibrated."""
+    with style():
+        figure = new_figure(12, 6.5)
+        panels = figure.subplots(2, 3).flatten()
+        for panel, name in zip(panels, HIGHER_IS_BETTER, strict=False):
+            rows = [row for row in quality.rows if row.measure == name]
+            ticks = [row.horizon for row in rows]
+            colour = cluster_colour(0)
+            panel.plot(ticks, [row.model for row in rows], color=colour, label="world model")
+            panel.fill_between(
+                ticks, [row.model_low for row in rows], [row.model_high for row in rows], color=colour, alpha=0.2
+            )
+            panel.plot(ticks, [row.copied for row in rows], color="0.4", linestyle="--", label="last tick, shifted")
+            _other_dice(panel, [each for each in quality.other_dice if each.measure == name])
+            panel.set(xlabel="ticks after the last one seen", ylabel=_LABELS[name])
+            panel.legend()
+        calibration = panels[len(HIGHER_IS_BETTER)]
+        filled = quality.calibration[:, 2] > 0
+        calibration.plot([0, 1], [0, 1], color="0.6", linewidth=0.8)
+        calibration.plot(quality.calibration[filled, 0], quality.calibration[filled, 1], marker="o", markersize=4)
+        calibration.set(xlabel="probability of the most probable material", ylabel="share of tiles that are right")
+        with atomic_path(target) as temporary:
+            figure.savefig(temporary, format="png")
+
+
+def _other_dice(panel: Axes, rows: list[OtherDice]) -> None:
+    """Draw how far another real course is from the recorded one, and from there to what nothing exceeds."""
+    if not rows:
+        return
+    ticks, colour = [row.horizon for row in rows], cluster_colour(1)
+    other, bound = [row.other for row in rows], [row.bound for row in rows]
+    panel.plot(ticks, other, color=colour, label="real, other dice")
+    panel.fill_between(ticks, other, bound, color=colour, alpha=0.2, linewidth=0)
 
 
 def headline(quality: Quality) -> str:
@@ -106,13 +213,11 @@ def _rows(errors: Errors, seed: int) -> list[Row]:
     for horizon in np.unique(errors.horizon).tolist():
         chosen = errors.horizon == horizon
         units = Units.of(errors.life[chosen], errors.episode[chosen], seed)
-        for name, higher in HIGHER_IS_BETTER.items():
-            mine, copied = errors.model[name][chosen].astype(float), errors.copied[name][chosen].astype(float)
-            own, other, better = compared(units, mine, copied)
-            sign = 1 if higher else -1
-            low, high = sorted((sign * better.low, sign * better.high))
+        for name in HIGHER_IS_BETTER:
+            mine, copied = (side[name][chosen].astype(float) for side in (errors.model, errors.copied))
+            own, other, better = compared(units, name, mine, copied)
             rows.append(
-                Row(name, horizon, own.value, own.low, own.high, other.value, sign * better.value, low, high,
+                Row(name, horizon, own.value, own.low, own.high, other.value, better.value, better.low, better.high,
                     int(chosen.sum()), units.name)
             )  # fmt: skip
     return rows

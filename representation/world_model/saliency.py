@@ -5,33 +5,136 @@ everything, and with the world cut, where the policy sees simulated scenes as gi
 world: the memory leads to an action, which changes what the policy sees later.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from activation_store.directions import Direction
+from activation_store.files import atomic_path
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
-from activation_store.reader import read_dump
-from activation_store.subsample import Subsample
 from agent_zoo.distribution import ILLEGAL
+from agent_zoo.hooks import Hook
+from agent_zoo.memory import MemoryState
+from analysis.figures.style import cluster_colour, new_figure, style
 from representation.attribution.components import fitted_components
 from representation.attribution.targets import Action, ReadOut, Target, Value
 from representation.sparse_autoencoder.scores import Estimate, Units
-from representation.world_model.imagination import MOVE_HEAD, ImaginedTick
-from representation.world_model.made_at_once import STYLE_HEAD
-from representation.world_model.model import Origin, WorldModel
+from representation.world_model.arms import value
+from representation.world_model.held_out import HeldOut
+from representation.world_model.imagination import (
+    MOVE_HEAD,
+    STYLE_HEAD,
+    ImaginedTick,
+    Number,
+    Start,
+    imagine,
+    read_out,
+)
+from representation.world_model.model import WorldModel
 from representation.world_model.outcomes import over_lives
-from representation.world_model.recorded_states import EVERYTHING_BUT_STATES
-from representation.world_model.scene import own_columns
-from representation.world_model.starts import starts
-from representation.world_model.taps import Number, Patterns, Slopes, slopes
+from representation.world_model.scene import SoftScene, own_columns
 from user_error import UserError
 
+Patterns = Mapping[str, torch.Tensor]
+"""What a unit of each of K components adds to the policy's hidden and cell state after a tick, (K, units) by layer. The
+hidden state follows a changed cell in the same tick, as in interventions."""
+
+
+class Taps:
+    """Zeros that are added to the components after each tick, and to the agents' own rows in each tick.
+
+    Attributes:
+        strengths: of the components after each tick, (S, K) each, with gradients.
+        own: of the own row's columns in each tick, (S, columns) each, with gradients.
+    """
+
+    def __init__(self, patterns: Patterns, start: Start, ticks: int, through_world: bool):
+        """Make them for so many ticks of S simulations.
+
+        Args:
+            patterns: of the components.
+            start: of the simulations.
+            ticks: of the simulations.
+            through_world: whether gradients pass from what the world model decodes to what the policy sees.
+        """
+        components = len(next(iter(patterns.values())))
+        self.strengths = [torch.zeros(len(start), components, requires_grad=True) for _ in range(ticks)]
+        self.own = [torch.zeros_like(start.scene.own, requires_grad=True) for _ in range(ticks)]
+        self._patterns = patterns
+        self._through_world, self._tick = through_world, 0
+
+    def begin(self, memory: MemoryState, tick: int, own: torch.Tensor) -> MemoryState:
+        """See `imagination.TickEdits`."""
+        self._tick = tick
+        return memory
+
+    def hooks(self, before: MemoryState) -> dict[str, Hook]:
+        """See `imagination.TickEdits`."""
+        return {layer: self._hook(pattern) for layer, pattern in self._patterns.items() if pattern.any()}
+
+    def shown(self, scene: SoftScene, tick: int) -> tuple[SoftScene, SoftScene]:
+        """See `imagination.Shown`."""
+        if self._through_world:
+            scene = replace(scene, own=scene.own + self.own[tick])
+            return scene, scene
+        seen = scene.detach()
+        return scene, replace(seen, own=seen.own + self.own[tick])
+
+    def _hook(self, pattern: torch.Tensor) -> Hook:
+        strength = self.strengths[self._tick]
+        return lambda states: states + strength @ pattern
+
+
+@dataclass(frozen=True, eq=False)
+class Slopes:
+    """Derivatives of a number in one tick of S simulations by inputs of that and earlier ticks.
+
+    Attributes:
+        components: after the tick L ticks before, by lag L from 0, (S, lags + 1, K).
+        own: of the row seen in that tick, (S, lags + 1, columns).
+        number: the number itself, (S,).
+        alive: lives that are not over by then, (S,) bool.
+    """
+
+    components: np.ndarray
+    own: np.ndarray
+    number: np.ndarray
+    alive: np.ndarray
+
+
+def slopes(model: WorldModel, start: Start, number: Number, taps: Taps, seed: int, soft: bool = False) -> Slopes:
+    """Simulate the ticks that are tapped, and differentiate a number of the last one.
+
+    Actions and latent states are drawn. They pass gradients on as if they were their probabilities (straight-through).
+    The dice do not depend on the taps, so simulations are the same.
+
+    Args:
+        model: to simulate with.
+        start: of S simulations.
+        number: to differentiate.
+        taps: of the simulations.
+        seed: of the dice.
+        soft: as for `imagine`.
+    """
+    generator, lags = torch.Generator().manual_seed(seed), len(taps.own) - 1
+    alive = torch.ones(len(start), dtype=torch.bool)
+    with torch.enable_grad():
+        for place, tick in enumerate(imagine(model, start, lags + 1, generator, (), taps, taps.shown, soft)):
+            last = tick
+            if place < lags:
+                alive &= torch.rand(len(start), generator=generator) >= tick.end.detach()
+        found = number(last)
+        leaves = [*taps.strengths, *taps.own]
+        gradients = torch.autograd.grad(found.sum(), leaves, allow_unused=True, materialize_grads=True)
+    by_lag = [each.numpy() for each in gradients]
+    components, own = (np.stack(each[::-1], axis=1) for each in (by_lag[: lags + 1], by_lag[lags + 1 :]))
+    return Slopes(components, own, found.detach().numpy(), alive.numpy())
+
+
 MEMORY, OWN_ROW = "memory", "own row"
-_ONE_IN = 10
 
 
 @dataclass(frozen=True)
@@ -105,20 +208,17 @@ class Components:
     patterns: Patterns
 
 
-def components_of(model: WorldModel, origin: Origin, recorded: Path, chosen: Sequence[Direction]) -> Components:
+def components_of(held_out: HeldOut, chosen: Sequence[Direction]) -> Components:
     """Find what a standard deviation of each direction adds to recorded states, as `saliency.py --components`.
 
     Raises:
         UserError: they cannot be told apart.
     """
-    states = read_dump(
-        recorded, subsample=Subsample(_ONE_IN), layers=[LSTM_HIDDEN, LSTM_CELL], columns=[],
-        leave_out=EVERYTHING_BUT_STATES, episodes=origin.test,
-    ).activations  # fmt: skip
-    found = fitted_components(chosen, model.policy, dict(states))
+    states = held_out.states([LSTM_HIDDEN, LSTM_CELL])
+    found = fitted_components(chosen, held_out.model.policy, dict(states))
     spread = torch.tensor([[float(each.read_out(states[each.layer]).std())] for each in chosen])
     hidden, cell = (spread * found.pattern).float().chunk(2, dim=1)
-    return Components(found.names, Patterns(hidden, cell))
+    return Components(found.names, {LSTM_HIDDEN: hidden, LSTM_CELL: cell})
 
 
 def number_of(target: Target, model: WorldModel, asked: str) -> Number:
@@ -133,9 +233,12 @@ def number_of(target: Target, model: WorldModel, asked: str) -> Number:
         UserError: simulated ticks have no such number.
     """
     if isinstance(target, Value):
-        return lambda tick: tick.choices.value
+        return value
     if isinstance(target, ReadOut):
-        return _read_out(target.direction, asked)
+        if target.direction.layer not in (LSTM_HIDDEN, LSTM_CELL):
+            layer = target.direction.layer
+            raise UserError(f"--saliency {asked}: a direction of {layer}, which is no state of the memory")
+        return read_out(target.direction)
     assert isinstance(target, Action)
     head = model.layout.heads[target.head].name
     if head not in (MOVE_HEAD, STYLE_HEAD):
@@ -151,28 +254,14 @@ def number_of(target: Target, model: WorldModel, asked: str) -> Number:
     return log_probability
 
 
-def _read_out(direction: Direction, asked: str) -> Number:
-    if direction.layer not in (LSTM_HIDDEN, LSTM_CELL):
-        raise UserError(f"--saliency {asked}: a direction of {direction.layer}, which is no state of the memory")
-    weight = torch.from_numpy(direction.weight)
-
-    def read_out(tick: ImaginedTick) -> torch.Tensor:
-        state = tick.memory.cell if direction.layer == LSTM_CELL else tick.memory.hidden
-        return state[-1] @ weight + direction.bias
-
-    return read_out
-
-
 def influences(
-    model: WorldModel, origin: Origin, recorded: Path, number: Number, components: Components, lives: int, lags: int,
-    seed: int, report: Callable[[float], None] = lambda _: None,
+    held_out: HeldOut, number: Number, components: Components, lives: int, lags: int, seed: int,
+    report: Callable[[float], None] = lambda _: None,
 ) -> tuple[list[Influence], list[ByLag]]:  # fmt: skip
     """Simulate lives from recorded starts on test maps, and differentiate a number of their last tick.
 
     Args:
-        model: to simulate with.
-        origin: of the model.
-        recorded: its dump.
+        held_out: recorded lives to start from.
         number: to differentiate.
         components: of the memory.
         lives: to simulate.
@@ -185,14 +274,15 @@ def influences(
     """
     parts: list[tuple[Slopes, Slopes]] = []
     life, own = [], []
-    for place, batch in enumerate(starts(model, origin, recorded, "informed", lives, seed)):
+    for place, (start, origin) in enumerate(held_out.starts("informed", lives, seed)):
         found = [
-            slopes(model, batch.start, number, components.patterns, lags, seed + place, each) for each in (True, False)
+            slopes(held_out.model, start, number, Taps(components.patterns, start, lags + 1, through), seed + place)
+            for through in (True, False)
         ]
         kept = found[0].alive & np.isfinite(found[0].number) & (found[0].number > ILLEGAL / 2)
         parts.append((_take(found[0], kept), _take(found[1], kept)))
-        life.append(batch.origin[kept])
-        own.append(batch.start.scene.own.numpy())
+        life.append(origin[kept])
+        own.append(start.scene.own.numpy())
         report(min(1.0, sum(map(len, own)) / lives))
     if not sum(map(len, life)):
         raise UserError("the number exists in the last tick of no simulated life: give another, or fewer --lags")
@@ -200,7 +290,7 @@ def influences(
     spread = np.concatenate(own).std(axis=0)
     by_component = [np.concatenate([each[side].components for each in parts]) for side in (0, 1)]
     by_column = [np.concatenate([each[side].own for each in parts]) * spread for side in (0, 1)]
-    kinds = {MEMORY: (components.names, by_component), OWN_ROW: (own_columns(model.layout), by_column)}
+    kinds = {MEMORY: (components.names, by_component), OWN_ROW: (own_columns(held_out.model.layout), by_column)}
     rows, sums = list[Influence](), list[ByLag]()
     for of, (names, (whole, cut)) in kinds.items():
         for lag in range(lags + 1):
@@ -231,3 +321,29 @@ def _by_lag(of: str, lag: int, whole: np.ndarray, cut: np.ndarray, units: Units)
     share = units.mean(lengths[2], below) if below.any() else Estimate(np.nan, np.nan, np.nan)
     through, alone, world = (float(each.mean()) for each in lengths)
     return ByLag(of, lag, through, alone, world, share.value, share.low, share.high, units.draws.shape[1])
+
+
+_SIDES = {"whole": "through everything", "memory_alone": "world cut", "through_world": "through the world"}
+
+
+def draw_by_lag(rows: Sequence[ByLag], heading: str, target: Path) -> None:
+    """Draw lengths of derivatives for the memory and the own row, and the share that passes through the world."""
+    with style():
+        figure = new_figure(11, 3.6)
+        panels = figure.subplots(1, 3)
+        for place, of in enumerate((MEMORY, OWN_ROW)):
+            mine = [row for row in rows if row.of == of]
+            lags = [row.lag for row in mine]
+            for number, (side, label) in enumerate(_SIDES.items()):
+                values = [getattr(row, side) or float("nan") for row in mine]  # 0 has no logarithm
+                panels[place].plot(lags, values, marker="o", markersize=3, color=cluster_colour(number), label=label)
+            panels[place].set(title=f"{of}: size of derivatives", xlabel="ticks before", yscale="log")
+            panels[2].plot(lags, [row.share for row in mine], marker="o", markersize=3, label=of)
+            low, high = ([getattr(row, f"share_{end}") for row in mine] for end in ("low", "high"))
+            panels[2].fill_between(lags, low, high, alpha=0.2)
+        panels[2].set(title="share through the world", xlabel="ticks before", ylim=(0, 1))
+        panels[0].legend()
+        panels[2].legend()
+        figure.suptitle(heading.replace("$", r"\$"))
+        with atomic_path(target) as temporary:
+            figure.savefig(temporary, format="png")

@@ -1,195 +1,303 @@
-"""Simulate lives with a world model, and write them as dumps in the ordinary format."""
+"""Simulate lives with a world model, and write them as dumps in the ordinary format.
+
+Records hold the most probable tiles, entities and items, in the game's units.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from activation_store.columns import COLUMNS, legal_column, task_column
-from activation_store.files import sha256
+from activation_store.columns import COLUMNS, legal_column, pack_legal, task_column
+from activation_store.layers import ACTION_DECODER, BOTTLENECK, ENCODER_OUTPUT, LSTM_CELL, LSTM_HIDDEN, memory_names
+from activation_store.layers import WORLD_HIDDEN as HIDDEN
+from activation_store.layers import WORLD_LATENT as LATENT
 from activation_store.reader import read_metadata
-from activation_store.records import Records
-from activation_store.schema import METADATA_FILE, DumpMetadata
+from activation_store.records import RaggedRows, Records
+from activation_store.schema import DumpMetadata
 from activation_store.writer import DumpWriter
-from representation.world_model.donors import EditsWithDonors, UneditedLives
-from representation.world_model.edits import Edits, TickEdits
-from representation.world_model.imagination import Start, imagine
-from representation.world_model.model import Origin, WorldModel
+from agent_zoo.layers import RowFeatures, entity_features, item_features
+from agent_zoo.memory import MemoryState
+from agent_zoo.observation import ActionHead, ObservationLayout, PackedRows
+from representation.world_model.edits import Edits, EditsWithDonors, UneditedLives
+from representation.world_model.held_out import LIVES_IN_EPISODE, HeldOut
+from representation.world_model.imagination import ImaginedTick, Number, Start, TickEdits, imagine
+from representation.world_model.model import WorldModel
+from representation.world_model.options import SimulationOptions
 from representation.world_model.outcomes import Outcomes, OutcomeSums
-from representation.world_model.search import Target
-from representation.world_model.simulated_records import LIVES_IN_EPISODE, layer_units, records_of
-from representation.world_model.starts import Beginning, starts
-from representation.world_model.windows import check_dump, maps_of_episodes, world_of
-from user_error import UserError
+from representation.world_model.scene import own_columns
 
-_TABLES = ("Market",)
+_FIRST_PLAYER = 1001
+_LARGEST = 32767
 
 
-@dataclass(frozen=True)
-class Request:
-    """What to simulate.
+def layer_units(model: WorldModel) -> dict[str, int]:
+    """Return the layers of a simulated dump and their units."""
+    units, sizes = model.policy.policy.hidden_size, model.network.sizes
+    memory = [name for kind in (LSTM_HIDDEN, LSTM_CELL) for name in memory_names(kind, model.policy.layers)]
+    policy = dict.fromkeys((ENCODER_OUTPUT, *memory, ACTION_DECODER), units)
+    return policy | {HIDDEN: sizes.hidden, LATENT: sizes.latent, BOTTLENECK: sizes.bottleneck}
 
-    Attributes:
-        lives: number of simulations.
-        ticks: of each, at most.
-        beginning: see `starts.starts`.
-        seed: of starts, actions and latent states.
-        steps: interpolated starts on each way.
+
+def records_of(
+    model: WorldModel, tick: ImaginedTick, number: int, lives: np.ndarray, done: np.ndarray, start: Start
+) -> Records:
+    """Return the records of one tick.
+
+    Args:
+        model: that simulated it.
+        tick: of L lives.
+        number: of the tick, from 0.
+        lives: number of each of them in the whole dump, (L,) int64.
+        done: whether the life ends with the tick, (L,) bool.
+        start: of these lives.
     """
+    layout, scene = model.layout, tick.scene
+    agent_id = lives % LIVES_IN_EPISODE + 1
+    entity, entity_place = _entities(tick, agent_id, layout)
+    inventory, slot_place = _items(tick, layout)
+    heads = layout.heads
+    return Records(
+        step=np.full(len(lives), number), env_id=lives % LIVES_IN_EPISODE, agent_id=agent_id,
+        episode=lives // LIVES_IN_EPISODE, tick=np.full(len(lives), number), reward=_array(tick.reward),
+        value=_array(tick.choices.value),
+        action=np.stack([_option(tick, head, entity_place, slot_place) for head in heads], axis=1),
+        log_probability=np.stack([_log_probability(tick, head) for head in heads], axis=1),
+        activations={
+            **{name: _array(each) for name, each in tick.layers.items()}, **_memory_layers(tick.memory),
+            HIDDEN: _array(tick.state.hidden), LATENT: _array(tick.state.latent), BOTTLENECK: _array(start.vector),
+        },
+        tile=_tiles(scene.material, scene.own, layout),
+        entity=entity, inventory=inventory,
+        columns={
+            "done": done, "task": _array(start.around.task),
+            "legal": pack_legal(_legal(tick, layout, entity_place, slot_place)),
+        },
+        tables={"Market": _ragged(start.around.market)},
+    )  # fmt: skip
 
-    lives: int
-    ticks: int
-    beginning: Beginning
-    seed: int
-    steps: int = 1
+
+def _memory_layers(memory: MemoryState) -> dict[str, np.ndarray]:
+    states = {LSTM_HIDDEN: memory.hidden, LSTM_CELL: memory.cell}
+    return {
+        name: _array(units)
+        for kind, layers in states.items()
+        for name, units in zip(memory_names(kind, len(layers)), layers, strict=True)
+    }
+
+
+def _tiles(material: torch.Tensor, own: torch.Tensor, layout: ObservationLayout) -> np.ndarray:
+    """Rows, columns and materials of the view, (L, tiles, 3) int16."""
+    features, side = entity_features(layout), layout.view_side
+    where = [own_columns(layout).index(name) for name in ("row", "col")]
+    centre = (own[:, where] * features.scale[where]).round().numpy()  # (L, 2)
+    offsets = np.stack(np.meshgrid(*[np.arange(side) - side // 2] * 2, indexing="ij"), axis=-1).reshape(-1, 2)
+    kinds = material.argmax(dim=1).numpy()[:, :, None]
+    return np.concatenate([centre[:, None] + offsets, kinds], axis=2).astype(np.int16)
+
+
+def _entities(tick: ImaginedTick, agent_id: np.ndarray, layout: ObservationLayout) -> tuple[RaggedRows, np.ndarray]:
+    """Rows that are there or attacked, the agent's own first, and the place of each candidate row among them."""
+    rows = tick.view.observation.entity
+    kept = rows.presence.numpy() > 0.5  # (L, R + 1)
+    attacked = tick.options["Attack.Target"].numpy()
+    chosen = np.flatnonzero(attacked < kept.shape[1])
+    kept[chosen, attacked[chosen]] = True
+    values = _raw(rows.category, rows.values, entity_features(layout), layout.entity_columns)
+    kind, cell = tick.view.kind.numpy(), tick.view.cell.numpy()
+    others = np.where(kind == 0, _FIRST_PLAYER + cell, -1 - (kind * layout.tiles + cell))
+    values[:, :, layout.entity_columns.index("id")] = np.concatenate([agent_id[:, None], others], axis=1)
+    return RaggedRows(values[kept], np.concatenate([[0], np.cumsum(kept.sum(axis=1))])), _places(kept)
+
+
+def _items(tick: ImaginedTick, layout: ObservationLayout) -> tuple[RaggedRows, np.ndarray]:
+    """Items that are there, used or destroyed, and the place of each slot among them."""
+    scene = tick.scene
+    kept = scene.item_type.argmax(dim=2).numpy() > 0  # (L, slots)
+    for head in ("Use.InventoryItem", "Destroy.InventoryItem"):
+        option = tick.options[head].numpy()
+        chosen = np.flatnonzero(option < kept.shape[1])
+        kept[chosen, option[chosen]] = True
+    items = scene.item_type.clone()
+    items[:, :, 0] = -1  # an item that is there has some type
+    values = _raw(items, scene.items, item_features(layout), layout.item_columns)
+    number = layout.item_columns.index("id")
+    values[:, :, number] = np.maximum(values[:, :, number], 1)
+    return RaggedRows(values[kept], np.concatenate([[0], np.cumsum(kept.sum(axis=1))])), _places(kept)
+
+
+def _raw(category: torch.Tensor, values: torch.Tensor, features: RowFeatures, columns: tuple[str, ...]) -> np.ndarray:
+    """Rows in the game's units, (L, R, columns) int16."""
+    ((place, kinds),) = features.categories
+    raw = np.zeros((*values.shape[:2], len(columns)), np.int16)
+    scaled = (values * features.scale).round().clamp(-_LARGEST, _LARGEST)
+    raw[:, :, features.other_columns.numpy()] = scaled.numpy().astype(np.int16)
+    raw[:, :, place] = category.argmax(dim=2).numpy() + kinds.first
+    return raw
+
+
+def _places(kept: np.ndarray) -> np.ndarray:
+    """Place of each kept row among its agent's, (L, R) int64; -1 for the others."""
+    return np.where(kept, np.cumsum(kept, axis=1) - 1, -1)
+
+
+def _option(tick: ImaginedTick, head: ActionHead, entity: np.ndarray, slots: np.ndarray) -> np.ndarray:
+    option = tick.options[head.name].numpy()
+    if head.candidates is None:
+        return option
+    rows = tick.choices.log_probabilities[head.name].shape[1] - 1
+    found = np.full(len(option), head.size - 1)
+    places = {"entity": entity, "inventory": slots}.get(head.candidates)
+    (chosen,) = (option < rows).nonzero()
+    if places is not None:
+        found[chosen] = places[chosen, option[chosen]]
+    return found
+
+
+def _log_probability(tick: ImaginedTick, head: ActionHead) -> np.ndarray:
+    option = tick.options[head.name].unsqueeze(1)
+    return _array(tick.choices.log_probabilities[head.name].gather(1, option)[:, 0])
+
+
+def _legal(tick: ImaginedTick, layout: ObservationLayout, entity: np.ndarray, slots: np.ndarray) -> np.ndarray:
+    """Legality of all options, (L, mask size) bool: what is more likely legal than not, and what was chosen."""
+    parts = []
+    for head in layout.heads:
+        likely = tick.view.observation.legal[head.name].numpy() > 0.5
+        likely[np.arange(len(likely)), tick.options[head.name].numpy()] = True
+        if head.candidates:
+            flags = np.zeros((len(likely), head.size), bool)
+            flags[:, -1] = likely[:, -1]
+            places = {"entity": entity, "inventory": slots}.get(head.candidates)
+            if places is not None:
+                agent, row = np.nonzero(likely[:, :-1] & (places >= 0))
+                flags[agent, places[agent, row]] = True
+            likely = flags
+        parts.append(likely)
+    return np.concatenate(parts, axis=1)
+
+
+def _ragged(rows: PackedRows) -> RaggedRows:
+    return RaggedRows(rows.values.numpy(), np.concatenate([[0], np.cumsum(rows.counts.numpy())]))
+
+
+def _array(values: torch.Tensor) -> np.ndarray:
+    return values.detach().numpy().astype(np.float32)
 
 
 @dataclass(frozen=True, eq=False)
 class Arm:
-    """One way to simulate the requested lives; all arms have the same starts and the same dice.
+    """One way to simulate the same lives; all arms have the same starts and the same dice.
 
     Attributes:
-        target: folder of the dump to write; None for none.
+        folder: of the dump to write; None for none.
         moves: what every agent does in the first ticks; None where the policy chooses.
         edits: of the policy; None for none.
         begin: turns starts into others; None to keep them.
-        told: what more to say in the dump's metadata.
+        described: what more to say in the dump's metadata.
+        targets: further outcomes, by name.
     """
 
-    target: Path | None = None
+    folder: Path | None = None
     moves: tuple[int | None, ...] = ()
     edits: Edits | None = None
     begin: Callable[[Start], Start] | None = None
-    told: tuple[tuple[str, Any], ...] = ()
-
-
-def on_new_maps(folder: Path, metadata: DumpMetadata, model: WorldModel, origin: Origin) -> Origin:
-    """Return a model's origin with the episodes of a dump that are on maps that it was not trained on.
-
-    Args:
-        folder: of the dump: the one that the model was trained on, or another one of the same policy.
-        metadata: of the dump.
-        model: to simulate with.
-        origin: of the model.
-
-    Raises:
-        UserError: the dump is of another policy, lacks something, or has no episode on such a map.
-    """
-    if metadata.origin == "simulated":
-        raise UserError(f"{folder} holds simulated lives: give a recorded dump with --dump")
-    if metadata.checkpoint_sha256 != origin.policy_sha256:
-        raise UserError(
-            f"{folder} holds lives of {metadata.policy}, but the model holds the policy {origin.policy} with hash "
-            f"{origin.policy_sha256[:12]}: give a dump of that policy with --dump"
-        )
-    digest = sha256(folder / METADATA_FILE)
-    if digest == origin.dump_sha256:
-        return origin
-    check_dump(folder, metadata, model.policy, model.info, origin.policy_sha256)
-    known = origin.train_maps if world_of(metadata) == origin.world else ()
-    maps = maps_of_episodes(metadata)
-    test = tuple(episode for episode, number in maps.items() if number is not None and number not in known)
-    if not test:
-        raise UserError(
-            f"{folder} has no episode on a map that the model was not trained on: record more --episodes, or give "
-            "other maps with --map-seed"
-        )
-    return replace(origin, dump=folder.resolve().name, dump_sha256=digest, train=(), test=test)
+    described: Mapping[str, Any] = field(default_factory=dict)
+    targets: Mapping[str, Number] = field(default_factory=dict)
 
 
 def simulate(
-    model: WorldModel, origin: Origin, sha: str, recorded: Path, request: Request, arms: Sequence[Arm],
-    report: Callable[[int, int], None] = lambda *_: None, targets: Mapping[str, Target] | None = None,
+    held_out: HeldOut, sha256: str, options: SimulationOptions, arms: Sequence[Arm],
+    report: Callable[[int, int], None] = lambda *_: None,
 ) -> list[Outcomes]:  # fmt: skip
     """Simulate all arms, and write their dumps; returns what came of the lives of each arm.
 
     Args:
-        model: to simulate with.
-        origin: of the model.
-        sha: hash of the model's file.
-        recorded: dump that starts are taken from; random ones take market and task from it.
-        request: what to simulate.
-        arms: ways to simulate it; if an edit takes something from donors, the first one has no edits, and gives it.
+        held_out: recorded lives that starts are taken from, and the model.
+        sha256: hash of the model's file.
+        options: lives, ticks, seed and starts.
+        arms: ways to simulate; if an edit takes something from donors, the first one has no edits, and gives it.
         report: called with the lives so far, and all of them, counting those of all arms.
-        targets: further outcomes, by name.
 
     Raises:
-        UserError: a target already holds a dump, or the recorded one has too few windows.
+        UserError: a folder already holds a dump, or the recorded one has too few windows.
     """
-    parts: list[list[Outcomes]] = [[] for _ in arms]
-    done, total = 0, request.lives * len(arms)
-    made = [arm.edits for arm in arms if arm.edits and arm.edits.rules]
-    has_donors, watched = bool(made), tuple({layer for each in made for layer in each.layers})
+    model, done, total = held_out.model, 0, options.wanted * len(arms)
+    with_donors = [arm.edits for arm in arms if arm.edits and arm.edits.rules]
+    watched = tuple({layer for each in with_donors for layer in each.layers})
     with torch.no_grad(), ExitStack() as stack:
-        writers = [
-            stack.enter_context(DumpWriter(arm.target, simulated_metadata(model, recorded, sha, request, arm)))
-            if arm.target
-            else None
-            for arm in arms
-        ]
-        batches = starts(model, origin, recorded, request.beginning, request.lives, request.seed, request.steps)
-        for episode, batch in enumerate(batches):
+        played = [_Played(model, arm, options) for arm in arms]
+        for each in played:
+            if each.arm.folder:
+                metadata = simulated_metadata(held_out, sha256, options, each.arm)
+                each.writer = stack.enter_context(DumpWriter(each.arm.folder, metadata))
+        batches = held_out.starts(options.beginning, options.wanted, options.seed, options.ways_steps)
+        for episode, (start, life) in enumerate(batches):
             unedited = UneditedLives(watched)
-            for arm, writer, found in zip(arms, writers, parts, strict=True):
-                start = arm.begin(batch.start) if arm.begin else batch.start
-                edits: TickEdits | None = arm.edits
-                if arm.edits and arm.edits.rules:
-                    edits = EditsWithDonors(arm.edits, unedited, model.layout, request.seed, episode)
-                elif has_donors and not arm.edits:
+            for each in played:
+                edits: TickEdits | None = each.arm.edits
+                if each.arm.edits and each.arm.edits.rules:
+                    edits = EditsWithDonors(each.arm.edits, unedited, model.layout, options.seed, episode)
+                elif with_donors and not edits:
                     edits = unedited
-                found.append(_live(model, start, batch.origin, episode, request, arm, edits, writer, targets))
+                each.play(each.arm.begin(start) if each.arm.begin else start, life, episode, edits)
                 done += len(start)
                 report(done, total)
-    return [Outcomes.joined(each) for each in parts]
+    return [Outcomes.joined(each.outcomes) for each in played]
 
 
-def simulated_metadata(model: WorldModel, recorded: Path, sha: str, request: Request, arm: Arm) -> DumpMetadata:
+class _Played:
+    """One arm, simulated episode by episode."""
+
+    def __init__(self, model: WorldModel, arm: Arm, options: SimulationOptions):
+        self.model, self.arm, self.options = model, arm, options
+        self.writer: DumpWriter | None = None
+        self.outcomes: list[Outcomes] = []
+
+    def play(self, start: Start, life: np.ndarray, episode: int, edits: TickEdits | None) -> None:
+        """Simulate some lives until they end, write their ticks, and keep what came of them."""
+        generator = torch.Generator().manual_seed(self.options.seed + episode)
+        numbers, alive = episode * LIVES_IN_EPISODE + np.arange(len(start)), np.ones(len(start), bool)
+        sums, parts = OutcomeSums(life, self.model.network.vitals, self.arm.targets), []
+        ticks = imagine(self.model, start, self.options.ticks, generator, self.arm.moves, edits)
+        for number, tick in enumerate(ticks):
+            if isinstance(edits, UneditedLives):
+                edits.lived(alive)
+            ends = (torch.rand(len(start), generator=generator) < tick.end).numpy()
+            sums.add(tick, alive)
+            if self.writer:
+                parts.append(records_of(self.model, tick, number, numbers, ends, start).take(alive))
+            alive &= ~ends
+            if not alive.any():
+                break
+        if self.writer:
+            self.writer.write(Records.concatenate(parts))
+            beginning = {"seed": self.options.seed, "beginning": self.options.beginning}
+            self.writer.finish_episode(episode, {"episode": episode, **beginning})
+        self.outcomes.append(sums.finish())
+
+
+def simulated_metadata(held_out: HeldOut, sha256: str, options: SimulationOptions, arm: Arm) -> DumpMetadata:
     """Return the metadata of a simulated dump: those of the recorded one, with other layers and columns."""
-    played, layout = read_metadata(recorded), model.layout
-    sizes = [head.size for head in layout.heads]
+    played, layout = read_metadata(held_out.dump), held_out.model.layout
     columns = {
         **{name: COLUMNS[name] for name in ("row", "col", "life", "done")},
-        "task": task_column(layout.task_size), "legal": legal_column(sizes),
+        "task": task_column(layout.task_size), "legal": legal_column([head.size for head in layout.heads]),
     }  # fmt: skip
     simulated: dict[str, Any] = {
-        "lives": request.lives, "ticks": request.ticks, "from": request.beginning, "moves": arm.moves
+        "lives": options.wanted, "ticks": options.ticks, "from": options.beginning, "moves": arm.moves
     }  # fmt: skip
-    if request.beginning == "interpolate":
-        simulated["steps"] = request.steps
+    if options.beginning == "interpolate":
+        simulated["steps"] = options.ways_steps
     if arm.edits:
         simulated["edits"] = list(arm.edits.described)
     return replace(
-        played, layers=layer_units(model), columns=columns, tables=dict.fromkeys(_TABLES, layout.item_columns),
-        environment={**played.environment, "simulated": {**simulated, **dict(arm.told)}}, seed=request.seed,
+        played, layers=layer_units(held_out.model), columns=columns, tables={"Market": layout.item_columns},
+        environment={**played.environment, "simulated": {**simulated, **arm.described}}, seed=options.seed,
         precision="float32", format="parquet", precision_error={}, episodes=[], records=0, lives=0, files={},
-        unrecorded=(), origin="simulated", world_model_sha256=sha,
+        unrecorded=(), origin="simulated", world_model_sha256=sha256,
     )  # fmt: skip
-
-
-def _live(
-    model: WorldModel, start: Start, origin: np.ndarray, episode: int, request: Request, arm: Arm,
-    edits: TickEdits | None, writer: DumpWriter | None, targets: Mapping[str, Target] | None,
-) -> Outcomes:  # fmt: skip
-    """Simulate some lives until they end, write their ticks, and return what came of them."""
-    generator = torch.Generator().manual_seed(request.seed + episode)
-    lives, alive = episode * LIVES_IN_EPISODE + np.arange(len(start)), np.ones(len(start), bool)
-    sums, parts = OutcomeSums(origin, model.network.vitals, targets), []
-    for number, tick in enumerate(imagine(model, start, request.ticks, generator, arm.moves, edits)):
-        if isinstance(edits, UneditedLives):
-            edits.lived(alive)
-        ends = (torch.rand(len(start), generator=generator) < tick.end).numpy()
-        sums.add(tick, alive)
-        if writer:
-            records = records_of(model, tick, number, lives, ends, start.vector, start.around)
-            parts.append(records.take(alive))
-        alive &= ~ends
-        if not alive.any():
-            break
-    if writer:
-        writer.write(Records.concatenate(parts))
-        writer.finish_episode(episode, {"episode": episode, "seed": request.seed, "beginning": request.beginning})
-    return sums.finish()

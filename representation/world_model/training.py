@@ -1,7 +1,9 @@
 """Train a world model; it can be interrupted and continued, with the same result."""
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -9,13 +11,33 @@ from typing import Any
 import numpy as np
 import orjson
 import torch
+from matplotlib.axes import Axes
+from rich.console import Console
 
+from activation_store.files import atomic_path, locked_folder, make_folder, sha256, write_bytes, write_json
+from activation_store.reader import read_metadata
+from activation_store.schema import METADATA_FILE
 from activation_store.tensor_file import Kind, read_tensors, write_tensors
-from agent_zoo.data_parallel import ALONE, Processes
-from representation.world_model.model import WorldModel
-from representation.world_model.statistics import HEADS
+from agent_zoo.base import RecurrentPolicy
+from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint
+from agent_zoo.data_parallel import ALONE, Processes, join_processes
+from agent_zoo.freed_memory import keep_freed_memory
+from analysis.figures.style import cluster_colour, new_figure, style
+from analysis.terminal import step
+from progress_view import progress
+from representation.tracking import Mirror, check_login
+from representation.world_model.model import HEADS, Origin, WorldModel, build, measure, save_model
+from representation.world_model.network import Sizes
+from representation.world_model.options import MODEL_FILE, SETTINGS_FILE, WorldSettings
 from representation.world_model.unroll import Unrolled, unroll
-from representation.world_model.windows import Windows
+from representation.world_model.windows import (
+    Windows,
+    check_dump,
+    maps_of,
+    read_windows,
+    split_maps,
+    world_of,
+)
 from user_error import UserError
 
 REPORT_EVERY = 20
@@ -51,43 +73,28 @@ class Progress:
     lines: int = 0
 
 
-@dataclass(frozen=True)
-class Budget:
-    """How long to train, and how.
-
-    Attributes:
-        records: to predict.
-        learning_rate: at its highest.
-        seed: of the latent states drawn in training.
-        plan: what decides the weights, as text; a saved state of another plan is refused.
-    """
-
-    records: int
-    learning_rate: float
-    seed: int
-    plan: str
-
-
 @dataclass
 class Training:
     """A training between two batches.
 
     Attributes:
         model: in training.
-        budget: of the training.
+        settings: of the training.
+        plan: what decides the weights, as text; a saved state of another plan is refused.
         progress: so far.
         processes: that share each batch; their weights stay equal.
     """
 
     model: WorldModel
-    budget: Budget
+    settings: WorldSettings
+    plan: str
     progress: Progress = field(default_factory=Progress)
     processes: Processes = ALONE
 
     def __post_init__(self) -> None:
-        self.generator = torch.Generator().manual_seed(self.budget.seed)
+        self.generator = torch.Generator().manual_seed(self.settings.seed)
         self.parameters = list(self.model.network.parameters())
-        self.optimiser = torch.optim.Adam(self.parameters, lr=self.budget.learning_rate, betas=_BETAS)
+        self.optimiser = torch.optim.Adam(self.parameters, lr=self.settings.learning_rate, betas=_BETAS)
 
     def run(
         self, epochs: Epochs, tests: list[Windows], state: Path, on_line: Callable[[Metrics], None],
@@ -107,15 +114,15 @@ class Training:
             UserError: the loss is no longer finite.
         """
         saved, waiting, began = clock(), list[Unrolled](), clock()
-        while self.progress.records < self.budget.records:
+        while self.progress.records < self.settings.records:
             for number, batch in enumerate(epochs(self.progress.epoch)):
                 if number < self.progress.batches:
                     continue
                 waiting.append(self._step(batch))
                 self.progress.batches += 1
                 self.progress.records += waiting[-1].ticks
-                report(min(self.progress.records, self.budget.records), self.budget.records)
-                over = self.progress.records >= self.budget.records
+                report(min(self.progress.records, self.settings.records), self.settings.records)
+                over = self.progress.records >= self.settings.records
                 if len(waiting) == REPORT_EVERY or over:
                     if self.processes.leads:
                         on_line(self._line(waiting, tests, clock() - began))
@@ -139,8 +146,8 @@ class Training:
             (found.loss * self.processes.size).backward()
         self.processes.average(self.parameters, (), 1)
         torch.nn.utils.clip_grad_norm_(self.parameters, _GRADIENT_NORM)
-        done = self.progress.records / self.budget.records
-        self.optimiser.param_groups[0]["lr"] = self.budget.learning_rate * schedule(done)
+        done = self.progress.records / self.settings.records
+        self.optimiser.param_groups[0]["lr"] = self.settings.learning_rate * schedule(done)
         self.optimiser.step()
         return replace(found, loss=found.loss.detach())
 
@@ -163,7 +170,7 @@ class Training:
             for part, value in self.optimiser.state.get(parameter, {}).items():
                 arrays[f"{part}/{number}"] = value.numpy()
         arrays["random"] = self.generator.get_state().numpy()
-        text = {"progress": vars(self.progress), "plan": self.budget.plan}
+        text = {"progress": vars(self.progress), "plan": self.plan}
         write_tensors(path, arrays, orjson.dumps(text).decode(), _KIND)
 
     def restore(self, path: Path) -> None:
@@ -175,7 +182,7 @@ class Training:
         arrays, text = read_tensors(path, _KIND)
         try:
             told: Any = orjson.loads(text)
-            if told["plan"] != self.budget.plan:
+            if told["plan"] != self.plan:
                 raise UserError(f"{path} belongs to a training with other arguments or another dump: give those again")
             self.progress = Progress(**told["progress"])
             network = self.model.network.state_dict()
@@ -217,3 +224,165 @@ def _means(model: WorldModel, batches: list[Unrolled]) -> Metrics:
     found["divergence"] = mean([each.divergence for each in batches])
     found["bottleneck"] = mean([each.bottleneck for each in batches])
     return found
+
+
+METRICS_FILE = "metrics.jsonl"
+CURVES_FILE = "curves.png"
+STATE_FILE = "training_state.safetensors"
+
+_MEASURED = 24
+_TESTED = 2
+
+
+def check_material(settings: WorldSettings) -> tuple[RecurrentPolicy, CheckpointInfo, Origin]:
+    """Load what the settings name, and refuse what does not fit, before anything is written.
+
+    Returns:
+        The recorded policy, what its checkpoint says, and what is trained on.
+
+    Raises:
+        UserError: the policy is missing, or the dump does not fit.
+    """
+    metadata = read_metadata(settings.dump)
+    path = settings.policies_dir / f"{metadata.policy}.safetensors"
+    if not path.exists():
+        raise UserError(f"{path}, whose lives {settings.dump} holds, is not there: give --policies-dir")
+    policy, info = load_checkpoint(path)
+    digest = sha256(path)
+    check_dump(settings.dump, metadata, policy, info, digest)
+    train, test = split_maps(settings.dump, metadata, settings.seed)
+    return policy, info, Origin(
+        dump=settings.dump.resolve().name, dump_sha256=sha256(settings.dump / METADATA_FILE), policy=metadata.policy,
+        policy_sha256=digest, seed=settings.seed, horizon=settings.horizon, records=0, train=train, test=test,
+        world=world_of(metadata), train_maps=maps_of(metadata, train),
+    )  # fmt: skip
+
+
+def train_world_model(settings: WorldSettings, policy: RecurrentPolicy, info: CheckpointInfo, origin: Origin) -> Path:
+    """Train a world model, alone or with other processes that `torchrun` started; returns its file.
+
+    Args:
+        settings: of the training.
+        policy: that was recorded.
+        info: of its checkpoint.
+        origin: what is trained on.
+    """
+    keep_freed_memory()
+    processes, folder = join_processes(torch.device("cpu")), settings.folder
+    decided = {**settings.deciding(), "dump_sha256": origin.dump_sha256, "policy": origin.policy_sha256}
+    plan = orjson.dumps(decided, option=orjson.OPT_SORT_KEYS).decode()
+    with ExitStack() as stack:
+        if processes.leads:
+            check_login(settings.tracking)
+            make_folder(folder)
+            stack.enter_context(locked_folder(folder))
+            _claim(settings, plan)
+        processes.total(0)  # the others wait until the folder is claimed
+
+        def batches(episodes: tuple[int, ...], seed: int) -> Iterator[Windows]:
+            return read_windows(settings.dump, episodes, settings.horizon, settings.batch, policy, info, seed)
+
+        console = Console()
+        with step(console, "measuring frequencies and spreads"):
+            stats = measure(itertools.islice(batches(origin.train, settings.seed), _MEASURED), info.layout)
+            tests = list(itertools.islice(batches(origin.test, settings.seed), _TESTED))
+        torch.manual_seed(settings.seed)
+        model = build(policy, info, stats, Sizes(hidden=settings.hidden), settings.bottleneck)
+        training = Training(model, settings, plan, processes=processes)
+        _train(training, lambda epoch: batches(origin.train, settings.seed + epoch), tests, console)
+        if processes.leads:
+            draw_curves(folder / METRICS_FILE, folder / CURVES_FILE)
+            save_model(folder / MODEL_FILE, model, replace(origin, records=training.progress.records))
+            (folder / STATE_FILE).unlink()
+            console.print(_headline(folder / METRICS_FILE), highlight=False, markup=False)
+        processes.leave()
+    return folder / MODEL_FILE
+
+
+def _claim(settings: WorldSettings, plan: str) -> None:
+    """Refuse a folder with another training."""
+    folder = settings.folder
+    if (folder / MODEL_FILE).exists():
+        raise UserError(f"{folder} already holds a trained world model: give another --name, or delete it")
+    path = folder / SETTINGS_FILE
+    if path.exists():
+        if not settings.resume:
+            raise UserError(f"{folder} holds an interrupted training: add --resume to continue it, or delete it")
+        if orjson.dumps(orjson.loads(path.read_bytes())["decided"], option=orjson.OPT_SORT_KEYS).decode() != plan:
+            raise UserError(f"{folder} was started with other arguments or another dump: give those, or delete it")
+        return
+    write_json(path, {"settings": settings.plain(), "decided": orjson.loads(plan)})
+
+
+def _train(training: Training, epochs: Epochs, tests: list[Windows], console: Console) -> None:
+    """Train from the state in the folder, if there is one, and append to its metrics."""
+    settings, folder, leads = training.settings, training.settings.folder, training.processes.leads
+    if (folder / STATE_FILE).exists():
+        training.restore(folder / STATE_FILE)
+    training.processes.same_weights(training.model.network)
+    if leads:
+        _keep_lines(folder / METRICS_FILE, training.progress.lines)
+    with (
+        Mirror(settings.tracking if leads else None, folder.name, settings.plain(), folder) as mirror,
+        progress("training", "records", console) as show,
+    ):
+
+        def on_line(metrics: Metrics) -> None:
+            with (folder / METRICS_FILE).open("ab") as file:
+                file.write(orjson.dumps(metrics, option=orjson.OPT_APPEND_NEWLINE))
+            mirror.log(metrics)
+
+        training.run(epochs, tests, folder / STATE_FILE, on_line, show)
+
+
+def _keep_lines(path: Path, lines: int) -> None:
+    """Drop lines of metrics that an interrupted training wrote after it was last saved."""
+    if path.exists():
+        write_bytes(path, b"".join(path.read_bytes().splitlines(keepends=True)[:lines]))
+
+
+def _headline(path: Path) -> str:
+    """Say how well the last batches were predicted."""
+    last = orjson.loads(path.read_bytes().splitlines()[-1])
+    side = "test" if "test/loss" in last else "train"
+    parts = [f"{name} {last[f'{side}/share/{name}']:.2f}" for name in ("material", "kinds", "vitals", "hidden")]
+    return (
+        f"cost of predictions given the tick itself, as a share of what frequencies alone leave ({side} maps): "
+        + ", ".join(parts)
+    )
+
+
+def draw_curves(metrics: Path, target: Path) -> None:
+    """Draw the costs of training and test windows against records, and the divergence of the latent states.
+
+    Args:
+        metrics: file with one JSON object a line.
+        target: image to write.
+    """
+    lines = [orjson.loads(line) for line in metrics.read_bytes().splitlines()]
+    side = "test" if any("test/loss" in line for line in lines) else "train"
+    with style():
+        figure = new_figure(10, 6.5)
+        (loss, divergence), (first, second) = figure.subplots(2, 2)
+        for number, name in enumerate(("train", "test")):
+            _line(loss, lines, f"{name}/loss", name, number)
+            _line(divergence, lines, f"{name}/divergence", name, number)
+        loss.set(title="Loss", xlabel="records", ylabel="sum of balanced costs", yscale="symlog")
+        divergence.set(title="Posterior from prior", xlabel="records", ylabel="divergence (nats a tick)")
+        halves = HEADS[: len(HEADS) // 2], HEADS[len(HEADS) // 2 :]
+        for panel, heads in zip((first, second), halves, strict=True):
+            for number, head in enumerate(heads):
+                _line(panel, lines, f"{side}/share/{head}", head, number)
+            panel.axhline(1, color="0.6", linewidth=0.8, linestyle=":")
+            panel.set(xlabel="records", ylabel="cost, share of frequencies alone", yscale="log")
+            panel.set_title(f"Predictions on {'maps not trained on' if side == 'test' else 'training maps'}")
+        for panel in (loss, divergence, first, second):
+            panel.legend(fontsize=7, ncols=2)
+        with atomic_path(target) as temporary:
+            figure.savefig(temporary, format="png")
+
+
+def _line(panel: Axes, lines: list[dict[str, float]], name: str, label: str, number: int) -> None:
+    found = [(line["records"], line[name]) for line in lines if name in line]
+    if found:
+        panel.plot(*zip(*found, strict=True), label=label, color=cluster_colour(number), linewidth=1)

@@ -1,38 +1,178 @@
-"""Run a world model over recorded windows with the recorded actions, and say what it costs.
+"""Run a world model over recorded windows with the recorded actions, and say what it costs in nats.
 
 Latent states are drawn from the posterior, which sees each tick, in some windows and from the prior in the others. Only
 the latter teach the model to foresee several ticks, as it must in simulations: with the posterior, what a tick shows
 need never be worked out from the ticks and actions before it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn import functional
 
 from agent_zoo.data_parallel import ALONE, Processes
 from agent_zoo.memory import MemoryState
 from agent_zoo.soft_path import ReadsProbabilities
-from representation.world_model.dice import Dice
-from representation.world_model.imagined_view import Surroundings, imagined_view
-from representation.world_model.losses import (
-    Costs,
-    balanced_divergence,
-    divergence,
-    gaussian_divergence,
-    memory_costs,
-    scene_costs,
-    spreading,
-)
-from representation.world_model.model import WorldModel
-from representation.world_model.moves import displacement
-from representation.world_model.network import drawn
-from representation.world_model.scene import SoftScene
-from representation.world_model.states import Prediction, WorldState
-from representation.world_model.statistics import HEADS
-from representation.world_model.totals import Totals
+from representation.world_model.model import HEADS, Statistics, WorldModel
+from representation.world_model.network import Prediction, Sizes, WorldState, drawn, spread_levels
+from representation.world_model.policy_interface import Surroundings, imagined_view
+from representation.world_model.scene import Scene, SoftScene, displacement
 from representation.world_model.windows import CONTEXT, Windows
+
+
+@dataclass(frozen=True)
+class Dice:
+    """Random numbers for W windows of T ticks.
+
+    Attributes:
+        latent: uniform, of the latent states of the last given tick and of each predicted one, (W, T - 1, groups).
+        bottleneck: normal, (W, dimensions).
+        imagined: uniform, decides which windows go on from the bottleneck, (W,).
+        foreseen: uniform, decides in which windows latent states are drawn from the prior, (W,).
+    """
+
+    latent: torch.Tensor
+    bottleneck: torch.Tensor
+    imagined: torch.Tensor
+    foreseen: torch.Tensor
+
+    @staticmethod
+    def thrown(windows: Windows, sizes: Sizes, generator: torch.Generator) -> "Dice":
+        """Draw the numbers of a whole batch."""
+        count = len(windows)
+        return Dice(
+            torch.rand((count, windows.ticks - CONTEXT + 2, sizes.groups), generator=generator),
+            torch.randn((count, sizes.bottleneck), generator=generator),
+            torch.rand(count, generator=generator),
+            torch.rand(count, generator=generator),
+        )
+
+    def part(self, first: int, last: int) -> "Dice":
+        """Return those of some consecutive windows."""
+        return Dice(**{name: each[first:last] for name, each in vars(self).items()})
+
+
+Costs = dict[str, torch.Tensor]
+"""For each of `statistics.HEADS`, the cost of each prediction in nats, (B,)."""
+
+
+def scene_costs(prediction: Prediction, scene: Scene, stats: Statistics, vitals: list[int]) -> Costs:
+    """Return the costs of predicted scenes.
+
+    A number that is off by x units of `Statistics.own_step` costs log(1 + x^2 / 2): x^2 / 2 where it is near, as in a
+    normal distribution, and little more the further it is off.
+
+    Args:
+        prediction: of B ticks.
+        scene: what was there, B.
+        stats: of the training records.
+        vitals: places of the vitals in `Scene.own`.
+    """
+    occupied = (scene.kinds.sum(dim=1) > 0).float()
+    carried = (scene.item_type > 0).float()
+    own = _distance(prediction.scene.own - scene.own, stats.own_step)
+    items = _distance(prediction.scene.items - scene.items, stats.item_step)
+    levels = spread_levels(scene.own[:, vitals])
+    return {
+        "material": functional.cross_entropy(prediction.material, scene.material, reduction="none").sum(dim=1),
+        "kinds": _flags(prediction.kinds, scene.kinds),
+        "target": _flags(prediction.target, scene.target),
+        "health": ((prediction.health - scene.health).square() * occupied).sum(dim=1) / (2 * 0.2**2),
+        "vitals": -(levels * prediction.vitals.log_softmax(dim=2)).sum(dim=(1, 2)),
+        "own": own.sum(dim=1),
+        "item_type": functional.cross_entropy(
+            prediction.item_type.transpose(1, 2), scene.item_type, reduction="none"
+        ).sum(dim=1),
+        "items": (items.sum(dim=2) * carried).sum(dim=1),
+        "legal": _flags(prediction.legal, scene.legal),
+    }
+
+
+def memory_costs(found: MemoryState, recorded: MemoryState, stats: Statistics) -> Costs:
+    """Return half the squared distance of the policy's memory from the recorded one, as a share of its variance."""
+    pairs = {"hidden": (found.hidden, recorded.hidden), "cell": (found.cell, recorded.cell)}
+    return {
+        name: (mine - other).square().mean(dim=(0, 2)) / (2 * variance)
+        for (name, (mine, other)), variance in zip(pairs.items(), stats.memory, strict=True)
+    }
+
+
+def divergence(posterior: torch.Tensor, prior: torch.Tensor) -> torch.Tensor:
+    """KL(posterior || prior) of latent states in nats, log-probabilities (B, groups, classes) to (B,)."""
+    return (posterior.exp() * (posterior - prior)).sum(dim=(1, 2))
+
+
+def balanced_divergence(posterior: torch.Tensor, prior: torch.Tensor, share: float) -> torch.Tensor:
+    """Return the divergence with most of its gradient going to the prior (Hafner et al. 2021, section 2.2), (B,).
+
+    Args:
+        posterior: log-probabilities, (B, groups, classes).
+        prior: likewise.
+        share: of the prior in the gradient.
+    """
+    return share * divergence(posterior.detach(), prior) + (1 - share) * divergence(posterior, prior.detach())
+
+
+def spreading(vectors: torch.Tensor) -> torch.Tensor:
+    """Return the penalty that spreads B vectors over the sphere: the log of the mean of exp(-squared distance).
+
+    Minimal where vectors are as far from each other as they can be; 0 if all are the same.
+    """
+    if len(vectors) < 2:
+        return vectors.sum() * 0
+    distances = torch.cdist(vectors, vectors).square()
+    others = ~torch.eye(len(vectors), dtype=torch.bool)
+    return (-distances[others]).exp().mean().log()
+
+
+def gaussian_divergence(mean: torch.Tensor, log_variance: torch.Tensor) -> torch.Tensor:
+    """KL of normal distributions from the standard one in nats, (B, dimensions) twice to (B,)."""
+    return (mean.square() + log_variance.exp() - 1 - log_variance).sum(dim=1) / 2
+
+
+def _flags(logits: torch.Tensor, flags: torch.Tensor) -> torch.Tensor:
+    return functional.binary_cross_entropy_with_logits(logits, flags, reduction="none").flatten(1).sum(dim=1)
+
+
+def _distance(error: torch.Tensor, step: torch.Tensor) -> torch.Tensor:
+    scaled = error[..., step > 0] / step[step > 0]
+    return (scaled.square() / 2).log1p()
+
+
+class Totals:
+    """Adds up costs by name, so that their means are those over all processes' predictions."""
+
+    def __init__(self, names: Sequence[str]):
+        """Begin.
+
+        Args:
+            names: of all costs, in an order that all processes share.
+        """
+        self._names = tuple(names)
+        self._sums: dict[str, torch.Tensor] = {}
+        self._counts = dict.fromkeys(self._names, 0)
+
+    def add(self, costs: Costs) -> None:
+        """Add the costs of some predictions, (B,) each."""
+        for name, each in costs.items():
+            self._sums[name] = self._sums.get(name, 0.0) + each.sum()
+            self._counts[name] += len(each)
+
+    def means(self, processes: Processes) -> tuple[Costs, dict[str, float]]:
+        """Return what this process adds to each mean, with gradients, and the means; costs of nothing are left out.
+
+        The gradients of the means are the sums of the processes' gradients.
+        """
+        sums = torch.stack([torch.as_tensor(self._sums.get(name, 0.0)).detach().double() for name in self._names])
+        counts = torch.tensor([self._counts[name] for name in self._names], dtype=torch.float64)
+        total, count = processes.concatenate(torch.stack([sums, counts]).unsqueeze(0)).sum(dim=0)
+        numbers = zip(self._names, total.tolist(), count.tolist(), strict=True)
+        found = {name: (each, number) for name, each, number in numbers if number}
+        own = {name: torch.as_tensor(self._sums.get(name, 0.0)) / number for name, (_, number) in found.items()}
+        return own, {name: each / number for name, (each, number) in found.items()}
+
 
 PRIORS_SHARE = 0.8
 SPREADING = 0.1

@@ -1,100 +1,274 @@
-"""Validation by control: what an edit does at once as the gradient predicts it, in simulations, and in the game.
+"""Validation by control: do the edits of finished runs of intervene.py do the same in a world model as in the game?
 
-All edits are made from the same recorded starts, on maps that the model was not trained on. In each tick, two outputs
-of the policy are compared, without and with the edit of this tick, as intervene.py compares them in play.
+What they do at once is compared on maps that the model was not trained on, quantity by quantity, with how often signs
+agree.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import torch
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
+from activation_store.directions import Directions
+from activation_store.files import atomic_path, sha256, write_json
+from activation_store.interventions import LIVES_FILE, RUN_FILE, Arm, LivesTable, read_lives
+from activation_store.sparse_dictionary import SparseDictionary
+from agent_zoo.edit_options import EditOptions, needs_directions
 from agent_zoo.observation import PackedObservation
+from analysis.figures.style import cluster_colour, new_figure, style, wrapped
+from analysis.interventions.over_episodes import OverEpisodes
+from analysis.interventions.run_file import read_run_file
+from analysis.runs.finished_files import open_finished
+from analysis.statistics.inference import Inference
+from analysis.statistics.resampling import Estimate
+from representation.edited_directions import dictionary_of_run, directions_of_run
 from representation.recorded_observation import packed_observation
-from representation.sparse_autoencoder.scores import Estimate
-from representation.world_model.edits import Edits
-from representation.world_model.imagination import imagine, informed_start
-from representation.world_model.intervened import QUANTITIES, InGame, Intervened, Made
-from representation.world_model.made_at_once import exact_play, first_order, made, soft_play, soft_quantities
-from representation.world_model.model import Origin, WorldModel
-from representation.world_model.outcomes import over_lives
-from representation.world_model.recorded_states import RecordedStates
-from representation.world_model.requested_edits import EditSources, requested_edits
-from representation.world_model.simulated_records import LIVES_IN_EPISODE
-from representation.world_model.simulation_options import SETTLING
-from representation.world_model.starts import life_numbers
-from representation.world_model.windows import CONTEXT, Windows, as_windows, read_sequences
+from representation.world_model.at_once import QUANTITIES, SIDES, STYLES, Made, changes_at_once
+from representation.world_model.edits import Edits, requested_edits
+from representation.world_model.held_out import HeldOut, life_numbers
+from representation.world_model.options import DIRECTIONS, SETTLING
+from representation.world_model.outcomes import over_lives, write_table
+from representation.world_model.windows import CONTEXT, Windows, as_windows
 from user_error import UserError
 
-SIDES = ("predicted", "replayed", "simulated")
-"""Predicted by the gradient on recorded ticks; the same edit in full on recorded ticks; in full in simulated ticks."""
+TABLE_FILE, JSON_FILE, FIGURE_FILE = "validation.tsv", "validation.json", "validation.png"
+AGREEMENT_FILE = "sign_agreement.tsv"
+HEADS = ("edit", "made", "quantity", "predicted", "replayed", "simulated", "in the game", "same sign")
+"""Of the table that is printed; see `shown`."""
+GROUPS = {
+    "value": ("value",),
+    "moves": tuple(f"probability of {name}" for name in DIRECTIONS),
+    "attack style": tuple(f"probability of {name}" for name in STYLES),
+}
+"""Quantities that are summed up together."""
+_KINDS: dict[str, Made] = {"edit": "in every tick", "edited once": "once"}
+_EDITS = ("collapse", "steer", "swap", "erase", "clear", "splice")
+_DRAWS = 9_999
+"""Resamples of intervals, as many as intervene.py draws."""
+_SERIES = {
+    "real": "in the game", "simulated": "simulated", "replayed": "in full on recorded ticks",
+    "predicted": "gradient on recorded ticks",
+}  # fmt: skip
+_MARKERS = ("o", "s", "D", "^")
+_COLUMNS = 3
+_INCHES_AN_EDIT, _INCHES_A_PANEL, _WIDTH = 0.45, 0.8, 12.0
+_LETTERS = 28
+
+
+@dataclass(frozen=True)
+class InGame:
+    """What an edit of one dose did at once in the game.
+
+    Attributes:
+        dose: of the edit; None if it has none.
+        made: whether agents were edited in every tick, or in single ones with unedited ticks between.
+        changes: quantity -> mean over episodes of the mean over edited lives, with its 95% interval.
+        episodes: played.
+    """
+
+    dose: float | None
+    made: Made
+    changes: Mapping[str, Estimate]
+    episodes: int
 
 
 @dataclass(frozen=True, eq=False)
-class ComparedEdit:
-    """One edit of one run with one dose.
+class Intervened:
+    """A finished run.
 
     Attributes:
-        run: name of its folder.
-        edits: the same edit in simulations.
-        game: what it did in the game.
-        changes: side of `SIDES` -> mean change of each quantity over the edited ticks of a start, (starts, quantities);
-            NaN where none counts.
-        life: number of the recorded life of each start, (starts,) int64.
+        folder: of the run.
+        options: of its edits, made together, with all doses.
+        directions: that they name; None if they name none.
+        dictionary: of sparse features that they name; None likewise.
+        in_game: what they did, dose by dose.
+    """
+
+    folder: Path
+    options: tuple[EditOptions, ...]
+    directions: Directions | None
+    dictionary: SparseDictionary | None
+    in_game: tuple[InGame, ...]
+
+
+@dataclass(frozen=True)
+class Validated:
+    """How an edit changes one quantity at once, with 95% intervals: over recorded lives, in the game over episodes.
+
+    Attributes:
+        run: folder of the intervention.
+        edit: what was edited, with its dose.
+        made: in every tick or once.
+        quantity: the value, or the probability of an option.
+        predicted: by the gradient on recorded ticks.
+        predicted_low, predicted_high: its interval.
+        replayed: in full on recorded ticks.
+        replayed_low, replayed_high: its interval.
+        simulated: in full in simulated ticks.
+        simulated_low, simulated_high: its interval.
+        real: in the game.
+        real_low, real_high: its interval; NaN where all episodes agree.
+        predicted_agrees: whether both have the same sign; empty where the game's interval does not exclude 0.
+        replayed_agrees: likewise.
+        simulated_agrees: likewise.
+        lives: recorded lives with a simulated change.
+        episodes: played in the game.
     """
 
     run: str
-    edits: Edits
-    game: InGame
-    changes: Mapping[str, np.ndarray]
-    life: np.ndarray
+    edit: str
+    made: Made
+    quantity: str
+    predicted: float
+    predicted_low: float
+    predicted_high: float
+    replayed: float
+    replayed_low: float
+    replayed_high: float
+    simulated: float
+    simulated_low: float
+    simulated_high: float
+    real: float
+    real_low: float
+    real_high: float
+    predicted_agrees: str
+    replayed_agrees: str
+    simulated_agrees: str
+    lives: int
+    episodes: int
+
+
+@dataclass(frozen=True)
+class SignAgreement:
+    """In how many changes the sign is that of the game, among those whose interval in the game excludes 0.
+
+    Attributes:
+        made: in every tick or once.
+        quantities: value, moves or attack style.
+        side: predicted, replayed or simulated.
+        changes: that the game shows for sure.
+        of: all of them.
+        agree: share with the same sign.
+        other_edits: the same share if each real change is compared with what this side says of the edits of the other
+            runs: what agrees whatever is edited; NaN with a single run.
+        correlation: Pearson's r of all changes with those in the game; NaN of fewer than three.
+    """
+
+    made: Made
+    quantities: str
+    side: str
+    changes: int
+    of: int
+    agree: float
+    other_edits: float
+    correlation: float
+
+
+def read_intervened(folder: Path, policy: str, policy_sha256: str) -> Intervened:
+    """Read a finished run of intervene.py.
+
+    Args:
+        folder: of the run.
+        policy: name of the policy in the world model.
+        policy_sha256: of its checkpoint.
+
+    Raises:
+        UserError: the run is unfinished or damaged, edited another policy, made an edit that simulations cannot make,
+            or lacks what is compared.
+    """
+    finished = open_finished(folder, "intervene.py")
+    run = finished.description()
+    if run.input.get("policy") != policy_sha256:
+        raise UserError(f"{folder} edited another policy than {policy} in the world model: give runs on that one")
+    options = _options(folder, run.arguments)
+    dictionary = dictionary_of_run(finished, run) if run.arguments.get("features") else None
+    named = any(needs_directions(each, run.arguments.get("features")) for each in options)
+    directions = directions_of_run(finished, run) if named else None
+    finished.read(LIVES_FILE)  # refuses one that was changed
+    played, lives = read_run_file(folder / RUN_FILE), read_lives(folder / LIVES_FILE)
+    arms = [arm for arm in played.arms if arm.policy == "trained" and arm.kind in _KINDS]
+    over = OverEpisodes(Inference(permutations=_DRAWS, bootstraps=_DRAWS, seed=played.seed))
+    found = tuple(_in_game(folder, arm, lives, over) for arm in arms)
+    return Intervened(folder, options, directions, dictionary, found)
+
+
+def _options(folder: Path, arguments: Mapping[str, Any]) -> tuple[EditOptions, ...]:
+    """The edits of a run, from its run.json."""
+    for name, option in (("condition", "--while"), ("from_tick", "--from-tick"), ("until_tick", "--until-tick")):
+        if arguments.get(name):
+            raise UserError(
+                f"{folder} edited with {option}, but simulated lives are edited in every tick: leave it out"
+            )
+    names = [each.name for each in fields(EditOptions)]
+    made = [arguments, *arguments.get("further", ())]
+    options = tuple(EditOptions(**{name: each[name] for name in names if name in each}) for each in made)
+    for each in options:
+        if each.edit not in _EDITS:
+            raise UserError(f"{folder} made the edit {each.edit}: --validate needs {', '.join(_EDITS)}")
+        each.check()
+    return options
+
+
+def _in_game(folder: Path, arm: Arm, lives: LivesTable, over: OverEpisodes) -> InGame:
+    table = lives.of_arm(arm.name)
+    if missing := [name for name in QUANTITIES.values() if name not in table.outcomes]:
+        raise UserError(
+            f"{folder} lacks {missing[0]}, which --validate compares: play it with this version's intervene.py"
+        )
+    episodes, place = np.unique(table.episode, return_inverse=True)
+    changes = {}
+    for name, outcome in QUANTITIES.items():
+        values = table.outcomes[outcome]
+        known = table.edited & np.isfinite(values)
+        count = np.bincount(place[known], minlength=len(episodes))
+        with np.errstate(invalid="ignore"):
+            changes[name] = over.estimate(np.bincount(place[known], values[known], len(episodes)) / count)
+    return InGame(arm.dose, _KINDS[arm.kind], changes, len(episodes))
 
 
 def compare_edits(
-    model: WorldModel, origin: Origin, recorded: Path, runs: Sequence[Intervened], lives: int, ticks: int, seed: int,
+    held_out: HeldOut, runs: Sequence[Intervened], lives: int, ticks: int, seed: int,
     report: Callable[[float], None] = lambda _: None,
-) -> list[ComparedEdit]:  # fmt: skip
-    """Make the edits of finished runs on recorded and in simulated ticks.
+) -> list[Validated]:  # fmt: skip
+    """Make the edits of finished runs on recorded and in simulated ticks; returns a row for each edit and quantity.
 
     Args:
-        model: to simulate with.
-        origin: of the model.
-        recorded: its dump.
+        held_out: recorded lives to start from.
         runs: of intervene.py.
         lives: starts; as many as there are if those are fewer.
         ticks: after each start, at most.
-        seed: of starts and dice.
+        seed: of starts, dice and resamples.
         report: called with the share done.
 
     Raises:
         UserError: a direction or a dictionary does not fit, or no life is long enough.
     """
-    states = RecordedStates(recorded, origin)
     wanted = [
         (run, edits, game)
         for run in runs
-        for edits in requested_edits(run.options, EditSources(run.directions, run.dictionary, states), model, origin)
-        for game in run.found
+        for edits in requested_edits(run.options, held_out, run.directions, run.dictionary)
+        for game in run.in_game
         if game.dose == _dose(edits)
     ]
     parts: list[list[dict[str, np.ndarray]]] = [[] for _ in wanted]
     life = []
-    for number, (windows, observation) in enumerate(_batches(model, origin, recorded, lives, ticks, seed)):
+    for number, (windows, observation) in enumerate(_batches(held_out, lives, ticks, seed)):
         life.append(life_numbers(windows))
         for place, (_, edits, game) in enumerate(wanted):
-            parts[place].append(changes_at_once(model, windows, observation, edits, game.made, ticks, seed + number))
+            found = changes_at_once(held_out.model, windows, observation, edits, game.made, ticks, seed + number)
+            parts[place].append(found)
             report((sum(map(len, life)) - len(windows) * (1 - (place + 1) / len(wanted))) / lives)
     if not life:
-        raise UserError(f"{recorded} holds no life of more than {CONTEXT} ticks on the maps kept for testing")
-    return [
-        ComparedEdit(
-            run.folder.resolve().name, edits, game,
-            {side: np.concatenate([each[side] for each in found]) for side in SIDES}, np.concatenate(life),
-        )
-        for (run, edits, game), found in zip(wanted, parts, strict=True)
-    ]  # fmt: skip
+        raise UserError(f"{held_out.dump} holds no life of more than {CONTEXT} ticks on the maps kept for testing")
+    rows = []
+    for (run, edits, game), part in zip(wanted, parts, strict=True):
+        changes = {side: np.concatenate([each[side] for each in part]) for side in SIDES}
+        rows += validated_rows(run.folder.resolve().name, edits.name, game, changes, np.concatenate(life), seed)
+    return rows
 
 
 def _dose(edits: Edits) -> float | None:
@@ -102,12 +276,10 @@ def _dose(edits: Edits) -> float | None:
     return doses[0] if doses else None
 
 
-def _batches(
-    model: WorldModel, origin: Origin, recorded: Path, lives: int, ticks: int, seed: int
-) -> Iterator[tuple[Windows, PackedObservation]]:
+def _batches(held_out: HeldOut, lives: int, ticks: int, seed: int) -> Iterator[tuple[Windows, PackedObservation]]:
     """Yield starts with the observations of all their records."""
-    left = lives
-    for sequences in read_sequences(recorded, origin.test, ticks - 1, LIVES_IN_EPISODE, seed):
+    model, left = held_out.model, lives
+    for sequences in held_out.sequences(ticks - 1, seed):
         if left <= 0:
             return
         windows = as_windows(sequences, model.policy, model.info).part(0, min(left, len(sequences)))
@@ -115,95 +287,133 @@ def _batches(
         left -= len(windows)
 
 
-@torch.no_grad()
-def changes_at_once(
-    model: WorldModel, windows: Windows, observation: PackedObservation, edits: Edits, how: Made, ticks: int, seed: int
-) -> dict[str, np.ndarray]:
-    """Return the mean changes of all `SIDES`, (windows, quantities) each.
+def validated_rows(
+    run: str, edit: str, game: InGame, changes: Mapping[str, np.ndarray], life: np.ndarray, seed: int
+) -> list[Validated]:
+    """Return a row for each quantity that an edit of one dose changes.
 
     Args:
-        model: to simulate with.
-        windows: starts, with recorded ticks after them.
-        observation: of all their records.
-        edits: to make.
-        how: in every tick; or once, in each tick of lives that are not edited otherwise.
-        ticks: after each start, at most.
-        seed: of the dice.
+        run: name of its folder.
+        edit: its name.
+        game: what it did in the game.
+        changes: side of `SIDES` -> mean change of each quantity over the edited ticks of a start, (starts, quantities);
+            NaN where none counts.
+        life: number of the recorded life of each start, (starts,) int64.
+        seed: of resamples.
     """
-    predicted, replayed = _replayed(model, windows, observation, edits, how, ticks)
-    return {
-        "predicted": predicted,
-        "replayed": replayed,
-        "simulated": _simulated(model, windows, edits, how, ticks, seed),
-    }
-
-
-def _replayed(
-    model: WorldModel, windows: Windows, observation: PackedObservation, edits: Edits, how: Made, ticks: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Make the edits while the policy sees what was recorded: changes by the gradient, and in full."""
-    policy, everyone = model.policy, torch.arange(len(windows))
-    memory = windows.memory(CONTEXT - 2, everyone)  # a copy: it goes on from tick to tick, and the recorded one stays
-    predicted, replayed = (_Means(len(windows), how) for _ in range(2))
-    for tick in range(CONTEXT - 1, min(windows.ticks, CONTEXT - 1 + ticks)):
-        (there,) = (windows.lengths > tick).nonzero(as_tuple=True)
-        before = windows.memory(tick - 1, there) if how == "once" else memory.take(there)
-        play = exact_play(policy, observation.take(windows.starts[there] + tick))
-        age = 0 if how == "once" else tick - (CONTEXT - 1)
-        plain, _ = play(before)
-        edited, after = made(policy, play, before, edits, age)
-        memory.put(there, after)
-        predicted.add(there, first_order(policy, play, before, edits, age), tick - (CONTEXT - 1))
-        replayed.add(there, edited - plain, tick - (CONTEXT - 1))
-    return predicted.finish(), replayed.finish()
-
-
-def _simulated(
-    model: WorldModel, windows: Windows, edits: Edits, how: Made, ticks: int, seed: int
-) -> np.ndarray:  # fmt: skip
-    """Make the edits in simulated lives, (windows, quantities)."""
-    generator = torch.Generator().manual_seed(seed)
-    start = informed_start(model, windows, generator)
-    before, alive, means = start.memory, torch.ones(len(start), dtype=torch.bool), _Means(len(windows), how)
-    steps = imagine(model, start, ticks, generator, (), edits if how == "in every tick" else None)
-    for number, tick in enumerate(steps):
-        play, own = soft_play(model.policy, tick.view.observation), soft_quantities(tick.choices)
-        edited, plain = (
-            (made(model.policy, play, before, edits, 0)[0], own) if how == "once" else (own, play(before)[0])
+    rows = []
+    for place, name in enumerate(QUANTITIES):
+        real = game.changes[name]
+        sure = real.low > 0 or real.high < 0
+        numbers: dict[str, Any] = {"real": real.value, "real_low": real.low, "real_high": real.high}
+        for side in SIDES:
+            values = changes[side][:, place]
+            known = np.isfinite(values)
+            value = low = high = float("nan")
+            if known.any():
+                value, low, high = astuple(over_lives(life[known], seed).mean(values[known]))
+            numbers |= {side: value, f"{side}_low": low, f"{side}_high": high}
+            numbers[f"{side}_agrees"] = _word(value, real.value) if sure else ""
+        lives = len(np.unique(life[np.isfinite(changes["simulated"][:, place])]))
+        rows.append(
+            Validated(run=run, edit=edit, made=game.made, quantity=name, lives=lives, episodes=game.episodes, **numbers)
         )
-        change = edited - plain
-        (there,) = alive.nonzero(as_tuple=True)
-        means.add(there, change[there], number)
-        alive &= torch.rand(len(start), generator=generator) >= tick.end
-        before = tick.memory
-        if not alive.any():
-            break
-    return means.finish()
+    return rows
 
 
-class _Means:
-    """Means over the ticks of each start."""
-
-    def __init__(self, starts: int, how: Made):
-        self._sums = np.zeros((starts, len(QUANTITIES)))
-        self._count = np.zeros((starts, 1))
-        self._first = 0 if how == "once" else SETTLING
-
-    def add(self, there: torch.Tensor, changes: torch.Tensor, tick: int) -> None:
-        """Add the changes of some starts, (some, quantities), so many ticks after the first."""
-        if tick >= self._first:
-            self._sums[there.numpy()] += changes.double().numpy()
-            self._count[there.numpy()] += 1
-
-    def finish(self) -> np.ndarray:
-        """Return the means, (starts, quantities)."""
-        return np.divide(self._sums, self._count, out=np.full_like(self._sums, np.nan), where=self._count > 0)
+def _word(found: float, real: float) -> str:
+    return ("yes" if np.sign(found) == np.sign(real) else "no") if np.isfinite(found) else ""
 
 
-def mean_change(edit: ComparedEdit, side: str, quantity: int, seed: int) -> Estimate:
-    """Return the mean change of a quantity over starts, with its 95% interval over recorded lives."""
-    values = edit.changes[side][:, quantity]
-    known = np.isfinite(values)
-    if not known.any():
-        return Estimate(float("nan"), float("nan"), float("nan"))
-    return over_lives(edit.life[known], seed).mean(values[known])
+def shown(row: Validated) -> list[str]:
+    """Return the cells of a row as it is printed, under `HEADS`."""
+    cells = [row.edit, row.made, row.quantity, f"{row.predicted:+.2g}", f"{row.replayed:+.2g}"]
+    for side in ("simulated", "real"):
+        value, low, high = (getattr(row, f"{side}{end}") for end in ("", "_low", "_high"))
+        cells.append(f"{value:+.2g} ({low:+.2g} to {high:+.2g})")
+    agree = [side for side in SIDES if getattr(row, f"{side}_agrees") == "yes"]
+    return [*cells, ", ".join(agree) or "none" if row.predicted_agrees else "not sure"]
+
+
+def sign_agreement(rows: Sequence[Validated]) -> list[SignAgreement]:
+    """Sum up all rows by how edits were made, quantities and side."""
+    found = []
+    for how in dict.fromkeys(row.made for row in rows):
+        for group, names in GROUPS.items():
+            some = [row for row in rows if row.made == how and row.quantity in names]
+            found += [_agreement(some, how, group, side) for side in SIDES]
+    return found
+
+
+def _agreement(rows: Sequence[Validated], how: Made, group: str, side: str) -> SignAgreement:
+    told = [getattr(row, f"{side}_agrees") == "yes" for row in rows if getattr(row, f"{side}_agrees")]
+    others = [
+        _word(getattr(other, side), row.real) == "yes"
+        for row in rows
+        for other in rows
+        if getattr(row, f"{side}_agrees") and other.run != row.run and other.quantity == row.quantity
+    ]
+    pairs = np.array([(getattr(row, side), row.real) for row in rows])
+    pairs = pairs[np.isfinite(pairs).all(axis=1)]
+    varies = len(pairs) > 2 and bool((np.ptp(pairs, axis=0) > 0).all())
+    correlation = float(np.corrcoef(pairs.T)[0, 1]) if varies else float("nan")
+    return SignAgreement(how, group, side, len(told), len(rows), _share(told), _share(others), correlation)
+
+
+def _share(flags: Sequence[bool]) -> float:
+    return float(np.mean(flags)) if flags else float("nan")
+
+
+def save_validation(
+    folder: Path, rows: Sequence[Validated], agreements: Sequence[SignAgreement], model: Path, settings: dict[str, Any]
+) -> None:
+    """Write both tables and the figure.
+
+    Args:
+        folder: to write to.
+        rows: the table.
+        agreements: summed up.
+        model: file of the world model.
+        settings: what else to say.
+    """
+    draw_validation(rows, folder / FIGURE_FILE)
+    write_table(folder / TABLE_FILE, rows)
+    told = {"world_model_sha256": sha256(model), "settling_ticks": SETTLING, **settings}
+    content = {"rows": [asdict(row) for row in rows], "sign_agreement": [asdict(each) for each in agreements]}
+    write_json(folder / JSON_FILE, {**told, **content})
+
+
+def draw_validation(rows: Sequence[Validated], target: Path) -> None:
+    """Draw a panel for each quantity, with a line for each edit, and 95% intervals."""
+    edits = list(dict.fromkeys((row.run, row.edit, row.made) for row in rows))
+    panels = -(-len(QUANTITIES) // _COLUMNS)
+    with style():
+        figure = new_figure(_WIDTH, panels * (_INCHES_A_PANEL + _INCHES_AN_EDIT * len(edits)) + 0.5)
+        grid = figure.subplots(panels, _COLUMNS, squeeze=False, sharey=True)
+        for axes, quantity in zip(grid.flat, QUANTITIES, strict=False):
+            _panel(axes, [row for row in rows if row.quantity == quantity])
+            axes.set_title(quantity)
+        for axes in grid[:, 0]:
+            labels = [wrapped(edit if made != "once" else f"{edit} (once)", _LETTERS) for _, edit, made in edits]
+            axes.set_yticks(range(len(edits)), labels, fontsize=7)
+            axes.set_ylim(len(edits) - 0.5, -0.5)
+        for axes in grid[-1]:
+            axes.set_xlabel("change at once, in play")
+        handles, names = grid[0, 0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=len(_SERIES))
+        with atomic_path(target) as temporary:
+            figure.savefig(temporary, format="png")
+
+
+def _panel(axes: Axes, rows: Sequence[Validated]) -> None:
+    axes.axvline(0, color="0.6", linewidth=0.8)
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    places = np.arange(len(rows))
+    for number, (side, label) in enumerate(_SERIES.items()):
+        values, low, high = (np.array([getattr(row, f"{side}{end}") for row in rows]) for end in ("", "_low", "_high"))
+        # Lists, since of a single edit matplotlib takes an array for a number.
+        arms = [np.nan_to_num(np.maximum(each, 0)).tolist() for each in (values - low, high - values)]
+        axes.errorbar(
+            values, places + 0.18 * (number - 1.5), xerr=arms, linestyle="none", marker=_MARKERS[number], markersize=4,
+            linewidth=1, color="0.15" if side == "real" else cluster_colour(number - 1), label=label,
+        )  # fmt: skip

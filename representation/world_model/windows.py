@@ -17,17 +17,19 @@ from agent_zoo.memory import MemoryState
 from agent_zoo.soft_path import check_reads_probabilities
 from representation.recorded_observation import FIELDS, check_shows_everything, packed_observation
 from representation.sequences import Parts, SequenceBatch, windows
-from representation.world_model.actions import recorded_actions
-from representation.world_model.imagined_view import Surroundings
-from representation.world_model.moves import (
+from representation.world_model.policy_interface import Surroundings, recorded_actions
+from representation.world_model.scene import (
     MOVES,
     UNKNOWN,
+    Scene,
+    SoftScene,
     displacement,
+    kind_totals,
     moved_terrain,
+    scene_of,
     unknown_terrain,
     with_view,
 )  # fmt: skip
-from representation.world_model.scene import Scene, SoftScene, kind_totals, scene_of
 from user_error import UserError
 
 CONTEXT = 3
@@ -37,19 +39,6 @@ RECORDING = f"--format parquet --layers all --fields {FIELDS}"
 
 _TEST_SHARE = 4
 """One of so many maps is tested on."""
-
-
-@dataclass(frozen=True)
-class MapSplit:
-    """Episodes by the maps that they are played on.
-
-    Attributes:
-        train: episodes to train on, ascending.
-        test: episodes on other maps.
-    """
-
-    train: tuple[int, ...]
-    test: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,8 +170,10 @@ def check_dump(
         raise UserError(f"{folder} lacks rewards or ends of lives: extract it again with {RECORDING}")
 
 
-def split_maps(folder: Path, metadata: DumpMetadata, seed: int) -> MapSplit:
-    """Divide a dump's episodes by their maps: a quarter of the maps, drawn by lot, to test on.
+def split_maps(folder: Path, metadata: DumpMetadata, seed: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Divide a dump's episodes by their maps, ascending, into those to train on and those to test on.
+
+    A quarter of the maps, drawn by lot, are tested on.
 
     Raises:
         UserError: the episodes are not on two or more known maps.
@@ -196,7 +187,7 @@ def split_maps(folder: Path, metadata: DumpMetadata, seed: int) -> MapSplit:
         )
     drawn = np.random.default_rng(seed).permutation(known)[: max(1, round(len(known) / _TEST_SHARE))]
     test = tuple(episode for episode, number in maps.items() if number in drawn)
-    return MapSplit(tuple(episode for episode in maps if episode not in test), test)
+    return tuple(episode for episode in maps if episode not in test), test
 
 
 def maps_of_episodes(metadata: DumpMetadata) -> dict[int, int | None]:
@@ -206,10 +197,10 @@ def maps_of_episodes(metadata: DumpMetadata) -> dict[int, int | None]:
     return {episode: maps.get(episode) for episode in stored}
 
 
-def trained_maps(metadata: DumpMetadata, split: MapSplit) -> tuple[int, ...]:
-    """Return the numbers of the maps of the training episodes, in order."""
+def maps_of(metadata: DumpMetadata, episodes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the numbers of the maps of some episodes, in order."""
     maps = maps_of_episodes(metadata)
-    return tuple(sorted({number for episode in split.train if (number := maps[episode]) is not None}))
+    return tuple(sorted({number for episode in episodes if (number := maps[episode]) is not None}))
 
 
 def world_of(metadata: DumpMetadata) -> tuple[int, int]:

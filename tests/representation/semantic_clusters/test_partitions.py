@@ -8,8 +8,7 @@ from activation_store.directions import Source
 from analysis.lives import Lives
 from analysis.statistics.surrogate import gaussian_surrogate
 from representation.dynamics.behaviour_space import STEPS
-from representation.semantic_clusters.axes import group_axes
-from representation.semantic_clusters.leaderboard import found_again
+from representation.semantic_clusters.leaderboard import found_again, group_axes
 from representation.semantic_clusters.partitions import Partition, partitions, trajectories
 
 UNITS, GROUPS, TICKS, LIVES = 32, 4, 40, 15

@@ -10,16 +10,14 @@ from activation_store.reader import read_metadata
 from activation_store.schema import DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint
-from representation.world_model.model import Origin, WorldModel, build
-from representation.world_model.scene import SceneShape, vital_columns
-from representation.world_model.states import Bottleneck, Sizes
-from representation.world_model.statistics import measure
+from representation.world_model.held_out import HeldOut
+from representation.world_model.model import Origin, WorldModel, build, measure
+from representation.world_model.network import Bottleneck, Sizes
 from representation.world_model.windows import (
-    MapSplit,
     Windows,
+    maps_of,
     read_windows,
     split_maps,
-    trained_maps,
     world_of,
 )
 from tests.recorded_features import RecordedFeatures, recorded_features
@@ -38,21 +36,24 @@ class Recorded:
     info: CheckpointInfo
     sha256: str
     metadata: DumpMetadata
-    split: MapSplit
+    train: tuple[int, ...]
+    test: tuple[int, ...]
 
     def windows(self, batch: int = 8, seed: int | None = 0, horizon: int = HORIZON) -> list[Windows]:
-        return list(read_windows(self.dump, self.split.train, horizon, batch, self.policy, self.info, seed))
+        return list(read_windows(self.dump, self.train, horizon, batch, self.policy, self.info, seed))
 
     def origin(self, dump_sha256: str = "a" * 64) -> Origin:
-        maps = trained_maps(self.metadata, self.split)
+        maps = maps_of(self.metadata, self.train)
         return Origin(
-            "small", dump_sha256, "small", self.sha256, 0, HORIZON, 10, self.split.train, self.split.test,
+            "small", dump_sha256, "small", self.sha256, 0, HORIZON, 10, self.train, self.test,
             world_of(self.metadata), maps,
         )  # fmt: skip
 
+    def held_out(self, model: WorldModel) -> HeldOut:
+        return HeldOut(model, self.origin(), self.dump)
+
     def model(self, kind: Bottleneck = "sphere") -> WorldModel:
-        vitals = vital_columns(self.info.layout)
-        stats = measure(self.windows()[:6], SceneShape.of(self.info.layout), vitals)
+        stats = measure(self.windows()[:6], self.info.layout)
         return build(self.policy, self.info, stats, SMALL, kind)
 
 
@@ -77,4 +78,4 @@ def recorded_of(found: RecordedFeatures) -> Recorded:
     policy, info = load_checkpoint(path)
     metadata = read_metadata(found.dump)
     split = split_maps(found.dump, metadata, seed=0)
-    return Recorded(found.dump, found.policies, policy, info, sha256(path), metadata, split)
+    return Recorded(found.dump, found.policies, policy, info, sha256(path), metadata, *split)

@@ -10,10 +10,8 @@ import torch
 from safetensors.torch import load_file
 
 from agent_zoo.data_parallel import ALONE, Processes
-from representation.world_model.dice import Dice
 from representation.world_model.model import load_model, save_model
-from representation.world_model.totals import Totals
-from representation.world_model.unroll import _START_COSTS, _TICK_COSTS, _predict, unroll
+from representation.world_model.unroll import _START_COSTS, _TICK_COSTS, Dice, Totals, _predict, unroll
 from representation.world_model.windows import Windows, read_windows
 from tests.command import ROOT, environment, run_here
 from tests.reinforcement_learning.training.test_data_parallel import TORCHRUN

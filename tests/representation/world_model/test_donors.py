@@ -12,8 +12,7 @@ from agent_zoo.layers import entity_features
 from agent_zoo.memory import MemoryState
 from agent_zoo.observation_masking import ObservationMask
 from agent_zoo.soft_path import soft_tick
-from representation.world_model.donors import EditsWithDonors, UneditedLives
-from representation.world_model.edits import Edits
+from representation.world_model.edits import Edits, EditsWithDonors, UneditedLives
 from representation.world_model.imagination import ImaginedTick, imagine, informed_start
 from representation.world_model.model import WorldModel
 from representation.world_model.scene import own_columns

@@ -14,12 +14,11 @@ from agent_zoo.edit_options import EditOptions
 from agent_zoo.soft_path import soft_tick
 from agent_zoo.state_edits import Eraser, Untouched
 from analysis.features.observed import Observed
-from representation.world_model.edits import Edits
+from representation.world_model.edits import Edits, requested_edits
+from representation.world_model.held_out import HeldOut
 from representation.world_model.imagination import ImaginedTick, imagine, informed_start
 from representation.world_model.model import WorldModel
 from representation.world_model.outcomes import Outcomes, OutcomeSums, effects
-from representation.world_model.recorded_states import RecordedStates
-from representation.world_model.requested_edits import EditSources, requested_edits
 from tests.planted_dictionary import axes
 from tests.reinforcement_learning.interventions.directions import direction, unit
 from user_error import UserError
@@ -37,10 +36,8 @@ def start(model, recorded):
 def edits_of(
     model: WorldModel, recorded, directions, *options: EditOptions, dictionary: SparseDictionary | None = None
 ) -> list[Edits]:
-    origin = recorded.origin()
-    found = Directions(recorded.dump, tuple(directions))
-    sources = EditSources(found, dictionary, RecordedStates(recorded.dump, origin))
-    return requested_edits(options, sources, model, origin)
+    named = Directions(recorded.dump, tuple(directions))
+    return requested_edits(options, recorded.held_out(model), named, dictionary)
 
 
 @torch.no_grad()
@@ -138,7 +135,7 @@ def test_what_could_be_read_is_gone(model, start, recorded, layer) -> None:
     """From the states that the eraser was fitted to, on maps that simulations do not start on, and in simulations."""
     (edits,) = edits_of(model, recorded, [], EditOptions(edit="erase", variable="tick,self_food", layer=layer))
     assert edits.name == f"erase-tick-self_food-{layer}"
-    records = read_dump(recorded.dump, layers=[layer], episodes=recorded.split.train)
+    records = read_dump(recorded.dump, layers=[layer], episodes=recorded.train)
     states = records.activations[layer]
     values = np.stack([records.tick, Observed(records, recorded.metadata).own("food")], axis=1)
     (eraser,) = edits.states
@@ -169,11 +166,11 @@ def test_what_cannot_be_erased_is_refused(model, recorded, variable, layer, mess
         edits_of(model, recorded, [], EditOptions(edit="erase", variable=variable, layer=layer))
 
 
-def test_a_dump_without_maps_of_the_training_is_erased_from_where_simulations_start(recorded) -> None:
+def test_a_dump_without_maps_of_the_training_is_erased_from_where_simulations_start(model, recorded) -> None:
     origin = recorded.origin()
-    assert RecordedStates(recorded.dump, origin).known == recorded.split.train
+    assert HeldOut(model, origin, recorded.dump).known == recorded.train
     everything = replace(origin, train=(), test=tuple(sorted((*origin.train, *origin.test))))
-    assert RecordedStates(recorded.dump, everything).known == everything.test
+    assert HeldOut(model, everything, recorded.dump).known == everything.test
 
 
 def test_edits_begin_where_the_unedited_lives_do(model, start, recorded) -> None:

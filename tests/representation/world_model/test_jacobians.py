@@ -74,7 +74,6 @@ def test_with_the_world_cut_they_are_those_of_the_policys_update(model, start, l
 
 def test_signs_are_compared_with_correlations_in_each_behaviour(model, recorded) -> None:
     """Correlations are planted with the signs that the Jacobians have."""
-    origin = recorded.origin()
     records = read_dump(recorded.dump, layers=[], columns=[], leave_out=("tile", "entity", "inventory", "tables"))
     places = zip(records.episode.tolist(), records.agent_id.tolist(), records.tick.tolist(), strict=True)
     label = {place: place[1] % 2 for place in places if place[2] % 3}
@@ -84,11 +83,11 @@ def test_signs_are_compared_with_correlations_in_each_behaviour(model, recorded)
         return Dynamics(probes("lstm_cell"), correlations, label, np.ones((5, 3, 3, 3)) + r[0], np.zeros(5, np.int64))
 
     parts = []
-    for number, (start, found) in enumerate(labelled_starts(model, origin, recorded.dump, label, 60, 0)):
+    for number, (start, found) in enumerate(labelled_starts(recorded.held_out(model), label, 60, 0)):
         jacobians, alive = world_jacobians(model, start, probes("lstm_cell"), (1, 2), number, through_world=True)
         parts.append((jacobians[alive], found[alive]))
     own = mean_jacobians(*(np.concatenate(each) for each in zip(*parts, strict=True)), 2)
-    rows, compared = compare_jacobians(model, origin, recorded.dump, dynamics(own), 60, 10, 0)
+    rows, compared = compare_jacobians(recorded.held_out(model), dynamics(own), 60, 10, 0)
     assert all(row.share == 1 for row in rows if row.side == "whole") and compared[0].share == 1
     assert compared[0].shuffled_components < 0.9
     assert [(row.side, row.lag) for row in compared] == [
@@ -100,9 +99,8 @@ def test_signs_are_compared_with_correlations_in_each_behaviour(model, recorded)
 
 
 def test_without_ticks_in_a_behaviour_there_is_nothing_to_compare(model, recorded) -> None:
-    origin = recorded.origin()
     r = np.ones((1, 2, 3, 3))
     nothing = Dynamics(probes("lstm_cell"), LaggedCorrelations(r, r), {}, np.ones((1, 2, 3, 3)), np.zeros(1, np.int64))
     with pytest.raises(UserError, match="is in a behaviour of the run"):
-        compare_jacobians(model, origin, recorded.dump, nothing, 10, 10, 0)
+        compare_jacobians(recorded.held_out(model), nothing, 10, 10, 0)
     assert lags_up_to(10) == (1, 2, 4, 8) and lags_up_to(0) == ()

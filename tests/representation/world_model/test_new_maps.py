@@ -6,7 +6,7 @@ import pytest
 
 from activation_store.files import sha256
 from activation_store.schema import METADATA_FILE
-from representation.world_model.simulation import on_new_maps
+from representation.world_model.held_out import HeldOut
 from representation.world_model.windows import maps_of_episodes
 from user_error import UserError
 
@@ -18,13 +18,13 @@ def model(recorded):
 
 def test_the_training_dump_keeps_its_own_split(recorded, model) -> None:
     origin = recorded.origin(sha256(recorded.dump / METADATA_FILE))
-    assert on_new_maps(recorded.dump, recorded.metadata, model, origin) is origin
+    assert HeldOut.of(model, origin, recorded.dump).origin is origin
 
 
 def test_episodes_on_other_maps_of_another_dump_are_new(recorded, model) -> None:
     maps = maps_of_episodes(recorded.metadata)
     origin = recorded.origin()
-    found = on_new_maps(recorded.dump, recorded.metadata, model, origin)
+    found = HeldOut.of(model, origin, recorded.dump).origin
     assert found.test == tuple(episode for episode, number in maps.items() if number not in origin.train_maps)
     assert found.test and set(found.test) < set(maps) and not found.train
     assert (found.dump, found.dump_sha256) == (recorded.dump.name, sha256(recorded.dump / METADATA_FILE))
@@ -33,11 +33,11 @@ def test_episodes_on_other_maps_of_another_dump_are_new(recorded, model) -> None
 def test_maps_of_another_seed_or_size_are_all_new(recorded, model) -> None:
     seed, size = recorded.origin().world
     for world in ((seed + 1, size), (seed, size * 2)):
-        found = on_new_maps(recorded.dump, recorded.metadata, model, replace(recorded.origin(), world=world))
+        found = HeldOut.of(model, replace(recorded.origin(), world=world), recorded.dump).origin
         assert found.test == tuple(maps_of_episodes(recorded.metadata))
 
 
-def test_dumps_that_do_not_fit_are_refused(recorded, model) -> None:
+def test_dumps_that_do_not_fit_are_refused(recorded, model, monkeypatch) -> None:
     every = tuple(sorted(number for number in maps_of_episodes(recorded.metadata).values() if number is not None))
     origin = recorded.origin()
     for metadata, of, says in (
@@ -46,5 +46,6 @@ def test_dumps_that_do_not_fit_are_refused(recorded, model) -> None:
         (replace(recorded.metadata, layers={"lstm_hidden": 16}), origin, "lacks layer"),
         (replace(recorded.metadata, origin="simulated", world_model_sha256="c" * 64), origin, "simulated lives"),
     ):
+        monkeypatch.setattr("representation.world_model.held_out.read_metadata", lambda _, own=metadata: own)
         with pytest.raises(UserError, match=says):
-            on_new_maps(recorded.dump, metadata, model, of)
+            HeldOut.of(model, of, recorded.dump)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,16 +10,14 @@ import torch
 
 from agent_zoo.observation import PackedRows
 from representation.world_model.imagination import imagine, informed_start
-from representation.world_model.imagined_view import Surroundings
-from representation.world_model.model import build
-from representation.world_model.moves import displacement
-from representation.world_model.network import drawn
+from representation.world_model.model import build, measure
+from representation.world_model.network import Sizes, WorldState, drawn
 from representation.world_model.open_loop import joined, open_loop
+from representation.world_model.options import WorldSettings
+from representation.world_model.policy_interface import Surroundings
 from representation.world_model.quality import _auroc, _distances
-from representation.world_model.scene import KINDS, Scene, SceneShape, own_columns, vital_columns
-from representation.world_model.states import Sizes, WorldState
-from representation.world_model.statistics import measure
-from representation.world_model.training import Budget, Training
+from representation.world_model.scene import KINDS, Scene, SceneShape, displacement, own_columns
+from representation.world_model.training import Training
 from representation.world_model.unroll import remember
 from representation.world_model.windows import CONTEXT, Windows
 
@@ -82,11 +81,10 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def foreseen(recorded, tmp_path_factory: pytest.TempPathFactory) -> tuple[Training, Windows]:
     batches = [striped(recorded, 8, CONTEXT + HORIZON, seed) for seed in range(4)]
-    vitals = vital_columns(recorded.info.layout)
-    stats = measure(batches, SceneShape.of(recorded.info.layout), vitals)
+    stats = measure(batches, recorded.info.layout)
     torch.manual_seed(0)
     model = build(recorded.policy, recorded.info, stats, SIZES, "sphere")
-    training = Training(model, Budget(320 * 8 * HORIZON, 3e-3, 0, "planted"))
+    training = Training(model, WorldSettings(Path("planted"), 320 * 8 * HORIZON, learning_rate=3e-3), "planted")
 
     def epochs(number: int) -> Iterator[Windows]:
         yield from batches

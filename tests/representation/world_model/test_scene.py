@@ -6,8 +6,13 @@ import torch
 
 from agent_zoo.observation import PackedObservation, legal_options, pack
 from agent_zoo.soft_observation import softened
-from representation.world_model.actions import action_size, imagined_actions, recorded_actions
-from representation.world_model.imagined_view import Surroundings, imagined_view
+from representation.world_model.policy_interface import (
+    Surroundings,
+    action_size,
+    imagined_actions,
+    imagined_view,
+    recorded_actions,
+)
 from representation.world_model.scene import KINDS, SceneShape, own_columns, scene_of, vital_levels
 
 

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from representation.world_model.arms import TICKS, direction_target, searched, value
+from representation.world_model.held_out import life_numbers
 from representation.world_model.imagination import bottleneck_start, imagine, informed_start, random_start
-from representation.world_model.search import TICKS, direction_target, searched, value_target
-from representation.world_model.starts import held_out_windows, life_numbers, starts
 from tests.reinforcement_learning.interventions.directions import unit
+from tests.representation.world_model.conftest import HORIZON
 from user_error import UserError
 
 STEPS = 5
@@ -16,16 +17,17 @@ STEPS = 5
 @pytest.mark.parametrize("kind", ["sphere", "gaussian"])
 def test_interpolated_starts_are_on_the_way_between_recorded_ones(recorded, kind) -> None:
     model = recorded.model(kind)
-    origin = recorded.origin()
+    held_out = recorded.held_out(model)
     with torch.no_grad():
-        found = list(starts(model, origin, recorded.dump, "interpolate", 10 * STEPS, 7, STEPS))
-        windows = next(held_out_windows(model, origin, recorded.dump, 7))
+        found = list(held_out.starts("interpolate", 10 * STEPS, 7, STEPS))
+        windows = next(held_out.windows(HORIZON, 7))
         ends = informed_start(model, windows, None).vector
-    assert sum(len(each.origin) for each in found) == 10 * STEPS
-    vectors = found[0].start.vector.unflatten(0, (-1, STEPS))  # (ways, steps, dimensions)
+    assert sum(len(life) for _, life in found) == 10 * STEPS
+    start, life = found[0]
+    vectors = start.vector.unflatten(0, (-1, STEPS))  # (ways, steps, dimensions)
     torch.testing.assert_close(vectors[:, 0], ends[: 2 * len(vectors) : 2], atol=1e-4, rtol=1e-3)
     torch.testing.assert_close(vectors[:, -1], ends[1 : 2 * len(vectors) : 2], atol=1e-4, rtol=1e-3)
-    assert found[0].origin[::STEPS].tolist() == life_numbers(windows)[: 2 * len(vectors) : 2].tolist()
+    assert life[::STEPS].tolist() == life_numbers(windows)[: 2 * len(vectors) : 2].tolist()
     steps = (vectors[:, 1:] - vectors[:, :-1]).norm(dim=2)
     torch.testing.assert_close(steps, steps[:, :1].expand_as(steps), atol=1e-3, rtol=1e-2)  # all of the same length
     if kind == "sphere":
@@ -37,7 +39,7 @@ def test_searched_starts_have_more_of_what_was_searched(recorded) -> None:
     model = recorded.model()
     around = recorded.windows()[0].around
     start = random_start(model, around, torch.Generator().manual_seed(0))
-    for target in (value_target, direction_target(unit(3, model.policy.policy.hidden_size, layer="lstm_cell"))):
+    for target in (value, direction_target(unit(3, model.policy.policy.hidden_size, layer="lstm_cell"))):
         reached = []
         for each in (bottleneck_start(model, start.vector, around, None), searched(model, start, target)):
             torch.testing.assert_close(each.vector.norm(dim=1), torch.ones(len(each)))

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from agent_zoo.soft_path import soft_tick
 from representation.world_model.imagination import Start, imagine, informed_start
 from representation.world_model.model import WorldModel
-from representation.world_model.taps import Patterns, Taps, slopes
+from representation.world_model.saliency import Patterns, Taps, slopes
 
 LAGS, UNITS = 3, 16
 
@@ -35,7 +36,10 @@ def patterns() -> Patterns:
     """One component of the cell, one of the hidden state, one of both."""
     units = torch.eye(UNITS)
     nothing = torch.zeros(UNITS)
-    return Patterns(torch.stack([nothing, units[3], units[5]]), torch.stack([units[1] + units[2], nothing, units[4]]))
+    return {
+        LSTM_HIDDEN: torch.stack([nothing, units[3], units[5]]),
+        LSTM_CELL: torch.stack([units[1] + units[2], nothing, units[4]]),
+    }
 
 
 def number(tick) -> torch.Tensor:
@@ -45,7 +49,7 @@ def number(tick) -> torch.Tensor:
 def finite_difference(model, start, patterns, inputs: str, lag: int, column: int) -> np.ndarray:
     found, far = [], 0.01
     for sign in (1, -1):
-        taps = Taps(patterns, len(start), start.scene.own.shape[1], LAGS + 1, True)
+        taps = Taps(patterns, start, LAGS + 1, True)
         with torch.no_grad():
             getattr(taps, inputs)[LAGS - lag][:, column] = sign * far
             *_, last = imagine(model, start, LAGS + 1, None, (), taps, taps.shown, soft=True)
@@ -55,7 +59,9 @@ def finite_difference(model, start, patterns, inputs: str, lag: int, column: int
 
 def test_gradients_are_those_of_finite_differences(model, start, patterns) -> None:
     """Of the whole path, through memory and world, in simulations in which nothing is drawn."""
-    found, cut = (slopes(model, start, number, patterns, LAGS, 0, each, soft=True) for each in (True, False))
+    found, cut = (
+        slopes(model, start, number, Taps(patterns, start, LAGS + 1, each), 0, soft=True) for each in (True, False)
+    )
     assert found.components.shape == (len(start), LAGS + 1, 3)
     np.testing.assert_array_equal(found.number, cut.number)
     through_world = np.zeros((3, LAGS + 1))
@@ -80,14 +86,14 @@ def test_gradients_are_those_of_finite_differences(model, start, patterns) -> No
 
 def test_cut_gradients_are_those_of_the_memory_alone(model, start, patterns) -> None:
     """The policy reads the same simulated scenes again, while only its memory passes gradients on."""
-    found = slopes(model, start, number, patterns, LAGS, 5, through_world=False)
+    found = slopes(model, start, number, Taps(patterns, start, LAGS + 1, through_world=False), 5)
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         views = []
         for tick in imagine(model, start, LAGS + 1, generator):
             views.append(tick.view.observation)
             torch.rand(len(start), generator=generator)
-    taps = Taps(patterns, len(start), start.scene.own.shape[1], LAGS + 1, True)
+    taps = Taps(patterns, start, LAGS + 1, True)
     memory = start.memory
     for place, view in enumerate(views):
         taps.begin(memory, place, start.scene.own)

@@ -3,7 +3,8 @@
 import torch
 from torch.nn import functional
 
-from representation.world_model.moves import (
+from representation.world_model.network import WorldState
+from representation.world_model.scene import (
     MOVES,
     REACH,
     UNKNOWN,
@@ -13,7 +14,6 @@ from representation.world_model.moves import (
     unknown_terrain,
     with_view,
 )
-from representation.world_model.states import WorldState
 from representation.world_model.windows import CONTEXT
 
 SIDE, MATERIALS, WORLD, WALKERS = 5, 16, 80, 3

@@ -8,18 +8,19 @@ import torch
 
 from representation.world_model import unroll as unrolling
 from representation.world_model.model import WorldModel, load_model, save_model
-from representation.world_model.training import REPORT_EVERY, Budget, Metrics, Training, schedule
+from representation.world_model.options import WorldSettings
+from representation.world_model.training import REPORT_EVERY, Metrics, Training, schedule
 from representation.world_model.windows import CONTEXT, Windows
 from user_error import UserError
 
 
-def budget(records: int, plan: str = "plan") -> Budget:
-    return Budget(records, 1e-3, 0, plan)
+def settings(records: int, seed: int = 0) -> WorldSettings:
+    return WorldSettings(Path("dump"), records, learning_rate=1e-3, seed=seed)
 
 
 def started(recorded, records: int, plan: str = "plan") -> Training:
     torch.manual_seed(0)
-    return Training(recorded.model(), budget(records, plan))
+    return Training(recorded.model(), settings(records), plan)
 
 
 class Stopped(Exception):
@@ -77,7 +78,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_does_not(recorded, bat
     run(second, batches, tmp_path / "b")
     assert all(torch.equal(each, weights(second.model)[name]) for name, each in weights(first.model).items())
     torch.manual_seed(1)
-    other = Training(recorded.model(), Budget(60, 1e-3, 1, "plan"))
+    other = Training(recorded.model(), settings(60, seed=1), "plan")
     run(other, batches, tmp_path / "c")
     assert not all(torch.equal(each, weights(other.model)[name]) for name, each in weights(first.model).items())
 

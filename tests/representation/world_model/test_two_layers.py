@@ -9,10 +9,10 @@ import torch
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, memory_names
 from activation_store.reader import read_dump
 from agent_zoo.edit_options import EditOptions
+from representation.world_model.findings import value_saliency
 from representation.world_model.imagination import imagine, informed_start
 from representation.world_model.model import WorldModel, load_model, save_model
 from representation.world_model.unroll import remember
-from representation.world_model.value_saliency import value_saliency
 from representation.world_model.windows import CONTEXT
 from tests.command import run_here
 from tests.reinforcement_learning.interventions.directions import unit

@@ -10,15 +10,25 @@ import torch
 from agent_zoo.edit_options import EditOptions
 from analysis.statistics.resampling import Estimate
 from representation.recorded_observation import packed_observation
+from representation.world_model.at_once import (
+    QUANTITIES,
+    changes_at_once,
+    exact_play,
+    first_order,
+    made,
+    soft_play,
+)
 from representation.world_model.edits import Edits
 from representation.world_model.imagination import imagine, informed_start
-from representation.world_model.intervened import QUANTITIES, InGame
-from representation.world_model.made_at_once import exact_play, first_order, made, soft_play
 from representation.world_model.model import WorldModel
-from representation.world_model.simulation_options import SETTLING
-from representation.world_model.validation import ComparedEdit, changes_at_once
-from representation.world_model.validation_figure import draw_validation
-from representation.world_model.validation_results import sign_agreement, validated_rows
+from representation.world_model.options import SETTLING
+from representation.world_model.validation import (
+    InGame,
+    Validated,
+    draw_validation,
+    sign_agreement,
+    validated_rows,
+)
 from representation.world_model.windows import CONTEXT, Windows, as_windows, read_sequences
 from tests.reinforcement_learning.interventions.directions import unit
 from tests.representation.world_model.test_edits import critic_direction, edits_of
@@ -34,7 +44,7 @@ def model(recorded) -> WorldModel:
 @pytest.fixture(scope="module")
 def starts(model, recorded):
     """Windows with the observations of all their records."""
-    sequences = next(read_sequences(recorded.dump, recorded.split.train, TICKS - 1, 12, 0))
+    sequences = next(read_sequences(recorded.dump, recorded.train, TICKS - 1, 12, 0))
     windows = as_windows(sequences, model.policy, model.info)
     return windows, packed_observation(sequences.records, model.layout, model.policy.mask)
 
@@ -140,17 +150,16 @@ def test_simulated_changes_are_those_beside_the_same_state(model, recorded, star
     np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
-def planted(run: str, predicted: float, real: float, sure: bool = True) -> ComparedEdit:
-    """An edit whose changes are all `predicted` by all sides, and `real` in the game."""
+def planted(run: str, predicted: float, real: float, sure: bool = True) -> list[Validated]:
+    """Rows of an edit whose changes are all `predicted` by all sides, and `real` in the game."""
     changes = {side: np.full((6, len(QUANTITIES)), predicted) for side in ("predicted", "replayed", "simulated")}
     ends = (real - 0.1, real + 0.1) if sure else (-1.0, 1.0)
     game = {name: Estimate(real, *ends) for name in QUANTITIES}
-    return ComparedEdit(run, Edits(f"edit-{run}", ()), InGame(None, "in every tick", game, 4), changes, np.arange(6))
+    return validated_rows(run, f"edit-{run}", InGame(None, "in every tick", game, 4), changes, np.arange(6), seed=0)
 
 
 def test_signs_are_compared_where_the_game_is_sure() -> None:
-    edits = [planted("a", 1, 2), planted("b", -1, -3), planted("c", 1, -2), planted("d", 1, 0.5, sure=False)]
-    rows = validated_rows(edits, 0)
+    rows = [*planted("a", 1, 2), *planted("b", -1, -3), *planted("c", 1, -2), *planted("d", 1, 0.5, sure=False)]
     assert [row.predicted_agrees for row in rows[:: len(QUANTITIES)]] == ["yes", "yes", "no", ""]
     assert all(row.simulated_low == row.simulated_high == row.simulated for row in rows) and rows[0].lives == 6
     values = [each for each in sign_agreement(rows) if each.quantities == "value"]
@@ -163,6 +172,6 @@ def test_signs_are_compared_where_the_game_is_sure() -> None:
 
 @pytest.mark.parametrize("runs", ["a", "ab"])
 def test_the_figure_is_drawn(tmp_path: Path, runs: str) -> None:
-    edits = [planted(run, number + 1, number - 3) for number, run in enumerate(runs)]
-    draw_validation(validated_rows(edits, 0), tmp_path / "figure.png")
+    rows = [row for number, run in enumerate(runs) for row in planted(run, number + 1, number - 3)]
+    draw_validation(rows, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")

@@ -9,7 +9,7 @@ import torch
 
 from activation_store.reader import read_dump
 from agent_zoo.memory import MemoryState
-from representation.world_model.statistics import HEADS
+from representation.world_model.model import HEADS
 from representation.world_model.unroll import unroll
 from representation.world_model.windows import CONTEXT, check_dump, split_maps
 from tests.representation.world_model.conftest import HORIZON
@@ -22,7 +22,7 @@ def test_every_tick_after_the_context_is_predicted_once(recorded) -> None:
         for (episode, agent, tick), length in zip(batch.identity.tolist(), batch.lengths.tolist(), strict=True):
             assert CONTEXT < length <= CONTEXT + HORIZON
             predicted += [(episode, agent, tick + late) for late in range(CONTEXT, length)]
-    records = read_dump(recorded.dump, episodes=recorded.split.train)
+    records = read_dump(recorded.dump, episodes=recorded.train)
     everything = set(zip(records.episode.tolist(), records.agent_id.tolist(), records.tick.tolist(), strict=True))
     first = {(episode, agent): 10**6 for episode, agent, _ in everything}
     for episode, agent, tick in everything:
@@ -32,7 +32,7 @@ def test_every_tick_after_the_context_is_predicted_once(recorded) -> None:
 
 
 def test_windows_hold_what_was_recorded(recorded) -> None:
-    records = read_dump(recorded.dump, episodes=recorded.split.train)
+    records = read_dump(recorded.dump, episodes=recorded.train)
     by_place = {
         each: index
         for index, each in enumerate(
@@ -71,7 +71,7 @@ def test_the_policy_inside_remembers_what_it_remembered(recorded) -> None:
 
 def test_maps_are_divided(recorded) -> None:
     maps = {each["episode"]: each["map"] for each in recorded.metadata.episodes}
-    trained, tested = ({maps[each] for each in part} for part in (recorded.split.train, recorded.split.test))
+    trained, tested = ({maps[each] for each in part} for part in (recorded.train, recorded.test))
     assert trained and tested and not trained & tested
     one = replace(recorded.metadata, episodes=[{**each, "map": 3} for each in recorded.metadata.episodes])
     with pytest.raises(UserError, match="on 1 map"):

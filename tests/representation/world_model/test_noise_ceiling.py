@@ -12,11 +12,16 @@ from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from activation_store.records import Records
 from reinforcement_learning.play.branches import Branch, BranchPoint, Plan, play_branches
 from reinforcement_learning.play.recorded_world import recorded_contest
-from representation.world_model.open_loop import joined, open_loop
-from representation.world_model.other_dice import Differences, course_windows, differences, measure_other_dice
-from representation.world_model.quality_results import OtherDice
+from representation.world_model.noise_ceiling import (
+    Differences,
+    OtherDice,
+    concatenated,
+    course_windows,
+    differences,
+    measure_other_dice,
+)
+from representation.world_model.open_loop import HIGHER_IS_BETTER, joined, open_loop
 from representation.world_model.scene import own_columns
-from representation.world_model.tick_errors import HIGHER_IS_BETTER
 from representation.world_model.windows import CONTEXT
 
 AFTER = 4
@@ -40,7 +45,7 @@ def branches(play: Play) -> list[Branch]:
 
 def compared(recorded, real: Records, other: Records) -> Differences:
     windows = [course_windows(each, recorded.policy, recorded.info) for each in (real, other)]
-    return Differences.concatenate(list(differences(recorded.policy, recorded.info, *windows)))
+    return concatenated(differences(recorded.policy, recorded.info, *windows))
 
 
 def by_measure(rows: list[OtherDice]) -> dict[str, list[float]]:
@@ -72,7 +77,7 @@ def test_the_model_and_the_copy_are_measured_in_the_same_ticks(recorded, branche
     errors = joined(list(open_loop(model, windows, 7)))
     lives = compared(recorded, branch.real, branch.other)
     for row in rows:
-        both = lives.life[lives.horizon == row.horizon]
+        both = lives["life"][lives["horizon"] == row.horizon]
         chosen = (errors.horizon == row.horizon) & np.isin(errors.life, both)
         assert row.ticks == chosen.sum() == len(both) and row.unit == "life"
         if row.measure != "entities":
@@ -103,14 +108,14 @@ def test_planted_differences_are_found_where_they_are(recorded, branches: list[B
     assert recorded.info.layout.entity_columns[FOOD] == "food" and "food" in own_columns(recorded.info.layout)
     agent, tick = int(real.agent_id[0]), 3 + 2
     found = compared(recorded, real, changed(real, tick, agent))
-    here = (found.horizon == 2) & (found.life % 100_000 == agent)
+    here = (found["horizon"] == 2) & (found["life"] % 100_000 == agent)
     assert here.sum() == 1
-    assert found.measures["tiles"][here] == pytest.approx(1 - 45 / 225)
-    assert found.measures["vitals"][here] == pytest.approx(14 / 3, abs=1e-4)
-    right, there, wanted = found.measures["entities"][here][0]
+    assert found["tiles"][here] == pytest.approx(1 - 45 / 225)
+    assert found["vitals"][here] == pytest.approx(14 / 3, abs=1e-4)
+    right, there, wanted = found["entities"][here][0]
     assert right == there == 0 < wanted
     for name in ("tiles", "vitals", "memory", "policy"):
-        assert found.measures[name][~here] == pytest.approx(NO_DIFFERENCE[name], abs=1e-6)
+        assert found[name][~here] == pytest.approx(NO_DIFFERENCE[name], abs=1e-6)
 
 
 def test_only_ticks_that_a_life_reaches_in_both_courses_count(recorded, branches: list[Branch]) -> None:
@@ -119,8 +124,8 @@ def test_only_ticks_that_a_life_reaches_in_both_courses_count(recorded, branches
     shorter = real.take((real.agent_id != agent) | (real.step <= 3 + 1))
     for one, other in ((real, shorter), (shorter, real)):
         found = compared(recorded, one, other)
-        assert set(found.horizon[found.life % 100_000 == agent]) == {1}
-        assert set(found.horizon) == {1, 2, 3, 4}
+        assert set(found["horizon"][found["life"] % 100_000 == agent]) == {1}
+        assert set(found["horizon"]) == {1, 2, 3, 4}
     nothing = real.take(real.step <= 3)
     windows = [course_windows(each, recorded.policy, recorded.info) for each in (real, nothing)]
     assert list(differences(recorded.policy, recorded.info, *windows)) == []

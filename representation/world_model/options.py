@@ -1,14 +1,92 @@
-"""What users ask for on the command line of `simulate.py`; loads nothing heavy."""
+"""Every option of train_world_model.py and simulate.py; loads nothing heavy."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from agent_zoo.edit_options import EditOptions, check_features, check_together, needs_directions
 from argument_checks import at_least, between, check, did_you_mean, seed_value, split
+from representation.tracking import Wandb
 from user_error import UserError
+
+LONGEST_HORIZON = 64
+SETTINGS_FILE = "settings.json"
+MODEL_FILE = "model.safetensors"
+
+_NOT_RESULTS = ("resume", "output_dir", "policies_dir", "name", "track", "wandb", "dump")
+"""Options that do not change the weights; the dump's hash does."""
+
+
+@dataclass(frozen=True)
+class WorldSettings:
+    """Arguments of train_world_model.py."""
+
+    dump: tyro.conf.Positional[Path]
+    """Dump of the policy: a folder written by extract_activations.py with --format parquet, at least the layers
+    lstm_hidden and lstm_cell, and --fields Market,Task,ActionTargets; episodes on at least two maps."""
+    records: int = 1_000_000
+    """Records (agent-ticks) to predict in training, at least 1. Beyond those of the training maps, they repeat."""
+    horizon: int = 16
+    """Ticks predicted in a training window, 1 to 64; windows of lives that end earlier are shorter."""
+    batch: int = 16
+    """Windows in a batch, at least 2."""
+    bottleneck: Literal["sphere", "gaussian"] = "sphere"
+    """sphere: three ticks are squeezed to a vector of length 1, and vectors are spread over the sphere; gaussian: to a
+    normal distribution, whose divergence from the standard one is reported."""
+    hidden: int = 224
+    """Units of the world's deterministic state, at least 8."""
+    learning_rate: float = 1e-3
+    """Of Adam; rises over the first 2% of the records and falls to zero over the last half."""
+    seed: int = 0
+    """Seed of the weights, of the maps held out and of the order of windows, 0 to 4294967295."""
+    resume: bool = False
+    """Continue an interrupted training with the same arguments; the result is the same as without the interruption."""
+    policies_dir: Path = Path("policies")
+    """Folder of the policy that was recorded."""
+    name: str | None = None
+    """Name of the model's folder; by default that of the dump."""
+    output_dir: Path = Path("world_models")
+    """Parent folder of the model's folder."""
+    track: bool = True
+    """Mirror the training curves to Weights & Biases; --no-track for local files only."""
+    wandb: Wandb = field(default_factory=Wandb)
+
+    @property
+    def folder(self) -> Path:
+        """The model's folder."""
+        return self.output_dir / (self.name or self.dump.resolve().name)
+
+    @property
+    def tracking(self) -> Wandb | None:
+        """Where training curves are mirrored to; None for nowhere."""
+        return self.wandb if self.track else None
+
+    def check(self) -> None:
+        """Refuse values that no dump could make sense of.
+
+        Raises:
+            UserError: names the option, and the allowed values.
+        """
+        check(
+            self,
+            records=at_least(self.records, 1),
+            horizon=between(self.horizon, 1, LONGEST_HORIZON),
+            batch=at_least(self.batch, 2),
+            hidden=at_least(self.hidden, 8),
+            learning_rate=between(self.learning_rate, 1e-6, 1e-1),
+            seed=seed_value(self.seed),
+        )
+
+    def plain(self) -> dict[str, Any]:
+        """Return all options as they would be written to JSON."""
+        return {name: str(each) if isinstance(each, Path) else each for name, each in asdict(self).items()}
+
+    def deciding(self) -> dict[str, Any]:
+        """Return the options that decide the weights."""
+        return {name: each for name, each in self.plain().items() if name not in _NOT_RESULTS}
+
 
 DIRECTIONS = ("north", "south", "east", "west", "stay")
 """Options of the game's Move.Direction, in order."""
@@ -16,6 +94,11 @@ MOST_STEPS = 128
 SETTLING = 4
 """First ticks that do not count with --validate where edits are made in every tick: the memory moves to where edits
 hold it. In the game, such ticks are few of a life's."""
+
+
+_USUAL_LIVES: dict[str | None, int] = {
+    "--act-grid": 64, "--maximise": 128, "--compare": 2000, "--validate": 256, "--saliency": 256, "--jacobians": 256,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -130,12 +213,7 @@ class SimulationOptions:
             raise UserError("--directions does nothing here: name one, as in --edit collapse --direction NAME")
 
     def _check_modes(self) -> None:
-        modes = {
-            "--quality": self.quality, "--compare": self.compare, "--act-grid": bool(self.act_grid),
-            "--maximise": self.maximise is not None, "--edit": bool(self.edits), "--validate": bool(self.validate),
-            "--saliency": self.saliency is not None, "--jacobians": self.jacobians is not None,
-        }  # fmt: skip
-        given = [name for name, is_given in modes.items() if is_given]
+        given = self._questions
         if len(given) > 1:
             raise UserError(f"{' and '.join(given)} cannot go together: give one of them")
         alone = bool(set(given) - {"--edit"})
@@ -163,10 +241,24 @@ class SimulationOptions:
             raise UserError(f"-n is {self.wanted}: must be a multiple of --steps {self.ways_steps}")
 
     @property
+    def _questions(self) -> list[str]:
+        """The options given that decide what is asked."""
+        asked = {
+            "--quality": self.quality, "--compare": self.compare, "--act-grid": self.act_grid,
+            "--maximise": self.maximise is not None, "--edit": self.edits, "--validate": self.validate,
+            "--saliency": self.saliency is not None, "--jacobians": self.jacobians is not None,
+        }  # fmt: skip
+        return [name for name, given in asked.items() if given]
+
+    @property
+    def question(self) -> str | None:
+        """The option that decides what is asked; None for lives of the policy alone."""
+        return next(iter(self._questions), None)
+
+    @property
     def wanted(self) -> int:
         """Lives to simulate, of each sequence with --act-grid."""
-        usual = 64 if self.act_grid else 128 if self.maximise else 2000 if self.compare else 6000
-        usual = 256 if self.validate or self.saliency is not None or self.jacobians is not None else usual
+        usual = _USUAL_LIVES.get(self.question, 6000)
         return self.lives or usual // self.ways_steps * self.ways_steps
 
     @property

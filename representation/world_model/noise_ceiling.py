@@ -19,57 +19,62 @@ from agent_zoo.checkpoint import CheckpointInfo
 from analysis.lives import lives_of
 from representation.sequences import SequenceBatch
 from representation.sparse_autoencoder.scores import Units
+from representation.world_model.held_out import life_numbers
 from representation.world_model.model import WorldModel
-from representation.world_model.open_loop import joined, open_loop
-from representation.world_model.quality_results import OtherDice
-from representation.world_model.scene import vital_columns
-from representation.world_model.starts import life_numbers
-from representation.world_model.tick_errors import (
+from representation.world_model.open_loop import (
     HIGHER_IS_BETTER,
     compared,
     cosine,
     head_log_probabilities,
+    joined,
+    open_loop,
     policy_kl,
     scene_errors,
 )
+from representation.world_model.scene import vital_columns
 from representation.world_model.windows import CONTEXT, Windows, as_windows
 from user_error import UserError
 
 _BEST = {"tiles": 1.0, "vitals": 0.0, "memory": 1.0}
 """Measures for which there is such a bound, with their values if nothing is wrong."""
 
+Differences = dict[str, np.ndarray]
+"""How one course of some lives differs from another, at each of P ticks that both reach: each measure as in
+`open_loop.Errors`, and `horizon` (ticks after the last one that both share), `life` and `episode`, (P,) int64."""
 
-@dataclass(frozen=True, eq=False)
-class Differences:
-    """How the second course of some lives differs from the first, at each tick that both reach. P of them.
+
+@dataclass(frozen=True)
+class OtherDice:
+    """How far two real courses from one state differ in one measure at one horizon, with 95% intervals.
 
     Attributes:
-        horizon: ticks after the last one that both share, from 1, (P,) int64.
-        life: number of the life, (P,) int64.
-        episode: (P,) int64.
-        measures: as of `open_loop.Errors`.
+        measure: see `open_loop.HIGHER_IS_BETTER`.
+        horizon: ticks after the last one that both courses share.
+        other: of the course with other dice, against the course as it was.
+        other_low, other_high: its interval.
+        bound: what no prediction without knowledge of the dice exceeds on average, half-way from `other` to no
+            difference; NaN for measures without such a bound.
+        model: of the world model in the same ticks.
+        copied: of copying the last tick, likewise.
+        better: how much better the model is than the other course; above 0 is better, whichever way the measure points.
+        better_low, better_high: its interval.
+        ticks: compared.
+        unit: what is resampled: episode or life.
     """
 
-    horizon: np.ndarray
-    life: np.ndarray
-    episode: np.ndarray
-    measures: dict[str, np.ndarray]
-
-    @staticmethod
-    def concatenate(parts: "list[Differences]") -> "Differences":
-        """Join one or more parts."""
-        horizon, life, episode = (
-            np.concatenate([getattr(each, name) for each in parts]) for name in ("horizon", "life", "episode")
-        )
-        names = parts[0].measures
-        return Differences(
-            horizon, life, episode, {name: np.concatenate([each.measures[name] for each in parts]) for name in names}
-        )
-
-    def take(self, chosen: np.ndarray) -> "Differences":
-        """Return some of them."""
-        measures = {name: each[chosen] for name, each in self.measures.items()}
-        return Differences(self.horizon[chosen], self.life[chosen], self.episode[chosen], measures)
+    measure: str
+    horizon: int
+    other: float
+    other_low: float
+    other_high: float
+    bound: float
+    model: float
+    copied: float
+    better: float
+    better_low: float
+    better_high: float
+    ticks: int
+    unit: str
 
 
 def measure_other_dice(
@@ -90,12 +95,12 @@ def measure_other_dice(
     for number, (real, other) in enumerate(courses):
         windows, others = (course_windows(each, model.policy, model.info) for each in (real, other))
         if ticks := list(differences(model.policy, model.info, windows, others)):
-            between = Differences.concatenate(ticks)
+            between = concatenated(ticks)
             parts.append((between, *_predicted(model, windows, between, seed + number)))
         report(number + 1)
     if not parts:
         raise UserError("no life goes on in both courses of any branch: ask for more of them")
-    between, predicted, copied = (Differences.concatenate(list(each)) for each in zip(*parts, strict=True))
+    between, predicted, copied = (concatenated(each) for each in zip(*parts, strict=True))
     return _rows(between, predicted, copied, seed)
 
 
@@ -127,40 +132,41 @@ def differences(
         real, other = (each.scene.take(each.starts[there] + tick) for each in (windows, others))
         memory, other_memory = (each.memory(tick, there) for each in (windows, others))
         own, others_own = (head_log_probabilities(policy, layout, each, real) for each in (memory, other_memory))
-        measures = {
+        yield {
+            "horizon": np.full(len(there), tick - CONTEXT + 1), "life": life_numbers(windows, there),
+            "episode": windows.identity[there, 0].numpy(),
             **scene_errors(other.soft(layout.materials), real, vitals),
-            "memory": cosine(other_memory.cell[-1], memory),
-            "policy": policy_kl(own, others_own),
-        }
-        horizon = np.full(len(there), tick - CONTEXT + 1)
-        yield Differences(horizon, life_numbers(windows, there), windows.identity[there, 0].numpy(), measures)
+            "memory": cosine(other_memory.cell[-1], memory), "policy": policy_kl(own, others_own),
+        }  # fmt: skip
+
+
+def concatenated(parts: Iterable[Differences]) -> Differences:
+    """Join one or more parts."""
+    parts = list(parts)
+    return {name: np.concatenate([each[name] for each in parts]) for name in parts[0]}
 
 
 def _predicted(model: WorldModel, windows: Windows, between: Differences, seed: int) -> tuple[Differences, Differences]:
     """Return the errors of the model and of the copy at the same ticks of the same lives."""
     errors = joined(list(open_loop(model, windows, seed)))
-    ticks = 1 + int(max(errors.horizon.max(), between.horizon.max()))
-    same = np.isin(errors.life * ticks + errors.horizon, between.life * ticks + between.horizon)
-    sides = (errors.model, errors.copied)
-    model_errors, copied = (Differences(errors.horizon, errors.life, errors.episode, each).take(same) for each in sides)
-    return model_errors, copied
+    ticks = 1 + int(max(errors.horizon.max(), between["horizon"].max()))
+    same = np.isin(errors.life * ticks + errors.horizon, between["life"] * ticks + between["horizon"])
+    mine, copied = ({name: each[same] for name, each in side.items()} for side in (errors.model, errors.copied))
+    return mine, copied
 
 
 def _rows(between: Differences, model: Differences, copied: Differences, seed: int) -> list[OtherDice]:
     rows = []
-    for horizon in np.unique(between.horizon).tolist():
-        chosen = between.horizon == horizon
-        other, mine, copy = (each.take(chosen) for each in (between, model, copied))
-        units = Units.of(other.life, other.episode, seed)
-        for name, higher in HIGHER_IS_BETTER.items():
-            sides = [each.measures[name].astype(float) for each in (mine, other, copy)]
-            predicted, drawn, better = compared(units, sides[0], sides[1])
-            _, copying, _ = compared(units, sides[0], sides[2])
-            sign = 1 if higher else -1
-            low, high = sorted((sign * better.low, sign * better.high))
+    for horizon in np.unique(between["horizon"]).tolist():
+        chosen = between["horizon"] == horizon
+        units = Units.of(between["life"][chosen], between["episode"][chosen], seed)
+        for name in HIGHER_IS_BETTER:
+            mine, other, copy = (each[name][chosen].astype(float) for each in (model, between, copied))
+            predicted, drawn, better = compared(units, name, mine, other)
+            copying = compared(units, name, mine, copy)[1]
             bound = (drawn.value + _BEST[name]) / 2 if name in _BEST else float("nan")
             rows.append(
                 OtherDice(name, horizon, drawn.value, drawn.low, drawn.high, bound, predicted.value, copying.value,
-                          sign * better.value, low, high, int(chosen.sum()), units.name)
+                          better.value, better.low, better.high, int(chosen.sum()), units.name)
             )  # fmt: skip
     return rows

@@ -7,10 +7,9 @@ import pytest
 import torch
 
 from agent_zoo.soft_path import soft_tick
-from representation.world_model.compared import Finding, Ticks, compared
-from representation.world_model.imagined_view import imagined_view
+from representation.world_model.findings import PARTS, Finding, Ratio, Ticks, compared, value_saliency
+from representation.world_model.policy_interface import imagined_view
 from representation.world_model.scene import VITALS
-from representation.world_model.value_saliency import PARTS, Ratio, value_saliency
 from representation.world_model.windows import CONTEXT
 from user_error import UserError
 

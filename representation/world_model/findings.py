@@ -1,27 +1,88 @@
 """Are findings the same in simulated lives? Probes and clusters are fitted on recorded lives, and read in both.
 
 Half of the recorded lives, drawn by lot, is what probes and clusters are fitted on. The other half says how well they
-fit recorded lives, and gives the starts of the simulated lives that they are compared with.
+fit recorded lives, and gives the starts of the simulated lives that they are compared with. What the policy's value
+depends on in a tick, on each part of what it sees and on its memory, is compared too.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
+from agent_zoo.memory import MemoryState
+from agent_zoo.soft_path import soft_tick
 from analysis.statistics.inference import student_stretch
 from representation.sparse_autoencoder.scores import CONFIDENCE, RESAMPLES
+from representation.world_model.held_out import HeldOut, life_numbers
 from representation.world_model.imagination import imagine, informed_start
-from representation.world_model.model import Origin, WorldModel
-from representation.world_model.scene import VITALS
-from representation.world_model.simulated_records import LIVES_IN_EPISODE
-from representation.world_model.starts import life_numbers
-from representation.world_model.value_saliency import Ratio, value_saliency
-from representation.world_model.windows import CONTEXT, Windows, read_windows
+from representation.world_model.model import WorldModel
+from representation.world_model.policy_interface import Surroundings, imagined_view
+from representation.world_model.scene import VITALS, SoftScene
+from representation.world_model.windows import CONTEXT, Windows
 from user_error import UserError
+
+PARTS = {
+    "tiles": ("material",), "entities": ("kinds", "health", "target"), "own row": ("own",),
+    "inventory": ("item_type", "items"), "memory": ("hidden", "cell"),
+}  # fmt: skip
+"""Parts of what a tick's value is computed from, with the tensors that they are made of."""
+_POINTS = 100
+
+
+class Ratio(NamedTuple):
+    """A measure of B ticks: the sum of `above` divided by the sum of `below`, (B,) each."""
+
+    above: np.ndarray
+    below: np.ndarray
+
+
+def value_saliency(model: WorldModel, scene: SoftScene, around: Surroundings, before: MemoryState) -> dict[str, Ratio]:
+    """Differentiate the policy's value in a tick by everything that it reads.
+
+    The saliency of a part is the sum of the absolute values of gradient times input over its numbers.
+
+    Args:
+        model: whose policy reads the scenes.
+        scene: that B agents see.
+        around: what stays as it was.
+        before: memory with which they begin the tick.
+
+    Returns:
+        Shares of the saliency by part, and the mean derivative of the value by each vital, per point.
+    """
+    names = [name for tensors in PARTS.values() for name in tensors]
+    given = {**vars(scene), "hidden": before.hidden.transpose(0, 1), "cell": before.cell.transpose(0, 1)}
+    read = {name: given[name].detach().clone().requires_grad_() for name in names}
+    seen = {name: each for name, each in read.items() if name not in ("hidden", "cell")}
+    with torch.enable_grad():
+        view = imagined_view(replace(scene, **seen), model.stats.kind_means, around, model.layout)
+        memory = MemoryState(read["hidden"].transpose(0, 1), read["cell"].transpose(0, 1))
+        choices, _ = soft_tick(model.policy, view.observation, memory)
+        gradients = torch.autograd.grad(choices.value.sum(), list(read.values()), allow_unused=True)
+    found = dict(zip(read, gradients, strict=True))
+    sums = {part: _sum([(read[name], found[name]) for name in tensors]) for part, tensors in PARTS.items()}
+    total = np.sum(list(sums.values()), axis=0)
+    ratios = {f"share of the value's saliency: {part}": Ratio(each, total) for part, each in sums.items()}
+    by_own = found["own"]
+    assert by_own is not None  # every policy with a soft path reads its own row
+    for name, place in zip(VITALS, model.network.vitals, strict=True):
+        slope = by_own[:, place].double().numpy() / _POINTS
+        ratios[f"change of the value per point of {name}"] = Ratio(slope, np.ones(len(slope)))
+    return ratios
+
+
+def _sum(tensors: list[tuple[torch.Tensor, torch.Tensor | None]]) -> np.ndarray:
+    """Add up |gradient times input| over some tensors, (B,); those that the value does not depend on add nothing."""
+    total = np.zeros(len(tensors[0][0]))
+    for each, gradient in tensors:
+        if gradient is not None:
+            total += (each * gradient).detach().abs().double().flatten(1).sum(dim=1).numpy()
+    return total
+
 
 CLUSTERS = 12
 FEWEST_LIVES = 8
@@ -77,7 +138,7 @@ class Finding:
         finding: what is measured. Scores are the share of the variance that a probe explains, errors are mean absolute
             ones in points, and spreads standard deviations in points: a score is low where vitals hardly vary. The
             distance of cluster shares is the total variation from those of the other half. Of the value's saliency,
-            see `value_saliency.value_saliency`.
+            see `value_saliency`.
         layer: of the policy; empty for what is not about one.
         lives: recorded lives compared.
         recorded: in the half of the recorded lives that nothing was fitted on.
@@ -106,15 +167,12 @@ class Finding:
 
 
 def compare_findings(
-    model: WorldModel, origin: Origin, recorded: Path, lives: int, ticks: int, seed: int,
-    report: Callable[[float], None] = lambda _: None,
-) -> list[Finding]:  # fmt: skip
+    held_out: HeldOut, lives: int, ticks: int, seed: int, report: Callable[[float], None] = lambda _: None
+) -> list[Finding]:
     """Compare recorded and simulated lives from the same starts on maps that the model was not trained on.
 
     Args:
-        model: to simulate with.
-        origin: of the model.
-        recorded: its dump.
+        held_out: recorded lives to start from.
         lives: to simulate, at most; as many starts as there are if those are fewer.
         ticks: after the start, that are compared.
         seed: of starts, dice, halves, clusters and resamples.
@@ -124,8 +182,8 @@ def compare_findings(
         UserError: too few lives last long enough.
     """
     real, simulated, done = list[Ticks](), list[Ticks](), 0
-    batches = read_windows(recorded, origin.test, ticks - 1, LIVES_IN_EPISODE, model.policy, model.info, seed)
-    for number, windows in enumerate(batches):
+    model = held_out.model
+    for number, windows in enumerate(held_out.windows(ticks - 1, seed)):
         windows = windows.part(0, min(len(windows), lives - done))
         real.append(recorded_ticks(model, windows))
         simulated.append(simulated_ticks(model, windows, ticks, torch.Generator().manual_seed(seed + number)))
@@ -134,7 +192,7 @@ def compare_findings(
         if done >= lives:
             break
     if not real:
-        raise UserError(f"{recorded} holds no life of more than {CONTEXT} ticks on the maps kept for testing")
+        raise UserError(f"{held_out.dump} holds no life of more than {CONTEXT} ticks on the maps kept for testing")
     return compared(Ticks.joined(real), Ticks.joined(simulated), seed)
 
 

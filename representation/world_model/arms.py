@@ -1,0 +1,154 @@
+"""What simulate.py simulates: the policy's own lives beside edited ones, forced moves, or starts found by search."""
+
+import itertools
+from pathlib import Path
+
+import orjson
+import torch
+from torch.nn import functional
+
+from activation_store.directions import Direction, read_directions
+from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
+from activation_store.reader import read_metadata
+from activation_store.sparse_dictionary import read_dictionary
+from activation_store.writer import refuse_existing_dump, state_of
+from agent_zoo.edits_along_directions import check_direction
+from representation.world_model.edits import requested_edits
+from representation.world_model.held_out import HeldOut
+from representation.world_model.imagination import (
+    ImaginedTick,
+    Number,
+    Start,
+    bottleneck_start,
+    imagine,
+    read_out,
+)
+from representation.world_model.model import WorldModel
+from representation.world_model.options import DIRECTIONS, SimulationOptions
+from representation.world_model.simulation import Arm, simulated_metadata
+from user_error import UserError
+
+TICKS = 4
+"""A search maximises the mean over these first ticks, with the most probable actions and latent states."""
+UPDATES = 40
+_RATE = 0.05
+
+
+def arms_of(options: SimulationOptions, held_out: HeldOut, sha256: str) -> dict[str, Arm]:
+    """Return the arms of a simulation by name; the first one is what the others are compared with.
+
+    Args:
+        options: of the simulation.
+        held_out: recorded lives that starts are taken from, and the model.
+        sha256: hash of the model's file.
+
+    Raises:
+        UserError: a folder already holds another dump, or a direction does not exist or fit.
+    """
+    if options.act_grid:
+        return _grid(options.act_grid)
+    if options.maximise is not None:
+        return _maximising(options, options.maximise, held_out)
+    return _edited(options, held_out, sha256)
+
+
+def _edited(options: SimulationOptions, held_out: HeldOut, sha256: str) -> dict[str, Arm]:
+    """The unedited simulation, and one for each dose of the edits if there are any.
+
+    An unedited dump that already holds the same lives is kept as it is.
+    """
+    folder = options.output_dir / (options.name or f"{held_out.dump.resolve().name}-simulated")
+    plain = Arm(folder, options.moves)
+    if not options.edits:
+        refuse_existing_dump(folder)
+        return {"unedited": plain}
+    directions = read_directions(options.directions) if options.directions else None
+    dictionary = read_dictionary(options.features) if options.features else None
+    edited = {}
+    for edits in requested_edits(options.edits, held_out, directions, dictionary):
+        target = folder.with_name(f"{folder.name}-{edits.name}")
+        refuse_existing_dump(target)
+        edited[edits.name] = Arm(target, options.moves, edits)
+    if _is_there(folder, held_out, sha256, options, plain):
+        plain = Arm(None, options.moves)
+    else:
+        refuse_existing_dump(folder)
+    return {"unedited": plain, **edited}
+
+
+def _is_there(folder: Path, held_out: HeldOut, sha256: str, options: SimulationOptions, arm: Arm) -> bool:
+    """Tell whether a folder already holds the dump that an arm would write."""
+    if state_of(folder) != "whole":
+        return False
+    there, wanted = read_metadata(folder), simulated_metadata(held_out, sha256, options, arm)
+    worlds = [orjson.dumps(each.environment, option=orjson.OPT_SORT_KEYS) for each in (there, wanted)]
+    return worlds[0] == worlds[1] and (there.world_model_sha256, there.seed) == (sha256, options.seed)
+
+
+def _grid(ticks: int) -> dict[str, Arm]:
+    """The policy's own lives, and one simulation for each sequence of moves in the first ticks."""
+    sequences = itertools.product(range(len(DIRECTIONS)), repeat=ticks)
+    forced = {", ".join(DIRECTIONS[move] for move in moves): Arm(moves=tuple(moves)) for moves in sequences}
+    return {"the policy's own": Arm(), **forced}
+
+
+def _maximising(options: SimulationOptions, name: str, held_out: HeldOut) -> dict[str, Arm]:
+    """A simulation from random starts, and one from what a search made of them."""
+    model, origin = held_out.model, held_out.origin
+    target: Number = value
+    targets: dict[str, Number] = {}
+    if name != "value":
+        assert options.directions
+        direction = read_directions(options.directions).named(name)
+        check_direction(direction, "state", model.policy.layer_units, origin.policy, origin.policy_sha256)
+        target = direction_target(direction)
+        targets = {name: target}
+    usual = f"{held_out.dump.resolve().name}-simulated-maximise-{name.replace('/', '_')}"
+    folder = options.output_dir / (options.name or usual)
+    refuse_existing_dump(folder)
+    return {
+        "random starts": Arm(
+            begin=lambda start: bottleneck_start(model, start.vector, start.around, None), targets=targets
+        ),
+        "found starts": Arm(
+            folder, begin=lambda start: searched(model, start, target), described={"maximise": name}, targets=targets
+        ),
+    }
+
+
+def direction_target(direction: Direction) -> Number:
+    """Return the read-out of a direction in the policy's memory.
+
+    Raises:
+        UserError: it is a direction of another layer.
+    """
+    if direction.layer not in (LSTM_HIDDEN, LSTM_CELL):
+        raise UserError(
+            f"--maximise {direction.name}: a direction of {direction.layer}, but only value and directions of "
+            f"{LSTM_HIDDEN} and {LSTM_CELL} can be maximised"
+        )
+    return read_out(direction)
+
+
+def value(tick: ImaginedTick) -> torch.Tensor:
+    """Return the policy's value, (S,)."""
+    return tick.choices.value
+
+
+def searched(model: WorldModel, start: Start, target: Number) -> Start:
+    """Return the best start met on the way up from each given one by gradient ascent (Adam) on its bottleneck."""
+    with torch.enable_grad():
+        free = start.vector.clone().requires_grad_()
+        optimiser = torch.optim.Adam([free], lr=_RATE)
+        best, vectors = torch.full((len(start),), -torch.inf), start.vector
+        for _ in range(UPDATES + 1):
+            vector = functional.normalize(free, dim=1) if model.network.kind == "sphere" else free
+            begun = bottleneck_start(model, vector, start.around, None)
+            ticks = [target(tick) for tick in imagine(model, begun, TICKS, None)]
+            reached = torch.stack(ticks).mean(dim=0)  # (S,)
+            better = reached.detach() > best
+            best = torch.where(better, reached.detach(), best)
+            vectors = torch.where(better.unsqueeze(1), vector.detach(), vectors)
+            (free.grad,) = torch.autograd.grad(-reached.sum(), free)
+            optimiser.step()
+    return bottleneck_start(model, vectors, start.around, None)
