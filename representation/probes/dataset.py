@@ -14,9 +14,16 @@ from analysis.features.matrix import check_unbroken
 from analysis.features.observed import Observed
 from analysis.features.registry import EXTENDED_FEATURES
 from analysis.lives import Lives
+from representation.probes.baselines import (
+    TIME_CONSTANTS,
+    Reservoir,
+    as_seen,
+    digest,
+    last_observations,
+    traces,
+    whole_view,
+)
 from representation.probes.inputs import ENCODER_OUTPUT, OBSERVATION, RESERVOIR, TRACES, Input
-from representation.probes.observation import as_seen, digest, last_observations, whole_view
-from representation.probes.past import TIME_CONSTANTS, Reservoir, traces
 from representation.probes.target import Target
 from user_error import UserError
 

@@ -9,9 +9,8 @@ from representation.probes.dataset import ProbeData
 from representation.probes.inputs import Input
 from representation.probes.ridge import ReadOuts
 from representation.probes.scores import Losses
-from representation.probes.splits import folds_of_worlds
 from representation.probes.target import Target
-from representation.probes.task import Task
+from representation.probes.task import Task, folds_of_worlds
 
 LINEAR, MLP = "linear", "mlp"
 PROBES = (LINEAR, MLP)

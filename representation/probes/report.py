@@ -11,12 +11,11 @@ import numpy as np
 
 from activation_store.schema import DumpMetadata
 from analysis.statistics.inference import false_discovery
-from representation.probes.commonality import Commonality
 from representation.probes.dataset import ProbeData
-from representation.probes.findings import Findings, Increment, Key
-from representation.probes.inference import Estimates
+from representation.probes.findings import Commonality, Findings, Increment, Key
 from representation.probes.inputs import Input
 from representation.probes.probing import Probed
+from representation.probes.scores import Estimates
 from representation.probes.similarity import Similarity
 from representation.probes.target import Target
 

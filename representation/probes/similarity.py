@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.lives import Lives
-from representation.probes.inference import CONFIDENCE
+from representation.probes.scores import CONFIDENCE
 
 _DRAWS = 20
 _FEWEST_THINGS = 4

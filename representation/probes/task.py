@@ -1,16 +1,81 @@
-"""How the probes of one dump are fitted to an input, or to a baseline and a memory side by side, and scored."""
+"""How the probes of one dump are fitted to an input, or to a baseline and a memory side by side, and scored.
+
+Worlds are dealt out to folds. Variables that are taken as known, such as the tick, become columns that probes can read.
+A control task (Hewitt and Liang 2019, "Designing and interpreting probes with control tasks") has the rhythm and range
+of a life but belongs to another moment of it: what a probe can learn of it tells how much of a score is the probe's own
+doing. Shifting a target around within each life keeps its autocorrelation and all that is true of the life as a whole;
+what is left is how a state goes with its own moment.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from representation.probes.beside import fit_ridge_beside
-from representation.probes.controls import shifted_within_lives
+from analysis.lives import Lives
+from representation.probes.banded_ridge import fit_ridge_beside
 from representation.probes.dataset import ProbeData
-from representation.probes.given import SCALE, smooth_basis
 from representation.probes.ridge import Fitted, ReadOuts, fit_ridge
 from representation.probes.scores import Losses, average_precision, losses
+
+_KNOTS = 8
+SCALE = 30.0
+"""What these columns are scaled by beside a baseline: their penalty is 900 times smaller, so they are used in full.
+
+Otherwise a wide baseline, which needs a large penalty, would drown them, and the memory would get the credit.
+"""
+
+
+def smooth_basis(given: np.ndarray) -> np.ndarray:
+    """Expand variables so that a linear probe of them can bend: cubic splines, (B, G) to (B, columns) float32.
+
+    A variable of few values gets a column for each of them instead.
+    """
+    from sklearn.preprocessing import OneHotEncoder, SplineTransformer
+
+    blocks = [np.empty((len(given), 0))]
+    for column in given.T[:, :, None]:
+        few = len(np.unique(column)) <= _KNOTS
+        basis = OneHotEncoder(sparse_output=False) if few else SplineTransformer(_KNOTS, knots="quantile")
+        blocks.append(basis.fit_transform(column))
+    return np.concatenate(blocks, axis=1).astype(np.float32)
+
+
+FOLDS_AT_MOST = 5
+
+
+def folds_of_worlds(world: np.ndarray) -> np.ndarray:
+    """Deal worlds out to folds of about as many records each, five at most: (B,) worlds to (W,) int64 folds."""
+    from sklearn.model_selection import GroupKFold
+
+    worlds = int(world.max()) + 1
+    folds = np.empty(worlds, np.int64)
+    splitter = GroupKFold(min(FOLDS_AT_MOST, worlds))
+    for fold, (_, held_out) in enumerate(splitter.split(world, groups=world)):
+        folds[world[held_out]] = fold
+    return folds
+
+
+_LEAST_SHIFT, _LARGEST_SHIFT = 0.25, 0.75
+"""Shares of a life; a shift by little would leave a slow target as it was."""
+
+
+def shifted_within_lives(values: np.ndarray, lives: Lives, seed: int) -> np.ndarray:
+    """Shift each life's values around in a circle, each life by its own share: (B, T) to (B, T).
+
+    Args:
+        values: (B, T), each life in order of ticks where it is finite.
+        lives: of these records.
+        seed: of the shares.
+    """
+    shares = np.random.default_rng(seed).uniform(_LEAST_SHIFT, _LARGEST_SHIFT, len(lives))
+    shift = np.round(shares * lives.lengths).astype(np.int64)
+    shift = np.clip(shift, np.minimum(1, lives.lengths - 1), None)  # a life of two is shifted by one, of one by none
+    start, length = (np.repeat(each, lives.lengths) for each in (lives.starts, lives.lengths))
+    source = start + (np.arange(len(values)) - start + np.repeat(shift, lives.lengths)) % length
+    found = np.empty_like(values)
+    found[lives.order] = values[lives.order][source]
+    return found
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 
 from analysis.statistics.inference import false_discovery
-from representation.probes.commonality import commonality
 from representation.probes.dataset import ProbeData
-from representation.probes.findings import Findings, findings
-from representation.probes.inference import Resamples
+from representation.probes.findings import Findings, commonality, findings
 from representation.probes.probing import LINEAR, MLP, PROBES, Probed, probe
 from representation.probes.report import chance
-from representation.probes.scores import Losses
+from representation.probes.scores import Losses, Resamples
 from tests.planted_probes import INPUTS as ALL_INPUTS
 from tests.planted_probes import NAMES, TARGETS, counting_memory
 

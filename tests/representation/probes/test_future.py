@@ -11,8 +11,7 @@ from activation_store.subsample import Subsample
 from analysis.features.observed import Observed
 from analysis.life.endings import died
 from representation.probes.dataset import Wanted, read_probe_data
-from representation.probes.following import next_record, record_in
-from representation.probes.future import DEATH_WITHIN, FUTURE, HORIZONS, RESOURCES
+from representation.probes.future import DEATH_WITHIN, FUTURE, HORIZONS, RESOURCES, next_record, record_in
 from representation.probes.inputs import inputs_named
 from representation.probes.targets import NOT_EVERYWHERE, TARGETS, targets_named
 from tests.hand_made_lives import STAY, HandMade, hand_made, write_hand_made

@@ -11,13 +11,13 @@ from activation_store.directions import read_directions
 from activation_store.reader import read_dump, read_metadata
 from activation_store.subsample import Subsample
 from representation.probes.dataset import ProbeData, Wanted, read_probe_data
-from representation.probes.figure_horizon import has_horizons, probe_horizon
+from representation.probes.figures_curves import has_horizons, probe_horizon
 from representation.probes.findings import Findings, findings
 from representation.probes.future import HORIZONS
-from representation.probes.inference import Resamples
 from representation.probes.inputs import inputs_named
 from representation.probes.probing import LINEAR, MLP, Probed, probe
 from representation.probes.report import DumpReport, chance, corrected_over_run, report_dump
+from representation.probes.scores import Resamples
 from representation.probes.targets import targets_named
 from tests.analysis.figures.test_figures import texts as inside
 from tests.command import run_here
