@@ -15,10 +15,9 @@ from agent_zoo.observation import (
     packed_options,
 )
 from representation.attribution.components import MemoryComponents
-from representation.attribution.names import Method
-from representation.attribution.soft_inputs import by_column
+from representation.attribution.settings import Method
 from representation.attribution.targets import Target
-from representation.attribution.windows import COMPONENTS, MEMORY, Differentiable, Windows, decided
+from representation.attribution.windows import COMPONENTS, MEMORY, Differentiable, Windows, by_column, decided
 
 _PARTS_AT_ONCE = 512
 """Changed observations that are played together in occlusion."""

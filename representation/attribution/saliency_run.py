@@ -25,20 +25,26 @@ from analysis.saliency_page.page import ShownSample, saliency_page
 from analysis.summary_page.page import command_of
 from analysis.terminal import step
 from representation.attribution import figures
-from representation.attribution.around_event import AroundEvent, event_figure, event_lines, event_table
-from representation.attribution.asked_for import asked_components, compared_around, event_onsets, sample_starts
+from representation.attribution.attributions import ARRAYS, RAGGED, Found, group_lines, joined, summary_lines, widened
 from representation.attribution.components import MemoryComponents
-from representation.attribution.events import Event
-from representation.attribution.film import FPS, film_size, frames
-from representation.attribution.found import ARRAYS, RAGGED, Found, group_lines, joined, summary_lines, widened
+from representation.attribution.events import (
+    AroundEvent,
+    Event,
+    asked_components,
+    compared_around,
+    event_figure,
+    event_lines,
+    event_onsets,
+    event_table,
+    sample_starts,
+)
+from representation.attribution.figures import FPS, film_size, frames
 from representation.attribution.methods import Baseline, Maps, attribute, average_baseline
-from representation.attribution.names import TITLES
 from representation.attribution.samples import Sample, read_samples
 from representation.attribution.sanity import TWINS, Check, Sanity, check_maps
-from representation.attribution.settings import SaliencySettings
-from representation.attribution.soft_inputs import check_agent
+from representation.attribution.settings import TITLES, SaliencySettings
 from representation.attribution.targets import Target, target_named
-from representation.attribution.windows import Differentiable, Windows
+from representation.attribution.windows import Differentiable, Windows, check_agent
 from representation.parts import Parts
 from representation.recorded_observation import check_shows_everything
 from user_error import UserError

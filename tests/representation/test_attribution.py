@@ -22,12 +22,11 @@ from representation.attribution.methods import (
     play,
     without_row,
 )
-from representation.attribution.names import Method
 from representation.attribution.samples import read_samples
 from representation.attribution.sanity import Sanity, check_maps
-from representation.attribution.soft_inputs import by_column, check_agent, soft_inputs, softened
+from representation.attribution.settings import Method
 from representation.attribution.targets import Outcome, ReadOut, Value, target_named
-from representation.attribution.windows import Differentiable, Windows
+from representation.attribution.windows import Differentiable, Windows, by_column, check_agent, soft_inputs, softened
 from tests.recorded_policy import RecordedPolicy, record_policy, shared_recorded_policy
 from user_error import UserError
 

@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 
-from representation.attribution.around_event import around_event, event_lines, event_table
-from representation.attribution.events import Event, onsets
-from representation.attribution.found import PARTS, Found
-from representation.attribution.intervals import OverSamples
+from representation.attribution.attributions import PARTS, Found, OverSamples
+from representation.attribution.events import Event, around_event, event_lines, event_table, onsets
 from user_error import UserError
 
 SAMPLES, TICKS, BEFORE = 12, 10, 4

@@ -8,7 +8,7 @@ from activation_store.directions import Direction, Directions, Source
 from agent_zoo.base import RecurrentPolicy
 from representation.attribution.components import chosen_components, fitted_components
 from representation.attribution.methods import Maps, attribute, average_baseline
-from representation.attribution.names import Method
+from representation.attribution.settings import Method
 from representation.attribution.targets import ReadOut
 from representation.attribution.windows import Windows
 from tests.recorded_policy import RecordedPolicy, shared_recorded_policy
