@@ -18,11 +18,9 @@ from analysis.runs.run_folder import RunFolder
 from analysis.summary_page.page import Section, command_of, summary_page
 from analysis.terminal import step
 from representation.dynamics import outputs, report, report_lasting
-from representation.dynamics.directions import mode_directions, state_directions
-from representation.dynamics.effects_stage import study_effects
-from representation.dynamics.followed_edits import Compared, FollowedEdit, compare, read_followed
-from representation.dynamics.lasting_stage import Persisting, study_persistence
-from representation.dynamics.motion_stage import study_motion
+from representation.dynamics.motion_stages import Persisting, study_effects, study_motion, study_persistence
+from representation.dynamics.outputs import mode_directions, state_directions
+from representation.dynamics.perturbations import Compared, FollowedEdit, compare, read_followed
 from representation.dynamics.results import Effects, Motion, States
 from representation.dynamics.settings import DynamicsSettings
 from representation.dynamics.states_stage import study_states

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from analysis.statistics.resampling import Estimate
-from representation.dynamics.followed_edits import Compared
 from representation.dynamics.jacobians import time_constants
-from representation.dynamics.lasting_stage import HeldInput, Persisting
+from representation.dynamics.motion_stages import HeldInput, Persisting
+from representation.dynamics.perturbations import Compared
 from representation.dynamics.results import States
 
 _SMALL = 0.01

@@ -9,12 +9,9 @@ from analysis.clusters.dataset import Dataset
 from analysis.features.feature import Feature
 from analysis.statistics.differences import Differences
 from analysis.statistics.shifted_correlations import ShiftedCorrelations
-from representation.dynamics.agreement import Agreement, LaggedCorrelations
-from representation.dynamics.behaviour_agreement import BehaviourPair
-from representation.dynamics.behaviour_space import BehaviourSpace
-from representation.dynamics.behaviours import Behaviours
+from representation.dynamics.behaviours import BehaviourPair, Behaviours, BehaviourSpace
 from representation.dynamics.decompositions import Decomposition, Scale
-from representation.dynamics.jacobians import SlowMode
+from representation.dynamics.jacobians import Agreement, LaggedCorrelations, SlowMode
 from representation.dynamics.tracks import Tracks
 
 FEATURES_NAMED = 3

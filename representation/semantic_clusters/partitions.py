@@ -10,8 +10,7 @@ from analysis.clusters.clustering import hdbscan_labels
 from analysis.clusters.projection import umap_embedding
 from analysis.lives import Lives
 from analysis.runs.propagated_labels import rule_from
-from representation.dynamics.behaviour_space import STEPS
-from representation.dynamics.behaviours import DIMENSIONS
+from representation.dynamics.behaviours import DIMENSIONS, STEPS
 from representation.dynamics.neighbours import nearest, ward_labels
 from representation.semantic_clusters.fit import FitOptions, fit_codebook
 

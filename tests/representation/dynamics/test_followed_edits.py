@@ -12,7 +12,7 @@ from activation_store.files import sha256
 from activation_store.layers import LSTM_HIDDEN
 from agent_zoo.leaky_average import LeakyAverages
 from analysis.statistics.resampling import Estimate
-from representation.dynamics.followed_edits import FollowedEdit, compare, read_followed
+from representation.dynamics.perturbations import FollowedEdit, compare, read_followed
 from representation.dynamics.report_lasting import compared_lines, compared_rows
 from representation.dynamics.tracks import tensor
 from representation.dynamics.update import Update
