@@ -8,13 +8,18 @@ import numpy as np
 from analysis.statistics.cluster_method import ClusterMethod
 from analysis.statistics.inference import Inference
 from analysis.statistics.stability import exceeds, projection_stability, stability_floor
+from analysis.statistics.surrogate import gaussian_surrogate
 from representation.dynamics.behaviours import resampled_lives
 from representation.dynamics.decompositions import Decomposition, Scale, decompose
-from representation.dynamics.floors import component_floor
+from representation.dynamics.floors import above_gaussians
+from representation.sparse_autoencoder.stability import matched, stability
+from representation.sparse_autoencoder.training import Plan, normalisation, train
 from tests.planted_lives import make_lives, smooth, values_of
 
 LENGTHS = [15, 40, 5, 20] * 5
 UNITS = 6
+SPARSE_UNITS, FEATURES, ACTIVE, EPOCHS = 32, 48, 3, 60
+"""Of the autoencoders: units of the states, features, active ones of a state, and passes over the states."""
 
 
 def components(rng: np.random.Generator, settings: Inference, planted: int) -> dict[str, bool]:
@@ -26,7 +31,7 @@ def components(rng: np.random.Generator, settings: Inference, planted: int) -> d
     states = sources @ rng.normal(size=(UNITS, UNITS))
     z = Scale.of(states).z(states)
     found = decompose("ica", z, UNITS, settings.seed, resampled_lives(lives.index, 3, settings.seed))
-    found = replace(found, floor=component_floor("ica", z, UNITS, lives, settings.seed))
+    found = replace(found, stability_q=above_gaussians(found, z, lives, settings.seed)[1])
     return {"component is stable": bool(found.stable.any())} if not planted else _which(found, sources[:, :planted])
 
 
@@ -52,6 +57,37 @@ def halves(rng: np.random.Generator, settings: Inference, apart: float) -> dict[
     return {"clusters are beyond the Gaussian's": exceeds(found.over_lives, floor.over_lives)}
 
 
+def features(rng: np.random.Generator, settings: Inference, planted: int) -> dict[str, bool]:
+    """Train autoencoders on Gaussian states that last, or on sums of a few of `planted` features."""
+    lives = make_lives(LENGTHS * 5)
+    states = values_of(smooth, rng, LENGTHS * 5, SPARSE_UNITS) @ rng.normal(size=(SPARSE_UNITS, SPARSE_UNITS))
+    if planted:
+        directions = rng.normal(size=(planted, SPARSE_UNITS))
+        strengths = (rng.random((len(states), planted)) < ACTIVE / planted) * rng.exponential(
+            size=(len(states), planted)
+        )
+        states = strengths @ directions + 0.02 * states
+    drawn = gaussian_surrogate(states, lives, rng)
+    own, other, floor, floors_other = (
+        _living_features(values.astype(np.float32), seed)
+        for values in (states, drawn)
+        for seed in (settings.seed, settings.seed + 1)
+    )
+    found = stability(own, other, matched(floor, floors_other), settings.seed)
+    return {"a feature is stable": found.stable > 0}
+
+
+def _living_features(states: np.ndarray, seed: int) -> np.ndarray:
+    """Train one autoencoder, and return the directions of the features that are active in any state, (F, U)."""
+    normal = normalisation(states, seed)
+    parameters = train(Plan("topk", FEATURES, ACTIVE, seed, EPOCHS), states, normal, unfinished=None).parameters
+    strengths = (states / normal.scale - parameters["centre"]) @ parameters["encoder"].T + parameters["encoder_bias"]
+    strongest = np.argsort(-strengths, axis=1)[:, :ACTIVE]  # (B, k)
+    active = np.take_along_axis(strengths, strongest, axis=1) > 0
+    living = parameters["decoder"][np.unique(strongest[active])]
+    return np.asarray(living / np.linalg.norm(living, axis=1, keepdims=True))
+
+
 def _widest(states: np.ndarray, seed: int, run_records: int = 0) -> np.ndarray:
     return states @ np.linalg.eigh(np.cov(states.T))[1][:, -1:]
 
@@ -63,11 +99,13 @@ def _cut(points: np.ndarray, min_cluster_size: int) -> np.ndarray:
 NOTHING = {
     "floors: six independent components of a Gaussian": functools.partial(components, planted=0),
     "floors: a Gaussian cut in two": functools.partial(halves, apart=0.0),
+    "floors: sparse features of a Gaussian": functools.partial(features, planted=0),
 }
 """Cases without anything to find, by name."""
 
 SOMETHING = {
     "floors: two of six components mostly silent": functools.partial(components, planted=2),
     "floors: two groups, 20 apart": functools.partial(halves, apart=20.0),
+    "floors: sums of about three of 48 features": functools.partial(features, planted=FEATURES),
 }
 """Cases with something to find, by name."""

@@ -8,7 +8,6 @@ from typing import Literal
 import numpy as np
 
 from analysis.statistics.inference import LEVEL
-from analysis.statistics.surrogate import above_floor
 
 Kind = Literal["pca", "ica", "nmf"]
 
@@ -68,7 +67,10 @@ class Decomposition:
         total: share of the z-scores' variance that all components explain together.
         fidelity: R2 of each component's linear read-out, (K,): 1 for principal and independent components.
         stability: mean |cosine| with the matching component of each refit to resampled lives, (K,).
-        floor: the same numbers of Gaussian surrogates of the states, (surrogates, K).
+        floor: the same numbers of Gaussian surrogates of the states, (surrogates, K); see `floors.above_gaussians`.
+        stability_q: of each stability against Gaussians, (K,).
+
+    Both are empty until the components are compared with Gaussians.
     """
 
     kind: Kind
@@ -79,11 +81,7 @@ class Decomposition:
     fidelity: np.ndarray
     stability: np.ndarray
     floor: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
-
-    @property
-    def stability_q(self) -> np.ndarray:
-        """q of each stability against the floor, (K,); NaN without a floor."""
-        return above_floor(self.stability, self.floor)
+    stability_q: np.ndarray = field(default_factory=lambda: np.empty(0))
 
     @property
     def stable(self) -> np.ndarray:

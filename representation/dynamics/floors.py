@@ -5,9 +5,10 @@ from collections.abc import Callable
 import numpy as np
 
 from analysis.lives import Lives
-from analysis.statistics.surrogate import gaussian_surrogate
+from analysis.statistics.inference import LEVEL
+from analysis.statistics.surrogate import above_floor, gaussian_surrogate
 from representation.dynamics.behaviours import resampled_lives
-from representation.dynamics.decompositions import Kind, decompose
+from representation.dynamics.decompositions import Decomposition, Kind, decompose
 
 SURROGATES = 20
 """With fewer, a single component could not have q <= 0.05 whatever its stability."""
@@ -16,24 +17,52 @@ _REFITS = 3
 only be too high."""
 
 
-def component_floor(
-    kind: Kind, z: np.ndarray, components: int, lives: Lives, seed: int,
+def above_gaussians(
+    found: Decomposition, z: np.ndarray, lives: Lives, seed: int,
     progress: Callable[[float], None] = lambda share: None,
-) -> np.ndarray:  # fmt: skip
-    """Return the stability of the components of Gaussian surrogates, (`SURROGATES`, K).
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Compare the stability of components with those of Gaussians, in steps.
+
+    Components that stand out take directions away from the others, which then have fewer to differ in and agree more
+    from refit to refit than those of a whole Gaussian. So of the components that exceed the Gaussians, the more stable
+    half is taken as given, and the others are compared again, with Gaussians of what is left. A component's q is its
+    largest over these steps.
 
     Args:
-        kind: of the components.
+        found: a decomposition of z.
         z: z-scores, (B, U).
-        components: how many, K.
         lives: of the records.
         seed: of surrogates and fits.
         progress: called with the share done, from 0 to 1.
+
+    Returns:
+        The stability of the components of whole Gaussians, (`SURROGATES`, K), and the q of each component, (K,).
     """
-    found = []
+    floor = _of_gaussians(found.kind, z, len(found.stability), lives, seed, lambda share: progress(share / 2))
+    q, left, steps = above_floor(found.stability, floor), np.arange(len(found.stability)), 1
+    while len(standing := left[q[left] <= LEVEL]):
+        by_stability = standing[np.argsort(-found.stability[standing], kind="stable")]
+        left = np.setdiff1d(left, by_stability[: (len(standing) + 1) // 2])
+        if not len(left):
+            break
+        part = found.scores[:, left] @ found.axes.patterns[left]  # (B, U)
+        rest = 0.5**steps
+        theirs = _of_gaussians(
+            found.kind, part, len(left), lives, seed, lambda share, rest=rest: progress(1 - rest * (1 - share / 2))
+        )
+        q[left] = np.maximum(q[left], above_floor(found.stability[left], theirs))
+        steps += 1
+    return floor, q
+
+
+def _of_gaussians(
+    kind: Kind, z: np.ndarray, components: int, lives: Lives, seed: int, progress: Callable[[float], None]
+) -> np.ndarray:
+    """Return the stability of the components of Gaussian surrogates, (`SURROGATES`, K)."""
+    stability = []
     for number in range(1, SURROGATES + 1):
         drawn = gaussian_surrogate(z, lives, np.random.default_rng([seed, 6, number]))
         resamples = resampled_lives(lives.index, _REFITS, seed + number)
-        found.append(decompose(kind, drawn, components, (seed + number) % 2**32, resamples).stability)
+        stability.append(decompose(kind, drawn, components, (seed + number) % 2**32, resamples).stability)
         progress(number / SURROGATES)
-    return np.array(found)
+    return np.array(stability)

@@ -1,5 +1,7 @@
 """Single states: decompositions, outliers, clusters and a plane, with what they go with."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from activation_store.schema import DumpMetadata
@@ -14,7 +16,7 @@ from analysis.statistics.shifted_correlations import ShiftedCorrelations, correl
 from analysis.statistics.surrogate import gaussian_surrogate
 from representation.dynamics.behaviours import resampled_lives
 from representation.dynamics.decompositions import TITLES, Axes, Decomposition, Kind, Scale, decompose
-from representation.dynamics.floors import component_floor
+from representation.dynamics.floors import above_gaussians
 from representation.dynamics.neighbours import (
     cluster_agreement,
     cluster_floor,
@@ -87,16 +89,18 @@ def _decomposed(
             }  # fmt: skip
 
         stored = parts.arrays(kind, compute)
-    with step(f"{TITLES[kind]} components of Gaussians of the same covariance and autocorrelation") as progress:
-        floor = parts.arrays(
-            f"{kind}-floor",
-            lambda: {"stability": component_floor(kind, z, count, lives, settings.seed, progress)},
-        )
     axes = Axes(stored["patterns"], stored["read_outs"])
-    return Decomposition(
+    found = Decomposition(
         kind, axes, z @ axes.read_outs.T, stored["explained"], float(stored["total"]), stored["fidelity"],
-        stored["stability"], floor["stability"],
+        stored["stability"],
     )  # fmt: skip
+    with step(f"{TITLES[kind]} components of Gaussians of the same covariance and autocorrelation") as progress:
+
+        def compare() -> dict[str, np.ndarray]:
+            floor, q = above_gaussians(found, z, lives, settings.seed, progress)
+            return {"floor": floor, "stability_q": q}
+
+        return replace(found, **parts.arrays(f"{kind}-gaussians", compare))
 
 
 def _associated(

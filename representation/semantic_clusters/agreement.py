@@ -1,7 +1,7 @@
 """Whether networks divide the same ticks in the same way: by their own codes, and by groups fitted to their states."""
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -12,6 +12,7 @@ from activation_store.schema import DumpMetadata
 from analysis.codes.content import Step
 from analysis.lives import Lives
 from analysis.statistics.resampling import Estimate
+from analysis.statistics.surrogate import gaussian_surrogate
 from representation.semantic_clusters.measures import (
     LifeResamples,
     normalised_information,
@@ -22,6 +23,7 @@ from representation.semantic_clusters.partitions import codebook, k_means
 from representation.semantic_clusters.replayed import EVERY, Network, Seen, draw_lives, replay, untrained
 
 CODES, FITTED, K_MEANS = "codes", "codes fitted to states", "k-means on states"
+TRAINED, UNTRAINED, GAUSSIAN = "trained", "untrained", "Gaussian"
 HEADS = ("way", "networks", "pair", "groups in use", "ARI (95% interval)", "NMI (95% interval)")
 _DECIMALS = 4
 
@@ -33,7 +35,8 @@ class Pair:
     Attributes:
         way: of dividing states: by the codes of the networks themselves (`CODES`), or by groups fitted to the hidden
             states of each (`FITTED`, `K_MEANS`).
-        trained: whether both are trained; otherwise neither is.
+        networks: `TRAINED`, `UNTRAINED`, or `GAUSSIAN`: states drawn at random that have the covariance and the
+            autocorrelation of those of trained networks, within each network and between them.
         first: its name.
         second: likewise.
         in_use: groups in use by each, as the perplexity of their shares.
@@ -42,7 +45,7 @@ class Pair:
     """
 
     way: str
-    trained: bool
+    networks: str
     first: str
     second: str
     in_use: tuple[float, float]
@@ -55,7 +58,7 @@ class Agreement:
     """Pairs of networks on the same states.
 
     Attributes:
-        pairs: of trainings, then of untrained networks.
+        pairs: of trainings, then of Gaussians like them, then of untrained networks.
         states: number of states.
         lives: their number.
         one_in: one record in so many of each life is a state.
@@ -70,18 +73,17 @@ class Agreement:
         """Return everything as tab-separated text, one line for each pair and measure."""
         lines = ["way\tnetworks\tfirst\tsecond\tmeasure\tvalue\tlow\thigh"]
         for pair in self.pairs:
-            networks = "trained" if pair.trained else "untrained"
             for name in ("adjusted_rand", "normalised_information"):
                 numbers = "\t".join(
                     "" if np.isnan(each) else f"{each:.{_DECIMALS}f}" for each in astuple(getattr(pair, name))
                 )
-                lines.append("\t".join([pair.way, networks, pair.first, pair.second, name, numbers]))
+                lines.append("\t".join([pair.way, pair.networks, pair.first, pair.second, name, numbers]))
         return "\n".join(lines) + "\n"
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return the cells of `HEADS` for each pair."""
         return [
-            (pair.way, "trained" if pair.trained else "untrained", f"{pair.first}, {pair.second}",
+            (pair.way, pair.networks, f"{pair.first}, {pair.second}",
              " and ".join(f"{each:.1f}" for each in pair.in_use), _in_words(pair.adjusted_rand),
              _in_words(pair.normalised_information))
             for pair in self.pairs
@@ -110,19 +112,32 @@ def agreement_of(
     with step(f"replaying {len(drawn.lives):,} lives") as report:
         seen, lives = replay(dump, metadata, drawn, [*networks, *fresh], report)
     resampled = LifeResamples(lives.index, resamples, seed)
+    trained, fresh_ones = seen[: 1 + len(networks)], seen[1 + len(networks) :]
+    groups = {TRAINED: trained, GAUSSIAN: _gaussians(trained, lives, seed), UNTRAINED: fresh_ones}
     pairs = []
     with step("fitting and comparing codes"):
-        for trained, group in ((True, seen[: 1 + len(networks)]), (False, seen[1 + len(networks) :])):
+        for kind, group in groups.items():
             labels = _divided(group, lives, seed)
+            if kind == GAUSSIAN:
+                del labels[CODES]
             for way, divided in labels.items():
                 for one, other in combinations(range(len(group)), 2):
                     names = group[one].name, group[other].name
-                    pairs.append(_pair(way, trained, names, divided[one], divided[other], resampled))
+                    pairs.append(_pair(way, kind, names, divided[one], divided[other], resampled))
     return Agreement(tuple(pairs), drawn.states, len(lives), EVERY)
 
 
 def _in_words(each: Estimate) -> str:
     return f"{each.value:.2f} ({each.low:.2f} to {each.high:.2f})" if np.isfinite(each.value) else "none"
+
+
+def _gaussians(group: Sequence[Seen], lives: Lives, seed: int) -> list[Seen]:
+    """Replace the states of all networks by one Gaussian surrogate of them side by side."""
+    side_by_side = np.concatenate([seen.hidden for seen in group], axis=1)  # (N, units of all)
+    drawn = gaussian_surrogate(side_by_side, lives, np.random.default_rng([seed, 7]))
+    ends = np.cumsum([seen.hidden.shape[1] for seen in group])
+    parts = np.split(drawn, ends[:-1], axis=1)
+    return [replace(seen, hidden=part) for seen, part in zip(group, parts, strict=True)]
 
 
 def _divided(group: Sequence[Seen], lives: Lives, seed: int) -> dict[str, list[np.ndarray]]:
@@ -135,11 +150,11 @@ def _divided(group: Sequence[Seen], lives: Lives, seed: int) -> dict[str, list[n
 
 
 def _pair(
-    way: str, trained: bool, names: tuple[str, str], label: np.ndarray, other: np.ndarray, resampled: LifeResamples
+    way: str, networks: str, names: tuple[str, str], label: np.ndarray, other: np.ndarray, resampled: LifeResamples
 ) -> Pair:
     every = np.ones(len(label))
     return Pair(
-        way, trained, *names, (perplexity(label, every), perplexity(other, every)),
+        way, networks, *names, (perplexity(label, every), perplexity(other, every)),
         resampled.estimate(partial(weighted_adjusted_rand, label, other)),
         resampled.estimate(partial(normalised_information, label, other)),
     )  # fmt: skip

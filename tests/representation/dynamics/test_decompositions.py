@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from analysis.lives import Lives
+from analysis.statistics.inference import LEVEL
 from representation.dynamics.behaviours import resampled_lives
 from representation.dynamics.decompositions import Scale, decompose, matched
-from representation.dynamics.floors import component_floor
+from representation.dynamics.floors import above_gaussians
 from tests.planted_lives import make_lives
 
 RECORDS, UNITS, SOURCES = 3000, 12, 3
@@ -112,8 +113,9 @@ def test_components_are_stable_only_above_those_of_a_gaussian(planted_sources: i
     states = faded(sources, lives) @ rng.normal(size=(units, units))
     z = Scale.of(states).z(states)
     found = decompose("ica", z, units, 0, resampled_lives(lives.index, 4, 0))
-    found = replace(found, floor=component_floor("ica", z, units, lives, 0))
-    assert found.stable.sum() == planted_sources, (found.stability, found.floor.max(axis=1))
+    floor, q = above_gaussians(found, z, lives, 0)
+    found = replace(found, stability_q=q)
+    assert found.stable.sum() == planted_sources, (found.stability, floor.max(axis=1))
     assert found.stability[~found.stable].max() > 0.6, "which by itself looks like something"
 
 
@@ -122,5 +124,5 @@ def test_principal_components_of_a_gaussian_are_as_stable(planted) -> None:
     z, lives = Scale.of(planted[0]).z(planted[0]), make_lives([30] * (RECORDS // 30))
     found = decompose("pca", z, SOURCES, 0, resampled_lives(lives.index, 4, 0))
     assert found.stability.min() > 0.9 and found.floor.size == 0 and not found.stable.any()
-    floor = component_floor("pca", z, SOURCES, lives, 0)
-    assert not replace(found, floor=floor).stable.any() and floor.mean() > 0.9
+    floor, q = above_gaussians(found, z, lives, 0)
+    assert (q > LEVEL).all() and floor.mean() > 0.9

@@ -22,7 +22,15 @@ from reinforcement_learning.play.extraction import Plan, extract
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, SemanticSettings, Settings
 from representation.recorded_observation import FIELDS
-from representation.semantic_clusters.agreement import CODES, Agreement, Pair, agreement_of
+from representation.semantic_clusters.agreement import (
+    CODES,
+    GAUSSIAN,
+    TRAINED,
+    UNTRAINED,
+    Agreement,
+    Pair,
+    agreement_of,
+)
 from representation.semantic_clusters.replayed import EVERY, draw_lives, load_networks, replay
 from tests.command import assert_refused, run_here
 from tests.conftest import AGENT
@@ -107,9 +115,9 @@ def found(trainings: Trainings) -> Agreement:
     return trainings.agreement(["own", "renumbered", "other"])
 
 
-def of(found: Agreement, *names: str, way: str = CODES, trained: bool = True) -> Pair:
+def of(found: Agreement, *names: str, way: str = CODES, networks: str = TRAINED) -> Pair:
     """The pair of two networks; the first `own` is the recorded one."""
-    chosen = [each for each in found.pairs if each.way == way and each.trained == trained]
+    chosen = [each for each in found.pairs if each.way == way and each.networks == networks]
     return next(each for each in chosen if not names or (each.first, each.second) == names)
 
 
@@ -126,12 +134,16 @@ def test_other_weights_give_other_codes(found: Agreement) -> None:
     assert 0 < pair.normalised_information.value < 0.9 and all(1 < used <= CODES_EACH for used in pair.in_use)
 
 
-def test_controls_are_of_every_pair_and_of_two_untrained_networks(found: Agreement) -> None:
+def test_controls_are_of_every_pair_of_gaussians_and_of_two_untrained_networks(found: Agreement) -> None:
     ways = {each.way for each in found.pairs}
-    assert len(ways) == 3 and len(found.pairs) == 3 * (6 + 1)
+    assert len(ways) == 3 and len(found.pairs) == 3 * (6 + 1) + 2 * 6
     for way in ways - {CODES}:
         assert of(found, "own", "own", way=way).adjusted_rand.value > 0.95  # the same states, to rounding
-        fresh = of(found, way=way, trained=False)
+        twins = of(found, "own", "own", way=way, networks=GAUSSIAN)
+        assert twins.adjusted_rand.value > 0.95  # two networks with the same states have the same Gaussian
+        alike = of(found, "own", "other", way=way, networks=GAUSSIAN)
+        assert alike.adjusted_rand.value < 0.95 and alike != of(found, "own", "other", way=way)
+        fresh = of(found, way=way, networks=UNTRAINED)
         assert fresh.first != fresh.second and fresh.adjusted_rand.value < 0.95
     lines = found.table().splitlines()
     assert len(lines) == 1 + 2 * len(found.pairs) and all(line.count("\t") == lines[0].count("\t") for line in lines)
