@@ -16,7 +16,6 @@ from analysis.sparse_page.page import FeatureCards, sparse_page
 from analysis.terminal import step
 from argument_checks import split
 from representation.sparse_autoencoder.attribution import OUTPUTS, Attributions, attribute
-from representation.sparse_autoencoder.behaviours import Behaviours, read_behaviours
 from representation.sparse_autoencoder.cards import BESIDE, feature_cards, rows_of
 from representation.sparse_autoencoder.erasing import ErasureRow, edits, row
 from representation.sparse_autoencoder.figures import attribution_scatter
@@ -25,7 +24,7 @@ from representation.sparse_autoencoder.report import table
 from representation.sparse_autoencoder.scores import Estimate, strengths_of
 from representation.sparse_autoencoder.settings import SparseSettings
 from representation.sparse_autoencoder.splicing import RecordedPolicy, splice
-from representation.sparse_autoencoder.states import Split
+from representation.sparse_autoencoder.states import Behaviours, Split, read_behaviours
 from user_error import UserError
 
 PAGE_FILE = "sparse_features.html"

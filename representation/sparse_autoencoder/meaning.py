@@ -13,7 +13,7 @@ from scipy import sparse
 from scipy.stats import rankdata
 
 from analysis.statistics.inference import FEWEST_LIVES, LEVEL, false_discovery
-from representation.sparse_autoencoder.behaviours import Behaviours
+from representation.sparse_autoencoder.states import Behaviours
 
 PERMUTATIONS = 999
 WEAKEST = 0.1

@@ -1,4 +1,4 @@
-"""What a run reports of each dictionary, as rows of tables."""
+"""What a run knows of the dictionaries of one layer, and reports of each as rows of tables."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Any
 
 from activation_store.sparse_dictionary import BASELINES
 from representation.sparse_autoencoder.fitting import Fitted
-from representation.sparse_autoencoder.scores import Estimate, Usage
+from representation.sparse_autoencoder.scores import Estimate, Units, Usage
 from representation.sparse_autoencoder.splicing import SplicedRun, SplicedScore
 from representation.sparse_autoencoder.stability import Stability
 
@@ -154,3 +154,47 @@ def _cell(value: object) -> str:
 
 def _ends(name: str, estimate: Estimate) -> dict[str, float]:
     return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+
+
+@dataclass(frozen=True, eq=False)
+class Tested:
+    """Everything that is known of the dictionaries of one layer.
+
+    Attributes:
+        fitted: the dictionaries, by name.
+        usages: of the test states, by name.
+        units: of intervals over the test states.
+        spliced: what splicing in changes; None if nothing was spliced.
+        stabilities: by the names of an autoencoder and its other seed.
+    """
+
+    fitted: dict[str, Fitted]
+    usages: dict[str, Usage]
+    units: Units
+    spliced: SplicedRun | None
+    stabilities: dict[tuple[str, str], Stability]
+
+    def scores(self) -> list[ScoreRow]:
+        """Return a row for each dictionary."""
+        return [
+            score_row(each, self.usages[name], self.spliced.score(name) if self.spliced else None)
+            for name, each in self.fitted.items()
+        ]
+
+    def comparisons(self) -> list[ComparisonRow]:
+        """Return a row for each autoencoder and baseline."""
+        return [
+            comparison_row(own, other, self._less(own, other), self.spliced)
+            for own in self.fitted.values()
+            for other in self.fitted.values()
+            if are_compared(own, other)
+        ]
+
+    def stability(self) -> list[StabilityRow]:
+        """Return a row for each pair of seeds."""
+        return [stability_row(*names, found) for names, found in self.stabilities.items()]
+
+    def _less(self, own: Fitted, other: Fitted) -> Estimate:
+        """How much less of the variance an autoencoder leaves unexplained."""
+        first, second = self.usages[own.entry.name], self.usages[other.entry.name]
+        return self.units.mean(second.error - first.error, first.deviation)

@@ -8,12 +8,10 @@ from activation_store.sparse_dictionary import SparseDictionary
 from analysis.features.registry import features_named
 from analysis.lives import Lives
 from analysis.statistics.given_time import age_of
-from representation.sparse_autoencoder.behaviours import Behaviours
-from representation.sparse_autoencoder.cards import TOP, top_records
-from representation.sparse_autoencoder.descriptions import description, title
+from representation.sparse_autoencoder.cards import TOP, description, title, top_records
 from representation.sparse_autoencoder.erasing import edits, row
 from representation.sparse_autoencoder.meaning import Meanings, meanings, shift_test
-from representation.sparse_autoencoder.states import States
+from representation.sparse_autoencoder.states import Behaviours, States
 from tests.planted_features import SOURCE
 
 LIVES, LENGTH = 40, 100

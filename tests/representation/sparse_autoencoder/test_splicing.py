@@ -10,7 +10,7 @@ import torch
 from activation_store.reader import read_dump, read_metadata
 from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.sparse_codes import SparseCoder, matching_pursuit
-from representation.sparse_autoencoder.baselines import baseline
+from representation.sparse_autoencoder.fitting import baseline
 from representation.sparse_autoencoder.scores import Units, usage
 from representation.sparse_autoencoder.splicing import (
     MEAN,
