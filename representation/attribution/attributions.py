@@ -115,14 +115,7 @@ def joined(
 
 
 def summary_lines(found: Found, title: str, method: str, seed: int) -> list[str]:
-    """Return what the attributions say on average.
-
-    Args:
-        found: of all states.
-        title: of what is attributed.
-        method: its title.
-        seed: of the resamples of intervals.
-    """
+    """Return what the attributions say on average."""
     sizes = found.sizes()
     share = sizes.sum(axis=(0, 1)) / max(sizes.sum(), 1e-300)
     known = np.isfinite(found.value)
@@ -203,7 +196,6 @@ def group_lines(found: Found, label: np.ndarray, what: str) -> list[str]:
     """Return, for each cluster or behaviour, what the target looks at in it.
 
     Args:
-        found: of all states.
         label: of each state, (N,); negative for none.
         what: "cluster" or "behaviour".
     """
@@ -235,7 +227,6 @@ class OverSamples:
 
         Args:
             sample: that each state belongs to, (N,).
-            seed: of the draws.
         """
         _, self._number = np.unique(sample, return_inverse=True)
         self._count = int(self._number.max()) + 1

@@ -21,7 +21,6 @@ class MemoryComponents:
     """K components of the memory. S numbers: all hidden states, layer by layer, then all cell states.
 
     Attributes:
-        names: of the components.
         read_out: strength of a component per unit of each number of the memory, (K, S).
         pattern: what a unit of strength adds to the memory, (K, S).
         mean: memory at which all strengths are 0, (S,).
@@ -43,10 +42,7 @@ def chosen_components(
     """Parse `--components`: names of directions, or what comes before the number in theirs, such as `ic` for all ic_N.
 
     Args:
-        text: comma-separated.
         directions: of `--directions`.
-        policy: the policy.
-        sha256: of its checkpoint.
 
     Raises:
         UserError: there is no such direction, or it is of another checkpoint, or of no state of the memory.
@@ -80,8 +76,6 @@ def fitted_components(
     the inverse covariance of the strengths. Principal and independent components get back their own patterns.
 
     Args:
-        chosen: read-outs of states of the memory.
-        policy: the policy.
         recorded: states by the name of the layer, (B, units) each, from which covariances are taken.
 
     Raises:

@@ -99,13 +99,8 @@ def find_onsets(
     """Find where an event begins in all lives of a dump.
 
     Args:
-        dump: its folder.
-        metadata: of the dump.
-        event: to look for.
         before: ticks before it in which the condition does not hold.
-        after: ticks from then on.
         lead: ticks that must be there before all these.
-        progress: called with the share of episodes read.
 
     Raises:
         UserError: the dump lacks what the feature needs.
@@ -181,10 +176,8 @@ def around_event(found: Found, event: str, held: float, before: int, seed: int) 
 
     Args:
         found: samples of the same number of ticks, with the event at the same place in each.
-        event: the condition.
         held: see `AroundEvent`.
         before: ticks of each sample before the event.
-        seed: of the resamples.
     """
     offset = np.concatenate([np.arange(count) - before for count in np.bincount(found.sample)])
     later, over, known = offset >= 0, OverSamples(found.sample, seed), np.isfinite(found.value)

@@ -156,11 +156,7 @@ def frames(
     """Yield the pictures of some samples, one sample after the other.
 
     Args:
-        found: attributions.
-        samples: numbers of the samples.
         ticks: of the episode, of each state, (N,).
-        heading: above nothing else: what is attributed.
-        failures: of the sanity checks.
         combine: average the samples, aligned at their first tick, into one: views become mixtures of colours.
     """
     states = [np.flatnonzero(found.sample == number) for number in samples]

@@ -106,12 +106,8 @@ def attribute(
         method: see `representation.attribution.names`.
         policy: in evaluation mode, its parameters without gradients.
         windows: N of them; for occlusion, of one tick.
-        target: what is attributed.
-        baseline: of integrated gradients.
-        steps: of integrated gradients.
         copies: noisy copies of the inputs, for smoothed gradients.
         noise: their standard deviation, in units of each input.
-        seed: of the noise.
         components: of the memory, to attribute to as well.
     """
     if method == "occlusion":
@@ -177,7 +173,6 @@ def counterfactual_materials(material: torch.Tensor, materials: int) -> torch.Te
 
     Args:
         material: of the tiles in view, (B, tiles) uint8.
-        materials: number of them.
     """
     counts = torch.zeros(len(material), materials).scatter_add_(1, material.long(), torch.ones(material.shape))
     first, second = counts.topk(2, dim=1).indices.unbind(1)
@@ -190,10 +185,7 @@ def without_row(
     """Return observations in which one row of a table is gone, and the options that point at it.
 
     Args:
-        observation: of B agents.
-        table: to take the row from.
         row: its place among each agent's rows, (B,) int64.
-        layout: of the observation.
     """
     rows: PackedRows = getattr(observation, table)
     kept = rows.place != row[rows.owner]

@@ -73,15 +73,7 @@ def read_samples(
     """Draw lives, and a segment of each, by lot.
 
     Args:
-        dump: its folder.
-        metadata: of the dump.
-        policy: that was recorded.
-        count: of samples.
-        ticks: of each sample.
-        window: ticks of the windows.
-        seed: of the draw.
         among: slot, agent and episode of the lives to draw from, (L, 3); all where None.
-        progress: called with the share read.
         starts: ticks of each life, counted from its first record, that a segment may begin with; lives without any are
             left out. Any tick where None.
 

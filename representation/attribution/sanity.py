@@ -112,7 +112,6 @@ class Views:
 
     Attributes:
         material: of the tiles in view, (N, tiles) uint8.
-        materials: number of them.
         sample: that each state belongs to, (N,).
         value_of: returns the target in these states, (N,), given other materials, (N, tiles).
     """
@@ -151,7 +150,6 @@ def replaced_in_order(views: Views, tiles: torch.Tensor) -> Curves:
     """Replace tiles by the view's commonest other material, largest first, and put them back.
 
     Args:
-        views: of N states.
         tiles: map that orders them, (N, tiles); tiles of the same size go row by row.
     """
     count, number = tiles.shape
@@ -245,11 +243,7 @@ def check_maps(
 
     Args:
         policy: whose maps they are.
-        windows: of these states.
-        target: that is attributed.
-        maps: of these states.
         sample: that each state belongs to, (N,), the units of intervals.
-        again: computes the same maps for another policy.
         twins: untrained networks of the same architecture, at least 1.
         seed: of shuffled weights, random orders and resamples.
     """
@@ -276,12 +270,10 @@ def judged(
     """Judge the maps of some states.
 
     Args:
-        views: of N states.
         tiles: their maps, (N, tiles).
         twins: maps of untrained networks for the same states, (N, tiles) each.
         shuffled: by what was shuffled of the weights, the maps of several draws, (N, tiles) each.
         error: of integrated gradients, as a share of the difference, (N,); None for other methods.
-        seed: of random orders and resamples.
     """
     over, free = OverSamples(views.sample, seed), policy_free_maps(views.material)
     own, others = replaced_in_order(views, tiles), _other_orders(views, tiles, free, seed)

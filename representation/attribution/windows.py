@@ -222,9 +222,7 @@ def run(policy: RecurrentPolicy, windows: Windows, soft: SoftInputs, memory: Mem
 
     Args:
         policy: in evaluation mode.
-        windows: N of them.
         soft: inputs of all ticks, (N * T, ...).
-        memory: before the first tick.
     """
     with softened(policy, windows.observation, soft) as observation:
         encoded, candidates = policy.encode(observation)

@@ -25,8 +25,6 @@ class BehaviourSpace:
     """The units of one layer, or of several layers side by side, U in all.
 
     Attributes:
-        layers: names.
-        units: of each layer.
         mean: of each unit, (U,).
         spread: what deviations from it are divided by, (U,): the unit's standard deviation; with several layers, times
             the root of the variance of the layer's trajectories in z-scores, so that those of each layer vary by 1 in
@@ -59,7 +57,6 @@ def space_of(tracks: Tracks, layers: Sequence[str], scales: Mapping[str, Scale])
 
     Args:
         tracks: recorded lives, with the activations of these layers.
-        layers: names.
         scales: of layers whose z-scores are known; those of the others are measured over the tracks.
 
     Raises:
@@ -83,7 +80,6 @@ def trajectories(tracks: Tracks, points: np.ndarray) -> tuple[np.ndarray, np.nda
     """Return each state beside its differences from those 2, 4 and 6 ticks before.
 
     Args:
-        tracks: recorded lives.
         points: scaled states of each record, (B, U).
 
     Returns:
@@ -126,11 +122,7 @@ def find_behaviours(tracks: Tracks, space: BehaviourSpace, count: int, bootstrap
     """Cluster short trajectories: principal components, then Ward's method on a graph of neighbours.
 
     Args:
-        tracks: recorded lives.
-        space: of the states.
-        count: behaviours to find.
         bootstraps: of lives, for the agreement.
-        seed: of the bootstraps.
     """
     from sklearn.decomposition import PCA
 
@@ -155,9 +147,6 @@ def resampled_lives(life: np.ndarray, bootstraps: int, seed: int, most: int = 50
 
     Args:
         life: of each record, (B,).
-        bootstraps: draws.
-        seed: of the draws.
-        most: records of a draw.
     """
     random = np.random.default_rng([seed, 2])
     order = np.argsort(life, kind="stable")
@@ -211,10 +200,7 @@ def pairs_of(
 
     Args:
         found: behaviours of the records, by the name of their layers.
-        tracks: recorded lives.
         draws: of other lives, for the reference.
-        seed: of the draws.
-        progress: called with the share done.
     """
     there = next(iter(found.values())).label >= 0
     lives = tracks.lives.of_records(there)

@@ -77,11 +77,7 @@ def analyse(
     """Run every stage and write the results; finished stages of an interrupted run are not repeated.
 
     Args:
-        settings: of the analysis.
-        metadata: of the dump.
-        features: to compare components and clusters with.
         loaded: the dump's policy; None if the layer is no state of its memory.
-        folder: of the run.
     """
     console = Console()
     show: Step = partial(step, console)

@@ -44,12 +44,7 @@ def lagged_jacobians(
     """Return how components change when a component changed some ticks before.
 
     Args:
-        update: of the policy.
-        tracks: recorded lives.
         records: the earlier ticks, (n,), each with `lags` ticks after it in the same life.
-        probes: the components.
-        lags: the largest lag in ticks.
-        progress: called with the share done.
 
     Returns:
         d component i at t + k / d component j at t, (n, lags + 1, K i, K j) float32; k from 0.
@@ -77,10 +72,7 @@ def spectra(update: Update, tracks: Tracks, records: np.ndarray, progress: Progr
     By decreasing modulus.
 
     Args:
-        update: of the policy.
-        tracks: recorded lives.
         records: states before the tick, (n,), each with a tick after it.
-        progress: called with the share done.
     """
     found = np.empty((len(records), update.size), np.complex128)
     at_once = 32
@@ -100,11 +92,7 @@ def layer_jacobian(update: Update, tracks: Tracks, records: np.ndarray, layer: s
     A changed cell state changes the hidden state with it (`Update.changed`).
 
     Args:
-        update: of the policy.
-        tracks: recorded lives.
         records: each with a tick after it in the same life, (n,).
-        layer: a state of the memory.
-        progress: called with the share done.
     """
     own, total = update.place(layer), torch.zeros(update.units, update.units, dtype=torch.float64)
     units = torch.eye(update.units, dtype=torch.float64)
@@ -203,13 +191,8 @@ def lagged_correlations(
     A record counts for the behaviour of its earlier tick.
 
     Args:
-        tracks: recorded lives.
         scores: of the components, (B, K).
-        behaviours: of the records.
         lags: the largest, in ticks.
-        permutations: circular shifts of each test.
-        seed: of the shifts.
-        progress: called with the share done.
     """
     count, components = behaviours.count, scores.shape[1]
     r = np.full((count, lags + 1, components, components), np.nan)
@@ -245,10 +228,8 @@ def sign_agreement(
     """Compare the signs of correlations and of mean Jacobians at lags from 1.
 
     Args:
-        correlations: of all behaviours.
         jacobians: of n states, (n, L, K, K).
         label: behaviour of each of these states, (n,).
-        seed: of the shuffles.
     """
     count, lags, components, _ = correlations.r.shape
     random = np.random.default_rng([seed, 3])

@@ -53,14 +53,9 @@ def memory_length(
     Everything else, the observations in between and that of the decision, stays as recorded.
 
     Args:
-        policy: that was recorded.
-        update: of its memory.
         tracks: recorded lives, of two at least.
         records: the decisions, (n,), each with `reach` + 1 ticks before it.
         observation: the policy's, of these records.
-        reach: the furthest tick back.
-        seed: of the draw of other lives' observations.
-        progress: called with the share done.
     """
     random = np.random.default_rng([seed, 8])
     donors = _of_other_lives(tracks, records, random)
@@ -166,7 +161,6 @@ def memory_use(length: MemoryLength, behaviour: np.ndarray, age: np.ndarray) -> 
     """Average over all decisions, over those of each behaviour, and over thirds of them by age.
 
     Args:
-        length: effects on n decisions.
         behaviour: of each decision, (n,).
         age: ticks that the agent has lived by then, (n,).
     """

@@ -189,7 +189,6 @@ class HeldInput:
     """A held input, and where the memory settles.
 
     Attributes:
-        name: of the input.
         read: what the memory reads, (units,).
         points: found for it.
         starts: states from which they were looked for, (n, S).

@@ -57,7 +57,6 @@ def ward_labels(points: np.ndarray, neighbours: Neighbours, clusters: int) -> np
 
     Args:
         points: (B, dimensions).
-        neighbours: of the points.
         clusters: how many, at most B.
 
     Returns:
@@ -113,9 +112,6 @@ def cluster_floor(
     Args:
         points: (B, dimensions).
         clusters: how many.
-        lives: of the points.
-        resamples: records of each bootstrap of lives.
-        seed: of the surrogate.
     """
     drawn = gaussian_surrogate(points, lives, np.random.default_rng([seed, 7]))
     return cluster_agreement(drawn, ward_labels(drawn, nearest(drawn), clusters), clusters, resamples)
@@ -127,7 +123,6 @@ def plane_agreement(plane: np.ndarray, other: np.ndarray, count: int = NEIGHBOUR
     Args:
         plane: of n records, (n, 2).
         other: of the same records, (n, 2).
-        count: of neighbours.
     """
     one, two = nearest(plane, count).index, nearest(other, count).index
     return float(np.mean([len(np.intersect1d(a, b)) for a, b in zip(one, two, strict=True)]) / one.shape[1])

@@ -32,11 +32,6 @@ def state_directions(states: States, run: str, dump: str) -> Iterator[Direction]
 
     Read-outs of components are in standard deviations, 0 at the mean state. That of a non-negative component is the
     best linear one.
-
-    Args:
-        states: what was found.
-        run: name of the run's folder.
-        dump: name of the dump's folder.
     """
     for found in states.decompositions.values():
         weights = found.axes.read_outs / states.scale.spread

@@ -46,12 +46,7 @@ def distances(
     Inputs are held as recorded. A changed cell state changes the hidden state with it.
 
     Args:
-        update: of the policy.
-        tracks: recorded lives.
         records: the changed ticks, (n,), each with so many ticks after it.
-        probes: the components.
-        ticks: to follow.
-        progress: called with the share done.
 
     Returns:
         Euclidean distances in the layer's raw units, (K, n, ticks + 1).
@@ -80,7 +75,6 @@ def lasting(values: np.ndarray, life: np.ndarray, seed: int) -> Lasting:
     Args:
         values: at n states after 0, 1, ... ticks, (n, ticks + 1).
         life: of each state, (n,).
-        seed: of the resamples.
     """
     _, number = np.unique(life, return_inverse=True)
     count = np.bincount(number)
@@ -169,7 +163,6 @@ def read_followed(folders: str, checkpoint_sha256: str | None) -> list[FollowedE
 
     Args:
         folders: comma-separated, of intervene.py.
-        checkpoint_sha256: of the policy under study.
 
     Raises:
         UserError: a run is unfinished, is of another policy, followed nothing, or made another kind of edit.
@@ -208,13 +201,7 @@ def compare(
     """Make the same edits at recorded states, and follow what is left of them.
 
     Args:
-        edits: that interventions followed.
-        update: of the policy.
-        tracks: recorded lives.
         records: the edited ticks, (n,), each with `reach` ticks after it.
-        reach: ticks to follow.
-        seed: of the resamples of intervals.
-        progress: called with the share done.
     """
     life, found = tracks.lives.index[records], []
     for number, edit in enumerate(edits):

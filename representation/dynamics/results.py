@@ -24,7 +24,6 @@ class States:
 
     Attributes:
         data: the records, their activations and features.
-        scale: of the activations.
         decompositions: by kind.
         associations: of the components of each kind with the features, (K, F) each.
         distance: median distance to the nearest neighbours, (B,), in z-scores of principal components.
@@ -71,7 +70,6 @@ class Motion:
         tracks: the lives.
         scores: independent components of their states, (N, K).
         space: of the states whose trajectories are behaviours.
-        behaviours: of the records.
         pairs: how far behaviours of several layers agree with those of each alone; empty for those of one layer.
         differences: between behaviours, in features.
         correlations: of components, by behaviour and lag.
@@ -93,7 +91,6 @@ class Effects:
     Attributes:
         jacobian_records: where Jacobians were computed, (n,).
         jacobians: of the components at each of them, (n, L, K, K).
-        agreement: of the signs of both.
         eigenvalues: of the one-tick Jacobian of the whole memory at some records, (m, S).
         modes: slowest ones of the layer's mean Jacobian.
         mode_associations: with the features, (modes, F).

@@ -110,7 +110,6 @@ class Update:
         hidden state leaves the cell as it is.
 
         Args:
-            layer: a state of the memory.
             state: (B, S).
             changes: of the layer, (K, units).
 

@@ -76,7 +76,6 @@ def last_observations(gist: np.ndarray, lives: Lives, ticks: int) -> np.ndarray:
 
     Args:
         gist: of every tick of whole lives, (B, columns).
-        lives: of these records.
         ticks: to look back, from 0.
     """
     return np.concatenate([gist[:, :0], *(earlier(gist, lives, back) for back in range(1, ticks + 1))], axis=1)
@@ -173,8 +172,6 @@ def traces(values: np.ndarray, lives: Lives, time_constants: tuple[int, ...] = T
 
     Args:
         values: of every tick of whole lives, (B, C).
-        lives: of these records.
-        time_constants: in ticks.
 
     Returns:
         The traces of each time constant side by side, (B, len(time_constants) * C) float32.

@@ -46,7 +46,6 @@ class ProbeData:
         given: variables to hold against the memory, (B, G) float64.
         world: the world of each record, (B,) int64 in [0, W): its map, or its episode.
         episode: of each record, (B,) int64, as the dump numbers them.
-        lives: of the records.
         by_map: whether worlds are maps; otherwise they are episodes, and maps may come again in another one.
         networks: other networks' memories on the same stream, layer -> (B, units) float32.
     """
@@ -80,7 +79,6 @@ class Wanted:
         targets: to compute.
         given: variables to hold against the memory.
         subsample: which records of each life to keep.
-        seed: of the reservoir.
         networks: further layers to keep.
     """
 

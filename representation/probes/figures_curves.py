@@ -293,8 +293,6 @@ def probe_emergence(reports: Sequence[DumpReport], memory: str, probe: str) -> F
 
     Args:
         reports: of checkpoints, each with its agent-steps, those of a training in order.
-        memory: name of an input.
-        probe: kind of probe.
     """
     chosen, of_how_many = _most_advantaged(reports, memory, probe)
     trainings = list(dict.fromkeys(report.training for report in reports))

@@ -119,7 +119,6 @@ def figure_of_effects(dumps: Sequence[DumpEffects], headline: str, text: str, la
 
     Args:
         dumps: at least one.
-        headline: what the picture shows.
         text: below it, what was measured.
         label: of the axis, without the measure.
     """

@@ -96,9 +96,6 @@ def findings(probed: Probed, inputs: Sequence[Input], resamples: Resamples, chan
     A memory's probe of one kind has to beat the baselines' probes of every kind.
 
     Args:
-        probed: losses of all probes.
-        inputs: that were probed.
-        resamples: of the worlds.
         chance: score of knowing nothing, (T,).
     """
     memories = {each.name for each in inputs if each.kind == "memory"}
@@ -194,8 +191,6 @@ class Commonality:
 
     Attributes:
         given: of the given variables alone.
-        memory: of the memory alone.
-        both: of both together.
         only_memory: what the memory adds to the given variables.
         only_given: what the given variables add to the memory.
         common: what either tells; below 0 where they tell more together than apart.
@@ -215,10 +210,7 @@ def commonality(data: ProbeData, memory: str, usable: np.ndarray, resamples: Res
     """Split what a memory and the given variables explain.
 
     Args:
-        data: with given variables.
-        memory: name of an input.
         usable: which targets can be probed, (T,) bool.
-        resamples: of the worlds.
     """
     given, hidden = smooth_basis(data.given), data.inputs[memory]
     blocks = {"given": given, "memory": hidden, "both": np.concatenate([given, hidden], axis=1)}

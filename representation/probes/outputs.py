@@ -171,10 +171,8 @@ def directions_of(
     weights are all zero is left out: it predicts the same of every record.
 
     Args:
-        data: that the probes were fitted to.
         targets: in the order of its columns.
         read_outs: of each memory, of all targets in their order, fitted to all records; NaN where a target was not.
-        source: of all of them.
     """
     found = []
     for layer, each in read_outs.items():

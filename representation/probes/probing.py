@@ -65,12 +65,8 @@ def probe(
     """Fit and cross-validate all probes of a dump.
 
     Args:
-        data: of the dump.
         targets: in the order of its columns.
-        inputs: that it holds.
         probes: of `PROBES`.
-        seed: of the networks and the control tasks.
-        report: told how far it is.
     """
     fold = folds_of_worlds(data.world)[data.world]
     reasons = tuple(why_not(target, values, fold) for target, values in zip(targets, data.targets.T, strict=True))

@@ -34,10 +34,7 @@ def similarities(layers: Mapping[str, np.ndarray], lives: Lives, world: np.ndarr
     """Compare each pair of layers, (B, units) each, of the same records.
 
     Args:
-        layers: by name.
-        lives: of the records.
         world: of each record, (B,).
-        seed: of the draws.
     """
     if len(lives) < FEWEST_LIVES:
         return []

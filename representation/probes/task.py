@@ -65,7 +65,6 @@ def shifted_within_lives(values: np.ndarray, lives: Lives, seed: int) -> np.ndar
 
     Args:
         values: (B, T), each life in order of ticks where it is finite.
-        lives: of these records.
         seed: of the shares.
     """
     shares = np.random.default_rng(seed).uniform(_LEAST_SHIFT, _LARGEST_SHIFT, len(lives))

@@ -132,15 +132,9 @@ def feature_cards(
     """Put together what the page shows of every feature that is active in the test episodes.
 
     Args:
-        folder: of the dump.
-        metadata: of the dump.
         episodes: the test episodes, in the order of the records.
         strengths: of the test records, (B, F).
-        behaviours: of the test records.
-        meanings: of the features.
-        features: the behaviours.
         beside: further numbers of each feature by name, see `BESIDE`; (F,) each, NaN for none.
-        progress: called with the share done.
     """
     alive = np.flatnonzero(meanings.density > 0)
     top = top_records(strengths, behaviours, alive)

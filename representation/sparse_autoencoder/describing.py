@@ -40,12 +40,7 @@ class Described:
     """The described features of one dictionary.
 
     Attributes:
-        name: of the dictionary.
-        dictionary: itself.
-        meanings: of its features.
         rows: one for each feature that is active in the test episodes.
-        cards: of the same features.
-        directions: of the same features.
         attributions: what taking features out changes; None if the policy was not at hand.
         erasures: ways to erase variables; empty if none were asked for.
     """
@@ -92,14 +87,8 @@ def describe(
     """Read behaviours of all episodes, and describe every feature of a dictionary.
 
     Args:
-        settings: of the run.
-        metadata: of the dump.
-        split_: its episodes.
-        name: of the dictionary.
-        dictionary: to describe.
         again: cosine with each feature's partner in another seed, and its q against a Gaussian's, (2, F); NaN for none.
         recorded: the policy, for attribution; None to leave it out.
-        console: for progress.
     """
     features = described_features(settings)
     layer = settings.layer

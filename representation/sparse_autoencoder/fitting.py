@@ -48,7 +48,6 @@ def baseline(
         kind: pca, ica or k_means.
         states: to fit to, (B, U) float32.
         features: of k_means; the others have as many as the states have dimensions.
-        k: features of a state.
         source: what it is fitted to; its seed is used.
 
     Raises:
@@ -115,10 +114,8 @@ class Entry:
 
     Attributes:
         name: unique in the run, such as topk_8x_k32.
-        kind: of dictionary.
         features: wanted; PCA and ICA have as many as the states have dimensions.
         k: features of a state.
-        seed: of the fit.
         layer: whose states are written.
         original: name of the entry that differs only in its seed and is reported; None if this is that one.
     """
@@ -136,8 +133,6 @@ def entries(settings: SparseSettings, units: int, *, untrained: bool = False) ->
     """Return the dictionaries to fit to the states of a layer of this many units, baselines first.
 
     Args:
-        settings: of the run.
-        units: of the layer.
         untrained: whether to list those of the untrained network beside the policy, which have one seed.
     """
     found: dict[str, Entry] = {}
@@ -224,13 +219,7 @@ def fit(
     """Fit dictionaries to the states of one layer, or read those that an interrupted run finished.
 
     Args:
-        folder: where finished parts wait.
-        wanted: of one layer.
-        states: to fit to.
         source: of all dictionaries; layer and seed are filled in.
-        epochs: of each training.
-        on_epoch: called after each epoch with the entry's name.
-        console: for progress.
     """
     normal: Normalisation | None = None
     like: dict[tuple[DictionaryKind, int], SparseDictionary] = {}

@@ -89,7 +89,6 @@ def meanings(
     Args:
         training: strengths, (B, F), and behaviours.
         test: the same of the test episodes.
-        seed: of the shifts.
     """
     chosen = correlations(training[0], training[1].rest)
     order = np.argsort(-np.abs(chosen), axis=1, kind="stable")

@@ -17,12 +17,9 @@ class ScoreRow:
     """One dictionary on the test episodes; ends of 95% intervals are `_low` and `_high`, NaN where there is none.
 
     Attributes:
-        name: of the dictionary.
         layer: whose states it writes.
-        kind: of dictionary.
         features: in it.
         k: features of a state that were wanted.
-        seed: of the fit.
         active: features of a state.
         alive: features that are active in at least one state.
         unexplained: share of the variance that reconstructions do not explain.

@@ -51,7 +51,6 @@ class RecordedPolicy:
 
     Attributes:
         policy: ready to run.
-        info: of its checkpoint.
         prefix: of the names of its layers in the dump: none, or that of the untrained network.
     """
 
@@ -155,14 +154,11 @@ def splice(
     """Replace the states of about 16,000 recorded ticks of some episodes.
 
     Args:
-        folder: of the dump.
-        recorded: its policy.
         layer: that is replaced, as the policy names it.
         rebuilds: functions from states, (B, U), to states that replace them, by name.
         episodes: whose ticks are computed again.
         mean: state of the control `MEAN`, (U,).
         seed: draws the ticks, and the resamples of intervals.
-        progress: called with the share done.
     """
     rebuilds = {**rebuilds, MEAN: lambda states: torch.from_numpy(mean).expand_as(states).clone()}
     changed: dict[str, list[np.ndarray]] = {name: [] for name in rebuilds}  # (2, B) each: divergence, value
@@ -195,7 +191,6 @@ class SplicedRun:
     Attributes:
         spliced: by the dictionary's name, and `MEAN`.
         value_spread: standard deviation of the critic's value over the records.
-        units: of intervals.
     """
 
     spliced: Mapping[str, Spliced]
@@ -228,15 +223,7 @@ class Ticks:
 
 
 def read_ticks(folder: Path, recorded: RecordedPolicy, episode: int, most: int, seed: int) -> Ticks:
-    """Read ticks of one episode, drawn by lot, with the memory before them.
-
-    Args:
-        folder: of the dump.
-        recorded: the policy.
-        episode: its number.
-        most: ticks to read.
-        seed: of the lot.
-    """
+    """Read ticks of one episode, drawn by lot, with the memory before them."""
     policy, prefix = recorded.policy, recorded.prefix
     layers = [prefix + name for kind in STATES[policy.cell] for name in memory_names(kind, policy.layers)]
     records = read_dump(folder, layers=layers, columns=["task", "legal"], episodes=[episode])

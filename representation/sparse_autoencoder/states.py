@@ -47,7 +47,6 @@ class States:
     Attributes:
         values: (B, U) float32.
         places: slot, agent, episode and tick of each record, (B,) int64 each.
-        lives: of the records.
     """
 
     values: np.ndarray
@@ -135,7 +134,6 @@ class Behaviours:
     """States and behaviours of the same records. B records, N behaviours.
 
     Attributes:
-        states: of the layer.
         values: (B, N) float32.
         rest: what tick and age leave of them, in standard deviations of the values, (B, N) float32; 0 for those that
             do not vary.

@@ -35,8 +35,6 @@ class Plan:
     """One autoencoder to train.
 
     Attributes:
-        kind: of autoencoder.
-        features: number of them.
         k: features of a state.
         seed: of the first directions and of the order of states.
         epochs: passes over the training states.
@@ -92,7 +90,6 @@ class Trained:
     Attributes:
         parameters: as in `Parameters`, by name, in normalised units.
         threshold: of BatchTopK's strengths, in normalised units; 0 for kinds without one.
-        curve: of every epoch.
     """
 
     parameters: dict[str, np.ndarray]
@@ -135,11 +132,8 @@ def train(
     """Train an autoencoder, from where an interrupted training left off if there is one.
 
     Args:
-        plan: what to train.
         states: raw, (B, U) float32.
-        normal: how to normalise them.
         unfinished: file that holds the training after each epoch; None for a training that need not be resumed.
-        on_epoch: called after each epoch.
         report: called with the states seen so far, and those of all epochs.
 
     Raises:
