@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,15 +10,25 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, FixedLocator, NullLocator
 
 from analysis.figures.style import cluster_colour, few_ticks, new_figure, style, title, wrapped
-from representation.probes.figures_targets import LEVEL
+from analysis.statistics.inference import LEVEL
 from representation.probes.inputs import OBSERVATION, RESERVOIR, TRACES, observations_of, title_of
-from representation.probes.report import AUC, EVERY_BASELINE, AdvantageRow, CKARow, DumpReport, IncrementRow, ScoreRow
+from representation.probes.report import (
+    AUC,
+    EVERY_BASELINE,
+    AdvantageRow,
+    CKARow,
+    DumpReport,
+    IncrementRow,
+    ScoreRow,
+    is_found,
+)
 
 _HISTORIES_AT_MOST = 12
 _COLUMNS = 4
 _LETTERS_IN_A_TITLE = 38
 _FLAT = {TRACES: ":", RESERVOIR: "-."}
 _LOWEST_OF_HISTORY = -0.25
+_INK = "#1a1a1a"
 
 
 def has_history_curve(reports: Sequence[DumpReport]) -> bool:
@@ -75,10 +84,7 @@ def _draw_history(axes: Axes, report: DumpReport, known: dict[str, ScoreRow], me
     there = [(n, known[name]) for n, name in sorted(lengths.items()) if name in known]
     if there:
         ticks = [n for n, _ in there]
-        nan = float("nan")
-        score, low, high = np.array(
-            [[nan if x is None else x for x in (row.score, row.low, row.high)] for _, row in there]
-        ).T
+        score, low, high = _numbers([(row.score, row.low, row.high) for _, row in there])
         axes.plot(ticks, np.maximum(score, _LOWEST_OF_HISTORY), color=colour, marker="o", markersize=3.5, linewidth=1.2)
         axes.fill_between(
             ticks,
@@ -97,12 +103,16 @@ def _draw_history(axes: Axes, report: DumpReport, known: dict[str, ScoreRow], me
             axes.axhline(max(_LOWEST_OF_HISTORY, known[name].score or 0.0), color=colour, linestyle=line, linewidth=1)
 
 
+def _numbers(rows: Sequence[Sequence[float | None]]) -> np.ndarray:
+    """Return columns of numbers, NaN where they are unknown: N rows of K to (K, N) float64."""
+    return np.array([[np.nan if number is None else number for number in row] for row in rows], np.float64).T
+
+
 def _history_legend(shown: Sequence[DumpReport], memory: str) -> list[Line2D]:
-    ink = "#1a1a1a"
     looks = {"last observations": "-", title_of(memory): "--", **{title_of(name): line for name, line in _FLAT.items()}}
     return [
         *(Line2D([], [], color=cluster_colour(i), linewidth=3, label=each.name) for i, each in enumerate(shown)),
-        *(Line2D([], [], color=ink, linestyle=line, label=label) for label, line in looks.items()),
+        *(Line2D([], [], color=_INK, linestyle=line, label=label) for label, line in looks.items()),
     ]
 
 
@@ -110,35 +120,14 @@ _DUMPS_AT_MOST = 6
 _NARROWEST, _INCHES_A_CURVE, _HEIGHT = 8.0, 4.2, 6.6
 _LETTERS_AN_INCH = 11
 _LETTERS_IN_HORIZON_LEGEND = 60
-_INK = "#1a1a1a"
 _LOWEST_OF_HORIZON = -0.5
 _SPREAD, _FEWEST_PLACES = 1.4, 6
 """Largest ratio of places at which the lines draw the same horizon, side by side so that no interval hides another."""
 
 
-@dataclass(frozen=True)
-class _Point:
-    """A number with its interval at one horizon; found: whether an increment survived the correction."""
-
-    ticks: int
-    value: float
-    low: float
-    high: float
-    found: bool = True
-
-
-@dataclass(frozen=True)
-class _Look:
-    """How one of several dumps is drawn, with two lines in each panel."""
-
-    colour: str
-    number: int
-    dumps: int
-
-    def shift(self, place: int) -> float:
-        """Return what the horizons are multiplied by to draw the dump's first or second line."""
-        apart = 1 / max(2 * self.dumps, _FEWEST_PLACES)
-        return _SPREAD ** (apart * (2 * self.number + place + 0.5 - self.dumps))
+Row = ScoreRow | IncrementRow
+Line = tuple[list[tuple[int, Row, bool]], str, str]
+"""Ticks ahead, row and whether its mark is filled of each point; and how the line and its marks look."""
 
 
 def has_horizons(reports: Sequence[DumpReport]) -> bool:
@@ -161,9 +150,11 @@ def probe_horizon(reports: Sequence[DumpReport], memory: str, probe: str) -> Fig
         grid = figure.subplots(2, len(curves), squeeze=False, sharex="col", sharey="row")
         for column, curve in zip(grid.T, curves, strict=True):
             for number, report in enumerate(shown):
-                look = _Look(cluster_colour(number), number, len(shown))
-                _draw_scores(column[0], report, curve, memory, probe, look)
-                _draw_increments(column[1], report, curve, memory, probe, look)
+                lines = _score_lines(report, curve, memory, probe), _increment_lines(report, curve, memory, probe)
+                for axes, two in zip(column, lines, strict=True):
+                    for place, line in enumerate(two):
+                        shift = _shift(2 * number + place, 2 * len(shown))
+                        _draw_points(axes, line, cluster_colour(number), shift)
             column[0].set_title(curve)
             _label(column, sorted({ticks for each in shown for ticks in _curves(each).get(curve, {})}))
         for axes, what in zip(grid[:, 0], ("score", "increment"), strict=True):
@@ -203,53 +194,55 @@ def _best_baselines(report: DumpReport, probe: str) -> dict[str, ScoreRow]:
     return found
 
 
-def _draw_scores(axes: Axes, report: DumpReport, curve: str, memory: str, probe: str, look: _Look) -> None:
+def _score_lines(report: DumpReport, curve: str, memory: str, probe: str) -> list[Line]:
+    """Return the memory's scores and those of the best baselines."""
     own = {row.target: row for row in report.scores if (row.input, row.probe) == (memory, probe)}
-    best = _best_baselines(report, probe)
     places = sorted(_curves(report).get(curve, {}).items())
-    for rows, line, marker, place in ((own, "-", "o", 0), (best, "--", "^", 1)):
-        points = [_point(ticks, rows[each].score, rows[each]) for ticks, each in places if each in rows]
-        _draw_points(axes, points, look, line, marker, place)
+    return [
+        ([(ticks, rows[target], True) for ticks, target in places if target in rows], line, marker)
+        for rows, line, marker in ((own, "-", "o"), (_best_baselines(report, probe), "--", "^"))
+    ]
 
 
-def _draw_increments(axes: Axes, report: DumpReport, curve: str, memory: str, probe: str, look: _Look) -> None:
-    best = _best_baselines(report, probe)
-    places = _curves(report).get(curve, {})
-    for rows, line, marker, place in ((report.increments, "-", "o", 0), (report.increments_given, ":", "s", 1)):
-        own = [row for row in rows if (row.memory, row.probe) == (memory, probe)]
-        _draw_points(axes, _increments(own, places, best), look, line, marker, place)
+def _increment_lines(report: DumpReport, curve: str, memory: str, probe: str) -> list[Line]:
+    """Return the increments over the best baselines, filled where the memory adds to every baseline."""
+    best = {target: row.input for target, row in _best_baselines(report, probe).items()}
+    places = sorted(_curves(report).get(curve, {}).items())
+    lines: list[Line] = []
+    for rows, line, marker in ((report.increments, "-", "o"), (report.increments_given, ":", "s")):
+        known = {
+            (row.target, row.baseline): row for row in rows
+            if (row.memory, row.probe) == (memory, probe) and row.increment is not None
+        }  # fmt: skip
+        points: list[tuple[int, Row, bool]] = [
+            (ticks, known[target, best[target]], is_found(known[target, EVERY_BASELINE]))
+            for ticks, target in places
+            if target in best and (target, best[target]) in known and (target, EVERY_BASELINE) in known
+        ]
+        lines.append((points, line, marker))
+    return lines
 
 
-def _increments(rows: Sequence[IncrementRow], places: dict[int, str], best: dict[str, ScoreRow]) -> list[_Point]:
-    """Return the increments over the best baselines, found where the memory adds to every baseline."""
-    known = {(row.target, row.baseline): row for row in rows if row.increment is not None}
-    points = []
-    for ticks, target in sorted(places.items()):
-        row = known.get((target, best[target].input)) if target in best else None
-        every = known.get((target, EVERY_BASELINE))
-        if row is not None and every is not None:
-            found = (every.increment or 0) > 0 and every.q_run is not None and every.q_run < LEVEL
-            points.append(_point(ticks, row.increment, row, found))
-    return points
+def _shift(place: int, places: int) -> float:
+    """Return what horizons are multiplied by to draw one of several lines."""
+    return _SPREAD ** (1 / max(places, _FEWEST_PLACES) * (place + 0.5 - places / 2))
 
 
-def _point(ticks: int, value: float | None, row: ScoreRow | IncrementRow, found: bool = True) -> _Point:
-    known, low, high = (float("nan") if each is None else each for each in (value, row.low, row.high))
-    return _Point(ticks, known, low, high, found)
-
-
-def _draw_points(axes: Axes, points: Sequence[_Point], look: _Look, line: str, marker: str, place: int) -> None:
+def _draw_points(axes: Axes, line: Line, colour: str, shift: float) -> None:
+    points, look, marker = line
     if not points:
         return
-    colour = look.colour
-    ticks = np.array([each.ticks for each in points]) * look.shift(place)
-    value, low, high = np.array([[each.value, each.low, each.high] for each in points]).T
-    value, low, high = (np.maximum(each, _LOWEST_OF_HORIZON) for each in (value, low, high))
-    axes.plot(ticks, value, line, color=colour, linewidth=1.3)
+    ticks = np.array([ahead for ahead, _, _ in points]) * shift
+    effects = [row.score if isinstance(row, ScoreRow) else row.increment for _, row, _ in points]
+    value, low, high = np.maximum(
+        _numbers([(effect, row.low, row.high) for effect, (_, row, _) in zip(effects, points, strict=True)]),
+        _LOWEST_OF_HORIZON,
+    )
+    axes.plot(ticks, value, look, color=colour, linewidth=1.3)
     axes.vlines(ticks, low, high, color=colour, linewidth=1.2)
-    for tick, each, point in zip(ticks, value, points, strict=True):
-        face = colour if point.found else "white"
-        axes.plot(tick, each, marker, markersize=5, markeredgecolor=colour, markerfacecolor=face)
+    for tick, height, (_, _, filled) in zip(ticks, value, points, strict=True):
+        face = colour if filled else "white"
+        axes.plot(tick, height, marker, markersize=5, markeredgecolor=colour, markerfacecolor=face)
 
 
 def _label(column: Sequence[Axes], horizons: Sequence[int]) -> None:
@@ -305,8 +298,10 @@ def probe_emergence(reports: Sequence[DumpReport], memory: str, probe: str) -> F
         for axes, target in zip(grid, chosen, strict=False):
             for number, training in enumerate(trainings):
                 rows = [
-                    (r.steps_trained or 0, _row(r, target, memory, probe)) for r in reports if r.training == training
-                ]
+                    (report.steps_trained or 0, row) for report in reports if report.training == training
+                    for row in report.advantages
+                    if (row.target, row.memory, row.probe) == (target, memory, probe) and row.advantage is not None
+                ]  # fmt: skip
                 _draw_target(axes, rows, cluster_colour(number))
             axes.set_title(wrapped(f"{target} ({measures[target]})", _LETTERS_IN_A_TITLE))
             _label_steps(axes)
@@ -332,23 +327,11 @@ def _most_advantaged(reports: Sequence[DumpReport], memory: str, probe: str) -> 
     return [name for name in largest if name in best], len(largest)
 
 
-def _row(report: DumpReport, target: str, memory: str, probe: str) -> AdvantageRow | None:
-    wanted = (target, memory, probe)
-    return next(
-        (r for r in report.advantages if (r.target, r.memory, r.probe) == wanted and r.advantage is not None), None
-    )
-
-
-def _draw_target(axes: Axes, rows: Sequence[tuple[int, AdvantageRow | None]], colour: str) -> None:
-    there = [(steps, row) for steps, row in rows if row is not None]
-    if not there:
+def _draw_target(axes: Axes, rows: Sequence[tuple[int, AdvantageRow]], colour: str) -> None:
+    if not rows:
         return
-    steps = np.array([each for each, _ in there])
-    nan = float("nan")
-    values = np.array(
-        [[nan if x is None else x for x in (row.score, row.advantage, row.low, row.high)] for _, row in there]
-    )
-    score, advantage, low, high = values.T
+    steps = np.array([trained for trained, _ in rows])
+    score, advantage, low, high = _numbers([(row.score, row.advantage, row.low, row.high) for _, row in rows])
     axes.plot(steps, score, "--", color=colour, linewidth=1, marker=".", markersize=4)
     axes.plot(steps, advantage, color=colour, linewidth=1.5, marker="o", markersize=3.5)
     axes.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)

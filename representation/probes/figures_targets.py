@@ -1,7 +1,6 @@
 """Scores and effects, a row for each target: of all inputs, of a memory beyond the best baseline, and added to all."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,8 +8,18 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis.figures.style import cluster_colour, new_figure, style, title, wrapped
+from analysis.statistics.inference import LEVEL
 from representation.probes.inputs import is_memory, title_of
-from representation.probes.report import AUC, EVERY_BASELINE, R_SQUARED, DumpReport
+from representation.probes.report import (
+    AUC,
+    EVERY_BASELINE,
+    R_SQUARED,
+    AdvantageRow,
+    DumpReport,
+    IncrementRow,
+    effect_of,
+    is_found,
+)
 
 _PANELS_AT_MOST = 4
 _COLOURS = "YlGnBu"
@@ -77,100 +86,120 @@ def _draw_scores(axes: Axes, report: DumpReport, probe: str) -> None:
     axes.spines[:].set_visible(False)
 
 
-LEVEL = 0.05
-"""False discovery rate at which an effect counts."""
-
-_INCHES_A_TARGET = 0.17
-_INCHES_A_MARK = 0.07
+_INCHES_A_TARGET, _INCHES_A_MARK = 0.17, 0.07
 _WIDEST = 1.05
 _LETTERS_IN_LEGEND = 110
 _MEASURES = (R_SQUARED, AUC)
+_DUMPS_AT_MOST = 6
+
+Effects = Mapping[str, Sequence[AdvantageRow | IncrementRow]]
+"""Dump -> rows of one memory and kind of probe whose effects are known."""
 
 
-@dataclass(frozen=True)
-class Effect:
-    """One mark: an effect on one target, with its interval, and its q over the whole run."""
+def probe_advantage(reports: Sequence[DumpReport], memory: str, probe: str) -> Figure:
+    """Draw the advantage of one memory and kind of probe for every target, a colour for each dump.
 
-    target: str
-    measure: str
-    value: float
-    low: float | None
-    high: float | None
-    q: float | None
-
-    @property
-    def found(self) -> bool:
-        """Whether it is above 0 after the correction for everything that the run tested."""
-        return self.value > 0 and self.q is not None and self.q < LEVEL
-
-
-@dataclass(frozen=True)
-class DumpEffects:
-    """The effects that were measured in one dump."""
-
-    name: str
-    effects: tuple[Effect, ...]
+    Of many dumps the last ones are drawn.
+    """
+    shown = reports[-_DUMPS_AT_MOST:]
+    effects = {
+        report.name: [
+            r for r in report.advantages if (r.memory, r.probe) == (memory, probe) and effect_of(r) is not None
+        ]
+        for report in shown
+    }
+    text = (
+        f"Score of the {probe} probe on {title_of(memory)} minus the score of the best baseline "
+        f"({_baselines(shown)}), on held-out worlds."
+    )
+    headline = _headline(effects, title_of(memory), "predicts {} better than every baseline", "advantage")
+    return _figure_of_effects(effects, headline, text, "advantage in {measure} (left of 0: a baseline is better)")
 
 
-def figure_of_effects(dumps: Sequence[DumpEffects], headline: str, text: str, label: str) -> Figure:
+def probe_increment(reports: Sequence[DumpReport], memory: str, probe: str) -> Figure:
+    """Draw what one memory adds to the baseline to which it adds least certainly, a colour for each dump.
+
+    Of many dumps the last ones are drawn.
+    """
+    shown, wanted = reports[-_DUMPS_AT_MOST:], (memory, probe, EVERY_BASELINE)
+    effects = {
+        report.name: [
+            r for r in report.increments if (r.memory, r.probe, r.baseline) == wanted and effect_of(r) is not None
+        ]
+        for report in shown
+    }
+    text = (
+        f"Score of the {probe} probe on a baseline and {title_of(memory)} together minus the score of the baseline, "
+        f"for the baseline with the largest p-value ({_baselines(shown)}), on held-out worlds."
+    )
+    headline = _headline(effects, title_of(memory), "adds to every baseline for {}", "increment")
+    return _figure_of_effects(effects, headline, text, "increment in {measure} (left of 0: the memory only adds noise)")
+
+
+def _baselines(reports: Sequence[DumpReport]) -> str:
+    names = dict.fromkeys(name for report in reports for name in report.inputs)
+    return ", ".join(title_of(name) for name in names if not is_memory(name))
+
+
+def _headline(effects: Effects, memory: str, says: str, what: str) -> str:
+    rows = [row for of_dump in effects.values() for row in of_dump]
+    known = len({row.target for row in rows})
+    if not known:
+        return f"{memory}: no {what} is known"
+    found = len({row.target for row in rows if is_found(row)})
+    where = " in at least one dump" if len(effects) > 1 else ""
+    return f"{memory} {says.format(f'{found} of {known} targets')}{where}"
+
+
+def _figure_of_effects(effects: Effects, headline: str, text: str, label: str) -> Figure:
     """Draw an effect on every target, a colour for each dump.
 
     Targets are sorted by their largest effect in any dump. Filled marks are effects that survive the correction.
-
-    Args:
-        dumps: at least one.
-        text: below it, what was measured.
-        label: of the axis, without the measure.
     """
-    names = {measure: _targets(dumps, measure) for measure in _MEASURES}
+    names = {measure: _targets(effects, measure) for measure in _MEASURES}
+    count = len(effects)
     with style():
         tallest = max(1, *(len(each) for each in names.values()))
-        figure = new_figure(11, 2.5 + 0.3 * len(dumps) + tallest * (_INCHES_A_TARGET + _INCHES_A_MARK * len(dumps)))
+        figure = new_figure(11, 2.5 + 0.3 * count + tallest * (_INCHES_A_TARGET + _INCHES_A_MARK * count))
         for axes, measure in zip(figure.subplots(1, 2), _MEASURES, strict=True):
-            _draw_effects(axes, dumps, names[measure], label.format(measure=measure))
+            _draw_effects(axes, effects, names[measure], label.format(measure=measure))
             axes.set_ylim(tallest - 0.5, -0.5)
         legend = f"Lines: 95% intervals over worlds. Filled: above 0, false discovery rate {LEVEL:.0%} over the run."
         figure.suptitle(title(headline, f"{text} Largest first. {legend}", 125))
         marks = [
-            Line2D([], [], marker="o", linestyle="none", color=cluster_colour(i), label=_counted(each))
-            for i, each in enumerate(dumps)
+            Line2D([], [], marker="o", linestyle="none", color=cluster_colour(i), label=_counted(name, rows))
+            for i, (name, rows) in enumerate(effects.items())
         ]
-        figure.legend(handles=marks, loc="outside lower center", ncols=1 if len(marks) > 1 else 2)
+        figure.legend(handles=marks, loc="outside lower center", ncols=1 if count > 1 else 2)
     return figure
 
 
-def counts(dumps: Sequence[DumpEffects]) -> tuple[int, int]:
-    """Return for how many targets an effect was found in any dump, and how many have one that is known."""
-    known = {each.target for dump in dumps for each in dump.effects}
-    return len({each.target for dump in dumps for each in dump.effects if each.found}), len(known)
+def _counted(dump: str, rows: Sequence[AdvantageRow | IncrementRow]) -> str:
+    found = sum(map(is_found, rows))
+    return wrapped(f"{dump} ({found} of {len(rows)} targets above 0)", _LETTERS_IN_LEGEND)
 
 
-def _counted(dump: DumpEffects) -> str:
-    found = sum(each.found for each in dump.effects)
-    return wrapped(f"{dump.name} ({found} of {len(dump.effects)} targets above 0)", _LETTERS_IN_LEGEND)
-
-
-def _targets(dumps: Sequence[DumpEffects], measure: str) -> list[str]:
+def _targets(effects: Effects, measure: str) -> list[str]:
     """Return the targets of a measure, the one with the largest effect in any dump first."""
     largest: dict[str, float] = {}
-    for each in (effect for dump in dumps for effect in dump.effects if effect.measure == measure):
-        largest[each.target] = max(largest.get(each.target, -np.inf), each.value)
+    for row in (row for rows in effects.values() for row in rows if row.measure == measure):
+        largest[row.target] = max(largest.get(row.target, -np.inf), effect_of(row) or 0.0)
     return sorted(largest, key=lambda target: -largest[target])
 
 
-def _draw_effects(axes: Axes, dumps: Sequence[DumpEffects], names: Sequence[str], label: str) -> None:
+def _draw_effects(axes: Axes, effects: Effects, names: Sequence[str], label: str) -> None:
     if not names:
         axes.axis("off")
         axes.text(0.5, 0.5, "no such target\ncould be probed", ha="center", va="center", transform=axes.transAxes)
         return
-    apart = 0.8 / len(dumps)
+    apart = 0.8 / len(effects)
     drawn = []
-    for number, dump in enumerate(dumps):
-        shift = (number - (len(dumps) - 1) / 2) * apart
-        for each in dump.effects:
-            if each.target in names:
-                _mark(axes, each, names.index(each.target) + shift, cluster_colour(number))
-                drawn += [v for v in (each.low, each.high, each.value) if v is not None]
+    for number, rows in enumerate(effects.values()):
+        shift = (number - (len(effects) - 1) / 2) * apart
+        for row in rows:
+            if row.target in names:
+                _mark(axes, row, names.index(row.target) + shift, cluster_colour(number))
+                drawn += [v for v in (row.low, row.high, effect_of(row)) if v is not None]
     axes.axvline(0, color="#1a1a1a", linewidth=0.8, zorder=1)
     for place in range(1, len(names), 2):
         axes.axhspan(place - 0.5, place + 0.5, color="#f4f4f4", zorder=0)
@@ -183,77 +212,10 @@ def _draw_effects(axes: Axes, dumps: Sequence[DumpEffects], names: Sequence[str]
     axes.set_xlabel(label)
 
 
-def _mark(axes: Axes, effect: Effect, place: float, colour: str) -> None:
-    if effect.low is not None and effect.high is not None:
-        axes.hlines(place, effect.low, effect.high, color=colour, linewidth=1.2, zorder=2)
+def _mark(axes: Axes, row: AdvantageRow | IncrementRow, place: float, colour: str) -> None:
+    if row.low is not None and row.high is not None:
+        axes.hlines(place, row.low, row.high, color=colour, linewidth=1.2, zorder=2)
     axes.plot(
-        np.clip(effect.value, -_WIDEST, _WIDEST), place, "o", markersize=4.5, markeredgecolor=colour,
-        markerfacecolor=colour if effect.found else "white", zorder=3,
+        np.clip(effect_of(row) or 0.0, -_WIDEST, _WIDEST), place, "o", markersize=4.5, markeredgecolor=colour,
+        markerfacecolor=colour if is_found(row) else "white", zorder=3,
     )  # fmt: skip
-
-
-_DUMPS_AT_MOST = 6
-
-
-def probe_advantage(reports: Sequence[DumpReport], memory: str, probe: str) -> Figure:
-    """Draw the advantage of one memory and kind of probe for every target, a colour for each dump.
-
-    Of many dumps the last ones are drawn.
-    """
-    shown = reports[-_DUMPS_AT_MOST:]
-    dumps = [
-        DumpEffects(
-            each.name,
-            tuple(
-                Effect(row.target, row.measure, row.advantage, row.low, row.high, row.q_run)
-                for row in each.advantages
-                if (row.memory, row.probe) == (memory, probe) and row.advantage is not None
-            ),
-        )
-        for each in shown
-    ]
-    text = (
-        f"Score of the {probe} probe on {title_of(memory)} minus the score of the best baseline "
-        f"({', '.join(_baseline_titles(shown))}), on held-out worlds."
-    )
-    headline = _headline(dumps, f"{title_of(memory)}", "predicts {} better than every baseline", "advantage")
-    return figure_of_effects(dumps, headline, text, "advantage in {measure} (left of 0: a baseline is better)")
-
-
-def probe_increment(reports: Sequence[DumpReport], memory: str, probe: str) -> Figure:
-    """Draw what one memory adds to the baseline to which it adds least certainly, a colour for each dump.
-
-    Of many dumps the last ones are drawn.
-    """
-    shown = reports[-_DUMPS_AT_MOST:]
-    dumps = [
-        DumpEffects(
-            each.name,
-            tuple(
-                Effect(row.target, row.measure, row.increment, row.low, row.high, row.q_run)
-                for row in each.increments
-                if (row.memory, row.probe, row.baseline) == (memory, probe, EVERY_BASELINE)
-                and row.increment is not None
-            ),
-        )
-        for each in shown
-    ]
-    text = (
-        f"Score of the {probe} probe on a baseline and {title_of(memory)} together minus the score of the baseline, "
-        f"for the baseline with the largest p-value ({', '.join(_baseline_titles(shown))}), on held-out worlds."
-    )
-    headline = _headline(dumps, f"{title_of(memory)}", "adds to every baseline for {}", "increment")
-    return figure_of_effects(dumps, headline, text, "increment in {measure} (left of 0: the memory only adds noise)")
-
-
-def _headline(dumps: Sequence[DumpEffects], memory: str, says: str, what: str) -> str:
-    found, known = counts(dumps)
-    if not known:
-        return f"{memory}: no {what} is known"
-    where = " in at least one dump" if len(dumps) > 1 else ""
-    return f"{memory} {says.format(f'{found} of {known} targets')}{where}"
-
-
-def _baseline_titles(reports: Sequence[DumpReport]) -> list[str]:
-    names = dict.fromkeys(name for report in reports for name in report.inputs)
-    return [title_of(name) for name in names if not is_memory(name)]

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.statistics.inference import false_discovery
 from representation.probes.dataset import ProbeData
 from representation.probes.inputs import Input
 from representation.probes.probing import Probed
@@ -29,14 +28,12 @@ class Advantage:
 
     Attributes:
         estimates: (T,) each.
-        q: p-values corrected over the targets, (T,).
         best: the baseline that scored best, a probe and an input; None where nothing was probed.
         bias: how far the bootstrap's mean lies from the value, (T,): the best of several noisy baselines looks better
             than any is, so this is negative where it matters, and the advantage errs towards too little.
     """
 
     estimates: Estimates
-    q: np.ndarray
     best: tuple[Key | None, ...]
     bias: np.ndarray
 
@@ -51,22 +48,11 @@ class Increment:
             whether the memory adds to every baseline (an intersection-union test: Berger 1982, "Multiparameter
             hypothesis testing and acceptance sampling", Technometrics 24).
         least_over: that baseline; None where nothing was probed.
-        q: p-values of `least` corrected over the targets, (T,).
     """
 
     over: dict[str, Estimates]
     least: Estimates
     least_over: tuple[str | None, ...]
-    q: np.ndarray
-
-
-@dataclass(frozen=True)
-class Selectivity:
-    """What a memory's probe scores beyond the same probe of the control task, of every target, (T,) each."""
-
-    estimates: Estimates
-    q: np.ndarray
-    control: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -86,7 +72,7 @@ class Findings:
     precision: dict[Key, Estimates]
     advantages: dict[Key, Advantage]
     increments: dict[Key, Increment]
-    selectivities: dict[Key, Selectivity]
+    selectivities: dict[Key, Estimates]
     increments_given: dict[Key, Increment]
 
 
@@ -131,7 +117,7 @@ def _advantage(
         for place, there in zip(np.where(known, others, 0).argmax(axis=0), known, strict=True)
     )
     bias = np.where(known, np.where(np.isfinite(differences), differences, value).mean(axis=0) - value, np.nan)
-    return Advantage(estimates, false_discovery(estimates.p), best, bias)
+    return Advantage(estimates, best, bias)
 
 
 def _precision(losses: Losses, resamples: Resamples) -> Estimates:
@@ -166,15 +152,13 @@ def _increment(
     )
     least = Estimates(value, low, high, np.where(known, p[place, targets], np.nan))
     least_over = tuple(names[i] if there else None for i, there in zip(place, known, strict=True))
-    return Increment(over, least, least_over, false_discovery(least.p))
+    return Increment(over, least, least_over)
 
 
-def _selectivity(key: Key, probed: Probed, drawn: np.ndarray, resamples: Resamples) -> Selectivity:
+def _selectivity(key: Key, probed: Probed, drawn: np.ndarray, resamples: Resamples) -> Estimates:
     own, control = probed.losses[key], probed.controls[key]
-    estimates = resamples.estimate(
-        own.score - control.score, drawn - control.resampled(resamples.weights), _informative(own)
-    )
-    return Selectivity(estimates, false_discovery(estimates.p), control.score)
+    differences = drawn - control.resampled(resamples.weights)
+    return resamples.estimate(own.score - control.score, differences, _informative(own))
 
 
 def _informative(losses: Losses) -> np.ndarray:
@@ -185,32 +169,16 @@ _SMALLEST_SCORE = 0.01
 """R squared of the memory below which there is nothing of which a share could remain."""
 
 
-@dataclass(frozen=True)
-class Commonality:
-    """R squared split up, of every target, (T,) each.
-
-    Attributes:
-        given: of the given variables alone.
-        only_memory: what the memory adds to the given variables.
-        only_given: what the given variables add to the memory.
-        common: what either tells; below 0 where they tell more together than apart.
-        remaining: only_memory as a share of memory; NaN where the memory tells nothing.
-    """
-
-    given: Estimates
-    memory: Estimates
-    both: Estimates
-    only_memory: Estimates
-    only_given: Estimates
-    common: Estimates
-    remaining: Estimates
-
-
-def commonality(data: ProbeData, memory: str, usable: np.ndarray, resamples: Resamples) -> Commonality:
-    """Split what a memory and the given variables explain.
+def commonality(data: ProbeData, memory: str, usable: np.ndarray, resamples: Resamples) -> dict[str, Estimates]:
+    """Split the R squared of what a memory and the given variables explain.
 
     Args:
         usable: which targets can be probed, (T,) bool.
+
+    Returns:
+        R squared of the `given` variables alone, of the `memory` alone and of `both`; what the memory adds to the given
+        variables, `only_memory`, and they to it, `only_given`; what either tells, `common`, below 0 where they tell
+        more together than apart; and `remaining`, only_memory as a share of memory, NaN where that tells nothing.
     """
     given, hidden = smooth_basis(data.given), data.inputs[memory]
     blocks = {"given": given, "memory": hidden, "both": np.concatenate([given, hidden], axis=1)}
@@ -220,8 +188,8 @@ def commonality(data: ProbeData, memory: str, usable: np.ndarray, resamples: Res
         _parts({name: each.resampled(weights) for name, each in found.items()})
         for weights in (at_all, resamples.weights)
     )
-    informative = np.count_nonzero(found["both"].stake > 0, axis=0)
-    return Commonality(**{name: resamples.estimate(once[name][0], drawn[name], informative) for name in once})
+    informative = _informative(found["both"])
+    return {name: resamples.estimate(once[name][0], drawn[name], informative) for name in once}
 
 
 def _losses_of_block(x: np.ndarray, data: ProbeData, usable: np.ndarray) -> Losses:

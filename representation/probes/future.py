@@ -15,7 +15,7 @@ from analysis.features.observed import Observed
 from analysis.features.over_time import earlier, was_replenished
 from analysis.life.endings import died
 from analysis.lives import Lives
-from representation.probes.target import Horizon, Target
+from representation.probes.target import Target
 
 
 def last_places(lives: Lives) -> np.ndarray:
@@ -104,7 +104,8 @@ def _displacement(axis: Axis, ticks: int) -> Target:
         "tiles",
         f"Tiles {side} of where the agent stands that it is {ticks} ticks later; unknown if it has no record then.",
         compute,
-        Horizon(f"displacement in {axis}s", ticks),
+        curve=f"displacement in {axis}s",
+        ticks_ahead=ticks,
     )
 
 

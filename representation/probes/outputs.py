@@ -9,6 +9,7 @@ from rich.table import Table
 from activation_store.directions import Direction, Source
 from analysis.runs.run_folder import RunFolder
 from analysis.share_text import share_text
+from analysis.statistics.inference import LEVEL
 from representation.probes.dataset import ProbeData
 from representation.probes.figures_curves import (
     has_history_curve,
@@ -17,7 +18,7 @@ from representation.probes.figures_curves import (
     probe_history,
     probe_horizon,
 )
-from representation.probes.figures_targets import LEVEL, probe_advantage, probe_increment, probe_summary
+from representation.probes.figures_targets import probe_advantage, probe_increment, probe_summary
 from representation.probes.inputs import MEMORIES
 from representation.probes.probing import LINEAR, MLP
 from representation.probes.report import (
@@ -28,6 +29,7 @@ from representation.probes.report import (
     GivenRow,
     IncrementRow,
     ScoreRow,
+    is_found,
     table,
 )  # fmt: skip
 from representation.probes.ridge import ReadOuts
@@ -99,11 +101,11 @@ def headline(report: DumpReport) -> Table:
 
 def _statements(report: DumpReport, memory: str) -> list[str]:
     """Say for how many targets the memory is better than every baseline, or adds to it; and how much is unknown."""
-    better = {(r.target, r.probe) for r in report.advantages if r.memory == memory and _found(r.advantage, r.q_run)}
+    better = {(r.target, r.probe) for r in report.advantages if r.memory == memory and is_found(r)}
     adds, adds_given = (
         {
             (r.target, r.probe) for probe in (LINEAR, MLP) for r in _to_every_baseline(rows, memory, probe)
-            if _found(r.increment, r.q_run)
+            if is_found(r)
         }
         for rows in (report.increments, report.increments_given)
     )  # fmt: skip
@@ -133,10 +135,6 @@ def _statements(report: DumpReport, memory: str) -> list[str]:
 def _to_every_baseline(rows: Sequence[IncrementRow], memory: str, probe: str) -> list[IncrementRow]:
     wanted = (memory, probe, EVERY_BASELINE)
     return [r for r in rows if (r.memory, r.probe, r.baseline) == wanted]
-
-
-def _found(value: float | None, q: float | None) -> bool:
-    return value is not None and value > 0 and q is not None and q < LEVEL
 
 
 def _cells(row: AdvantageRow, added: IncrementRow | None) -> tuple[str, ...]:

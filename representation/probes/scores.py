@@ -14,9 +14,11 @@ the training of the policy.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from analysis.statistics.inference import false_discovery
 from analysis.statistics.resampling import Bootstrap
 
 
@@ -118,6 +120,11 @@ class Estimates:
     low: np.ndarray
     high: np.ndarray
     p: np.ndarray
+
+    @cached_property
+    def q(self) -> np.ndarray:
+        """p-values corrected over the targets, (T,)."""
+        return false_discovery(self.p)
 
 
 @dataclass(frozen=True)
