@@ -8,11 +8,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from activation_store.conditions import COMPARISONS, parts_of
-from activation_store.directions import read_directions
 from activation_store.lives import places_of
 from activation_store.reader import read_dump, read_identity
 from activation_store.schema import LIFE_KEY, DumpMetadata
-from agent_zoo.base import RecurrentPolicy
 from analysis.clusters.dataset import Step
 from analysis.features.feature import Feature
 from analysis.features.matrix import feature_matrix
@@ -22,9 +20,8 @@ from analysis.figures.style import category_colour, new_figure, style, title
 from analysis.lives import lives_of
 from analysis.materials import MATERIAL_NAMES
 from analysis.statistics.resampling import Estimate
-from representation.attribution.attributions import ENTITY_KINDS, PARTS, Found, OverSamples
-from representation.attribution.components import MemoryComponents, chosen_components, fitted_components
-from representation.attribution.samples import Sample, layers_needed
+from representation.attribution.attributions import ENTITY_KINDS, PARTS, Attributions, OverSamples
+from representation.attribution.samples import Sample
 from representation.attribution.settings import SaliencySettings
 
 LifeKey = tuple[int, ...]
@@ -171,58 +168,58 @@ class AroundEvent:
     rows: tuple[EventRow, ...]
 
 
-def around_event(found: Found, event: str, held: float, before: int, seed: int) -> AroundEvent:
+def around_event(maps: Attributions, event: str, held: float, before: int, seed: int) -> AroundEvent:
     """Compare attributions before and after an event.
 
     Args:
-        found: samples of the same number of ticks, with the event at the same place in each.
+        maps: samples of the same number of ticks, with the event at the same place in each.
         held: see `AroundEvent`.
         before: ticks of each sample before the event.
     """
-    offset = np.concatenate([np.arange(count) - before for count in np.bincount(found.sample)])
-    later, over, known = offset >= 0, OverSamples(found.sample, seed), np.isfinite(found.value)
+    offset = np.concatenate([np.arange(count) - before for count in np.bincount(maps.sample)])
+    later, over, known = offset >= 0, OverSamples(maps.sample, seed), np.isfinite(maps.value)
     rows = []
-    for name, values, weight in _measures(found):
+    for name, values, weight in _measures(maps):
         values, weight = np.where(known, values, 0), np.where(known, weight, 0)
         early, late = ((weight > 0) & side for side in (~later, later))
         if min(early.sum(), late.sum()) < _FEWEST_STATES:
             continue
-        both = np.intersect1d(found.sample[early], found.sample[late])
+        both = np.intersect1d(maps.sample[early], maps.sample[late])
         first, then = (float(values[side].sum() / weight[side].sum()) for side in (early, late))
         rows.append(EventRow(name, first, then, over.difference(values, weight, later, ~later), len(both)))
     return AroundEvent(event, held, offset, tuple(rows))
 
 
-def _measures(found: Found) -> Iterator[Measure]:
-    each_state = np.ones(len(found))
-    yield "the target itself", np.nan_to_num(found.value), each_state
-    sizes = found.sizes().sum(axis=1)
+def _measures(maps: Attributions) -> Iterator[Measure]:
+    each_state = np.ones(len(maps))
+    yield "the target itself", np.nan_to_num(maps.value), each_state
+    sizes = maps.sizes().sum(axis=1)
     for number, part in enumerate(PARTS):
         if sizes[:, number].any():
             yield f"|attribution| of {part}, sum", sizes[:, number], each_state
-    signed, size, tiles = found.by_material()
+    signed, size, tiles = maps.by_material()
     strength = np.divide(size.sum(0), tiles.sum(0), out=np.zeros(size.shape[1]), where=tiles.sum(0) > 0)
     for material in np.argsort(-strength)[:_MATERIALS]:
         if strength[material] > 0:
             yield f"attribution of a {MATERIAL_NAMES[material]} tile", signed[:, material], tiles[:, material]
-    entities = np.nan_to_num(found.entities[:, -1])
+    entities = np.nan_to_num(maps.entities[:, -1])
     for kind, name in ENTITY_KINDS.items():
-        there = found.entity_kind == kind
+        there = maps.entity_kind == kind
         if there.any():
             yield f"attribution of {name} in view", (entities * there).sum(axis=1), there.sum(axis=1)
-    for number, name in enumerate(found.component_names):
-        yield f"attribution of {name} of the memory", found.components[:, number], each_state
+    for number, name in enumerate(maps.component_names):
+        yield f"attribution of {name} of the memory", maps.components[:, number], each_state
 
 
-def event_lines(found: AroundEvent) -> list[str]:
+def event_lines(around: AroundEvent) -> list[str]:
     """Return what changes at the event."""
-    ticks = -int(found.offset.min()), int(found.offset.max()) + 1
+    ticks = -int(around.offset.min()), int(around.offset.max()) + 1
     lines = [
-        f"Before and after {found.event}: means over the {ticks[0]} ticks before it, in none of which it holds, and "
-        f"the {ticks[1]} ticks from then on, in {found.held:.0%} of which it does. Differences with 95% intervals over "
-        "samples:"
+        f"Before and after {around.event}: means over the {ticks[0]} ticks before it, in none of which it holds, and "
+        f"the {ticks[1]} ticks from then on, in {around.held:.0%} of which it does. Differences with 95% intervals "
+        "over samples:"
     ]
-    for row in found.rows:
+    for row in around.rows:
         change = row.difference
         sure = "" if change.low <= 0 <= change.high or not np.isfinite(change.low) else " *"
         lines.append(
@@ -232,24 +229,24 @@ def event_lines(found: AroundEvent) -> list[str]:
     return [*lines, "  * the interval leaves out 0; intervals are not corrected for their number"]
 
 
-def event_table(found: AroundEvent) -> str:
+def event_table(around: AroundEvent) -> str:
     """Return the rows as tab-separated text."""
     lines = ["measure\tbefore\tafter\tdifference\tlow\thigh\tsamples"]
-    for row in found.rows:
+    for row in around.rows:
         change = row.difference
         numbers = (row.before, row.after, change.value, change.low, change.high)
         lines.append("\t".join([row.measure, *(f"{each:.6g}" for each in numbers), str(row.samples)]))
     return "\n".join([*lines, ""])
 
 
-def event_figure(around: AroundEvent, found: Found, heading: str, seed: int) -> Figure:
+def event_figure(around: AroundEvent, maps: Attributions, heading: str, seed: int) -> Figure:
     """Draw the target and the size of the parts by ticks since the event."""
     offsets = np.unique(around.offset)
-    sizes = found.sizes().sum(axis=1)
+    sizes = maps.sizes().sum(axis=1)
     with style():
         figure = new_figure(11.0, 4.4)
         target, parts = figure.subplots(1, 2)
-        means = [_mean_at(found, found.value, around.offset == each, seed) for each in offsets]
+        means = [_mean_at(maps, maps.value, around.offset == each, seed) for each in offsets]
         low, high = (np.array([getattr(each, name) for each in means]) for name in ("low", "high"))
         target.fill_between(offsets, low, high, color="#3f90da", alpha=0.25, linewidth=0)
         target.plot(offsets, [each.value for each in means], color="#3f90da")
@@ -267,11 +264,11 @@ def event_figure(around: AroundEvent, found: Found, heading: str, seed: int) -> 
     return figure
 
 
-def _mean_at(found: Found, values: np.ndarray, inside: np.ndarray, seed: int) -> Estimate:
+def _mean_at(maps: Attributions, values: np.ndarray, inside: np.ndarray, seed: int) -> Estimate:
     known = inside & np.isfinite(values)
     if not known.any():
         return Estimate(float("nan"))
-    return OverSamples(found.sample[known], seed).mean(values[known], np.ones(known.sum()))
+    return OverSamples(maps.sample[known], seed).mean(values[known], np.ones(known.sum()))
 
 
 def event_onsets(settings: SaliencySettings, metadata: DumpMetadata, show: Step) -> Onsets | None:
@@ -289,7 +286,7 @@ def sample_starts(begins: Onsets, settings: SaliencySettings) -> dict[tuple[int,
 
 
 def compared_around(
-    settings: SaliencySettings, found: Found, samples: Sequence[Sample], begins: Onsets | None
+    settings: SaliencySettings, maps: Attributions, samples: Sequence[Sample], begins: Onsets | None
 ) -> AroundEvent | None:  # fmt: skip
     """Compare before and after the event, in the samples that were drawn."""
     if begins is None:
@@ -301,18 +298,4 @@ def compared_around(
         born = begins.born[key]
         place = int(shown["tick"][settings.before]) - born
         held.append(begins.held[key][begins.place[key].index(place)])
-    return around_event(found, settings.event.strip(), float(np.mean(held)), settings.before, settings.seed)
-
-
-def asked_components(
-    settings: SaliencySettings, metadata: DumpMetadata, policy: RecurrentPolicy, samples: Sequence[Sample]
-) -> MemoryComponents | None:  # fmt: skip
-    """Read the components of `--components`, with their patterns in the samples; None without them."""
-    if not settings.components or settings.directions is None:
-        return None
-    directions = read_directions(settings.directions)
-    chosen = chosen_components(settings.components, directions, policy, metadata.checkpoint_sha256 or "")
-    states = {
-        name: np.concatenate([sample.records.activations[name] for sample in samples]) for name in layers_needed(policy)
-    }
-    return fitted_components(chosen, policy, states)
+    return around_event(maps, settings.event.strip(), float(np.mean(held)), settings.before, settings.seed)

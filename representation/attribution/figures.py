@@ -10,21 +10,21 @@ from PIL import Image, ImageDraw, ImageFont
 
 from analysis.figures.style import EFFECT_MAP, category_colour, few_ticks, new_figure, style, title
 from analysis.materials import MATERIAL_NAMES, PALETTE
-from representation.attribution.attributions import PARTS, Found, OverSamples
+from representation.attribution.attributions import PARTS, Attributions, OverSamples
 from representation.attribution.sanity import Check, Sanity
 
 _GROUPS_SHOWN = 12
 _PASSED, _FAILED = "#33475b", "#bd1f01"
 
 
-def overview(found: Found, heading: str, failures: Sequence[str]) -> Figure:
+def overview(maps: Attributions, heading: str, failures: Sequence[str]) -> Figure:
     """Draw the mean map of tiles, the materials, and the parts by tick."""
     with style():
         figure = new_figure(13.0, 4.8)
         view, materials, parts = figure.subplots(1, 3, width_ratios=(1, 1.1, 1.1))
-        draw_map(view, np.nanmean(found.tiles[:, -1], axis=0))
+        draw_map(view, np.nanmean(maps.tiles[:, -1], axis=0))
         view.set_title("mean attribution of the tile at each place")
-        signed, _, tiles = (each.sum(axis=0) for each in found.by_material())
+        signed, _, tiles = (each.sum(axis=0) for each in maps.by_material())
         there = np.flatnonzero(tiles > 0)
         mean = signed[there] / tiles[there]
         materials.barh(range(len(there)), mean, color=PALETTE[there] / 255, edgecolor="#33475b", linewidth=0.6)
@@ -32,7 +32,7 @@ def overview(found: Found, heading: str, failures: Sequence[str]) -> Figure:
         materials.axvline(0, color="#33475b", linewidth=0.8)
         materials.set(xlabel="mean attribution of a tile")
         materials.xaxis.set_major_locator(few_ticks())
-        sizes = found.sizes().mean(axis=0)[::-1]  # (T, parts), the present tick first
+        sizes = maps.sizes().mean(axis=0)[::-1]  # (T, parts), the present tick first
         base = np.zeros(len(sizes))
         for number, name in enumerate(PARTS):
             if sizes[:, number].any():
@@ -44,7 +44,7 @@ def overview(found: Found, heading: str, failures: Sequence[str]) -> Figure:
     return figure
 
 
-def groups(found: Found, label: np.ndarray, what: str, heading: str, failures: Sequence[str]) -> Figure:
+def groups(maps: Attributions, label: np.ndarray, what: str, heading: str, failures: Sequence[str]) -> Figure:
     """Draw the mean map of tiles in each cluster or behaviour."""
     numbers = np.unique(label[label >= 0])[:_GROUPS_SHOWN]
     columns = min(4, len(numbers))
@@ -53,7 +53,7 @@ def groups(found: Found, label: np.ndarray, what: str, heading: str, failures: S
         figure = new_figure(3.2 * columns, 3.2 * rows + 0.8)
         panels = figure.subplots(rows, columns, squeeze=False).ravel()
         for axes, number in zip(panels, numbers, strict=False):
-            draw_map(axes, np.nanmean(found.tiles[label == number, -1], axis=0))
+            draw_map(axes, np.nanmean(maps.tiles[label == number, -1], axis=0))
             axes.set_title(f"{what} {number}: {(label == number).sum()} states")
         for axes in panels[len(numbers) :]:
             axes.set_visible(False)
@@ -61,11 +61,11 @@ def groups(found: Found, label: np.ndarray, what: str, heading: str, failures: S
     return figure
 
 
-def memory_components(found: Found, heading: str, failures: Sequence[str], seed: int) -> Figure:
+def memory_components(maps: Attributions, heading: str, failures: Sequence[str], seed: int) -> Figure:
     """Draw what is attributed to each component of the memory: mean with its interval over samples, and mean size."""
-    known = np.isfinite(found.value)
-    over, weight = OverSamples(found.sample, seed), known.astype(np.float64)
-    values = np.where(known[:, None], found.components, 0)
+    known = np.isfinite(maps.value)
+    over, weight = OverSamples(maps.sample, seed), known.astype(np.float64)
+    values = np.where(known[:, None], maps.components, 0)
     size = np.abs(values).sum(axis=0) / max(weight.sum(), 1)
     order = np.argsort(-size)
     means = [over.mean(values[:, i], weight) for i in order]
@@ -77,7 +77,7 @@ def memory_components(found: Found, heading: str, failures: Sequence[str], seed:
         low, high = (np.array([getattr(each, name) for each in means]) for name in ("low", "high"))
         signed.errorbar(middle, place, xerr=[middle - low, high - middle], fmt="o", color="#33475b", markersize=4)
         signed.axvline(0, color="#888888", linewidth=0.8)
-        signed.set_yticks(place, [found.component_names[i] for i in order])
+        signed.set_yticks(place, [maps.component_names[i] for i in order])
         signed.invert_yaxis()
         signed.set(xlabel="mean attribution, 95% interval over samples")
         sizes.barh(place, size[order], color="#3f90da")
@@ -144,14 +144,20 @@ _GROUND, _TEXT, _WARNING = "#15181c", "#eef1f4", "#ffb300"
 FPS = 5.0
 
 
-def film_size(found: Found) -> tuple[int, int]:
+def film_size(maps: Attributions) -> tuple[int, int]:
     """Return width and height in pixels."""
-    side = _TILE * round(found.tiles.shape[2] ** 0.5)
+    side = _TILE * round(maps.tiles.shape[2] ** 0.5)
     return 2 * side, side + _STRIP + (side + _STRIP) % 2
 
 
 def frames(
-    found: Found, samples: Sequence[int], ticks: np.ndarray, heading: str, failures: Sequence[str], *, combine: bool
+    maps: Attributions,
+    samples: Sequence[int],
+    ticks: np.ndarray,
+    heading: str,
+    failures: Sequence[str],
+    *,
+    combine: bool,
 ) -> Iterator[np.ndarray]:
     """Yield the pictures of some samples, one sample after the other.
 
@@ -159,17 +165,17 @@ def frames(
         ticks: of the episode, of each state, (N,).
         combine: average the samples, aligned at their first tick, into one: views become mixtures of colours.
     """
-    states = [np.flatnonzero(found.sample == number) for number in samples]
+    states = [np.flatnonzero(maps.sample == number) for number in samples]
     runs = [np.stack(states, axis=1)] if combine else [each[:, None] for each in states]
-    far = float(np.nanquantile(np.abs(found.tiles[np.concatenate(states), -1]), 0.995)) or 1.0
+    far = float(np.nanquantile(np.abs(maps.tiles[np.concatenate(states), -1]), 0.995)) or 1.0
     for number, run in zip(("all" if combine else "", *samples) if combine else samples, runs, strict=False):
         for place, rows in enumerate(run):
-            view = PALETTE[found.material[rows]].mean(axis=0)  # (tiles, 3)
-            tiles = np.nan_to_num(found.tiles[rows, -1]).mean(axis=0)
+            view = PALETTE[maps.material[rows]].mean(axis=0)  # (tiles, 3)
+            tiles = np.nan_to_num(maps.tiles[rows, -1]).mean(axis=0)
             told = f"samples {', '.join(map(str, samples))}, tick {place} after the start" if combine else (
                 f"sample {number}, tick {ticks[rows[0]]}"
             )  # fmt: skip
-            value = float(np.nanmean(found.value[rows])) if np.isfinite(found.value[rows]).any() else float("nan")
+            value = float(np.nanmean(maps.value[rows])) if np.isfinite(maps.value[rows]).any() else float("nan")
             yield _frame(view, tiles / far, f"{heading}: {value:+.3f}   {told}", failures)
 
 

@@ -236,8 +236,8 @@ class Sanity:
 
 
 def check_maps(
-    policy: RecurrentPolicy, windows: Windows, target: Target, maps: Maps, sample: np.ndarray,
-    again: Callable[[RecurrentPolicy], Maps], twins: Sequence[RecurrentPolicy], seed: int,
+    policy: RecurrentPolicy, windows: Windows, target: Target, maps_of: Callable[[RecurrentPolicy], Maps],
+    sample: np.ndarray, twins: Sequence[RecurrentPolicy], seed: int,
 ) -> Sanity:  # fmt: skip
     """Check the maps of some states, as far as they are of the present tick's tiles.
 
@@ -258,9 +258,10 @@ def check_maps(
     for draw in range(_SHUFFLES):
         for part, other in _shuffled(policy, seed + draw):
             if not torch.equal(play(other, last, last.observation, target), value):  # the target reads these weights
-                shuffled.setdefault(part, []).append(again(other).tiles[:, -1])
+                shuffled.setdefault(part, []).append(maps_of(other).tiles[:, -1])
+    maps = maps_of(policy)
     error = (maps.error.abs() / maps.change.abs().clamp(min=1e-12)).numpy() if maps.change.isfinite().any() else None
-    return judged(views, maps.tiles[:, -1], [again(twin).tiles[:, -1] for twin in twins], shuffled, error, seed)
+    return judged(views, maps.tiles[:, -1], [maps_of(twin).tiles[:, -1] for twin in twins], shuffled, error, seed)
 
 
 def judged(

@@ -154,6 +154,13 @@ class Windows:
         rows = (chosen.unsqueeze(1) * self.ticks + torch.arange(self.ticks)).flatten()
         return Windows(self.observation.take(rows), self.ticks, self.memory.take(chosen), self.action[chosen])
 
+    @staticmethod
+    def concatenate(parts: "Sequence[Windows]") -> "Windows":
+        """Put windows of the same number of ticks one after the other."""
+        memory = MemoryState(*(torch.cat([getattr(each.memory, name) for each in parts], dim=1) for name in MEMORY))
+        observation = PackedObservation.concatenate([each.observation for each in parts])
+        return Windows(observation, parts[0].ticks, memory, torch.cat([each.action for each in parts]))
+
     @torch.no_grad()
     def last(self, policy: RecurrentPolicy) -> "Windows":
         """Return windows of the last tick alone, from the memory that the ticks before it left."""

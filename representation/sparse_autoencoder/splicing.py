@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from activation_store.files import sha256
-from activation_store.layers import ENCODER_OUTPUT, STATES, UNTRAINED, memory_names
+from activation_store.layers import ENCODER_OUTPUT, STATES, UNTRAINED
 from activation_store.reader import read_dump
 from activation_store.records import Records
 from activation_store.schema import DumpMetadata, refuse_kept_memory
@@ -25,7 +25,7 @@ from agent_zoo.memory import MemoryState
 from agent_zoo.observation import PackedObservation
 from agent_zoo.sparse_codes import SparseCoder
 from analysis.lives import lives_of, previous_tick
-from representation.recorded_observation import check_shows_everything, packed_observation
+from representation.recorded_observation import check_shows_everything, packed_observation, state_layers
 from representation.sparse_autoencoder.scores import Estimate, Units
 from user_error import UserError
 
@@ -107,8 +107,7 @@ def load_recorded_policy(folder: Path, metadata: DumpMetadata, policies: Path, l
             f"{folder} was recorded with another policy than {path} as it is now: extract it again, {without}"
         )
     policy, info = load_checkpoint(path)
-    states = [name for kind in STATES[policy.cell] for name in memory_names(kind, policy.layers)]
-    if missing := [name for name in states if name not in metadata.layers]:
+    if missing := [name for name in state_layers(policy) if name not in metadata.layers]:
         raise UserError(
             f"{folder} lacks {', '.join(missing)}, from which the memory is rebuilt: extract it again with --layers "
             f"all, {without}"
@@ -225,7 +224,7 @@ class Ticks:
 def read_ticks(folder: Path, recorded: RecordedPolicy, episode: int, most: int, seed: int) -> Ticks:
     """Read ticks of one episode, drawn by lot, with the memory before them."""
     policy, prefix = recorded.policy, recorded.prefix
-    layers = [prefix + name for kind in STATES[policy.cell] for name in memory_names(kind, policy.layers)]
+    layers = [prefix + name for name in state_layers(policy)]
     records = read_dump(folder, layers=layers, columns=["task", "legal"], episodes=[episode])
     lives = lives_of(records)
     previous = previous_tick(records, lives)
