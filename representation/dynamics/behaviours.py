@@ -12,7 +12,7 @@ import numpy as np
 from analysis.labels import NOISE
 from analysis.lives import Lives
 from representation.dynamics.decompositions import Scale
-from representation.dynamics.neighbours import cluster_agreement, cluster_floor, explained_by, nearest, ward_labels
+from representation.dynamics.neighbours import cluster_agreement, cluster_floor, explained_by, ward_labels
 from representation.dynamics.tracks import Tracks
 from user_error import UserError
 
@@ -132,7 +132,7 @@ def find_behaviours(tracks: Tracks, space: BehaviourSpace, count: int, bootstrap
     in_components = model.explained_variance_ @ model.components_**2  # (4 U,)
     kept = space.by_layer(in_components) / space.by_layer(found.var(axis=0, ddof=1))
     count = min(count, len(points))
-    labels = ward_labels(points, nearest(points), count)
+    labels = ward_labels(points, count)
     lives = tracks.lives.of_records(np.isin(np.arange(len(tracks)), records))
     resamples = resampled_lives(lives.index, bootstraps, seed)
     agreement = cluster_agreement(points, labels, count, resamples)

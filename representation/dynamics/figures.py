@@ -14,7 +14,7 @@ from representation.dynamics.decompositions import TITLES
 from representation.dynamics.jacobians import mean_jacobians, time_constants
 from representation.dynamics.memory_length import means_over_lives
 from representation.dynamics.motion_stages import HeldInput, Persisting
-from representation.dynamics.perturbations import KINDS, Compared
+from representation.dynamics.perturbations import KINDS, FollowedEdit
 from representation.dynamics.results import LEVEL, Effects, Motion, States
 from representation.dynamics.update import Update
 
@@ -280,19 +280,19 @@ def flow(found: Persisting, motion: Motion, states: States, update: Update) -> F
     return figure
 
 
-def followed_edits(compared: Sequence[Compared], heading: str) -> Figure:
+def followed_edits(compared: Sequence[FollowedEdit], heading: str) -> Figure:
     """Draw what is left of the edits of interventions, as measured in the running game and as computed."""
     kinds = [kind for kind in KINDS if any(kind in each.computed for each in compared)]
     with style():
         figure = new_figure(5.2 * len(kinds), 4.4)
         for axes, kind in zip(figure.subplots(1, len(kinds), squeeze=False)[0], kinds, strict=True):
             for number, each in enumerate(compared):
-                if kind not in each.computed or kind not in each.edit.left:
+                if kind not in each.computed or kind not in each.measured:
                     continue
                 colour = cluster_colour(number)
-                name = f"{each.edit.direction.name}, dose {each.edit.dose:+g}"
+                name = f"{each.direction.name}, dose {each.dose:+g}"
                 axes.plot(each.computed[kind].left[: _SHOWN_TICKS + 1], color=colour, label=name)
-                axes.plot(each.edit.left[kind][: _SHOWN_TICKS + 1], color=colour, linestyle="--")
+                axes.plot(each.measured[kind].left[: _SHOWN_TICKS + 1], color=colour, linestyle="--")
             axes.axhline(0.5, color="#888888", linewidth=0.8, linestyle=":")
             axes.set(
                 xlabel="ticks after the edit", ylabel=f"share of the distance of {kind} states left", ylim=(0, None)

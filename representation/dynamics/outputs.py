@@ -1,7 +1,6 @@
 """The files that a run of analyze_dynamics.py writes: directions, arrays, tables and figures of each stage."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from representation.dynamics.decompositions import Kind
 from representation.dynamics.jacobians import SlowMode
 from representation.dynamics.memory_length import memory_use
 from representation.dynamics.motion_stages import Persisting
-from representation.dynamics.perturbations import Compared
+from representation.dynamics.perturbations import FollowedEdit
 from representation.dynamics.results import Effects, Motion, States
 from representation.dynamics.update import Update
 
@@ -146,10 +145,8 @@ def write_persisting(
             folder.save_figure("memory_length.png", figure)
 
 
-def write_compared(compared: list[Compared], folder: RunFolder, heading: str) -> None:
+def write_edits(edits: list[FollowedEdit], folder: RunFolder, heading: str) -> None:
     """Write and draw half-lives of edits, measured and computed, if there are any."""
-    if compared:
-        folder.save_text(
-            "followed_edits.tsv", report.table([asdict(row) for row in report_lasting.compared_rows(compared)])
-        )
-        folder.save_figure("followed_edits.png", figures.followed_edits(compared, heading))
+    if edits:
+        folder.save_text("followed_edits.tsv", report.table(report_lasting.edit_rows(edits)))
+        folder.save_figure("followed_edits.png", figures.followed_edits(edits, heading))

@@ -1,7 +1,7 @@
 """How long changes last in the memory: of components, and of edits that interventions followed in the game."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -127,35 +127,22 @@ class FollowedEdit:
         direction: whose read-out was held in a single tick.
         held_at: what it was held at, in the read-out's unit.
         dose: that in standard deviations from the recorded mean.
-        left: share of the distance left after 0, 1, ... ticks, by the kind of state, (T + 1,).
-        half_life: ticks until half is left, by the kind of state.
+        measured: in the running game, T ticks, by the kind of state; the interval is over episodes.
+        computed: the same edit at recorded states, inputs held as recorded, likewise; the interval is over lives.
     """
 
     run: Path
     direction: Direction
     held_at: float
     dose: float
-    left: dict[str, np.ndarray]
-    half_life: dict[str, Estimate]
+    measured: dict[str, Lasting]
+    computed: dict[str, Lasting] = field(default_factory=dict)
 
     def change(self, states: torch.Tensor) -> torch.Tensor:
         """Return what the edit adds to states of its layer, (B, units) float64: the shortest way to the value held."""
         weight = torch.from_numpy(self.direction.weight.astype(np.float64))
         short_of = self.held_at - (states @ weight + self.direction.bias)
         return short_of.unsqueeze(1) * weight / weight.square().sum()
-
-
-@dataclass(frozen=True, eq=False)
-class Compared:
-    """One edit, measured and computed.
-
-    Attributes:
-        edit: what was measured.
-        computed: the same edit at recorded states, inputs held as recorded, by the kind of state.
-    """
-
-    edit: FollowedEdit
-    computed: dict[str, Lasting]
 
 
 def read_followed(folders: str, checkpoint_sha256: str | None) -> list[FollowedEdit]:
@@ -189,16 +176,18 @@ def _read(folder: Path, checkpoint_sha256: str | None) -> FollowedEdit:
     direction = directions_of_run(finished, run).named(names[0])
     doses = [each.get("dose") for each in effects.arms if each.get("kind") == _EDITED_ONCE]
     dose = float(next((each for each in doses if each is not None), 0.0))
-    left = {each.what: np.array([share.estimate().value for share in each.left]) for each in found}
-    half_lives = {each.what: each.half_life.estimate() for each in found}
-    return FollowedEdit(folder, direction, direction.mean + dose * direction.spread, dose, left, half_lives)
+    measured = {
+        each.what: Lasting(np.array([share.estimate().value for share in each.left]), each.half_life.estimate())
+        for each in found
+    }
+    return FollowedEdit(folder, direction, direction.mean + dose * direction.spread, dose, measured)
 
 
 def compare(
     edits: list[FollowedEdit], update: Update, tracks: Tracks, records: np.ndarray, reach: int, seed: int,
     progress: Callable[[float], None],
-) -> list[Compared]:  # fmt: skip
-    """Make the same edits at recorded states, and follow what is left of them.
+) -> list[FollowedEdit]:  # fmt: skip
+    """Make the same edits at recorded states, and add what is left of them.
 
     Args:
         records: the edited ticks, (n,), each with `reach` ticks after it.
@@ -208,7 +197,8 @@ def compare(
         apart = distances_after(edit, update, tracks, records, reach)
         shares = {kind: each / np.where(each[:, :1] > 0, each[:, :1], 1) for kind, each in apart.items()}
         moved = {kind: (each[:, 0] > 0) & np.isfinite(shares[kind]).all(axis=1) for kind, each in apart.items()}
-        found.append(Compared(edit, {k: lasting(shares[k][moved[k]], life[moved[k]], seed) for k in shares}))
+        computed = {kind: lasting(shares[kind][moved[kind]], life[moved[kind]], seed) for kind in shares}
+        found.append(replace(edit, computed=computed))
         progress((number + 1) / len(edits))
     return found
 

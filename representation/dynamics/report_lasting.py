@@ -1,7 +1,6 @@
 """What an analysis of dynamics says of how long things last."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,7 @@ import numpy as np
 from analysis.statistics.resampling import Estimate
 from representation.dynamics.jacobians import time_constants
 from representation.dynamics.motion_stages import HeldInput, Persisting
-from representation.dynamics.perturbations import Compared
+from representation.dynamics.perturbations import FollowedEdit
 from representation.dynamics.results import States
 
 _SMALL = 0.01
@@ -77,63 +76,43 @@ def _held_line(held: HeldInput) -> str:
     return f"{held.name}: {'; '.join(told)}{more}"
 
 
-@dataclass(frozen=True)
-class ComparedRow:
-    """Half-lives of one edit in one kind of state, in ticks, with 95% intervals; infinite if half was never reached.
+def edit_rows(edits: Sequence[FollowedEdit]) -> list[dict[str, Any]]:
+    """Return a row for each edit and each kind of state whose half-life was both measured and computed, in ticks.
 
-    Attributes:
-        run: folder of the intervention.
-        direction: that was held in a single tick.
-        dose: standard deviations from the recorded mean.
-        states: cell or hidden.
-        measured, measured_low, measured_high: in the running game; the interval is over episodes.
-        computed, computed_low, computed_high: here, with inputs held as recorded; the interval is over lives.
+    Half-lives have 95% intervals, and are infinite if half was never reached.
     """
-
-    run: str
-    direction: str
-    dose: float
-    states: str
-    measured: float
-    measured_low: float
-    measured_high: float
-    computed: float
-    computed_low: float
-    computed_high: float
-
-
-def compared_rows(compared: list[Compared]) -> list[ComparedRow]:
-    """Return a row for each edit and each kind of state that was both measured and computed."""
     return [
-        ComparedRow(
-            each.edit.run.name, each.edit.direction.name, each.edit.dose, kind, *vars(measured).values(),
-            *vars(each.computed[kind].half_life).values(),
-        )
-        for each in compared
-        for kind, measured in each.edit.half_life.items()
-        if kind in each.computed
+        {
+            "run": edit.run.name, "direction": edit.direction.name, "dose": edit.dose, "states": kind,
+            **_ends("measured", measured.half_life), **_ends("computed", edit.computed[kind].half_life),
+        }
+        for edit in edits
+        for kind, measured in edit.measured.items()
+        if kind in edit.computed
     ]  # fmt: skip
 
 
-def compared_lines(compared: list[Compared]) -> list[str]:
+def _ends(name: str, estimate: Estimate) -> dict[str, float]:
+    return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+
+
+def edit_lines(edits: Sequence[FollowedEdit]) -> list[str]:
     """Return half-lives that interventions measured, beside those of the same edits here; nothing without any."""
-    if not compared:
+    if not edits:
         return []
-    lines = [
+    return [
         "",
         "Half-lives of edits that interventions made in a single tick (a read-out held at its recorded mean plus a "
         "dose in standard deviations), in ticks: measured in the running game, with 95% intervals over episodes, and "
         "computed here for the same edit with inputs held as recorded, over lives:",
+        *(
+            f"  {edit.direction.name}, dose {edit.dose:+g}, {kind} states: measured {_half_life(measured.half_life)}, "
+            f"computed {_half_life(edit.computed[kind].half_life)}"
+            for edit in edits
+            for kind, measured in edit.measured.items()
+            if kind in edit.computed
+        ),
     ]
-    for row in compared_rows(compared):
-        measured, computed = (
-            _half_life(Estimate(*(getattr(row, name + end) for end in ("", "_low", "_high"))))
-            for name in ("measured", "computed")
-        )
-        lines.append(
-            f"  {row.direction}, dose {row.dose:+g}, {row.states} states: measured {measured}, computed {computed}"
-        )
-    return lines
 
 
 def persistence_summary(found: Persisting, states: States) -> dict[str, Any]:
