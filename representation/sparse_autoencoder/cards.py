@@ -1,7 +1,6 @@
 """Features in words, by template from measured numbers alone, and their cards: top records in different lives."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +29,7 @@ def title(meanings: Meanings, number: int, behaviours: tuple[Feature, ...]) -> s
     if not meanings.described[number]:
         return "not described"
     best = int(meanings.best[number])
-    return _phrase(behaviours[best], meanings.tested.correlation[number, best])
+    return _phrase(behaviours[best], meanings.correlation[number, best])
 
 
 def description(meanings: Meanings, number: int, behaviours: tuple[Feature, ...]) -> str:
@@ -40,9 +39,7 @@ def description(meanings: Meanings, number: int, behaviours: tuple[Feature, ...]
     when = f"Active in {share_text(float(meanings.density[number]))} of ticks{_in_life(meanings.by_age[number])}."
     best = int(meanings.best[number])
     behaviour = behaviours[best]
-    r, given, auc = (
-        each[number, best] for each in (meanings.tested.correlation, meanings.tested.given_time, meanings.tested.auc)
-    )
+    r, given, auc = (each[number, best] for each in (meanings.correlation, meanings.given_time, meanings.auc))
     q = meanings.q[number]
     if not meanings.described[number]:
         reason = _reason(q, min(abs(r), abs(given)))
@@ -93,21 +90,14 @@ against those on a Gaussian; and what taking the feature out of a state in which
 critic's value, and the log-probability of the action that was taken, in nats."""
 
 
-@dataclass(frozen=True, eq=False)
-class TopRecords:
-    """The top records of features, episode by episode.
+def top_records(
+    strengths: sparse.csr_array, behaviours: Behaviours, features: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find the records of different lives in which each of some features is strongest.
 
-    Attributes:
-        feature: of each, (R,) int64.
-        record: index among the test records, (R,) int64, ascending.
+    Returns:
+        Feature and record of each, (R,) int64, by record, ascending.
     """
-
-    feature: np.ndarray
-    record: np.ndarray
-
-
-def top_records(strengths: sparse.csr_array, behaviours: Behaviours, features: np.ndarray) -> TopRecords:
-    """Find the records of different lives in which each of some features is strongest."""
     columns = strengths.tocsc()
     life = behaviours.states.lives.index
     found_features, found_records = [], []
@@ -121,7 +111,7 @@ def top_records(strengths: sparse.csr_array, behaviours: Behaviours, features: n
         found_features.append(np.full(len(chosen), feature))
     feature, record = (np.concatenate([[], *parts]).astype(np.int64) for parts in (found_features, found_records))
     order = np.argsort(record, kind="stable")
-    return TopRecords(feature[order], record[order])
+    return feature[order], record[order]
 
 
 def feature_cards(
@@ -137,9 +127,9 @@ def feature_cards(
         beside: further numbers of each feature by name, see `BESIDE`; (F,) each, NaN for none.
     """
     alive = np.flatnonzero(meanings.density > 0)
-    top = top_records(strengths, behaviours, alive)
-    seen = _observed(folder, metadata, episodes, top, behaviours, progress)
-    ticks, tick, strength, behaviour = _traces(strengths, behaviours, meanings, top)
+    feature, record = top_records(strengths, behaviours, alive)
+    seen = _observed(folder, metadata, episodes, record, behaviours, progress)
+    ticks, tick, strength, behaviour = _traces(strengths, behaviours, meanings, feature, record)
     place = np.zeros(strengths.shape[1], np.int64)
     place[alive] = np.arange(len(alive))
     return FeatureCards(
@@ -149,8 +139,8 @@ def feature_cards(
         descriptions=[description(meanings, number, features) for number in alive.tolist()],
         behaviours=[{"name": f.name, "unit": f.unit, "definition": f.definition} for f in features],
         seen=seen,
-        feature=place[top.feature],
-        strength=np.asarray(strengths[top.record, top.feature]).ravel(),
+        feature=place[feature],
+        strength=np.asarray(strengths[record, feature]).ravel(),
         trace_ticks=ticks,
         trace_tick=tick,
         trace_strength=strength,
@@ -180,15 +170,14 @@ def rows_of(
 
 def _columns(meanings: Meanings, alive: np.ndarray, beside: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     best = meanings.best[alive]
-    tested = meanings.tested
     return {
         "number": alive,
         "best": best,
         "density": meanings.density[alive],
         "strongest": meanings.strongest[alive].astype(np.float64),
-        "r": tested.correlation[alive, best],
-        "given": tested.given_time[alive, best],
-        "auc": tested.auc[alive, best],
+        "r": meanings.correlation[alive, best],
+        "given": meanings.given_time[alive, best],
+        "auc": meanings.auc[alive, best],
         "q": meanings.q[alive],
         "described": meanings.described[alive].astype(np.uint8),
         **{name: beside[name][alive] for name in BESIDE},
@@ -196,39 +185,39 @@ def _columns(meanings: Meanings, alive: np.ndarray, beside: Mapping[str, np.ndar
 
 
 def _observed(
-    folder: Path, metadata: DumpMetadata, episodes: Sequence[int], top: TopRecords, behaviours: Behaviours,
+    folder: Path, metadata: DumpMetadata, episodes: Sequence[int], record: np.ndarray, behaviours: Behaviours,
     progress: Progress | None,
 ) -> Observed:  # fmt: skip
     """Read what the agents saw in the top records."""
     columns = own_truth_columns(metadata)
     wanted = select(folder, metadata, layers=[], columns=columns, leave_out=["tables"])
-    gathering = Gathering(metadata, wanted, len(top.record))
+    gathering = Gathering(metadata, wanted, len(record))
     of_record = behaviours.states.episodes
     for number, episode in enumerate(episodes):
         records = read_dump(folder, layers=[], columns=columns, leave_out=["tables"], episodes=[episode])
         first = int(np.argmax(of_record == episode))
-        inside = (top.record >= first) & (top.record < first + len(records))
-        gathering.add(records.take(top.record[inside] - first))
+        inside = (record >= first) & (record < first + len(records))
+        gathering.add(records.take(record[inside] - first))
         if progress:
             progress((number + 1) / len(episodes))
     return Observed(gathering.finish(), metadata)
 
 
 def _traces(
-    strengths: sparse.csr_array, behaviours: Behaviours, meanings: Meanings, top: TopRecords
+    strengths: sparse.csr_array, behaviours: Behaviours, meanings: Meanings, top: np.ndarray, record: np.ndarray
 ) -> tuple[np.ndarray, ...]:
     """Return the ticks of each top record's life, and tick, strength and behaviour at each of them."""
     lives, columns = behaviours.states.lives, strengths.tocsc()
-    life = lives.index[top.record]
+    life = lives.index[record]
     ticks = lives.lengths[life]
     rows = np.concatenate(
         [[], *(lives.order[lives.starts[one] : lives.starts[one] + lives.lengths[one]] for one in life.tolist())]
     ).astype(np.int64)
-    feature = np.repeat(top.feature, ticks)
+    feature = np.repeat(top, ticks)
     strength = np.zeros(len(rows), np.float32)
     order = np.argsort(feature, kind="stable")
     ends = np.searchsorted(feature[order], np.arange(strengths.shape[1] + 1))
-    for number in np.unique(top.feature).tolist():
+    for number in np.unique(top).tolist():
         own = order[ends[number] : ends[number + 1]]
         dense = columns[:, [number]].toarray().ravel()
         strength[own] = dense[rows[own]]

@@ -138,7 +138,7 @@ def _erasures(
         if recorded is not None:
             run = splice(settings.dump, recorded, settings.layer, ways, split_.test, mean, settings.seed)
         for by, edit in ways.items():
-            kl = np.nan if run is None else run.score(by).kl.value
+            kl = np.nan if run is None else run.kl(by).value
             rows.append(row(variable, by, edit, (states, values), (test.states.values[others_too], others), kl))
     return rows
 

@@ -8,7 +8,7 @@ from typing import Any
 from activation_store.sparse_dictionary import BASELINES
 from representation.sparse_autoencoder.fitting import Fitted
 from representation.sparse_autoencoder.scores import Estimate, Units, Usage
-from representation.sparse_autoencoder.splicing import SplicedRun, SplicedScore
+from representation.sparse_autoencoder.splicing import SplicedRun
 from representation.sparse_autoencoder.stability import Stability
 
 
@@ -100,34 +100,6 @@ class StabilityRow:
     stable: float
 
 
-def score_row(fitted: Fitted, usage: Usage, spliced: SplicedScore | None) -> ScoreRow:
-    """Return the row of one dictionary."""
-    entry, dictionary = fitted.entry, fitted.dictionary
-    more: dict[str, Any] = {}
-    if spliced is not None:
-        more = {**_ends("kl", spliced.kl), **_ends("value", spliced.value)}
-        more |= {"kl_kept": spliced.kl_kept.value, "value_share": spliced.value_share}
-    return ScoreRow(
-        entry.name, entry.layer, entry.kind, dictionary.features, dictionary.k, entry.seed, usage.active, usage.alive,
-        **_ends("unexplained", usage.unexplained), **more,
-    )  # fmt: skip
-
-
-def comparison_row(fitted: Fitted, other: Fitted, unexplained: Estimate, run: SplicedRun | None) -> ComparisonRow:
-    """Return the row of an autoencoder against a baseline."""
-    name, baseline = fitted.entry.name, other.entry.name
-    more = {} if run is None else _ends("kl_less", run.difference(name, baseline))
-    return ComparisonRow(name, baseline, **_ends("unexplained_less", unexplained), **more)
-
-
-def stability_row(name: str, other: str, found: Stability) -> StabilityRow:
-    """Return the row of an autoencoder against the same with another seed."""
-    return StabilityRow(
-        name, other, **_ends("cosine", found.mean), **_ends("found_again", found.found_again), chance=found.chance,
-        **_ends("gaussian", found.gaussian), stable=found.stable,
-    )  # fmt: skip
-
-
 def are_compared(autoencoder: Fitted, other: Fitted) -> bool:
     """Tell whether a baseline is one for an autoencoder: of the same layer and k, k-means of the same width."""
     own, its = autoencoder.entry, other.entry
@@ -173,25 +145,39 @@ class Tested:
 
     def scores(self) -> list[ScoreRow]:
         """Return a row for each dictionary."""
-        return [
-            score_row(each, self.usages[name], self.spliced.score(name) if self.spliced else None)
-            for name, each in self.fitted.items()
-        ]
+        return [self._score(*both) for both in self.fitted.items()]
+
+    def _score(self, name: str, fitted: Fitted) -> ScoreRow:
+        entry, dictionary, usage, more = fitted.entry, fitted.dictionary, self.usages[name], {}
+        if run := self.spliced:
+            more = {**_ends("kl", run.kl(name)), **_ends("value", run.value(name))}
+            more |= {"kl_kept": run.kl_kept(name).value, "value_share": run.value_share(name)}
+        return ScoreRow(
+            entry.name, entry.layer, entry.kind, dictionary.features, dictionary.k, entry.seed, usage.active,
+            usage.alive, **_ends("unexplained", usage.unexplained), **more,
+        )  # fmt: skip
 
     def comparisons(self) -> list[ComparisonRow]:
         """Return a row for each autoencoder and baseline."""
         return [
-            comparison_row(own, other, self._less(own, other), self.spliced)
-            for own in self.fitted.values()
-            for other in self.fitted.values()
-            if are_compared(own, other)
+            self._comparison(one, other)
+            for one, own in self.fitted.items()
+            for other, its in self.fitted.items()
+            if are_compared(own, its)
         ]
+
+    def _comparison(self, name: str, baseline: str) -> ComparisonRow:
+        own, its = self.usages[name], self.usages[baseline]
+        less = self.units.mean(its.error - own.error, own.deviation)
+        more = _ends("kl_less", self.spliced.kl_less(name, baseline)) if self.spliced else {}
+        return ComparisonRow(name, baseline, **_ends("unexplained_less", less), **more)
 
     def stability(self) -> list[StabilityRow]:
         """Return a row for each pair of seeds."""
-        return [stability_row(*names, found) for names, found in self.stabilities.items()]
-
-    def _less(self, own: Fitted, other: Fitted) -> Estimate:
-        """How much less of the variance an autoencoder leaves unexplained."""
-        first, second = self.usages[own.entry.name], self.usages[other.entry.name]
-        return self.units.mean(second.error - first.error, first.deviation)
+        return [
+            StabilityRow(
+                name, other, **_ends("cosine", found.mean), **_ends("found_again", found.found_again),
+                chance=found.chance, **_ends("gaussian", found.gaussian), stable=found.stable,
+            )
+            for (name, other), found in self.stabilities.items()
+        ]  # fmt: skip

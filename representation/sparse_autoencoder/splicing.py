@@ -59,37 +59,6 @@ class RecordedPolicy:
     prefix: str = ""
 
 
-@dataclass(frozen=True, eq=False)
-class Spliced:
-    """What one dictionary changes, in every record.
-
-    Attributes:
-        kl: divergence of the actions' distribution on the reconstruction from that on the recorded state, summed over
-            heads, in nats, (B,).
-        value: absolute difference of the critic's value, (B,).
-    """
-
-    kl: np.ndarray
-    value: np.ndarray
-
-
-@dataclass(frozen=True)
-class SplicedScore:
-    """Means over records.
-
-    Attributes:
-        kl: in nats.
-        value: absolute difference, in the critic's unit.
-        kl_kept: share of the divergence caused by the mean state that the reconstruction avoids; 1 is perfect.
-        value_share: the difference of the value as a share of the value's standard deviation.
-    """
-
-    kl: Estimate
-    value: Estimate
-    kl_kept: Estimate
-    value_share: float
-
-
 def load_recorded_policy(folder: Path, metadata: DumpMetadata, policies: Path, layer: str) -> RecordedPolicy:
     """Load the policy of a dump, and refuse what cannot be spliced, before anything is trained.
 
@@ -179,33 +148,47 @@ def splice(
     units = Units.of(life, np.concatenate(episode_of), seed)
     joined = {name: np.concatenate(parts, axis=1) for name, parts in changed.items()}
     return SplicedRun(
-        {name: Spliced(each[0], each[1]) for name, each in joined.items()}, float(np.concatenate(values).std()), units
-    )
+        {name: kl for name, (kl, _) in joined.items()}, {name: value for name, (_, value) in joined.items()},
+        float(np.concatenate(values).std()), units,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class SplicedRun:
-    """What several dictionaries change in the same records.
+    """What several dictionaries change in the same records, by the dictionary's name, and `MEAN`.
 
     Attributes:
-        spliced: by the dictionary's name, and `MEAN`.
+        kls: divergence of the actions' distribution on the reconstruction from that on the recorded state, summed over
+            heads, in nats, (B,) each.
+        values: absolute difference of the critic's value, (B,) each.
         value_spread: standard deviation of the critic's value over the records.
+        units: of intervals.
     """
 
-    spliced: Mapping[str, Spliced]
+    kls: Mapping[str, np.ndarray]
+    values: Mapping[str, np.ndarray]
     value_spread: float
     units: Units
 
-    def score(self, name: str) -> SplicedScore:
-        """Return the means of one dictionary."""
-        own, mean = self.spliced[name], self.spliced[MEAN]
-        value = self.units.mean(own.value)
-        kept = self.units.mean(mean.kl - own.kl, mean.kl)
-        return SplicedScore(self.units.mean(own.kl), value, kept, value.value / (self.value_spread or 1.0))
+    def kl(self, name: str) -> Estimate:
+        """Return the mean divergence, in nats."""
+        return self.units.mean(self.kls[name])
 
-    def difference(self, name: str, other: str) -> Estimate:
+    def kl_kept(self, name: str) -> Estimate:
+        """Return the share of the divergence caused by the mean state that is avoided; 1 is perfect."""
+        return self.units.mean(self.kls[MEAN] - self.kls[name], self.kls[MEAN])
+
+    def value(self, name: str) -> Estimate:
+        """Return the mean difference of the value, in the critic's unit."""
+        return self.units.mean(self.values[name])
+
+    def value_share(self, name: str) -> float:
+        """Return the mean difference of the value as a share of the value's standard deviation."""
+        return self.value(name).value / (self.value_spread or 1.0)
+
+    def kl_less(self, name: str, other: str) -> Estimate:
         """Return how much less divergence one dictionary causes than another, in nats; negative if it causes more."""
-        return self.units.difference(self.spliced[other].kl, self.spliced[name].kl)
+        return self.units.mean(self.kls[other] - self.kls[name])
 
 
 @dataclass(frozen=True, eq=False)
