@@ -16,7 +16,7 @@ from representation.probes.inputs import Input
 from representation.probes.probing import Probed
 from representation.probes.ridge import fit_ridge
 from representation.probes.scores import Estimates, Losses, Resamples, losses
-from representation.probes.task import alike, folds_of_worlds, mean_of_the_rest, smooth_basis
+from representation.probes.task import alike, folds_of_worlds, mean_of_the_rest, scored_alike, smooth_basis
 
 Key = tuple[str, str]
 """A kind of probe and the name of an input."""
@@ -194,16 +194,14 @@ def commonality(data: ProbeData, memory: str, usable: np.ndarray, resamples: Res
 
 def _losses_of_block(x: np.ndarray, data: ProbeData, usable: np.ndarray) -> Losses:
     fold = folds_of_worlds(data.world)[data.world]
-    lost, stake = np.zeros((2, data.worlds, data.targets.shape[1]))
-    for rows, columns in alike(np.isfinite(data.targets)):
-        columns = columns[usable[columns]]
-        if len(columns):
-            y = data.targets[np.ix_(rows, columns)]
-            predicted = fit_ridge(x[rows], y, fold[rows]).predicted
-            mean, by_r_squared = mean_of_the_rest(y, fold[rows]), np.zeros(len(columns), bool)
-            part = losses(predicted, y, mean, data.world[rows], data.worlds, by_r_squared)
-            lost[:, columns], stake[:, columns] = part.lost, part.stake
-    return Losses(lost, stake)
+
+    def score(here: tuple[np.ndarray, ...], rows: np.ndarray, columns: np.ndarray) -> Losses:
+        y, by_r_squared = data.targets[here], np.zeros(len(columns), bool)
+        predicted = fit_ridge(x[rows], y, fold[rows]).predicted
+        return losses(predicted, y, mean_of_the_rest(y, fold[rows]), data.world[rows], data.worlds, by_r_squared)
+
+    groups = [(rows, columns[usable[columns]]) for rows, columns in alike(np.isfinite(data.targets))]
+    return scored_alike(data, [group for group in groups if len(group[1])], score)
 
 
 def _parts(score: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

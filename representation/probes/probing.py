@@ -91,13 +91,16 @@ def probe(
 def _probe_one(task: Task, kind: str, one: Input, memories: Sequence[str], found: Probed) -> None:
     """Probe one input, and put the results among the others."""
     memory, data = one.name in memories, task.data
-    fitted = (task.linear if kind == LINEAR else task.networks)(one.name, memory)
-    found.losses[kind, one.name] = task.losses(fitted.real, data.targets)
-    found.precision[kind, one.name] = task.precision(fitted.real, data.targets)
+    if kind == LINEAR:
+        (real, control), read_outs = task.linear(one.name, memory)
+        if memory:
+            found.read_outs[one.name] = read_outs
+    else:
+        real, control = task.networks(one.name, memory)
+    found.losses[kind, one.name] = task.losses(real, data.targets)
+    found.precision[kind, one.name] = task.precision(real, data.targets)
     if memory:
-        found.controls[kind, one.name] = task.losses(fitted.control, task.controls)
-        if fitted.read_outs:
-            found.read_outs[one.name] = fitted.read_outs
+        found.controls[kind, one.name] = task.losses(control, task.controls)
 
 
 def _probe_beside(task: Task, kind: str, baseline: Input, memories: Sequence[str], found: Probed) -> None:
@@ -109,8 +112,11 @@ def _probe_beside(task: Task, kind: str, baseline: Input, memories: Sequence[str
 
 def _probe_known(task: Task, kind: str, baseline: Input, memories: Sequence[str], found: Probed) -> None:
     """Probe a baseline and the given variables, alone and together with each memory."""
-    alone, beside = (task.linear, task.linear_beside) if kind == LINEAR else (task.networks, task.networks_beside)
-    found.known[kind, baseline.name] = task.losses(alone(baseline.name, False, True).real, task.data.targets)
+    if kind == LINEAR:
+        ((real, _), _), beside = task.linear(baseline.name, False, True), task.linear_beside
+    else:
+        (real, _), beside = task.networks(baseline.name, False, True), task.networks_beside
+    found.known[kind, baseline.name] = task.losses(real, task.data.targets)
     for memory, predicted in beside(baseline.name, memories, True):
         found.known_together[kind, memory, baseline.name] = task.losses(predicted, task.data.targets)
 

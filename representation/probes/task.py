@@ -7,8 +7,7 @@ doing. Shifting a target around within each life keeps its autocorrelation and a
 what is left is how a state goes with its own moment.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -77,19 +76,9 @@ def shifted_within_lives(values: np.ndarray, lives: Lives, seed: int) -> np.ndar
     return found
 
 
-@dataclass(frozen=True)
-class Predictions:
-    """What probes of one input said of records that they were not fitted to, (B, T) each, NaN where not applicable.
-
-    Attributes:
-        real: of the targets, in their units; of yes-or-no targets log-odds.
-        control: of the control tasks; empty unless asked for.
-        read_outs: linear read-outs fitted to all records; None for networks.
-    """
-
-    real: np.ndarray
-    control: np.ndarray
-    read_outs: ReadOuts | None = None
+Predictions = tuple[np.ndarray, np.ndarray]
+"""What probes said of records that they were not fitted to: of targets, in their units, of yes-or-no targets log-odds;
+and of their control tasks, which is NaN unless asked for. (B, T) each, NaN where not applicable."""
 
 
 class Task:
@@ -125,8 +114,11 @@ class Task:
         scales = np.full((len(bands), self.given.shape[1]), SCALE)
         return np.concatenate([x, self.given], axis=1), np.concatenate([bands, scales], axis=1)
 
-    def linear(self, name: str, with_control: bool, known: bool = False) -> Predictions:
-        """Fit and cross-validate linear probes of an input: ridge or, for yes-or-no targets, logistic regressions."""
+    def linear(self, name: str, with_control: bool, known: bool = False) -> tuple[Predictions, ReadOuts]:
+        """Fit and cross-validate linear probes of an input: ridge or, for yes-or-no targets, logistic regressions.
+
+        The read-outs are fitted to all records.
+        """
         targets, (x, bands) = self.data.targets, self._input(name, known)
         real, control = np.full(targets.shape, np.nan), np.full(targets.shape, np.nan)
         weight, bias = np.full((x.shape[1], targets.shape[1]), np.nan), np.full(targets.shape[1], np.nan)
@@ -140,7 +132,7 @@ class Task:
                 control[here] = fitted.predicted[:, count:]
             found = fitted.read_outs
             weight[:, columns], bias[columns] = found.weight[:, :count], found.bias[:count]
-        return Predictions(real, control, ReadOuts(weight, bias))
+        return (real, control), ReadOuts(weight, bias)
 
     def linear_beside(
         self, baseline: str, memories: Sequence[str], known: bool = False
@@ -163,7 +155,7 @@ class Task:
         """Train and cross-validate networks; those of controls share nothing with the others."""
         some = (self.data.targets, self.controls)[: 1 + with_control]
         found = [self._networks(self._input(name, known)[0], y) for y in some]
-        return Predictions(found[0], found[-1])
+        return found[0], found[-1]
 
     def networks_beside(
         self, baseline: str, memories: Sequence[str], known: bool = False
@@ -184,25 +176,38 @@ class Task:
 
     def precision(self, predicted: np.ndarray, y: np.ndarray) -> Losses:
         """Score predictions of binary targets by average precision, (B, T) each."""
-        data = self.data
-        lost, stake = np.zeros((2, data.worlds, y.shape[1]))
-        for rows, columns in self.alike:
-            columns = columns[self.yes_or_no[columns]]
-            here = np.ix_(rows, columns)
-            part = average_precision(predicted[here], y[here], data.world[rows], data.worlds)
-            lost[:, columns], stake[:, columns] = part.lost, part.stake
-        return Losses(lost, stake)
+        data, some = self.data, [(rows, columns[self.yes_or_no[columns]]) for rows, columns in self.alike]
+        return scored_alike(
+            data, some,
+            lambda here, rows, _: average_precision(predicted[here], y[here], data.world[rows], data.worlds),
+        )  # fmt: skip
 
     def losses(self, predicted: np.ndarray, y: np.ndarray) -> Losses:
         """Score predictions of targets or of their controls, (B, T) each."""
         data = self.data
-        lost, stake = np.zeros((2, data.worlds, y.shape[1]))
-        for rows, columns in self.alike:
-            here = np.ix_(rows, columns)
+
+        def score(here: tuple[np.ndarray, ...], rows: np.ndarray, columns: np.ndarray) -> Losses:
             mean = mean_of_the_rest(y[here], self.fold[rows])
-            part = losses(predicted[here], y[here], mean, data.world[rows], data.worlds, self.yes_or_no[columns])
-            lost[:, columns], stake[:, columns] = part.lost, part.stake
-        return Losses(lost, stake)
+            return losses(predicted[here], y[here], mean, data.world[rows], data.worlds, self.yes_or_no[columns])
+
+        return scored_alike(data, self.alike, score)
+
+
+def scored_alike(
+    data: ProbeData, groups: Iterable[tuple[np.ndarray, np.ndarray]],
+    score: Callable[[tuple[np.ndarray, ...], np.ndarray, np.ndarray], Losses],
+) -> Losses:  # fmt: skip
+    """Score groups of targets that apply to the same records one by one.
+
+    Args:
+        groups: as `alike` returns them.
+        score: from the places of a group in (B, T), its records and its targets.
+    """
+    lost, stake = np.zeros((2, data.worlds, data.targets.shape[1]))
+    for rows, columns in groups:
+        part = score(np.ix_(rows, columns), rows, columns)
+        lost[:, columns], stake[:, columns] = part.lost, part.stake
+    return Losses(lost, stake)
 
 
 def fit_linear(
