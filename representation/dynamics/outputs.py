@@ -18,6 +18,7 @@ from representation.dynamics.motion_stages import Persisting
 from representation.dynamics.perturbations import FollowedEdit
 from representation.dynamics.results import Effects, Motion, States
 from representation.dynamics.update import Update
+from representation.tables import tab_separated
 
 KINDS: dict[Kind, SourceKind] = {
     "pca": "principal component", "ica": "independent component", "nmf": "non-negative component"
@@ -81,8 +82,8 @@ def write_states(states: States, folder: RunFolder, show: Step) -> None:
             plane_records=states.plane_records,
         )  # fmt: skip
         folder.save_arrays(LABELS_FILE, **places_of(records), label=states.label)
-        folder.save_text("components.tsv", report.table(report.component_rows(states)))
-        folder.save_text("component_features.tsv", report.table(report.association_rows(states)))
+        folder.save_text("components.tsv", tab_separated(report.component_rows(states)))
+        folder.save_text("component_features.tsv", tab_separated(report.association_rows(states)))
         folder.save_figure("components_features.png", figures.components_and_features(states))
         folder.save_figure("tsne.png", figures.plane(states))
 
@@ -91,7 +92,7 @@ def write_motion(states: States, motion: Motion, folder: RunFolder, show: Step) 
     """Write the behaviour of each tick, and draw lives."""
     with show("writing and drawing motion"):
         if motion.pairs:
-            folder.save_text("behaviour_agreement.tsv", report.table([vars(pair) for pair in motion.pairs]))
+            folder.save_text("behaviour_agreement.tsv", tab_separated([vars(pair) for pair in motion.pairs]))
         folder.save_arrays(BEHAVIOURS_FILE, **places_of(motion.tracks.records), label=motion.behaviours.label)
         folder.save_figure("trajectories.png", figures.trajectories(motion, states))
 
@@ -115,7 +116,7 @@ def write_correlations(states: States, motion: Motion, effects: Effects | None, 
         if effects is None:
             folder.save_figure("correlations.png", figures.correlations_and_jacobians(motion, None, heading))
             return
-        folder.save_text("sign_agreement.tsv", report.table([vars(row) for row in effects.agreement]))
+        folder.save_text("sign_agreement.tsv", tab_separated([vars(row) for row in effects.agreement]))
         figure = figures.correlations_and_jacobians(motion, effects, heading)
         folder.save_figure("correlations_jacobians.png", figure)
         folder.save_figure("agreement.png", figures.agreement(effects, heading))
@@ -136,7 +137,7 @@ def write_persisting(
             arrays |= vars(found.length)
             label, age = motion.behaviours.label[found.records], motion.tracks.place[found.records]
             folder.save_text(
-                "memory_use.tsv", report.table([vars(each) for each in memory_use(found.length, label, age)])
+                "memory_use.tsv", tab_separated([vars(each) for each in memory_use(found.length, label, age)])
             )
         folder.save_arrays("lasting.npz", **arrays)
         folder.save_figure("half_lives.png", figures.half_lives(found, states))
@@ -148,5 +149,5 @@ def write_persisting(
 def write_edits(edits: list[FollowedEdit], folder: RunFolder, heading: str) -> None:
     """Write and draw half-lives of edits, measured and computed, if there are any."""
     if edits:
-        folder.save_text("followed_edits.tsv", report.table(report_lasting.edit_rows(edits)))
+        folder.save_text("followed_edits.tsv", tab_separated(report_lasting.edit_rows(edits)))
         folder.save_figure("followed_edits.png", figures.followed_edits(edits, heading))

@@ -256,16 +256,3 @@ def effects_summary(effects: Effects) -> dict[str, Any]:
         ],
         "largest_modulus": {"median": float(np.median(np.abs(effects.eigenvalues[:, 0])))},
     }  # fmt: skip
-
-
-def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Return rows with the same keys as tab-separated text with a line of names; what is unknown stays empty."""
-    names = list(rows[0]) if rows else []
-    lines = ["\t".join(names), *("\t".join(_cell(row[name]) for name in names) for row in rows)]
-    return "\n".join(lines) + "\n"
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.6g}" if np.isfinite(value) else ""
-    return str(value)

@@ -1,6 +1,7 @@
 """What a run of probes leaves: tables, figures, read-outs, and the lines that a terminal shows."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import numpy as np
 from rich.markup import escape
@@ -24,31 +25,25 @@ from representation.probes.probing import LINEAR, MLP
 from representation.probes.report import (
     EVERY_BASELINE,
     AdvantageRow,
-    CKARow,
     DumpReport,
-    GivenRow,
     IncrementRow,
-    ScoreRow,
     is_found,
-    table,
 )  # fmt: skip
 from representation.probes.ridge import ReadOuts
 from representation.probes.target import Target
+from representation.tables import tab_separated
 
 _SHOWN = 12
-_TABLES = {
-    "scores": ScoreRow, "advantages": AdvantageRow, "increments": IncrementRow, "increments_given": IncrementRow,
-    "given": GivenRow, "cka": CKARow,
-}  # fmt: skip
+_TABLES = ("scores", "advantages", "increments", "increments_given", "given", "cka")
 
 
 def save_tables(folder: RunFolder, reports: Sequence[DumpReport]) -> None:
     """Write probes.json and a tab-separated table for every kind of row that there is."""
-    folder.save_json("probes.json", {"dumps": [report.to_json() for report in reports]})
-    for name, kind in _TABLES.items():
-        rows = [row for report in reports for row in getattr(report, name)]
+    folder.save_json("probes.json", {"dumps": [asdict(report) for report in reports]})
+    for name in _TABLES:
+        rows = [vars(row) for report in reports for row in getattr(report, name)]
         if rows:
-            folder.save_text(f"probe_{name}.tsv", table(rows, kind))
+            folder.save_text(f"probe_{name}.tsv", tab_separated(rows))
 
 
 def save_figures(folder: RunFolder, reports: Sequence[DumpReport], emergence: bool) -> None:

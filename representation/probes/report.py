@@ -4,7 +4,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -171,10 +171,6 @@ class DumpReport:
         found = _CHECKPOINT.fullmatch(self.policy)
         return found[1] if found else self.policy
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values, ready to be written as JSON."""
-        return asdict(self)
-
 
 def report_dump(
     name: str, metadata: DumpMetadata, data: ProbeData, targets: Sequence[Target], wanted: Sequence[Input],
@@ -231,13 +227,6 @@ def measure(target: Target) -> str:
 def chance(targets: Sequence[Target]) -> np.ndarray:
     """Return the scores of knowing nothing, (T,) float64."""
     return np.array([0.5 if target.yes_or_no else 0.0 for target in targets])
-
-
-def table(rows: Sequence[Any], kind: type) -> str:
-    """Return rows of a kind as tab-separated text with a line of names; what is unknown stays empty."""
-    names = [field.name for field in fields(kind)]
-    lines = ["\t".join(names), *("\t".join(_cell(getattr(row, name)) for name in names) for row in rows)]
-    return "\n".join(lines) + "\n"
 
 
 def _describe(target: Target, reason: str | None, records: int) -> dict[str, Any]:
@@ -340,9 +329,3 @@ def _given_rows(
 
 def _known(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -20,11 +20,11 @@ from representation.sparse_autoencoder.cards import BESIDE, feature_cards, rows_
 from representation.sparse_autoencoder.erasing import ErasureRow, edits, row
 from representation.sparse_autoencoder.figures import attribution_scatter
 from representation.sparse_autoencoder.meaning import PERMUTATIONS, Meanings, meanings
-from representation.sparse_autoencoder.report import table
 from representation.sparse_autoencoder.scores import Estimate, strengths_of
 from representation.sparse_autoencoder.settings import SparseSettings
 from representation.sparse_autoencoder.splicing import RecordedPolicy, splice
 from representation.sparse_autoencoder.states import Behaviours, Split, read_behaviours
+from representation.tables import tab_separated
 from user_error import UserError
 
 PAGE_FILE = "sparse_features.html"
@@ -150,12 +150,11 @@ def _some(count: int, seed: int) -> np.ndarray:
 
 def save(folder: RunFolder, described: Described, settings: SparseSettings, metadata: DumpMetadata) -> None:
     """Write the page, the table and the directions."""
-    names = [name for name in described.rows[0] if name != "title"]
-    lines = ["\t".join(names), *("\t".join(_cell(row[name]) for name in names) for row in described.rows)]
-    folder.save_text(f"{FEATURES_FILE}.tsv", "\n".join(lines) + "\n")
+    rows = [{name: value for name, value in row.items() if name != "title"} for row in described.rows]
+    folder.save_text(f"{FEATURES_FILE}.tsv", tab_separated(rows))
     write_directions(folder.path / DIRECTIONS_FILE, described.directions)
     if described.erasures:
-        folder.save_text("erasure.tsv", table(described.erasures))
+        folder.save_text("erasure.tsv", tab_separated([vars(row) for row in described.erasures]))
     if described.attributions is not None:
         folder.save_figure("attribution.png", attribution_scatter(described.attributions))
         folder.save_json("attribution.json", {name: asdict(each) for name, each in described.correlations().items()})
@@ -196,9 +195,3 @@ def _directions(dictionary: SparseDictionary, found: Meanings, test: Behaviours)
             )
         )  # fmt: skip
     return made
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return "" if np.isnan(value) else f"{value:.6g}"
-    return str(value)

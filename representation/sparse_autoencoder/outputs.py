@@ -19,8 +19,9 @@ from activation_store.schema import DumpMetadata
 from activation_store.sparse_dictionary import AUTOENCODERS, SparseDictionary, write_dictionary
 from analysis.runs.run_folder import RunFolder
 from representation.sparse_autoencoder import figures
-from representation.sparse_autoencoder.report import Tested, table
+from representation.sparse_autoencoder.report import Tested
 from representation.sparse_autoencoder.states import Split
+from representation.tables import tab_separated
 
 CONFIG_FILE, WEIGHTS_FILE = "cfg.json", "sae_weights.safetensors"
 _LAYOUT_OF = "6.0.0"
@@ -82,7 +83,7 @@ def save(folder: RunFolder, results: Sequence[Tested], metadata: DumpMetadata, s
     folder.save_json(RESULTS_FILE, content)
     for name, some in (("scores", rows), ("comparisons", comparisons), ("stability", stabilities)):
         if some:
-            folder.save_text(f"sparse_{name}.tsv", table(some))
+            folder.save_text(f"sparse_{name}.tsv", tab_separated([vars(row) for row in some]))
     fitted = {name: each for result in results for name, each in result.fitted.items()}
     for name, one in fitted.items():
         write_dictionary(folder.path / f"{name}.safetensors", one.dictionary)

@@ -1,9 +1,7 @@
 """What a run knows of the dictionaries of one layer, and reports of each as rows of tables."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 from activation_store.sparse_dictionary import BASELINES
 from representation.sparse_autoencoder.fitting import Fitted
@@ -105,20 +103,6 @@ def are_compared(autoencoder: Fitted, other: Fitted) -> bool:
     own, its = autoencoder.entry, other.entry
     same = its.kind in BASELINES and own.kind not in BASELINES and (own.layer, own.k) == (its.layer, its.k)
     return same and own.original is None and (its.kind != "k_means" or own.features == its.features)
-
-
-def table(rows: Sequence[Any]) -> str:
-    """Return rows of one kind as tab-separated text; NaN is empty."""
-    names = [each.name for each in fields(rows[0])]
-    lines = ["\t".join(names)]
-    lines += ["\t".join(_cell(value) for value in asdict(row).values()) for row in rows]
-    return "\n".join(lines) + "\n"
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return "" if math.isnan(value) else f"{value:.6g}"
-    return str(value)
 
 
 def _ends(name: str, estimate: Estimate) -> dict[str, float]:
