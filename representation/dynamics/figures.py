@@ -224,7 +224,7 @@ def half_lives(found: Persisting, states: States) -> Figure:
 def memory_length_figure(found: Persisting, heading: str) -> Figure | None:
     """Draw how much an observation some ticks ago still matters; None if it was not measured."""
     length = found.length
-    if length is None:
+    if isinstance(length, str):
         return None
     with style():
         figure = new_figure(10.0, 4.6)

@@ -3,12 +3,11 @@
 How long is asked of changes of components and of observations; and where the memory settles for held input.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
-from activation_store.reader import Progress
 from activation_store.schema import DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout
@@ -74,7 +73,14 @@ def study_motion(
         differences = cluster_differences(
             values, behaviours.label, tracks.lives, tracks.records.tick, tracks.records.episode, inference
         )
-    correlations = _correlations(tracks, scores, behaviours, settings, parts, step)
+    with step("lagged correlations") as progress:
+        correlations = parts.data(
+            "correlations",
+            LaggedCorrelations,
+            lambda: lagged_correlations(
+                tracks, scores, behaviours, settings.lags, settings.permutations, settings.seed, progress
+            ),
+        )
     return Motion(tracks, scores, space, behaviours, pairs, differences, correlations)
 
 
@@ -82,18 +88,10 @@ def _behaviours(
     tracks: Tracks, space: BehaviourSpace, part: str, settings: DynamicsSettings, parts: Parts, step: Step
 ) -> Behaviours:
     with step(f"behaviours of {' and '.join(space.layers)} in {len(tracks):,} ticks"):
-        stored = parts.arrays(
-            part,
-            lambda: {
-                name: np.asarray(value)
-                for name, value in vars(
-                    find_behaviours(tracks, space, settings.behaviours, min(settings.bootstraps, 5), settings.seed)
-                ).items()
-            },
+        few = min(settings.bootstraps, 5)
+        return parts.data(
+            part, Behaviours, lambda: find_behaviours(tracks, space, settings.behaviours, few, settings.seed)
         )
-    return Behaviours(
-        stored["label"], float(stored["explained"]), stored["agreement"], stored["agreement_floor"], stored["kept"]
-    )
 
 
 def _pairs(
@@ -107,21 +105,6 @@ def _pairs(
         found[name] = _behaviours(tracks, space_of(tracks, [name], {}), f"behaviours-{name}", settings, parts, step)
     with step("comparing behaviours of layers together and alone") as progress:
         return pairs_of(found, tracks, settings.permutations, settings.seed, progress)
-
-
-def _correlations(
-    tracks: Tracks, scores: np.ndarray, behaviours: Behaviours, settings: DynamicsSettings, parts: Parts, step: Step
-) -> LaggedCorrelations:
-    with step("lagged correlations") as progress:
-        stored = parts.arrays(
-            "correlations",
-            lambda: vars(
-                lagged_correlations(
-                    tracks, scores, behaviours, settings.lags, settings.permutations, settings.seed, progress
-                )
-            ),
-        )
-    return LaggedCorrelations(**stored)
 
 
 MODES = 8
@@ -210,15 +193,13 @@ class Persisting:
         records: ticks at which something was changed, or decided, (n,).
         lasting: of each independent component, (K,).
         held: fixed points, by held input.
-        length: of the memory; None if the dump lacks the observations.
-        no_length: why it was not measured.
+        length: of the memory; or why it was not measured, if the dump lacks the observations.
     """
 
     records: np.ndarray
     lasting: list[Lasting]
     held: list[HeldInput]
-    length: MemoryLength | None
-    no_length: str
+    length: MemoryLength | str
 
 
 def study_persistence(
@@ -236,8 +217,8 @@ def study_persistence(
     life = tracks.lives.index[records]
     kept = [lasting(each, life, settings.seed) for each in apart]
     held = _held(settings, motion, update, records, parts, step)
-    length, reason = _length(settings, policy, layout, tracks, update, records, parts, step)
-    return Persisting(records, kept, held, length, reason)
+    length = _length(settings, policy, layout, tracks, update, records, parts, step)
+    return Persisting(records, kept, held, length)
 
 
 def followed_records(tracks: Tracks, settings: DynamicsSettings) -> np.ndarray:
@@ -250,8 +231,7 @@ def followed_records(tracks: Tracks, settings: DynamicsSettings) -> np.ndarray:
     if len(np.unique(tracks.lives.index[there])) < 2:
         raise UserError(
             f"--reach is {settings.reach}: fewer than two of the lives drawn last {2 * settings.reach + 2} ticks; "
-            "lower "
-            "it or extract longer episodes"
+            "lower it or extract longer episodes"
         )
     drawn = np.random.default_rng([settings.seed, 9]).permutation(there)[: settings.followed_states]
     return np.sort(drawn)
@@ -269,33 +249,25 @@ def _held(
     found = []
     for number, (name, read) in enumerate(inputs.items()):
         with step(f"fixed points for the {name}") as progress:
-            stored = dict(parts.arrays(f"fixed-{number}", partial(_stored, update, read, starts, progress)))
-        after = stored.pop("after")
-        found.append(HeldInput(name, read, FixedPoints(**stored), starts, after))
+            compute = partial(find_fixed_points, update, read, starts, progress)
+            points = parts.data(f"fixed-{number}", FixedPoints, compute)
+        after = update(tensor(starts), tensor(read).expand(len(starts), -1)).numpy()
+        found.append(HeldInput(name, read, points, starts, after))
     return found
-
-
-def _stored(update: Update, read: np.ndarray, starts: np.ndarray, progress: Progress) -> dict[str, np.ndarray]:
-    points = find_fixed_points(update, read, starts, progress)
-    after = update(tensor(starts), tensor(read).expand(len(starts), -1)).numpy()
-    return {**{each.name: getattr(points, each.name) for each in fields(points)}, "after": after}
 
 
 def _length(
     settings: DynamicsSettings, policy: RecurrentPolicy, layout: ObservationLayout,
     tracks: Tracks, update: Update, records: np.ndarray, parts: Parts, step: Step,
-) -> tuple[MemoryLength | None, str]:  # fmt: skip
+) -> MemoryLength | str:  # fmt: skip
     try:
         check_shows_everything(settings.dump, layout)
     except UserError as error:
-        return None, str(error)
+        return str(error)
     with step(f"memory length at {len(records)} decisions") as progress:
 
-        def compute() -> dict[str, np.ndarray]:
+        def compute() -> MemoryLength:
             observation = read_observations(settings.dump, tracks, records, layout, policy)
-            return vars(
-                memory_length(policy, update, tracks, records, observation, settings.reach, settings.seed, progress)
-            )
+            return memory_length(policy, update, tracks, records, observation, settings.reach, settings.seed, progress)
 
-        stored = parts.arrays("length", compute)
-    return MemoryLength(**stored), ""
+        return parts.data("length", MemoryLength, compute)

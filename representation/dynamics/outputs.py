@@ -133,7 +133,7 @@ def write_persisting(
         arrays = {"records": found.records, "left": left}
         for number, held in enumerate(found.held):
             arrays |= {f"input_{number}": held.read, f"points_{number}": held.points.state}
-        if found.length is not None:
+        if not isinstance(found.length, str):
             arrays |= vars(found.length)
             label, age = motion.behaviours.label[found.records], motion.tracks.place[found.records]
             folder.save_text(

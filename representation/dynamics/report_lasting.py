@@ -40,8 +40,8 @@ def _half_life(estimate: Estimate) -> str:
 
 def _length_lines(found: Persisting) -> Iterator[str]:
     length = found.length
-    if length is None:
-        yield f"Memory length was not measured: {found.no_length}"
+    if isinstance(length, str):
+        yield f"Memory length was not measured: {length}"
         return
     whole = length.whole.mean(axis=0)
     yield (
@@ -125,7 +125,7 @@ def persistence_summary(found: Persisting, states: States) -> dict[str, Any]:
             for name, each in zip(names, found.lasting, strict=True)
         },
         "memory_length": None
-        if length is None
+        if isinstance(length, str)
         else {
             "ticks": length.ticks.tolist(), "divergence": length.divergence.mean(axis=0).tolist(),
             "value": length.value.mean(axis=0).tolist(), "whole": length.whole.mean(axis=0).tolist(),

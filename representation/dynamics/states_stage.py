@@ -108,21 +108,14 @@ def _associated(
     scores: np.ndarray, data: Dataset, settings: DynamicsSettings, parts: Parts, name: str, step: Step
 ) -> ShiftedCorrelations:
     with step(f"testing {name.replace('-', ' components against ')}"):
-        stored = parts.arrays(
+        return parts.data(
             name,
-            lambda: vars(
-                correlations_given_time(
-                    scores,
-                    data.values,
-                    data.lives,
-                    data.records.tick,
-                    settings.permutations,
-                    settings.seed,
-                    data.records.episode,
-                )
+            ShiftedCorrelations,
+            lambda: correlations_given_time(
+                scores, data.values, data.lives, data.records.tick, settings.permutations, settings.seed,
+                data.records.episode,
             ),
-        )
-    return ShiftedCorrelations(**stored)
+        )  # fmt: skip
 
 
 def _neighbours(
