@@ -60,19 +60,9 @@ class Event:
         return COMPARISONS[self.comparison](values, self.number)
 
 
-@dataclass(frozen=True)
-class Onsets:
-    """Where an event begins.
-
-    Attributes:
-        place: of each life, the ticks of that life at which it begins, counted from the life's first record.
-        held: of each life and each of these ticks, in which share of the ticks from then on the condition holds.
-        born: tick of each life's first record.
-    """
-
-    place: dict[LifeKey, tuple[int, ...]]
-    held: dict[LifeKey, tuple[float, ...]]
-    born: dict[LifeKey, int]
+Onsets = dict[LifeKey, tuple[int, dict[int, float]]]
+"""Where an event begins. Of each life, the tick of its first record; and the ticks at which it begins, counted from
+that record, with the share of the ticks from then on in which the condition holds."""
 
 
 def onsets(holds: np.ndarray, before: int, after: int) -> np.ndarray:
@@ -104,9 +94,7 @@ def find_onsets(
     """
     episodes = np.unique(read_identity(dump)["episode"]).tolist()
     leave_out = ["tables", *(() if event.feature.of_tiles else ("tile",))]
-    place: dict[LifeKey, tuple[int, ...]] = {}
-    held: dict[LifeKey, tuple[float, ...]] = {}
-    born: dict[LifeKey, int] = {}
+    found: Onsets = {}
     for number, episode in enumerate(episodes):
         records = read_dump(
             dump, layers=[], columns=own_truth_columns(metadata), leave_out=leave_out, episodes=[episode]
@@ -115,13 +103,13 @@ def find_onsets(
         lives, places = lives_of(records), places_of(records)
         for start, length in zip(lives.starts.tolist(), lives.lengths.tolist(), strict=True):
             own = lives.order[start : start + length]
-            found = [each for each in onsets(holds[own], before, after).tolist() if each >= before + lead]
-            if found:
+            begins = [tick for tick in onsets(holds[own], before, after).tolist() if tick >= before + lead]
+            if begins:
                 key = tuple(int(places[name][own[0]]) for name in LIFE_KEY)
-                place[key], born[key] = tuple(found), int(records.tick[own[0]])
-                held[key] = tuple(float(holds[own][each : each + after].mean()) for each in found)
+                held = {tick: float(holds[own][tick : tick + after].mean()) for tick in begins}
+                found[key] = int(records.tick[own[0]]), held
         progress((number + 1) / len(episodes))
-    return Onsets(place, held, born)
+    return found
 
 
 _MATERIALS = 6
@@ -282,7 +270,7 @@ def event_onsets(settings: SaliencySettings, metadata: DumpMetadata, show: Step)
 
 def sample_starts(begins: Onsets, settings: SaliencySettings) -> dict[tuple[int, ...], list[int]]:
     """Return the ticks of each life that a sample around the event may begin with."""
-    return {life: [place - settings.before for place in places] for life, places in begins.place.items()}
+    return {life: [tick - settings.before for tick in held] for life, (_, held) in begins.items()}
 
 
 def compared_around(
@@ -295,7 +283,6 @@ def compared_around(
     for sample in samples:
         shown = places_of(sample.shown)
         key = tuple(int(shown[name][0]) for name in LIFE_KEY)
-        born = begins.born[key]
-        place = int(shown["tick"][settings.before]) - born
-        held.append(begins.held[key][begins.place[key].index(place)])
+        born, share_held = begins[key]
+        held.append(share_held[int(shown["tick"][settings.before]) - born])
     return around_event(maps, settings.event.strip(), float(np.mean(held)), settings.before, settings.seed)
