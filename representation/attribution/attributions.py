@@ -14,6 +14,14 @@ PARTS = ("tiles", "entities", "own row", "inventory", "task", "memory")
 WATER = MATERIAL_NAMES.index("water")
 NEAR = 2
 """Tiles within which water counts as near."""
+ARRAYS = (
+    "value", "material", "tiles", "entities", "own", "inventory", "task", "memory", "components", "entity_kind"
+)  # fmt: skip
+"""The arrays of `Attributions` that samples have one by one."""
+RAGGED = ("entities", "inventory", "entity_kind")
+"""Those whose last axis is as long as the largest table."""
+RESAMPLES = 2000
+_ENDS = (0.025, 0.975)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,14 +91,6 @@ class Attributions:
         sums = [np.bincount(key, each.ravel(), len(self) * count) for each in (now, np.abs(now), np.ones_like(now))]
         signed, size, tiles = (each.reshape(len(self), count) for each in sums)
         return signed, size, tiles
-
-
-ARRAYS = (
-    "value", "material", "tiles", "entities", "own", "inventory", "task", "memory", "components", "entity_kind"
-)  # fmt: skip
-"""The arrays of `Attributions` that samples have one by one."""
-RAGGED = ("entities", "inventory", "entity_kind")
-"""Those whose last axis is as long as the largest table."""
 
 
 def widened(values: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -213,10 +213,6 @@ def group_lines(maps: Attributions, label: np.ndarray, what: str) -> list[str]:
         )
         lines.append(f"  {what} {number} ({inside.sum()} states): tiles that matter most: {told or 'none'}")
     return lines
-
-
-RESAMPLES = 2000
-_ENDS = (0.025, 0.975)
 
 
 class OverSamples:

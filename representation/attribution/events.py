@@ -26,6 +26,9 @@ from representation.attribution.settings import SaliencySettings
 
 LifeKey = tuple[int, ...]
 """Slot, agent and episode of a life."""
+_MATERIALS = 6
+_FEWEST_STATES = 10
+"""A thing must be in view in so many states on either side, or nothing is said of it."""
 
 
 @dataclass(frozen=True)
@@ -111,10 +114,6 @@ def find_onsets(
         progress((number + 1) / len(episodes))
     return found
 
-
-_MATERIALS = 6
-_FEWEST_STATES = 10
-"""A thing must be in view in so many states on either side, or nothing is said of it."""
 
 Measure = tuple[str, np.ndarray, np.ndarray]
 """What is measured, and of each state its sum and the count that the sum is divided by, (N,) each."""

@@ -15,6 +15,10 @@ from representation.attribution.sanity import Check, Sanity
 
 _GROUPS_SHOWN = 12
 _PASSED, _FAILED = "#33475b", "#bd1f01"
+_TILE = 24
+_STRIP = 48
+_GROUND, _TEXT, _WARNING = "#15181c", "#eef1f4", "#ffb300"
+FPS = 5.0
 
 
 def overview(maps: Attributions, heading: str, failures: Sequence[str]) -> Figure:
@@ -136,12 +140,6 @@ def _marked(heading: str, text: str, failures: Sequence[str]) -> str:
     if failures:
         text = f"{text}. NOT TO BE TRUSTED: {'; '.join(failures)}"
     return title(heading, text, 120)
-
-
-_TILE = 24
-_STRIP = 48
-_GROUND, _TEXT, _WARNING = "#15181c", "#eef1f4", "#ffb300"
-FPS = 5.0
 
 
 def film_size(maps: Attributions) -> tuple[int, int]:

@@ -21,6 +21,13 @@ from representation.attribution.targets import Target
 from representation.attribution.windows import Windows
 
 FOOD = MATERIAL_NAMES.index("foilage")
+_FIRST_HALF = (0.0, 0.02, 0.06, 0.15, 0.35)
+TWINS = 3
+"""Untrained networks whose maps are compared."""
+COMPLETE = 0.05
+"""Largest error of the sum of integrated gradients, as a share of the difference to the baseline, on the median."""
+RANDOM, TWIN = "random order", "untrained twins"
+_SHUFFLES = 2
 
 
 def policy_free_maps(material: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -103,9 +110,6 @@ def _ranks(maps: np.ndarray) -> np.ndarray:
     return ranks - ranks.mean(axis=1, keepdims=True)
 
 
-_FIRST_HALF = (0.0, 0.02, 0.06, 0.15, 0.35)
-
-
 @dataclass(frozen=True, eq=False)
 class Views:
     """N states whose tiles can be replaced.
@@ -163,14 +167,6 @@ def replaced_in_order(views: Views, tiles: torch.Tensor) -> Curves:
         changed = [torch.where((rank < stage) != putting_back, other, views.material) for stage in stages]
         curves.append(torch.stack([views.value_of(material) for material in changed], dim=1).double().numpy())
     return Curves(np.array(stages) / number, *curves)
-
-
-TWINS = 3
-"""Untrained networks whose maps are compared."""
-COMPLETE = 0.05
-"""Largest error of the sum of integrated gradients, as a share of the difference to the baseline, on the median."""
-RANDOM, TWIN = "random order", "untrained twins"
-_SHUFFLES = 2
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,9 @@ from representation.attribution.targets import Outcome, Target
 from user_error import UserError
 
 _NEEDED = {"tile_convolution": TileConvolution, "entity_features": RowFeatures, "item_features": RowFeatures}
+MEMORY = ("hidden", "cell")
+COMPONENTS = "components"
+"""Name of the input that holds the strengths of the memory's components."""
 
 
 @dataclass(frozen=True)
@@ -125,9 +128,6 @@ def by_column(features: RowFeatures, values: torch.Tensor) -> torch.Tensor:
 
 
 SOFT = tuple(each.name for each in fields(SoftInputs))
-MEMORY = ("hidden", "cell")
-COMPONENTS = "components"
-"""Name of the input that holds the strengths of the memory's components."""
 
 
 @dataclass(frozen=True)

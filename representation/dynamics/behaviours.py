@@ -18,6 +18,8 @@ from user_error import UserError
 
 STEPS = (2, 4, 6)
 """Ticks over which differences of the state are taken."""
+DIMENSIONS = 64
+_HIGH = 0.95
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,9 +92,6 @@ def trajectories(tracks: Tracks, points: np.ndarray) -> tuple[np.ndarray, np.nda
     return records, np.concatenate(parts, axis=1)
 
 
-DIMENSIONS = 64
-
-
 @dataclass(frozen=True, eq=False)
 class Behaviours:
     """The behaviour of each record of some tracks.
@@ -157,9 +156,6 @@ def resampled_lives(life: np.ndarray, bootstraps: int, seed: int, most: int = 50
         records = np.concatenate([order[starts[each] : starts[each] + counts[each]] for each in drawn])
         found.append(records if len(records) <= most else random.choice(records, most, replace=False))
     return found
-
-
-_HIGH = 0.95
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,10 @@ from representation.dynamics.results import LEVEL, Effects, Motion, States
 from representation.dynamics.update import Update
 
 _CELL = 0.24
+_LIVES_SHOWN, _TICKS_SHOWN, _BEHAVIOURS_SHOWN = 6, 100, 3
+_LAGS = (1, 4)
+_SHOWN_TICKS = 32
+_FAINTEST = 1e-9
 
 
 def components_and_features(states: States) -> Figure:
@@ -63,10 +67,6 @@ def plane(states: States) -> Figure:
         )
         axes.set_title(title(states.data.heading, text, 80))
     return figure
-
-
-_LIVES_SHOWN, _TICKS_SHOWN, _BEHAVIOURS_SHOWN = 6, 100, 3
-_LAGS = (1, 4)
 
 
 def trajectories(motion: Motion, states: States) -> Figure:
@@ -187,11 +187,6 @@ def spectrum(effects: Effects, heading: str) -> Figure:
         text = f"Eigenvalues of the memory's one-tick Jacobian at {len(values)} states, and their time constants"
         figure.suptitle(title(heading, text, 100))
     return figure
-
-
-_SHOWN_TICKS = 32
-_CELLS = 16
-_FAINTEST = 1e-9
 
 
 def half_lives(found: Persisting, states: States) -> Figure:

@@ -21,6 +21,8 @@ AT_ONCE = 128
 """States whose derivatives are computed together."""
 
 Progress = Callable[[float], None]
+LEVEL = 0.05
+_SHUFFLES = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,10 +140,6 @@ def slow_modes(jacobian: np.ndarray, count: int) -> list[SlowMode]:
         length = np.linalg.norm(read_out)
         found.append(SlowMode(complex(values[i]), read_out / length, pattern * length))
     return found
-
-
-LEVEL = 0.05
-_SHUFFLES = 200
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,12 @@ from representation.dynamics.update import Update
 from representation.recorded_observation import packed_observation
 
 _STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+WHOLE = "whole memory"
+OBSERVATION = "observation"
+PHASES = ("first third", "second third", "last third")
+_FEWEST_LIVES = 5
+_RESAMPLES = 500
+_ENDS = (0.025, 0.975)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,14 +125,6 @@ def _of_other_lives(tracks: Tracks, records: np.ndarray, random: np.random.Gener
     while (same := life[found] == life[records]).any():
         found[same] = random.integers(0, len(tracks), int(same.sum()))
     return found
-
-
-WHOLE = "whole memory"
-OBSERVATION = "observation"
-PHASES = ("first third", "second third", "last third")
-_FEWEST_LIVES = 5
-_RESAMPLES = 500
-_ENDS = (0.025, 0.975)
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,12 @@ from representation.parts import Parts
 from representation.recorded_observation import check_shows_everything
 from user_error import UserError
 
+MODES = 8
+"""Slow modes that are described."""
+STARTS = 48
+"""States from which fixed points are looked for, for each held input."""
+_BEHAVIOURS_HELD = 4
+
 
 def study_motion(
     settings: DynamicsSettings, metadata: DumpMetadata, features: tuple[Feature, ...], states: States,
@@ -107,10 +113,6 @@ def _pairs(
         return pairs_of(found, tracks, settings.permutations, settings.seed, progress)
 
 
-MODES = 8
-"""Slow modes that are described."""
-
-
 def independent_probes(states: States, layer: str) -> Probes:
     """Return how the independent components are read from raw activations, and what one unit of each adds to them."""
     axes, spread = states.decompositions["ica"].axes, states.scale.spread
@@ -162,11 +164,6 @@ def _as_real(values: np.ndarray) -> dict[str, np.ndarray]:
     return {"real": values.real, "imaginary": values.imag}
 
 
-STARTS = 48
-"""States from which fixed points are looked for, for each held input."""
-_BEHAVIOURS_HELD = 4
-
-
 @dataclass(frozen=True, eq=False)
 class HeldInput:
     """A held input, and where the memory settles.
@@ -216,7 +213,7 @@ def study_persistence(
         )["found"]
     life = tracks.lives.index[records]
     kept = [lasting(each, life, settings.seed) for each in apart]
-    held = _held(settings, motion, update, records, parts, step)
+    held = _held(motion, update, records, parts, step)
     length = _length(settings, policy, layout, tracks, update, records, parts, step)
     return Persisting(records, kept, held, length)
 
@@ -237,9 +234,7 @@ def followed_records(tracks: Tracks, settings: DynamicsSettings) -> np.ndarray:
     return np.sort(drawn)
 
 
-def _held(
-    settings: DynamicsSettings, motion: Motion, update: Update, records: np.ndarray, parts: Parts, step: Step
-) -> list[HeldInput]:
+def _held(motion: Motion, update: Update, records: np.ndarray, parts: Parts, step: Step) -> list[HeldInput]:
     """Find fixed points for the mean input of all ticks, and of each of the largest behaviours."""
     tracks, label = motion.tracks, motion.behaviours.label
     inputs = {"mean of all ticks": tracks.read.mean(axis=0)}

@@ -25,6 +25,8 @@ KINDS: dict[Kind, SourceKind] = {
 }  # fmt: skip
 COMPONENT_UNIT = "standard deviations of the component"
 MODE_UNIT = "activity of the mode"
+BEHAVIOURS_FILE = "behaviour_labels.npz"
+"""As `LABELS_FILE`, with the behaviour of each tick of the lives drawn."""
 
 
 def state_directions(states: States, run: str, dump: str) -> Iterator[Direction]:
@@ -63,10 +65,6 @@ def _direction(
         spread=float(value.std()), records=len(data), lives=len(data.lives),
         episodes=len(np.unique(data.records.episode)), source=source,
     )  # fmt: skip
-
-
-BEHAVIOURS_FILE = "behaviour_labels.npz"
-"""As `LABELS_FILE`, with the behaviour of each tick of the lives drawn."""
 
 
 def write_states(states: States, folder: RunFolder, show: Step) -> None:

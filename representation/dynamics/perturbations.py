@@ -22,6 +22,10 @@ from user_error import UserError
 
 _RESAMPLES = 500
 _TAIL = 0.025
+KINDS = {"cell": LSTM_CELL, "hidden": LSTM_HIDDEN}
+"""The states whose distances are followed, by the name in an intervention's results, and how their layers begin."""
+_EFFECTS_FILE = "effects.json"
+_EDITED_ONCE = "edited once"
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,12 +88,6 @@ def lasting(values: np.ndarray, life: np.ndarray, seed: int) -> Lasting:
     mean = values.mean(axis=0)
     low, high = np.quantile(half_life(means), [_TAIL, 1 - _TAIL], method="nearest")
     return Lasting(mean / mean[0], Estimate(float(half_life(mean[None])[0]), float(low), float(high)))
-
-
-KINDS = {"cell": LSTM_CELL, "hidden": LSTM_HIDDEN}
-"""The states whose distances are followed, by the name in an intervention's results, and how their layers begin."""
-_EFFECTS_FILE = "effects.json"
-_EDITED_ONCE = "edited once"
 
 
 @dataclass(frozen=True)

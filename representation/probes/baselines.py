@@ -29,6 +29,12 @@ _BLOCKS = SIDE // _BLOCK
 _MATERIALS = len(MATERIAL_NAMES)
 _SOUGHT = ("void", "water", "foilage", "stone", "ore", "tree", "crystal", "herb", "fish")
 _TILE_OFFSETS = (np.indices((SIDE, SIDE)).reshape(2, -1) - RADIUS).astype(np.int64)  # (2, tiles)
+TIME_CONSTANTS = (8, 32, 128)
+"""Of the traces, in ticks."""
+_UNITS = 512
+_FASTEST, _SLOWEST = 2.0, 256.0
+_SPECTRAL_RADIUS = 0.95
+_INPUT_GAIN = 0.5
 
 
 def as_seen(records: Records, metadata: DumpMetadata) -> Observed:
@@ -140,15 +146,6 @@ def _entities_in_blocks(seen: Observed, who: np.ndarray) -> np.ndarray:
     inside = np.abs(apart).max(axis=1, initial=0) <= RADIUS
     place = seen.entity_owner[who][inside] * _BLOCKS**2 + _block_of(apart[inside])
     return np.bincount(place, minlength=len(seen) * _BLOCKS**2).reshape(len(seen), -1)
-
-
-TIME_CONSTANTS = (8, 32, 128)
-"""Of the traces, in ticks."""
-
-_UNITS = 512
-_FASTEST, _SLOWEST = 2.0, 256.0
-_SPECTRAL_RADIUS = 0.95
-_INPUT_GAIN = 0.5
 
 
 def ticks_of(lives: Lives) -> Iterator[tuple[int, np.ndarray]]:

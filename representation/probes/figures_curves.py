@@ -29,6 +29,20 @@ _LETTERS_IN_A_TITLE = 38
 _FLAT = {TRACES: ":", RESERVOIR: "-."}
 _LOWEST_OF_HISTORY = -0.25
 _INK = "#1a1a1a"
+_DUMPS_AT_MOST = 6
+_NARROWEST, _INCHES_A_CURVE, _HEIGHT = 8.0, 4.2, 6.6
+_LETTERS_AN_INCH = 11
+_LETTERS_IN_HORIZON_LEGEND = 60
+_LOWEST_OF_HORIZON = -0.5
+_SPREAD, _FEWEST_PLACES = 1.4, 6
+"""Largest ratio of places at which the lines draw the same horizon, side by side so that no interval hides another."""
+_TARGETS_AT_MOST = 11
+_LOWEST_OF_TRAINING = 1.5
+_LETTERS_IN_LEGEND = 50
+_WATCHED = re.compile(r"steps_(\d+)_lstm_hidden")
+_HIDDEN = "lstm_hidden"
+_LIKE_HIDDEN = {"-": "encoder output", ":": "that of the untrained network", "-.": "that of an earlier checkpoint"}
+"""How a line looks -> what CKA compares the hidden state with."""
 
 
 def has_history_curve(reports: Sequence[DumpReport]) -> bool:
@@ -114,15 +128,6 @@ def _history_legend(shown: Sequence[DumpReport], memory: str) -> list[Line2D]:
         *(Line2D([], [], color=cluster_colour(i), linewidth=3, label=each.name) for i, each in enumerate(shown)),
         *(Line2D([], [], color=_INK, linestyle=line, label=label) for label, line in looks.items()),
     ]
-
-
-_DUMPS_AT_MOST = 6
-_NARROWEST, _INCHES_A_CURVE, _HEIGHT = 8.0, 4.2, 6.6
-_LETTERS_AN_INCH = 11
-_LETTERS_IN_HORIZON_LEGEND = 60
-_LOWEST_OF_HORIZON = -0.5
-_SPREAD, _FEWEST_PLACES = 1.4, 6
-"""Largest ratio of places at which the lines draw the same horizon, side by side so that no interval hides another."""
 
 
 Row = ScoreRow | IncrementRow
@@ -268,15 +273,6 @@ def _horizon_legend(shown: Sequence[DumpReport], memory: str, given: bool) -> li
         ),
         *(Line2D([], [], color=_INK, linestyle=line, marker=marker, label=label) for label, line, marker in looks),
     ]
-
-
-_TARGETS_AT_MOST = 11
-_LOWEST_OF_TRAINING = 1.5
-_LETTERS_IN_LEGEND = 50
-_WATCHED = re.compile(r"steps_(\d+)_lstm_hidden")
-_HIDDEN = "lstm_hidden"
-_LIKE_HIDDEN = {"-": "encoder output", ":": "that of the untrained network", "-.": "that of an earlier checkpoint"}
-"""How a line looks -> what CKA compares the hidden state with."""
 
 
 def probe_emergence(reports: Sequence[DumpReport], memory: str, probe: str) -> Figure:

@@ -30,6 +30,11 @@ _INCHES_A_COLUMN = 0.62
 _NARROWEST = 6.5
 _LABELS_INCHES = 2.6
 _LETTERS_AN_INCH = 10.5
+_INCHES_A_TARGET, _INCHES_A_MARK = 0.17, 0.07
+_WIDEST = 1.05
+_LETTERS_IN_LEGEND = 110
+_MEASURES = (R_SQUARED, AUC)
+_DUMPS_AT_MOST = 6
 
 
 def probe_summary(reports: Sequence[DumpReport]) -> Figure:
@@ -85,12 +90,6 @@ def _draw_scores(axes: Axes, report: DumpReport, probe: str) -> None:
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
 
-
-_INCHES_A_TARGET, _INCHES_A_MARK = 0.17, 0.07
-_WIDEST = 1.05
-_LETTERS_IN_LEGEND = 110
-_MEASURES = (R_SQUARED, AUC)
-_DUMPS_AT_MOST = 6
 
 Effects = Mapping[str, Sequence[AdvantageRow | IncrementRow]]
 """Dump -> rows of one memory and kind of probe whose effects are known."""

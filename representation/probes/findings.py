@@ -20,6 +20,8 @@ from representation.probes.task import alike, folds_of_worlds, mean_of_the_rest,
 
 Key = tuple[str, str]
 """A kind of probe and the name of an input."""
+_SMALLEST_SCORE = 0.01
+"""R squared of the memory below which there is nothing of which a share could remain."""
 
 
 @dataclass(frozen=True)
@@ -163,10 +165,6 @@ def _selectivity(key: Key, probed: Probed, drawn: np.ndarray, resamples: Resampl
 
 def _informative(losses: Losses) -> np.ndarray:
     return np.count_nonzero(losses.stake > 0, axis=0)
-
-
-_SMALLEST_SCORE = 0.01
-"""R squared of the memory below which there is nothing of which a share could remain."""
 
 
 def commonality(data: ProbeData, memory: str, usable: np.ndarray, resamples: Resamples) -> dict[str, Estimates]:

@@ -17,6 +17,13 @@ from analysis.life.endings import died
 from analysis.lives import Lives
 from representation.probes.target import Target
 
+HORIZONS = (2, 5, 10, 20)
+"""Ticks ahead for which displacement is predicted."""
+DEATH_WITHIN = 10
+"""Ticks within which death is predicted."""
+_MOVE = "Move.Direction"
+_LARGEST_ID = 1 << 16
+
 
 def last_places(lives: Lives) -> np.ndarray:
     """Return the position in `lives.order` of the last record of each position's life, (B,) int64."""
@@ -51,15 +58,6 @@ def at(records: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Return values at the given records, NaN for those that are -1: (B,) int64 and (N,) to (B,) float64."""
     return np.where(records >= 0, values[records].astype(np.float64), np.nan)
 
-
-HORIZONS = (2, 5, 10, 20)
-"""Ticks ahead for which displacement is predicted."""
-
-DEATH_WITHIN = 10
-"""Ticks within which death is predicted."""
-
-_MOVE = "Move.Direction"
-_LARGEST_ID = 1 << 16
 
 Happened = Callable[[Observed], np.ndarray]
 """Marks records in which an outcome shows, (B,) bool."""

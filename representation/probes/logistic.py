@@ -24,6 +24,7 @@ _WORTH_DROPPING = 0.2
 _SHORTER, _TIMES_SHORTER_AT_MOST = 3.0, 20
 _ROUNDING = 1e-6
 _TINY = 1e-30
+_BLOCK = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,9 +200,6 @@ class _Descent:
         values, vectors = self.basis.values, self.basis.vectors
         projected = vectors.T @ self.gradient[:-1] / (self.flat * values[:, None] + self.penalty)
         return -torch.cat([vectors @ projected, self.gradient[-1:] / self.flat])
-
-
-_BLOCK = 4096
 
 
 def fit_logistic(x: np.ndarray, y: np.ndarray, fold: np.ndarray, choices: Choices) -> Fitted:

@@ -35,6 +35,7 @@ from representation.tables import tab_separated
 
 _SHOWN = 12
 _TABLES = ("scores", "advantages", "increments", "increments_given", "given", "cka")
+LOG_ODDS = "log-odds"
 
 
 def save_tables(folder: RunFolder, reports: Sequence[DumpReport]) -> None:
@@ -150,9 +151,6 @@ def _with_interval(value: float | None, low: float | None, high: float | None) -
 
 def _number(value: float | None) -> str:
     return "n/a" if value is None else f"{value:.3f}"
-
-
-LOG_ODDS = "log-odds"
 
 
 def directions_of(

@@ -21,6 +21,8 @@ import numpy as np
 from analysis.statistics.inference import false_discovery
 from analysis.statistics.resampling import Bootstrap
 
+CONFIDENCE = 0.95
+
 
 @dataclass(frozen=True)
 class Losses:
@@ -107,9 +109,6 @@ def average_precision(predicted: np.ndarray, y: np.ndarray, world: np.ndarray, w
             score = average_precision_score(y[here, column] > 0.5, predicted[here, column])
             lost[number, column], stake[number, column] = positives[column] * (1 - score), positives[column]
     return Losses(lost, stake)
-
-
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)

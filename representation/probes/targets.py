@@ -22,6 +22,25 @@ from representation.probes.target import Target
 from user_error import UserError
 
 _SUMS_UP_OTHERS = ("is_idle",)
+_WATER = MATERIAL_NAMES.index("water")
+_TILE_OFFSETS = np.indices((SIDE, SIDE)).reshape(2, -1) - RADIUS  # (2, tiles in view)
+_WIDEST = 1 << 12
+"""More rows or columns than any map has."""
+_NO_QUANTITY = ("nearest_npc_type",)
+"""Features whose numbers name kinds: neither more nor less, so no regression fits them."""
+OF_FEATURES = {f.name: Target.of(f) for f in EXTENDED_FEATURES if f.name not in _NO_QUANTITY}
+DEFAULT = (
+    "self_health", "self_food", "self_water", "ticks_since_eating", "ticks_since_drinking", "is_starving",
+    "is_dehydrated", "is_starving_or_dehydrated", "health_change", "next_health_change", "tick", "age", "self_row",
+    "self_col", "distance_to_centre", "distance_to_edge", "rows_from_spawn", "cols_from_spawn", "distance_to_spawn",
+    "displacement", "ticks_standing_still", "remembered_water_distance", "remembered_water_rows",
+    "remembered_water_cols", "distance_to_water", "distance_to_foilage", "n_water_tiles", "n_foilage_tiles",
+    "walkable_share", "is_beside_water", "n_visible_players", "n_visible_npcs", "distance_to_player",
+    "distance_to_npc", "n_aggressive_npcs", "n_stronger_npcs", "damage_taken", "is_attacked", "in_combat",
+    "ticks_since_combat", "max_combat_level", "max_harvesting_level", "self_gold", "n_inventory_items", "item_level",
+    "is_moving", "is_attacking", "is_using_item", "is_trading",
+)  # fmt: skip
+"""The body and its past first, then time and place, then what is in view, belongings and actions."""
 
 
 def _moves(option: int, name: str) -> Target:
@@ -62,12 +81,6 @@ PRESENT_ACTION = {
 }
 
 
-_WATER = MATERIAL_NAMES.index("water")
-_TILE_OFFSETS = np.indices((SIDE, SIDE)).reshape(2, -1) - RADIUS  # (2, tiles in view)
-_WIDEST = 1 << 12
-"""More rows or columns than any map has."""
-
-
 def remembered_water(seen: Observed) -> np.ndarray:
     """Return the way to the nearest water that was in view earlier in the life and is not now: (B, 2) float64.
 
@@ -100,12 +113,6 @@ def _ways_in_life(place: np.ndarray, water: np.ndarray) -> np.ndarray:
     ways = apart[np.arange(len(place)), nearest].astype(np.float64)
     ways[~known.any(axis=1)] = np.nan
     return ways
-
-
-_NO_QUANTITY = ("nearest_npc_type",)
-"""Features whose numbers name kinds: neither more nor less, so no regression fits them."""
-
-OF_FEATURES = {f.name: Target.of(f) for f in EXTENDED_FEATURES if f.name not in _NO_QUANTITY}
 
 
 def _next_health_change(seen: Observed) -> np.ndarray:
@@ -167,18 +174,6 @@ NOT_EVERYWHERE = (*(name for name in HIDDEN if name.startswith(("next_", "rememb
 
 TARGETS = OF_FEATURES | HIDDEN | FUTURE | PRESENT_ACTION
 
-DEFAULT = (
-    "self_health", "self_food", "self_water", "ticks_since_eating", "ticks_since_drinking", "is_starving",
-    "is_dehydrated", "is_starving_or_dehydrated", "health_change", "next_health_change", "tick", "age", "self_row",
-    "self_col", "distance_to_centre", "distance_to_edge", "rows_from_spawn", "cols_from_spawn", "distance_to_spawn",
-    "displacement", "ticks_standing_still", "remembered_water_distance", "remembered_water_rows",
-    "remembered_water_cols", "distance_to_water", "distance_to_foilage", "n_water_tiles", "n_foilage_tiles",
-    "walkable_share", "is_beside_water", "n_visible_players", "n_visible_npcs", "distance_to_player",
-    "distance_to_npc", "n_aggressive_npcs", "n_stronger_npcs", "damage_taken", "is_attacked", "in_combat",
-    "ticks_since_combat", "max_combat_level", "max_harvesting_level", "self_gold", "n_inventory_items", "item_level",
-    "is_moving", "is_attacking", "is_using_item", "is_trading",
-)  # fmt: skip
-"""The body and its past first, then time and place, then what is in view, belongings and actions."""
 
 SETS = {
     "default": DEFAULT,

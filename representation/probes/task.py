@@ -23,6 +23,9 @@ SCALE = 30.0
 
 Otherwise a wide baseline, which needs a large penalty, would drown them, and the memory would get the credit.
 """
+FOLDS_AT_MOST = 5
+_LEAST_SHIFT, _LARGEST_SHIFT = 0.25, 0.75
+"""Shares of a life; a shift by little would leave a slow target as it was."""
 
 
 def smooth_basis(given: np.ndarray) -> np.ndarray:
@@ -40,9 +43,6 @@ def smooth_basis(given: np.ndarray) -> np.ndarray:
     return np.concatenate(blocks, axis=1).astype(np.float32)
 
 
-FOLDS_AT_MOST = 5
-
-
 def folds_of_worlds(world: np.ndarray) -> np.ndarray:
     """Deal worlds out to folds of about as many records each, five at most: (B,) worlds to (W,) int64 folds."""
     from sklearn.model_selection import GroupKFold
@@ -53,10 +53,6 @@ def folds_of_worlds(world: np.ndarray) -> np.ndarray:
     for fold, (_, held_out) in enumerate(splitter.split(world, groups=world)):
         folds[world[held_out]] = fold
     return folds
-
-
-_LEAST_SHIFT, _LARGEST_SHIFT = 0.25, 0.75
-"""Shares of a life; a shift by little would leave a slow target as it was."""
 
 
 def shifted_within_lives(values: np.ndarray, lives: Lives, seed: int) -> np.ndarray:

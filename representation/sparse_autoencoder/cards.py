@@ -20,6 +20,12 @@ from representation.sparse_autoencoder.states import Behaviours
 
 _STRONG, _MODERATE = 0.5, 0.3
 _CONCENTRATED = 2.0
+TOP = 6
+"""Top records of each feature, each of another life."""
+BESIDE = ("cosine", "cosine_q", "value_effect", "action_effect")
+"""Further numbers of each feature: cosine with its partner in the autoencoder with another seed; q of this cosine
+against those on a Gaussian; and what taking the feature out of a state in which it is active changes on average: the
+critic's value, and the log-probability of the action that was taken, in nats."""
 
 
 def title(meanings: Meanings, number: int, behaviours: tuple[Feature, ...]) -> str:
@@ -79,15 +85,6 @@ def _in_life(by_age: np.ndarray) -> str:
     if thirds[most] < _CONCENTRATED * rest:
         return ""
     return f", mostly in the {('first', 'second', 'last')[most]} third of lives"
-
-
-TOP = 6
-"""Top records of each feature, each of another life."""
-
-BESIDE = ("cosine", "cosine_q", "value_effect", "action_effect")
-"""Further numbers of each feature: cosine with its partner in the autoencoder with another seed; q of this cosine
-against those on a Gaussian; and what taking the feature out of a state in which it is active changes on average: the
-critic's value, and the log-probability of the action that was taken, in nats."""
 
 
 def top_records(

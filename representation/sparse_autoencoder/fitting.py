@@ -37,6 +37,12 @@ _ICA_STEPS = 200
 _VARIANCE_KEPT = 1e-6
 _BATCH_OF_STATES = 4096
 _SMALLEST = 1e-12
+PLAN_FILE = "plan.json"
+GAUSSIAN = "gaussian"
+"""What names of autoencoders begin with that are fitted to a Gaussian instead of the states."""
+SUFFIX = ".safetensors"
+_CURVE = ".curve.json"
+_UNFINISHED = ".training"
 
 
 def baseline(
@@ -98,14 +104,6 @@ def _k_means(states: np.ndarray, centre: np.ndarray, features: int, seed: int) -
     centred /= np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), _SMALLEST)
     found = MiniBatchKMeans(features, batch_size=_BATCH_OF_STATES, n_init=1, random_state=seed).fit(centred)
     return found.cluster_centers_.astype(np.float64)
-
-
-PLAN_FILE = "plan.json"
-GAUSSIAN = "gaussian"
-"""What names of autoencoders begin with that are fitted to a Gaussian instead of the states."""
-SUFFIX = ".safetensors"
-_CURVE = ".curve.json"
-_UNFINISHED = ".training"
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,10 @@ from representation.tables import tab_separated
 
 CONFIG_FILE, WEIGHTS_FILE = "cfg.json", "sae_weights.safetensors"
 _LAYOUT_OF = "6.0.0"
+RESULTS_FILE = "sparse.json"
+CURVES_FILE = "curves.jsonl"
+SAE_LENS_FOLDER = "sae_lens"
+"""Folder with a folder of each autoencoder in the layout of SAELens."""
 
 
 def sae_lens_files(dictionary: SparseDictionary) -> dict[str, bytes]:
@@ -60,12 +64,6 @@ def sae_lens_files(dictionary: SparseDictionary) -> dict[str, bytes]:
         CONFIG_FILE: content,
         WEIGHTS_FILE: safetensors.numpy.save({n: np.ascontiguousarray(w) for n, w in weights.items()}),
     }
-
-
-RESULTS_FILE = "sparse.json"
-CURVES_FILE = "curves.jsonl"
-SAE_LENS_FOLDER = "sae_lens"
-"""Folder with a folder of each autoencoder in the layout of SAELens."""
 
 
 def save(folder: RunFolder, results: Sequence[Tested], metadata: DumpMetadata, split: Split) -> None:

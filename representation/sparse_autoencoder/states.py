@@ -25,6 +25,7 @@ _TEST_SHARE = 4
 """One of so many episodes is tested on."""
 
 _NOTHING_ELSE = ("tile", "entity", "inventory", "tables", "reward", "value", "log_probability")
+_TOGETHER = 16
 
 
 @dataclass(frozen=True)
@@ -124,9 +125,6 @@ def check_enough(folder: Path, states: int, features: int) -> None:
             f"{folder} holds {states:,} states to fit to, too few for {features:,} features: give a smaller --width, "
             "or extract again with more --episodes"
         )
-
-
-_TOGETHER = 16
 
 
 @dataclass(frozen=True, eq=False)
