@@ -136,8 +136,8 @@ def summary_lines(maps: Attributions, title: str, method: str, seed: int) -> lis
     lines += component_lines(maps, seed)
     if maps.task.shape[1] > 1:
         by_tick = sizes[:, ::-1, :5].sum(axis=(0, 2))
-        told = ", ".join(f"{lag}: {each / by_tick.sum():.1%}" for lag, each in enumerate(by_tick))
-        lines += ["", f"Of what is attributed to observations, by how many ticks ago they were: {told}"]
+        shares = ", ".join(f"{lag}: {each / by_tick.sum():.1%}" for lag, each in enumerate(by_tick))
+        lines += ["", f"Of what is attributed to observations, by how many ticks ago they were: {shares}"]
     lines += ["", *material_lines(maps, np.ones(len(maps), bool), "all states")]
     away = maps.distance_to(WATER)
     for inside, text in (
@@ -150,8 +150,8 @@ def summary_lines(maps: Attributions, title: str, method: str, seed: int) -> lis
     own = np.abs(np.nan_to_num(maps.own)).sum(axis=(0, 1))
     if own.any():
         top = np.argsort(-own)[:6]
-        told = ", ".join(f"{maps.columns[i]} {own[i] / own.sum():.0%}" for i in top if own[i] > 0)
-        lines += ["", f"Of what is attributed to its own row: {told}"]
+        shares = ", ".join(f"{maps.columns[i]} {own[i] / own.sum():.0%}" for i in top if own[i] > 0)
+        lines += ["", f"Of what is attributed to its own row: {shares}"]
     return lines
 
 
@@ -208,10 +208,10 @@ def group_lines(maps: Attributions, label: np.ndarray, what: str) -> list[str]:
             where=tiles[inside].sum(axis=0) > 0,
         )  # fmt: skip
         top = [i for i in np.argsort(-strength)[:2] if strength[i] > 0]
-        told = " and ".join(
+        materials = " and ".join(
             f"{MATERIAL_NAMES[i]} ({signed[inside, i].sum() / tiles[inside, i].sum():+.2g} a tile)" for i in top
         )
-        lines.append(f"  {what} {number} ({inside.sum()} states): tiles that matter most: {told or 'none'}")
+        lines.append(f"  {what} {number} ({inside.sum()} states): tiles that matter most: {materials or 'none'}")
     return lines
 
 

@@ -170,11 +170,11 @@ def frames(
         for place, rows in enumerate(run):
             view = PALETTE[maps.material[rows]].mean(axis=0)  # (tiles, 3)
             tiles = np.nan_to_num(maps.tiles[rows, -1]).mean(axis=0)
-            told = f"samples {', '.join(map(str, samples))}, tick {place} after the start" if combine else (
+            when = f"samples {', '.join(map(str, samples))}, tick {place} after the start" if combine else (
                 f"sample {number}, tick {ticks[rows[0]]}"
             )  # fmt: skip
             value = float(np.nanmean(maps.value[rows])) if np.isfinite(maps.value[rows]).any() else float("nan")
-            yield _frame(view, tiles / far, f"{heading}: {value:+.3f}   {told}", failures)
+            yield _frame(view, tiles / far, f"{heading}: {value:+.3f}   {when}", failures)
 
 
 def _frame(view: np.ndarray, tiles: np.ndarray, text: str, failures: Sequence[str]) -> np.ndarray:

@@ -40,19 +40,16 @@ _MOTION_FIGURES = {
     "per unit of an earlier one, through the memory alone, with inputs held as recorded.",
     "correlations.png": "Which components follow which.",
     "agreement.png": "Where lines lie above the dotted one, components that follow each other also move each other. "
-    "What "
-    "passes through the game is in the correlations only.",
+    "What passes through the game is in the correlations only.",
     "spectra.png": "Eigenvalues near the circle belong to directions in which the memory keeps what it holds; the time "
     "constant is the number of ticks after which 1/e of it is left.",
 }
 
 _LASTING_FIGURES = {
     "half_lives.png": "Compare with `intervene.py --edit steer --direction ic_1 --follow 32`, which makes the same "
-    "change "
-    "in the running game.",
+    "change in the running game.",
     "memory_length.png": "How much a decision changes if one observation in the past was another life's, and "
-    "everything "
-    "else is as recorded; bands are 95% intervals over lives.",
+    "everything else is as recorded; bands are 95% intervals over lives.",
     "followed_edits.png": "Solid: computed here, inputs held as recorded. Dashed: measured by `intervene.py --follow` "
     "in the running game.",
     "fixed_points.png": "Where the memory would settle if what it reads stayed the same. The plane shows two of many "

@@ -39,8 +39,10 @@ def components_and_features(states: States) -> Figure:
             image = axes.imshow(r.r, cmap=EFFECT_MAP, vmin=-1, vmax=1, aspect="auto")
             sure_row, sure_column = np.nonzero(r.q < LEVEL)
             axes.scatter(sure_column, sure_row, s=4, c="black", linewidths=0)
-            told = zip(found.names, found.explained, found.stability, found.stable, strict=True)
-            labels = [f"{name}  {share:.0%}, {again:.2f}{'*' if stable else ''}" for name, share, again, stable in told]
+            numbers = zip(found.names, found.explained, found.stability, found.stable, strict=True)
+            labels = [
+                f"{name}  {share:.0%}, {again:.2f}{'*' if stable else ''}" for name, share, again, stable in numbers
+            ]
             axes.set_yticks(range(len(labels)), labels, fontsize=7)
             axes.set_ylabel(f"{TITLES[found.kind]}\n(explained, stability;\n* above Gaussians)")
         panels[-1].set_xticks(range(len(names)), names, rotation=60, ha="right", rotation_mode="anchor", fontsize=7)
@@ -151,8 +153,8 @@ def agreement(effects: Effects, heading: str) -> Figure:
             ("shuffled_behaviours", "--", "#333333"), ("shuffled_components", ":", "#333333"),
         ):  # fmt: skip
             means = [np.nanmean([getattr(row, name) for row in effects.agreement if row.lag == lag]) for lag in lags]
-            told = {"shuffled_behaviours": "behaviours dealt at random", "shuffled_components": "components renamed"}
-            axes.plot(lags, means, dashes, color=colour, label=told[name])
+            label = {"shuffled_behaviours": "behaviours dealt at random", "shuffled_components": "components renamed"}
+            axes.plot(lags, means, dashes, color=colour, label=label[name])
         axes.set(xlabel="lag (ticks)", ylabel="share of pairs with the same sign", ylim=(0, 1))
         axes.axhline(0.5, color="#dddddd", linewidth=0.8, zorder=0)
         axes.legend(loc="lower left")

@@ -20,8 +20,7 @@ def persistence_lines(found: Persisting, states: States, reach: int) -> list[str
     return [
         f"Half-lives of changes: an independent component is raised by one standard deviation at {len(found.records)} "
         f"states, and the layer followed for {reach} ticks with inputs held as recorded. Ticks until half of the "
-        "distance "
-        "is left, with 95% intervals over lives:",
+        "distance is left, with 95% intervals over lives:",
         *(f"  {name}: {_half_life(each.half_life)}" for name, each in zip(names, found.lasting, strict=True)),
         "",
         *_length_lines(found),
@@ -32,10 +31,10 @@ def persistence_lines(found: Persisting, states: States, reach: int) -> list[str
 
 
 def _half_life(estimate: Estimate) -> str:
-    told = [
+    ticks = [
         f"{each:.1f}" if np.isfinite(each) else "not reached" for each in (estimate.value, estimate.low, estimate.high)
     ]
-    return f"{told[0]} ({told[1]} to {told[2]})"
+    return f"{ticks[0]} ({ticks[1]} to {ticks[2]})"
 
 
 def _length_lines(found: Persisting) -> Iterator[str]:
@@ -62,18 +61,18 @@ def _length_lines(found: Persisting) -> Iterator[str]:
 
 def _held_line(held: HeldInput) -> str:
     points = held.points
-    told = []
+    kinds = []
     for i in range(min(3, len(points.speed))):
         kind = "slow point" if not points.fixed[i] else "stable fixed point"
         if points.fixed[i] and points.unstable[i]:
             kind = f"fixed point with {points.unstable[i]} unstable directions"
         slowest = float(time_constants(points.eigenvalues[i, :1])[0])
         constant = f", slowest time constant {slowest:.1f} ticks" if np.isfinite(slowest) else ""
-        told.append(
+        kinds.append(
             f"{kind} from {points.reached[i]} of {points.reached.sum()} starts (q = {points.speed[i]:.1g}{constant})"
         )
     more = f", and {len(points.speed) - 3} more" if len(points.speed) > 3 else ""
-    return f"{held.name}: {'; '.join(told)}{more}"
+    return f"{held.name}: {'; '.join(kinds)}{more}"
 
 
 def edit_rows(edits: Sequence[FollowedEdit]) -> list[dict[str, Any]]:

@@ -136,21 +136,23 @@ def entries(settings: SparseSettings, units: int, *, untrained: bool = False) ->
     found: dict[str, Entry] = {}
     prefix, layer = (f"{UNTRAINED}_", f"{UNTRAINED}_{settings.layer}") if untrained else ("", settings.layer)
 
-    def add(said: str, kind: DictionaryKind, features: int, k: int, number: int = 0) -> None:
-        name = prefix + said + (f"_seed{settings.seed + number}" if number else "")
-        original = prefix + said if number else None
-        found.setdefault(name, Entry(name, kind, features, k, settings.seed + number, layer, original))
+    def add(name: str, kind: DictionaryKind, features: int, k: int, number: int = 0) -> None:
+        original = prefix + name
+        name = original + (f"_seed{settings.seed + number}" if number else "")
+        found.setdefault(
+            name, Entry(name, kind, features, k, settings.seed + number, layer, original if number else None)
+        )
 
     for k in settings.sparsities:
         for kind in BASELINES:
             for width in settings.widths if kind == "k_means" else settings.widths[:1]:
-                said = f"{kind}_{width.said}_k{k}" if kind == "k_means" else f"{kind}_k{k}"
-                add(said, kind, width.features(units), k)
+                name = f"{kind}_{width.text}_k{k}" if kind == "k_means" else f"{kind}_k{k}"
+                add(name, kind, width.features(units), k)
     for width in settings.widths:
         for k in settings.sparsities:
             for kind in settings.kinds:
                 for number in range(1 if untrained else settings.seeds):
-                    add(f"{kind}_{width.said}_k{k}", kind, width.features(units), k, number)
+                    add(f"{kind}_{width.text}_k{k}", kind, width.features(units), k, number)
     return list(found.values())
 
 
@@ -250,7 +252,7 @@ def _trained(
     plan = Plan(entry.kind, entry.features, entry.k, entry.seed, epochs)
     latest: list[Epoch] = []
 
-    def told(epoch: Epoch) -> None:
+    def finished(epoch: Epoch) -> None:
         latest[:] = [epoch]
         on_epoch(entry.name, epoch)
 
@@ -260,7 +262,7 @@ def _trained(
             detail = f"{latest[0].unexplained:.2%} of the variance left" if latest else ""
             show(done, total, detail)
 
-        found = train(plan, states.values, normal, folder / f"{entry.name}{_UNFINISHED}", told, report)
+        found = train(plan, states.values, normal, folder / f"{entry.name}{_UNFINISHED}", finished, report)
     return folded(entry.kind, entry.k, found.parameters, normal.scale, found.threshold, source), found.curve
 
 

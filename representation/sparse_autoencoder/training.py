@@ -224,11 +224,11 @@ class _Training:
         arrays, text = read_tensors(path, _KIND)
         training = _Training(plan, normal)
         try:
-            told: Any = orjson.loads(text)
-            if told["plan"] != asdict(plan) or told["scale"] != normal.scale:
+            content: Any = orjson.loads(text)
+            if content["plan"] != asdict(plan) or content["scale"] != normal.scale:
                 raise UserError(f"{path} belongs to a run with other arguments or another dump: delete it")
-            training.threshold = float(told["threshold"])
-            training.curve = [Epoch(**each) for each in told["curve"]]
+            training.threshold = float(content["threshold"])
+            training.curve = [Epoch(**each) for each in content["curve"]]
             with torch.no_grad():
                 for name, each in training.p.tensors().items():
                     each.copy_(torch.from_numpy(arrays[f"parameter/{name}"]))
