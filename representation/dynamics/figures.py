@@ -191,17 +191,17 @@ def spectrum(effects: Effects, heading: str) -> Figure:
     return figure
 
 
-def half_lives(found: Persisting, states: States) -> Figure:
+def half_lives(persisting: Persisting, states: States) -> Figure:
     """Draw what is left of a change of each independent component, and their half-lives."""
     names = states.decompositions["ica"].names
     with style():
         figure = new_figure(11.0, 4.8)
         curves, bars = figure.subplots(1, 2, width_ratios=(1.2, 1))
-        for number, each in enumerate(found.lasting):
+        for number, each in enumerate(persisting.lasting):
             curves.plot(each.left[: _SHOWN_TICKS + 1], color=cluster_colour(number), linewidth=1)
         curves.axhline(0.5, color="#888888", linewidth=0.8, linestyle=":")
         curves.set(xlabel="ticks after the change", ylabel="share of the distance left", ylim=(0, None))
-        values = [each.half_life for each in found.lasting]
+        values = [each.half_life for each in persisting.lasting]
         place = np.arange(len(values))
         middle = np.array([each.value for each in values])
         low, high = (np.array([getattr(each, name) for each in values]) for name in ("low", "high"))
@@ -218,9 +218,9 @@ def half_lives(found: Persisting, states: States) -> Figure:
     return figure
 
 
-def memory_length_figure(found: Persisting, heading: str) -> Figure | None:
+def memory_length_figure(persisting: Persisting, heading: str) -> Figure | None:
     """Draw how much an observation some ticks ago still matters; None if it was not measured."""
-    length = found.length
+    length = persisting.length
     if isinstance(length, str):
         return None
     with style():
@@ -247,7 +247,7 @@ def memory_length_figure(found: Persisting, heading: str) -> Figure | None:
     return figure
 
 
-def flow(found: Persisting, motion: Motion, states: States, update: Update) -> Figure:
+def flow(persisting: Persisting, motion: Motion, states: States, update: Update) -> Figure:
     """Draw where the layer moves in one tick with held input, and the fixed points, in the plane of two components."""
     axes_of = states.decompositions["pca"].axes.read_outs[:2]
     own = update.place(states.data.layer)
@@ -255,20 +255,20 @@ def flow(found: Persisting, motion: Motion, states: States, update: Update) -> F
     def plane(state: np.ndarray) -> np.ndarray:
         return states.scale.z(state[:, own]) @ axes_of.T
 
-    columns = min(3, len(found.held))
-    rows = -(-len(found.held) // columns)
+    columns = min(3, len(persisting.held))
+    rows = -(-len(persisting.held) // columns)
     with style():
         figure = new_figure(4.2 * columns, 4.0 * rows + 0.8)
         panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
         recorded = plane(motion.tracks.state[:: max(1, len(motion.tracks) // 3000)])
-        for axes, held in zip(panels, found.held, strict=False):
+        for axes, held in zip(panels, persisting.held, strict=False):
             axes.scatter(*recorded.T, s=1, c="#e3e6ea", linewidths=0)
             before, after = plane(held.starts), plane(held.after)
             moved = after - before
             axes.quiver(*before.T, *moved.T, angles="xy", scale_units="xy", scale=1, width=0.004, color="#33475b")
             _draw_points(axes, held, plane(held.points.state))
             axes.set_title(held.name)
-        for axes in panels[len(found.held) :]:
+        for axes in panels[len(persisting.held) :]:
             axes.set_visible(False)
         for axes in panels:
             axes.set(xlabel="pc_1", ylabel="pc_2")

@@ -122,25 +122,25 @@ def write_correlations(states: States, motion: Motion, effects: Effects | None, 
 
 
 def write_persisting(
-    states: States, motion: Motion, found: Persisting, update: Update, folder: RunFolder, show: Step
+    states: States, motion: Motion, persisting: Persisting, update: Update, folder: RunFolder, show: Step
 ) -> None:
     """Write and draw half-lives, memory length and fixed points."""
     heading = states.data.heading
     with show("writing and drawing how long things last"):
-        left = np.stack([each.left for each in found.lasting])
-        arrays = {"records": found.records, "left": left}
-        for number, held in enumerate(found.held):
+        left = np.stack([each.left for each in persisting.lasting])
+        arrays = {"records": persisting.records, "left": left}
+        for number, held in enumerate(persisting.held):
             arrays |= {f"input_{number}": held.read, f"points_{number}": held.points.state}
-        if not isinstance(found.length, str):
-            arrays |= vars(found.length)
-            label, age = motion.behaviours.label[found.records], motion.tracks.place[found.records]
+        if not isinstance(persisting.length, str):
+            arrays |= vars(persisting.length)
+            label, age = motion.behaviours.label[persisting.records], motion.tracks.place[persisting.records]
             folder.save_text(
-                "memory_use.tsv", tab_separated([vars(each) for each in memory_use(found.length, label, age)])
+                "memory_use.tsv", tab_separated([vars(each) for each in memory_use(persisting.length, label, age)])
             )
         folder.save_arrays("lasting.npz", **arrays)
-        folder.save_figure("half_lives.png", figures.half_lives(found, states))
-        folder.save_figure("fixed_points.png", figures.flow(found, motion, states, update))
-        if (figure := figures.memory_length_figure(found, heading)) is not None:
+        folder.save_figure("half_lives.png", figures.half_lives(persisting, states))
+        folder.save_figure("fixed_points.png", figures.flow(persisting, motion, states, update))
+        if (figure := figures.memory_length_figure(persisting, heading)) is not None:
             folder.save_figure("memory_length.png", figure)
 
 

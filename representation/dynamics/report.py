@@ -61,8 +61,8 @@ def state_lines(states: States) -> list[str]:
     return lines
 
 
-def _stable_names(found: Decomposition) -> str:
-    names = [name for name, stable in zip(found.names, found.stable, strict=True) if stable]
+def _stable_names(decomposition: Decomposition) -> str:
+    names = [name for name, stable in zip(decomposition.names, decomposition.stable, strict=True) if stable]
     return ", ".join(names) or "none"
 
 

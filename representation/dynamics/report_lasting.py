@@ -14,19 +14,19 @@ from representation.dynamics.results import States
 _SMALL = 0.01
 
 
-def persistence_lines(found: Persisting, states: States, reach: int) -> list[str]:
+def persistence_lines(persisting: Persisting, states: States, reach: int) -> list[str]:
     """Return the summary."""
     names = states.decompositions["ica"].names
     return [
-        f"Half-lives of changes: an independent component is raised by one standard deviation at {len(found.records)} "
-        f"states, and the layer followed for {reach} ticks with inputs held as recorded. Ticks until half of the "
+        f"Half-lives of changes: an independent component is raised by one standard deviation at "
+        f"{len(persisting.records)} states, and the layer followed for {reach} ticks with inputs held as recorded. Ticks until half of the "
         "distance is left, with 95% intervals over lives:",
-        *(f"  {name}: {_half_life(each.half_life)}" for name, each in zip(names, found.lasting, strict=True)),
+        *(f"  {name}: {_half_life(each.half_life)}" for name, each in zip(names, persisting.lasting, strict=True)),
         "",
-        *_length_lines(found),
+        *_length_lines(persisting),
         "",
         "Fixed and slow points for held input, looked for from recorded states:",
-        *(f"  {_held_line(each)}" for each in found.held),
+        *(f"  {_held_line(each)}" for each in persisting.held),
     ]
 
 
@@ -37,8 +37,8 @@ def _half_life(estimate: Estimate) -> str:
     return f"{ticks[0]} ({ticks[1]} to {ticks[2]})"
 
 
-def _length_lines(found: Persisting) -> Iterator[str]:
-    length = found.length
+def _length_lines(persisting: Persisting) -> Iterator[str]:
+    length = persisting.length
     if isinstance(length, str):
         yield f"Memory length was not measured: {length}"
         return
@@ -114,14 +114,14 @@ def edit_lines(edits: Sequence[FollowedEdit]) -> list[str]:
     ]
 
 
-def persistence_summary(found: Persisting, states: States) -> dict[str, Any]:
+def persistence_summary(persisting: Persisting, states: States) -> dict[str, Any]:
     """Return the numbers as JSON values."""
     names = states.decompositions["ica"].names
-    length = found.length
+    length = persisting.length
     return {
         "half_lives": {
             name: [each.half_life.value, each.half_life.low, each.half_life.high]
-            for name, each in zip(names, found.lasting, strict=True)
+            for name, each in zip(names, persisting.lasting, strict=True)
         },
         "memory_length": None
         if isinstance(length, str)
@@ -129,7 +129,7 @@ def persistence_summary(found: Persisting, states: States) -> dict[str, Any]:
             "ticks": length.ticks.tolist(), "divergence": length.divergence.mean(axis=0).tolist(),
             "value": length.value.mean(axis=0).tolist(), "whole": length.whole.mean(axis=0).tolist(),
         },
-        "fixed_points": [_held_summary(each) for each in found.held],
+        "fixed_points": [_held_summary(each) for each in persisting.held],
     }  # fmt: skip
 
 

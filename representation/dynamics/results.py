@@ -104,21 +104,21 @@ class Effects:
     mode_associations: ShiftedCorrelations
 
 
-def strongest(found: ShiftedCorrelations, component: int, names: tuple[str, ...]) -> str:
+def strongest(correlations: ShiftedCorrelations, component: int, names: tuple[str, ...]) -> str:
     """Name the features that go with a component at q below 0.05, strongest first, such as `self_food +0.62`."""
-    r, q = found.r[component], found.q[component]
+    r, q = correlations.r[component], correlations.q[component]
     order = np.argsort(-np.nan_to_num(np.abs(r), nan=-1.0), kind="stable")
     sure = [i for i in order if np.isfinite(r[i]) and q[i] < LEVEL][:FEATURES_NAMED]
     return ", ".join(f"{names[i]} {r[i]:+.2f}" for i in sure) or "none"
 
 
-def distinctive(found: Differences, cluster: int, features: Sequence[Feature]) -> str:
+def distinctive(differences: Differences, cluster: int, features: Sequence[Feature]) -> str:
     """Name what sets a cluster apart given tick and age, strongest first.
 
     For example `more self_food (d +0.8), moves west in 56% (19% elsewhere)`.
     """
-    d, sure = found.effects.d_complement[cluster], found.survives_given_time[cluster]
-    inside, elsewhere = found.effects.mean[cluster], found.effects.complement_mean[cluster]
+    d, sure = differences.effects.d_complement[cluster], differences.survives_given_time[cluster]
+    inside, elsewhere = differences.effects.mean[cluster], differences.effects.complement_mean[cluster]
     order = [i for i in np.argsort(-np.nan_to_num(np.abs(d), nan=-1.0), kind="stable") if sure[i]][:FEATURES_NAMED]
     named = (
         f"{features[i].phrase} in {inside[i]:.0%} ({elsewhere[i]:.0%} elsewhere)"

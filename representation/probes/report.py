@@ -174,7 +174,7 @@ class DumpReport:
 
 def report_dump(
     name: str, metadata: DumpMetadata, data: ProbeData, targets: Sequence[Target], wanted: Sequence[Input],
-    probed: Probed, found: Findings, given: Mapping[str, Mapping[str, Estimates]],
+    probed: Probed, findings: Findings, given: Mapping[str, Mapping[str, Estimates]],
     similar: Mapping[tuple[str, str], tuple[float, float, float]],
 ) -> DumpReport:  # fmt: skip
     """Put into rows what was found in a dump.
@@ -199,12 +199,12 @@ def report_dump(
         inputs=tuple(each.name for each in there),
         missing=tuple(each.name for each in wanted if each.name not in data.inputs),
         targets=tuple(map(_describe, targets, probed.reasons, known)),
-        scores=tuple(_score_rows(name, targets, {each.name: each.kind for each in there}, found, known)),
-        advantages=tuple(_advantage_rows(name, targets, probed, found)),
-        increments=tuple(_increment_rows(name, targets, found.increments)),
+        scores=tuple(_score_rows(name, targets, {each.name: each.kind for each in there}, findings, known)),
+        advantages=tuple(_advantage_rows(name, targets, probed, findings)),
+        increments=tuple(_increment_rows(name, targets, findings.increments)),
         given=tuple(_given_rows(name, targets, given)),
         cka=tuple(CKARow(name, *pair, *map(_known, numbers)) for pair, numbers in similar.items()),
-        increments_given=tuple(_increment_rows(name, targets, found.increments_given)),
+        increments_given=tuple(_increment_rows(name, targets, findings.increments_given)),
     )
 
 
@@ -244,29 +244,29 @@ def _describe(target: Target, reason: str | None, records: int) -> dict[str, Any
 
 
 def _score_rows(
-    dump: str, targets: Sequence[Target], kinds: dict[str, str], found: Findings, records: Sequence[int]
+    dump: str, targets: Sequence[Target], kinds: dict[str, str], findings: Findings, records: Sequence[int]
 ) -> Iterator[ScoreRow]:
     for i, target in enumerate(targets):
-        for (probe, name), each in found.scores.items():
-            estimates = (each, found.precision[probe, name])
+        for (probe, name), each in findings.scores.items():
+            estimates = (each, findings.precision[probe, name])
             numbers = (_known(values[i]) for e in estimates for values in (e.value, e.low, e.high))
             yield ScoreRow(dump, target.name, measure(target), probe, name, kinds[name], records[i], *numbers)
 
 
 def _advantage_rows(
-    dump: str, targets: Sequence[Target], probed: Probed, found: Findings
+    dump: str, targets: Sequence[Target], probed: Probed, findings: Findings
 ) -> Iterator[AdvantageRow]:  # fmt: skip
     controls = {key: losses.score for key, losses in probed.controls.items()}
     for i, target in enumerate(targets):
-        for key, own in found.selectivities.items():
-            beyond = found.advantages.get(key)
+        for key, own in findings.selectivities.items():
+            beyond = findings.advantages.get(key)
             best = beyond.best[i] if beyond else None
             advantage: list[float | None] = [None] * 7
             if beyond:
                 e = beyond.estimates
                 advantage = [*(_known(x[i]) for x in (e.value, e.low, e.high, e.p, e.q)), None, _known(beyond.bias[i])]
             yield AdvantageRow(
-                dump, target.name, measure(target), *key, _known(found.scores[key].value[i]),
+                dump, target.name, measure(target), *key, _known(findings.scores[key].value[i]),
                 best[1] if best else None, best[0] if best else None, *advantage,
                 *(_known(x[i]) for x in (controls[key], own.value, own.low, own.high, own.p, own.q)),
             )  # fmt: skip

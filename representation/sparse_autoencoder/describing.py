@@ -176,10 +176,10 @@ def _facts(described: Described, settings: SparseSettings, metadata: DumpMetadat
     }  # fmt: skip
 
 
-def _directions(dictionary: SparseDictionary, found: Meanings, test: Behaviours) -> list[Direction]:
+def _directions(dictionary: SparseDictionary, meanings: Meanings, test: Behaviours) -> list[Direction]:
     """Return each active feature's direction, whose read-out is the distance from the centre along it."""
     source = dictionary.source
-    alive = np.flatnonzero(found.density > 0)
+    alive = np.flatnonzero(meanings.density > 0)
     states, made = test.states, []
     read_outs = (states.values - dictionary.centre) @ dictionary.decoder[alive].T  # (B, alive) float32
     means, spreads = read_outs.mean(axis=0, dtype=np.float64), read_outs.std(axis=0, dtype=np.float64)
