@@ -19,8 +19,8 @@ def persistence_lines(persisting: Persisting, states: States, reach: int) -> lis
     names = states.decompositions["ica"].names
     return [
         "Half-lives of changes: an independent component is raised by one standard deviation at "
-        f"{len(persisting.records)} states, and the layer followed for {reach} ticks with inputs held as recorded. Ticks "
-        "until half of the distance is left, with 95% intervals over lives:",
+        f"{len(persisting.records)} states, and the layer followed for {reach} ticks with inputs held as recorded. "
+        "Ticks until half of the distance is left, with 95% intervals over lives:",
         *(f"  {name}: {_half_life(each.half_life)}" for name, each in zip(names, persisting.lasting, strict=True)),
         "",
         *_length_lines(persisting),
