@@ -7,13 +7,7 @@ import torch
 
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.layers import RowFeatures, own_rows
-from agent_zoo.observation import (
-    ObservationLayout,
-    PackedObservation,
-    PackedRows,
-    legal_options,
-    packed_options,
-)
+from agent_zoo.observation import ObservationLayout, PackedObservation, PackedRows, legal_options, packed_options
 from representation.attribution.components import MemoryComponents
 from representation.attribution.settings import SaliencySettings
 from representation.attribution.targets import Target
