@@ -29,10 +29,9 @@ from representation.probes.logistic import fit_logistic
 from representation.probes.probing import PROBES, probe, why_not
 from representation.probes.ridge import Choice, Choices
 from representation.probes.scores import losses
-from representation.probes.splits import folds_of_worlds
 from representation.probes.target import Target
 from representation.probes.targets import targets_named
-from representation.probes.task import mean_of_the_rest
+from representation.probes.task import folds_of_worlds, mean_of_the_rest
 from user_error import UserError
 
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)

@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import orjson
@@ -13,6 +13,7 @@ from analysis.runs.arrays import arrays_of
 from user_error import UserError
 
 _KEY_FILE = "key.json"
+T = TypeVar("T")
 
 
 class Parts:
@@ -50,6 +51,11 @@ class Parts:
         with atomic_file(path) as file:
             np.savez(file, allow_pickle=False, names=np.array(list(arrays)), **arrays)
         return arrays
+
+    def data(self, name: str, kind: type[T], compute: Callable[[], T]) -> T:
+        """Return what a stage finds, a data class of arrays and numbers, as `arrays` does."""
+        stored = self.arrays(name, lambda: {field: np.asarray(value) for field, value in vars(compute()).items()})
+        return kind(**{field: array if array.ndim else array.item() for field, array in stored.items()})
 
     def remove(self) -> None:
         """Remove everything: the run is finished."""

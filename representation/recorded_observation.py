@@ -5,14 +5,21 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from activation_store.layers import STATES, memory_names
 from activation_store.reader import read_metadata
 from activation_store.records import RaggedRows, Records
+from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout, PackedObservation, PackedRows
 from agent_zoo.observation_masking import ObservationMask
 from user_error import UserError
 
 FIELDS = "Market,Task,ActionTargets"
 """Fields that `extract_activations.py --fields` must record for this."""
+
+
+def state_layers(policy: RecurrentPolicy) -> list[str]:
+    """Return the layers that hold all states of a policy's memory: hidden states of all layers, then cell states."""
+    return [name for kind in STATES[policy.cell] for name in memory_names(kind, policy.layers)]
 
 
 def check_shows_everything(folder: Path, layout: ObservationLayout) -> None:

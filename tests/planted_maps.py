@@ -8,9 +8,7 @@ import torch
 
 from analysis.materials import MATERIAL_NAMES
 from representation.attribution.methods import counterfactual_materials
-from representation.attribution.policy_free import policy_free_maps
-from representation.attribution.replaced_tiles import Views
-from representation.attribution.sanity import Sanity, judged
+from representation.attribution.sanity import Sanity, Views, judged, policy_free_maps
 
 SIDE, MATERIALS = 15, len(MATERIAL_NAMES)
 KINDS = ("grass", "foilage", "scrub", "water", "stone")

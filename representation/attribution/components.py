@@ -7,9 +7,10 @@ import numpy as np
 import torch
 
 from activation_store.directions import Direction, Directions
-from activation_store.layers import STATES, check_policy_layers, memory_names
+from activation_store.layers import check_policy_layers
 from agent_zoo.base import RecurrentPolicy
 from argument_checks import split
+from representation.recorded_observation import state_layers
 from user_error import UserError
 
 _MOST_ALIKE = 1e8
@@ -21,7 +22,6 @@ class MemoryComponents:
     """K components of the memory. S numbers: all hidden states, layer by layer, then all cell states.
 
     Attributes:
-        names: of the components.
         read_out: strength of a component per unit of each number of the memory, (K, S).
         pattern: what a unit of strength adds to the memory, (K, S).
         mean: memory at which all strengths are 0, (S,).
@@ -43,10 +43,7 @@ def chosen_components(
     """Parse `--components`: names of directions, or what comes before the number in theirs, such as `ic` for all ic_N.
 
     Args:
-        text: comma-separated.
         directions: of `--directions`.
-        policy: the policy.
-        sha256: of its checkpoint.
 
     Raises:
         UserError: there is no such direction, or it is of another checkpoint, or of no state of the memory.
@@ -56,7 +53,7 @@ def chosen_components(
         numbered = [each for each in directions if each.name.rpartition("_")[0] == name]
         for each in numbered or [directions.named(name)]:
             found[each.name] = each
-    states = _state_names(policy)
+    states = state_layers(policy)
     for each in found.values():
         check_policy_layers([each.layer], policy.layers, policy.cell)
         if each.layer not in states:
@@ -80,14 +77,12 @@ def fitted_components(
     the inverse covariance of the strengths. Principal and independent components get back their own patterns.
 
     Args:
-        chosen: read-outs of states of the memory.
-        policy: the policy.
         recorded: states by the name of the layer, (B, units) each, from which covariances are taken.
 
     Raises:
         UserError: components of a layer cannot be told apart in these states.
     """
-    names = _state_names(policy)
+    names = state_layers(policy)
     units = policy.policy.hidden_size
     read_out = np.zeros((len(chosen), len(names) * units))
     pattern = np.zeros_like(read_out)
@@ -111,7 +106,3 @@ def fitted_components(
         pattern[rows, own] = np.linalg.solve(covariance, strengths.T @ states)
     read_outs, patterns, middle = (torch.from_numpy(each.astype(np.float32)) for each in (read_out, pattern, mean))
     return MemoryComponents(tuple(each.name for each in chosen), read_outs, patterns, middle)
-
-
-def _state_names(policy: RecurrentPolicy) -> list[str]:
-    return [name for kind in STATES[policy.cell] for name in memory_names(kind, policy.layers)]

@@ -1,29 +1,34 @@
-"""Figures of attributions: what matters, mean maps, and the sanity checks."""
+"""Figures and a film of attributions: what matters, mean maps, and the sanity checks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from PIL import Image, ImageDraw, ImageFont
 
 from analysis.figures.style import EFFECT_MAP, category_colour, few_ticks, new_figure, style, title
 from analysis.materials import MATERIAL_NAMES, PALETTE
-from representation.attribution.found import PARTS, Found
-from representation.attribution.intervals import OverSamples
+from representation.attribution.attributions import PARTS, Attributions, OverSamples
 from representation.attribution.sanity import Check, Sanity
 
 _GROUPS_SHOWN = 12
 _PASSED, _FAILED = "#33475b", "#bd1f01"
+_TILE = 24
+_STRIP = 48
+_GROUND, _TEXT, _WARNING = "#15181c", "#eef1f4", "#ffb300"
+FPS = 5.0
 
 
-def overview(found: Found, heading: str, failures: Sequence[str]) -> Figure:
+def overview(maps: Attributions, heading: str, failures: Sequence[str]) -> Figure:
     """Draw the mean map of tiles, the materials, and the parts by tick."""
     with style():
         figure = new_figure(13.0, 4.8)
         view, materials, parts = figure.subplots(1, 3, width_ratios=(1, 1.1, 1.1))
-        draw_map(view, np.nanmean(found.tiles[:, -1], axis=0))
+        draw_map(view, np.nanmean(maps.tiles[:, -1], axis=0))
         view.set_title("mean attribution of the tile at each place")
-        signed, _, tiles = (each.sum(axis=0) for each in found.by_material())
+        signed, _, tiles = (each.sum(axis=0) for each in maps.by_material())
         there = np.flatnonzero(tiles > 0)
         mean = signed[there] / tiles[there]
         materials.barh(range(len(there)), mean, color=PALETTE[there] / 255, edgecolor="#33475b", linewidth=0.6)
@@ -31,7 +36,7 @@ def overview(found: Found, heading: str, failures: Sequence[str]) -> Figure:
         materials.axvline(0, color="#33475b", linewidth=0.8)
         materials.set(xlabel="mean attribution of a tile")
         materials.xaxis.set_major_locator(few_ticks())
-        sizes = found.sizes().mean(axis=0)[::-1]  # (T, parts), the present tick first
+        sizes = maps.sizes().mean(axis=0)[::-1]  # (T, parts), the present tick first
         base = np.zeros(len(sizes))
         for number, name in enumerate(PARTS):
             if sizes[:, number].any():
@@ -43,7 +48,7 @@ def overview(found: Found, heading: str, failures: Sequence[str]) -> Figure:
     return figure
 
 
-def groups(found: Found, label: np.ndarray, what: str, heading: str, failures: Sequence[str]) -> Figure:
+def groups(maps: Attributions, label: np.ndarray, what: str, heading: str, failures: Sequence[str]) -> Figure:
     """Draw the mean map of tiles in each cluster or behaviour."""
     numbers = np.unique(label[label >= 0])[:_GROUPS_SHOWN]
     columns = min(4, len(numbers))
@@ -52,7 +57,7 @@ def groups(found: Found, label: np.ndarray, what: str, heading: str, failures: S
         figure = new_figure(3.2 * columns, 3.2 * rows + 0.8)
         panels = figure.subplots(rows, columns, squeeze=False).ravel()
         for axes, number in zip(panels, numbers, strict=False):
-            draw_map(axes, np.nanmean(found.tiles[label == number, -1], axis=0))
+            draw_map(axes, np.nanmean(maps.tiles[label == number, -1], axis=0))
             axes.set_title(f"{what} {number}: {(label == number).sum()} states")
         for axes in panels[len(numbers) :]:
             axes.set_visible(False)
@@ -60,11 +65,11 @@ def groups(found: Found, label: np.ndarray, what: str, heading: str, failures: S
     return figure
 
 
-def memory_components(found: Found, heading: str, failures: Sequence[str], seed: int) -> Figure:
+def memory_components(maps: Attributions, heading: str, failures: Sequence[str], seed: int) -> Figure:
     """Draw what is attributed to each component of the memory: mean with its interval over samples, and mean size."""
-    known = np.isfinite(found.value)
-    over, weight = OverSamples(found.sample, seed), known.astype(np.float64)
-    values = np.where(known[:, None], found.components, 0)
+    known = np.isfinite(maps.value)
+    over, weight = OverSamples(maps.sample, seed), known.astype(np.float64)
+    values = np.where(known[:, None], maps.components, 0)
     size = np.abs(values).sum(axis=0) / max(weight.sum(), 1)
     order = np.argsort(-size)
     means = [over.mean(values[:, i], weight) for i in order]
@@ -76,7 +81,7 @@ def memory_components(found: Found, heading: str, failures: Sequence[str], seed:
         low, high = (np.array([getattr(each, name) for each in means]) for name in ("low", "high"))
         signed.errorbar(middle, place, xerr=[middle - low, high - middle], fmt="o", color="#33475b", markersize=4)
         signed.axvline(0, color="#888888", linewidth=0.8)
-        signed.set_yticks(place, [found.component_names[i] for i in order])
+        signed.set_yticks(place, [maps.component_names[i] for i in order])
         signed.invert_yaxis()
         signed.set(xlabel="mean attribution, 95% interval over samples")
         sizes.barh(place, size[order], color="#3f90da")
@@ -135,3 +140,58 @@ def _marked(heading: str, text: str, failures: Sequence[str]) -> str:
     if failures:
         text = f"{text}. NOT TO BE TRUSTED: {'; '.join(failures)}"
     return title(heading, text, 120)
+
+
+def film_size(maps: Attributions) -> tuple[int, int]:
+    """Return width and height in pixels."""
+    side = _TILE * round(maps.tiles.shape[2] ** 0.5)
+    return 2 * side, side + _STRIP + (side + _STRIP) % 2
+
+
+def frames(
+    maps: Attributions,
+    samples: Sequence[int],
+    ticks: np.ndarray,
+    heading: str,
+    failures: Sequence[str],
+    *,
+    combine: bool,
+) -> Iterator[np.ndarray]:
+    """Yield the pictures of some samples, one sample after the other.
+
+    Args:
+        ticks: of the episode, of each state, (N,).
+        combine: average the samples, aligned at their first tick, into one: views become mixtures of colours.
+    """
+    states = [np.flatnonzero(maps.sample == number) for number in samples]
+    runs = [np.stack(states, axis=1)] if combine else [each[:, None] for each in states]
+    far = float(np.nanquantile(np.abs(maps.tiles[np.concatenate(states), -1]), 0.995)) or 1.0
+    for number, run in zip(("all" if combine else "", *samples) if combine else samples, runs, strict=False):
+        for place, rows in enumerate(run):
+            view = PALETTE[maps.material[rows]].mean(axis=0)  # (tiles, 3)
+            tiles = np.nan_to_num(maps.tiles[rows, -1]).mean(axis=0)
+            when = f"samples {', '.join(map(str, samples))}, tick {place} after the start" if combine else (
+                f"sample {number}, tick {ticks[rows[0]]}"
+            )  # fmt: skip
+            value = float(np.nanmean(maps.value[rows])) if np.isfinite(maps.value[rows]).any() else float("nan")
+            yield _frame(view, tiles / far, f"{heading}: {value:+.3f}   {when}", failures)
+
+
+def _frame(view: np.ndarray, tiles: np.ndarray, text: str, failures: Sequence[str]) -> np.ndarray:
+    side = round(len(tiles) ** 0.5)
+    colours = colormaps[EFFECT_MAP]((np.clip(tiles, -1, 1) + 1) / 2)[:, :3] * 255
+    pictures = [
+        np.kron(each.reshape(side, side, 3), np.ones((_TILE, _TILE, 1))).astype(np.uint8) for each in (view, colours)
+    ]
+    width, height = 2 * side * _TILE, side * _TILE + _STRIP
+    image = Image.new("RGB", (width, height + height % 2), _GROUND)
+    image.paste(Image.fromarray(np.concatenate(pictures, axis=1)), (0, 0))
+    draw = ImageDraw.Draw(image)
+    middle = (side // 2 + 0.5) * _TILE
+    for left in (0, side * _TILE):
+        draw.ellipse((left + middle - 6, middle - 6, left + middle + 6, middle + 6), outline="#000000", width=2)
+    font = ImageFont.load_default(13)
+    draw.text((8, side * _TILE + 6), text, fill=_TEXT, font=font)
+    if failures:
+        draw.text((8, side * _TILE + 26), f"NOT TO BE TRUSTED: {failures[0]}", fill=_WARNING, font=font)
+    return np.asarray(image)

@@ -7,18 +7,11 @@ import torch
 
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.layers import RowFeatures, own_rows
-from agent_zoo.observation import (
-    ObservationLayout,
-    PackedObservation,
-    PackedRows,
-    legal_options,
-    packed_options,
-)
+from agent_zoo.observation import ObservationLayout, PackedObservation, PackedRows, legal_options, packed_options
 from representation.attribution.components import MemoryComponents
-from representation.attribution.names import Method
-from representation.attribution.soft_inputs import by_column
+from representation.attribution.settings import SaliencySettings
 from representation.attribution.targets import Target
-from representation.attribution.windows import COMPONENTS, MEMORY, Differentiable, Windows, decided
+from representation.attribution.windows import COMPONENTS, MEMORY, Differentiable, Windows, by_column, decided
 
 _PARTS_AT_ONCE = 512
 """Changed observations that are played together in occlusion."""
@@ -51,90 +44,66 @@ class Maps:
     change: torch.Tensor
 
 
-@dataclass(frozen=True)
-class Baseline:
-    """What integrated gradients start from: an average view, nobody else and no items, and an average self and memory.
-
-    Attributes:
-        tiles: share of each material at each place, (tiles, materials).
-        entity: features of a row that is not used, (features,).
-        own: mean features of the agent's own row, (features,).
-        item: features of a row that is not used, (features,).
-        task: mean, (task size,).
-        memory: mean state, by name of the input, (layers * units,) each, and mean strengths of components, (K,).
-    """
-
-    tiles: torch.Tensor
-    entity: torch.Tensor
-    own: torch.Tensor
-    item: torch.Tensor
-    task: torch.Tensor
-    memory: dict[str, torch.Tensor]
-
-    def tensors(self, function: Differentiable, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
-        """Return it in the shapes of the function's inputs."""
-        values = {
-            "tiles": self.tiles, "entities": self.entity, "own": self.own, "inventory": self.item, "task": self.task,
-            **self.memory,
-        }  # fmt: skip
-        return tuple(values[name].expand_as(part) for name, part in zip(function.names, inputs, strict=True))
+Baseline = dict[str, torch.Tensor]
+"""What integrated gradients start from, by the name of the input, without the axes of states, ticks and rows."""
 
 
 def average_baseline(
     policy: RecurrentPolicy, windows: Windows, components: MemoryComponents | None = None
 ) -> Baseline:  # fmt: skip
-    """Average over windows: views, own rows, tasks and memories."""
+    """Average over windows: views, own rows, tasks and memories; nobody else is there, and no items."""
     function = Differentiable(policy, windows, lambda outcome: outcome.value, components)  # type: ignore[arg-type]
     parts = dict(zip(function.names, (part.detach() for part in function.inputs()), strict=True))
     encoder, observation = policy.policy, windows.observation
-    empty = observation.entity.values.new_zeros(1, observation.entity.values.shape[1])
-    no_item = observation.inventory.values.new_zeros(1, observation.inventory.values.shape[1])
-    return Baseline(
-        parts["tiles"].flatten(0, 1).mean(dim=0), encoder.entity_features(empty)[0],  # type: ignore[operator]
-        parts["own"].flatten(0, 1).mean(dim=0), encoder.item_features(no_item)[0],  # type: ignore[operator]
-        parts["task"].flatten(0, 1).mean(dim=0),
-        {name: parts[name].mean(dim=0) for name in (*MEMORY, COMPONENTS) if name in parts},
-    )  # fmt: skip
+    no_entity, no_item = (
+        rows.values.new_zeros(1, rows.values.shape[1]) for rows in (observation.entity, observation.inventory)
+    )
+    return {
+        **{name: parts[name].flatten(0, 1).mean(dim=0) for name in ("tiles", "own", "task")},
+        "entities": encoder.entity_features(no_entity)[0],  # type: ignore[operator]
+        "inventory": encoder.item_features(no_item)[0],  # type: ignore[operator]
+        **{name: parts[name].mean(dim=0) for name in (*MEMORY, COMPONENTS) if name in parts},
+    }
 
 
 def attribute(
-    method: Method, policy: RecurrentPolicy, windows: Windows, target: Target, baseline: Baseline, *, steps: int,
-    copies: int, noise: float, seed: int, components: MemoryComponents | None = None,
+    settings: SaliencySettings, policy: RecurrentPolicy, windows: Windows, target: Target, baseline: Baseline,
+    components: MemoryComponents | None = None,
 ) -> Maps:  # fmt: skip
     """Attribute a target to everything that the policy read in some windows.
 
     Args:
-        method: see `representation.attribution.names`.
+        settings: method, steps, copies, noise and seed count.
         policy: in evaluation mode, its parameters without gradients.
         windows: N of them; for occlusion, of one tick.
-        target: what is attributed.
-        baseline: of integrated gradients.
-        steps: of integrated gradients.
-        copies: noisy copies of the inputs, for smoothed gradients.
-        noise: their standard deviation, in units of each input.
-        seed: of the noise.
+        baseline: of integrated gradients, in which components are as here.
         components: of the memory, to attribute to as well.
     """
-    if method == "occlusion":
+    if settings.method == "occlusion":
         return _occluded(policy, windows, target, components)
     from captum.attr import InputXGradient, IntegratedGradients, NoiseTunnel
 
     function = Differentiable(policy, windows, target, components)
     inputs, index = function.inputs(), torch.arange(len(windows))
     error = change = torch.full((len(windows),), torch.nan)
-    if method == "integrated":
-        base = baseline.tensors(function, inputs)
+    if settings.method == "integrated":
+        base = tuple(baseline[name].expand_as(part) for name, part in zip(function.names, inputs, strict=True))
         found = IntegratedGradients(function).attribute(
-            inputs, base, additional_forward_args=(index,), n_steps=steps, internal_batch_size=max(len(index), 64)
+            inputs,
+            base,
+            additional_forward_args=(index,),
+            n_steps=settings.steps,
+            internal_batch_size=max(len(index), 64),
         )
         with torch.no_grad():
             change = function(*inputs, index) - function(*base, index)
         own = zip(function.names, found, strict=True)
         error = sum(part.flatten(1).sum(dim=1) for name, part in own if name != COMPONENTS) - change
-    elif method == "smooth":
-        torch.manual_seed(seed)
+    elif settings.method == "smooth":
+        torch.manual_seed(settings.seed)
         found = NoiseTunnel(InputXGradient(function)).attribute(
-            inputs, nt_type="smoothgrad", nt_samples=copies, nt_samples_batch_size=1, stdevs=noise,
+            inputs, nt_type="smoothgrad", nt_samples=settings.copies, nt_samples_batch_size=1,
+            stdevs=settings.noise,
             additional_forward_args=(index,),
         )  # fmt: skip
     else:
@@ -178,7 +147,6 @@ def counterfactual_materials(material: torch.Tensor, materials: int) -> torch.Te
 
     Args:
         material: of the tiles in view, (B, tiles) uint8.
-        materials: number of them.
     """
     counts = torch.zeros(len(material), materials).scatter_add_(1, material.long(), torch.ones(material.shape))
     first, second = counts.topk(2, dim=1).indices.unbind(1)
@@ -191,10 +159,7 @@ def without_row(
     """Return observations in which one row of a table is gone, and the options that point at it.
 
     Args:
-        observation: of B agents.
-        table: to take the row from.
         row: its place among each agent's rows, (B,) int64.
-        layout: of the observation.
     """
     rows: PackedRows = getattr(observation, table)
     kept = rows.place != row[rows.owner]

@@ -25,22 +25,35 @@ from analysis.saliency_page.page import ShownSample, saliency_page
 from analysis.summary_page.page import command_of
 from analysis.terminal import step
 from representation.attribution import figures
-from representation.attribution.around_event import AroundEvent, event_figure, event_lines, event_table
-from representation.attribution.asked_for import asked_components, compared_around, event_onsets, sample_starts
-from representation.attribution.components import MemoryComponents
-from representation.attribution.events import Event
-from representation.attribution.film import FPS, film_size, frames
-from representation.attribution.found import ARRAYS, RAGGED, Found, group_lines, joined, summary_lines, widened
-from representation.attribution.methods import Baseline, Maps, attribute, average_baseline
-from representation.attribution.names import TITLES
+from representation.attribution.attributions import (
+    ARRAYS,
+    RAGGED,
+    Attributions,
+    group_lines,
+    joined,
+    summary_lines,
+    widened,
+)
+from representation.attribution.components import MemoryComponents, chosen_components, fitted_components
+from representation.attribution.events import (
+    AroundEvent,
+    Event,
+    compared_around,
+    event_figure,
+    event_lines,
+    event_onsets,
+    event_table,
+    sample_starts,
+)
+from representation.attribution.figures import FPS, film_size, frames
+from representation.attribution.methods import Maps, attribute, average_baseline
 from representation.attribution.samples import Sample, read_samples
 from representation.attribution.sanity import TWINS, Check, Sanity, check_maps
-from representation.attribution.settings import SaliencySettings
-from representation.attribution.soft_inputs import check_agent
+from representation.attribution.settings import TITLES, SaliencySettings
 from representation.attribution.targets import Target, target_named
-from representation.attribution.windows import Differentiable, Windows
+from representation.attribution.windows import Differentiable, Windows, check_agent
 from representation.parts import Parts
-from representation.recorded_observation import check_shows_everything
+from representation.recorded_observation import check_shows_everything, state_layers
 from user_error import UserError
 
 BEHAVIOURS_FILE = "behaviour_labels.npz"
@@ -56,38 +69,39 @@ def attribute_dump(
     console, layout = Console(), info.layout
     show = partial(step, console)
     target = _target(settings, metadata, policy, layout)
-    labels, what = _labels(settings)
+    groups = _groups(settings)
     begins = event_onsets(settings, metadata, show)
     with show("reading samples of lives") as progress:
-        samples = read_samples(
-            settings.dump, metadata, policy, settings.samples, settings.ticks, settings.window, settings.seed,
-            None if labels is None else np.unique(life_keys(labels.places), axis=0), progress,
-            None if begins is None else sample_starts(begins, settings),
-        )  # fmt: skip
-    components = asked_components(settings, metadata, policy, samples)
-    windows = partial(_windows, policy=policy, layout=layout, ticks=settings.window)
-    some = _some_windows(samples, windows, settings)
-    baseline = average_baseline(policy, some[0], components)
-    maps_of = partial(_maps_of, settings=settings, target=target, baseline=baseline, components=components)
+        among = None if groups is None else np.unique(life_keys(groups.places), axis=0)
+        starts = None if begins is None else sample_starts(begins, settings)
+        samples = read_samples(settings, metadata, policy, progress, among, starts)
+    components = _components(settings, metadata, policy, samples)
+    some, sample_of = _some_windows(samples, policy, layout, settings)
+    baseline = average_baseline(policy, some, components)
+
+    def maps_of(network: RecurrentPolicy, windows: Windows) -> Maps:
+        return attribute(settings, network, windows, target, baseline, components)
+
     parts = Parts(settings.run_folder, _key(settings))
     if parts.there:
         console.print(f"going on after {len(parts.there)} samples", highlight=False)
     with show(f"maps of {settings.samples * settings.ticks:,} states by {TITLES[settings.method]}") as progress:
         stored = []
         for number, sample in enumerate(samples):
+            windows = sample.windows(policy, layout, settings.window)
             compute = partial(_arrays, sample, policy, windows, target, maps_of)
             stored.append(parts.arrays(f"sample-{number:05d}", compute))
             progress((number + 1) / len(samples))
     names = components.names if components is not None else ()
-    found = joined(stored, layout.entity_columns, names, has_cell=policy.cell == "lstm" and policy.layers > 0)
-    around = compared_around(settings, found, samples, begins)
+    attributed = joined(stored, layout.entity_columns, names, has_cell=policy.cell == "lstm" and policy.layers > 0)
+    around = compared_around(settings, attributed, samples, begins)
     with show("checking maps: replaced tiles, untrained twins, shuffled weights, completeness"):
-        checked = _known(policy, some, target)
-        again: Callable[[RecurrentPolicy], Maps] = lambda other: maps_of(other, checked[0])  # noqa: E731
+        kept = _defined(policy, some, target)
+        some, sample_of = some.take(torch.from_numpy(kept)), sample_of[kept]
         twins = [build_untrained(info, settings.seed + number).requires_grad_(False) for number in range(TWINS)]
-        sanity = check_maps(policy, checked[0], target, again(policy), checked[1], again, twins, settings.seed)
+        sanity = check_maps(policy, some, target, partial(maps_of, windows=some), sample_of, twins, settings.seed)
     with show("writing and drawing"):
-        _write(settings, metadata, folder, samples, found, sanity, target, labels, what, around)
+        _write(settings, metadata, folder, samples, attributed, sanity, target.name, groups, around)
     parts.remove()
     console.print((folder.path / "summary.txt").read_text(), highlight=False, markup=False)
 
@@ -103,7 +117,7 @@ def check_before(settings: SaliencySettings, policy: RecurrentPolicy, layout: Ob
     if policy.memory is None and settings.lags:
         raise UserError(f"--lags is {settings.lags}: the policy is feed-forward and has no memory; give --lags 0")
     if settings.clusters is not None:
-        _labels(settings)
+        _groups(settings)
     if settings.event:
         Event.parse(settings.event)
 
@@ -115,51 +129,55 @@ def _target(
     return target_named(settings.of, layout, policy, directions, metadata.checkpoint_sha256 or "")
 
 
-def _labels(settings: SaliencySettings) -> tuple[ClusterRun | None, str]:
+def _components(
+    settings: SaliencySettings, metadata: DumpMetadata, policy: RecurrentPolicy, samples: Sequence[Sample]
+) -> MemoryComponents | None:  # fmt: skip
+    """Read the components of `--components`, with their patterns in the samples; None without them."""
+    if not settings.components or settings.directions is None:
+        return None
+    directions = read_directions(settings.directions)
+    chosen = chosen_components(settings.components, directions, policy, metadata.checkpoint_sha256 or "")
+    states = {
+        name: np.concatenate([sample.records.activations[name] for sample in samples]) for name in state_layers(policy)
+    }
+    return fitted_components(chosen, policy, states)
+
+
+def _groups(settings: SaliencySettings) -> ClusterRun | None:
     """Read the behaviours of a run of analyze_dynamics.py, or the clusters of another analysis."""
     if settings.clusters is None:
-        return None, ""
-    behaviours = (settings.clusters / BEHAVIOURS_FILE).exists()
-    file = BEHAVIOURS_FILE if behaviours else LABELS_FILE
-    return read_cluster_run(settings.clusters, settings.dump, file), "behaviour" if behaviours else "cluster"
+        return None
+    return read_cluster_run(settings.clusters, settings.dump, BEHAVIOURS_FILE if _behaviours(settings) else LABELS_FILE)
 
 
-def _windows(sample: Sample, policy: RecurrentPolicy, layout: ObservationLayout, ticks: int) -> Windows:
-    return sample.windows(policy, layout, ticks)
+def _behaviours(settings: SaliencySettings) -> bool:
+    return settings.clusters is not None and (settings.clusters / BEHAVIOURS_FILE).exists()
 
 
 def _some_windows(
-    samples: Sequence[Sample], windows: Callable[[Sample], Windows], settings: SaliencySettings
+    samples: Sequence[Sample], policy: RecurrentPolicy, layout: ObservationLayout, settings: SaliencySettings
 ) -> tuple[Windows, np.ndarray]:
     """Draw states of all samples for the baseline and the checks; and the sample of each."""
     random = np.random.default_rng([settings.seed, 2])
-    each = -(-settings.check_states // len(samples))
+    count = -(-settings.check_states // len(samples))
     chosen, number = [], []
     for index, sample in enumerate(samples):
-        rows = np.sort(random.permutation(len(sample))[:each])
-        chosen.append(windows(sample).take(torch.from_numpy(rows)))
+        rows = np.sort(random.permutation(len(sample))[:count])
+        chosen.append(sample.windows(policy, layout, settings.window).take(torch.from_numpy(rows)))
         number += [index] * len(rows)
-    return _joined_windows(chosen), np.array(number)
+    return Windows.concatenate(chosen), np.array(number)
 
 
-def _joined_windows(parts: Sequence[Windows]) -> Windows:
-    memory = type(parts[0].memory)(
-        torch.cat([each.memory.hidden for each in parts], dim=1), torch.cat([each.memory.cell for each in parts], dim=1)
-    )
-    observation = type(parts[0].observation).concatenate([each.observation for each in parts])
-    return Windows(observation, parts[0].ticks, memory, torch.cat([each.action for each in parts]))
-
-
-def _known(policy: RecurrentPolicy, some: tuple[Windows, np.ndarray], target: Target) -> tuple[Windows, np.ndarray]:
-    """Keep the states in which the target is defined.
+def _defined(policy: RecurrentPolicy, windows: Windows, target: Target) -> np.ndarray:
+    """Return the states in which the target is defined, (n,) int64.
 
     Raises:
         UserError: it is defined in none.
     """
-    (kept,) = np.isfinite(_values(policy, some[0], target)).nonzero()
+    (kept,) = np.isfinite(_values(policy, windows, target)).nonzero()
     if len(kept) < 2:
         raise UserError(f"{target.name} is defined in hardly any state: its options are illegal; choose another --of")
-    return some[0].take(torch.from_numpy(kept)), some[1][kept]
+    return kept
 
 
 @torch.no_grad()
@@ -168,33 +186,23 @@ def _values(policy: RecurrentPolicy, windows: Windows, target: Target) -> np.nda
     return function(*function.inputs(), torch.arange(len(windows))).numpy()
 
 
-def _maps_of(
-    policy: RecurrentPolicy, windows: Windows, settings: SaliencySettings, target: Target, baseline: Baseline,
-    components: MemoryComponents | None,
-) -> Maps:  # fmt: skip
-    return attribute(
-        settings.method, policy, windows, target, baseline, steps=settings.steps, copies=settings.copies,
-        noise=settings.noise, seed=settings.seed, components=components,
-    )  # fmt: skip
-
-
 def _arrays(
-    sample: Sample, policy: RecurrentPolicy, windows: Callable[[Sample], Windows], target: Target,
+    sample: Sample, policy: RecurrentPolicy, windows: Windows, target: Target,
     maps_of: Callable[[RecurrentPolicy, Windows], Maps],
 ) -> dict[str, np.ndarray]:  # fmt: skip
     """Compute the maps of one sample, some states at a time."""
-    whole = windows(sample)
     found: list[dict[str, np.ndarray]] = []
-    for some in torch.arange(len(whole)).split(_AT_ONCE):
-        maps = maps_of(policy, whole.take(some))
-        found.append({each.name: getattr(maps, each.name).detach().numpy() for each in fields(maps)})
-    values = [_values(policy, whole.take(some), target) for some in torch.arange(len(whole)).split(_AT_ONCE)]
+    for chosen in torch.arange(len(windows)).split(_AT_ONCE):
+        some = windows.take(chosen)
+        maps = {name: part.detach().numpy() for name, part in vars(maps_of(policy, some)).items()}
+        found.append({**maps, "value": _values(policy, some, target)})
     arrays = {
-        name: np.concatenate(widened(each) if name in RAGGED else each)
-        for name, each in ((name, [part[name] for part in found]) for name in found[0])
+        name: np.concatenate(widened(several) if name in RAGGED else several)
+        for name, several in ((name, [part[name] for part in found]) for name in found[0])
     }
-    seen = {"material": sample.shown.tile[:, :, 2].astype(np.uint8), "entity_kind": _entity_kinds(sample.shown)}
-    return {**arrays, "value": np.concatenate(values), **seen}
+    return {
+        **arrays, "material": sample.shown.tile[:, :, 2].astype(np.uint8), "entity_kind": _entity_kinds(sample.shown)
+    }  # fmt: skip
 
 
 def _entity_kinds(records: Records) -> np.ndarray:
@@ -219,55 +227,54 @@ def _key(settings: SaliencySettings) -> Mapping[str, Any]:
 
 
 def _write(
-    settings: SaliencySettings, metadata: DumpMetadata, folder: RunFolder, samples: Sequence[Sample], found: Found,
-    sanity: Sanity, target: Target, labels: ClusterRun | None, what: str, around: AroundEvent | None,
+    settings: SaliencySettings, metadata: DumpMetadata, folder: RunFolder, samples: Sequence[Sample],
+    attributed: Attributions, sanity: Sanity, target: str, groups: ClusterRun | None, around: AroundEvent | None,
 ) -> None:  # fmt: skip
-    heading, failures = f"{metadata.policy}: {target.name}, {TITLES[settings.method]}", sanity.failures()
-    lines = [*summary_lines(found, target.name, TITLES[settings.method], settings.seed)]
+    heading, failures = f"{metadata.policy}: {target}, {TITLES[settings.method]}", sanity.failures()
+    lines = [*summary_lines(attributed, target, TITLES[settings.method], settings.seed)]
     if around is not None:
         lines += ["", *event_lines(around)]
         folder.save_text("event.tsv", event_table(around))
-        folder.save_figure("event.png", event_figure(around, found, heading, settings.seed))
+        folder.save_figure("event.png", event_figure(around, attributed, heading, settings.seed))
     lines += ["", *sanity_lines(sanity)]
-    places = {
-        name: np.concatenate([places_of(sample.shown)[name] for sample in samples])
-        for name in places_of(samples[0].shown)
-    }
-    if labels is not None:
-        place = places_among(places, labels.places)
-        label = np.where(place >= 0, labels.label[place], -1)
-        lines += ["", f"What it looks at in each {what} of {labels.path.name}:", *group_lines(found, label, what)]
+    shown = [places_of(sample.shown) for sample in samples]
+    places = {name: np.concatenate([of_sample[name] for of_sample in shown]) for name in shown[0]}
+    if groups is not None:
+        place = places_among(places, groups.places)
+        label, what = np.where(place >= 0, groups.label[place], -1), "behaviour" if _behaviours(settings) else "cluster"
+        lines += ["", f"What it looks at in each {what} of {groups.path.name}:", *group_lines(attributed, label, what)]
         if (label >= 0).any():
-            folder.save_figure("groups.png", figures.groups(found, label, what, heading, failures))
+            folder.save_figure("groups.png", figures.groups(attributed, label, what, heading, failures))
     folder.save_arrays("maps.npz", **places, **{
-        name: getattr(found, name) for name in ("sample", *ARRAYS)
-    }, component_names=np.array(found.component_names, dtype=np.str_))  # fmt: skip
-    if found.component_names:
-        folder.save_figure("components.png", figures.memory_components(found, heading, failures, settings.seed))
-    folder.save_figure("overview.png", figures.overview(found, heading, failures))
+        name: getattr(attributed, name) for name in ("sample", *ARRAYS)
+    }, component_names=np.array(attributed.component_names, dtype=np.str_))  # fmt: skip
+    if attributed.component_names:
+        folder.save_figure("components.png", figures.memory_components(attributed, heading, failures, settings.seed))
+    folder.save_figure("overview.png", figures.overview(attributed, heading, failures))
     folder.save_figure("sanity.png", figures.sanity_figure(sanity, heading))
     folder.save_text("summary.txt", "\n".join([*lines, ""]))
     folder.save_json("sanity.json", _sanity_json(sanity))
-    shown = [_shown(samples[number], found, number) for number in settings.shown]
-    defaults = {each.name: each.default for each in fields(settings) if each.default is not MISSING}
+    on_page = [_shown(samples[number], attributed, number) for number in settings.shown]
+    defaults = {option.name: option.default for option in fields(settings) if option.default is not MISSING}
     command = command_of("saliency.py", asdict(settings), defaults)
     pictures = [
         name
         for name in ("overview.png", "event.png", "components.png", "groups.png", "sanity.png")
         if (folder.path / name).exists()
     ]
-    folder.save_text("saliency.html", saliency_page(folder.path, heading, lines, failures, shown, pictures, command))
+    folder.save_text("saliency.html", saliency_page(folder.path, heading, lines, failures, on_page, pictures, command))
     if settings.film:
-        pieces = frames(found, settings.shown, places["tick"], heading, failures, combine=settings.combine_samples)
-        write_film(folder.path / "saliency.mp4", pieces, film_size(found), FPS)
+        combine = settings.combine_samples
+        pieces = frames(attributed, settings.shown, places["tick"], heading, failures, combine=combine)
+        write_film(folder.path / "saliency.mp4", pieces, film_size(attributed), FPS)
 
 
-def _shown(sample: Sample, found: Found, number: int) -> ShownSample:
-    own = found.sample == number
+def _shown(sample: Sample, maps: Attributions, number: int) -> ShownSample:
+    own = maps.sample == number
+    names = ("value", "tiles", "entities", "own", "inventory", "task", "memory", "components")
     return ShownSample(
-        number, sample.shown, found.value[own], found.tiles[own], found.entities[own], found.own[own],
-        found.inventory[own], found.task[own], found.memory[own], found.columns,
-        found.components[own], found.component_names,
+        number, sample.shown, columns=maps.columns, component_names=maps.component_names,
+        **{name: getattr(maps, name)[own] for name in names},
     )  # fmt: skip
 
 

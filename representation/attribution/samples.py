@@ -2,12 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 
-from activation_store.layers import STATES, memory_names
 from activation_store.lives import number_lives
 from activation_store.reader import Progress, read_dump, read_identity
 from activation_store.records import Records
@@ -15,8 +13,9 @@ from activation_store.schema import DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import memory_from_layers
 from agent_zoo.observation import ObservationLayout
+from representation.attribution.settings import SaliencySettings
 from representation.attribution.windows import Windows
-from representation.recorded_observation import packed_observation
+from representation.recorded_observation import packed_observation, state_layers
 from user_error import UserError
 
 
@@ -50,7 +49,7 @@ class Sample:
         ends = np.arange(self.lead, len(self.records))
         rows = (ends[:, None] - np.arange(ticks - 1, -1, -1)).ravel()
         before = ends - ticks
-        names = [name for kind in STATES[policy.cell] for name in memory_names(kind, policy.layers)]
+        names = state_layers(policy)
         if names:
             recorded = {name: self.records.activations[name][np.maximum(before, 0)] for name in names}
             memory = memory_from_layers(policy, recorded)
@@ -61,44 +60,33 @@ class Sample:
         return Windows(observation, ticks, memory, torch.from_numpy(self.records.action[ends]))
 
 
-def layers_needed(policy: RecurrentPolicy) -> list[str]:
-    """Return the layers that a dump must hold: all states of the memory."""
-    return [name for kind in STATES[policy.cell] for name in memory_names(kind, policy.layers)]
-
-
 def read_samples(
-    dump: Path, metadata: DumpMetadata, policy: RecurrentPolicy, count: int, ticks: int, window: int, seed: int,
-    among: np.ndarray | None, progress: Progress, starts: Mapping[tuple[int, ...], Sequence[int]] | None = None,
+    settings: SaliencySettings, metadata: DumpMetadata, policy: RecurrentPolicy, progress: Progress,
+    among: np.ndarray | None = None, starts: Mapping[tuple[int, ...], Sequence[int]] | None = None,
 ) -> list[Sample]:  # fmt: skip
     """Draw lives, and a segment of each, by lot.
 
     Args:
-        dump: its folder.
-        metadata: of the dump.
-        policy: that was recorded.
-        count: of samples.
-        ticks: of each sample.
-        window: ticks of the windows.
-        seed: of the draw.
+        settings: dump, samples, ticks, window and seed count.
         among: slot, agent and episode of the lives to draw from, (L, 3); all where None.
-        progress: called with the share read.
         starts: ticks of each life, counted from its first record, that a segment may begin with; lives without any are
             left out. Any tick where None.
 
     Raises:
         UserError: the dump lacks a state of the memory, or has too few lives that are long enough.
     """
-    if missing := [name for name in layers_needed(policy) if name not in metadata.layers]:
+    dump, count, ticks = settings.dump, settings.samples, settings.ticks
+    if missing := [name for name in state_layers(policy) if name not in metadata.layers]:
         raise UserError(f"{dump} lacks {', '.join(missing)}, the policy's memory: extract it again with --layers all")
     keys, index = number_lives(read_identity(dump))
     lengths = np.bincount(index)
-    lead = window - 1
+    lead = settings.window - 1
     possible = lengths >= lead + ticks
     if among is not None:
         possible &= (keys[:, None, :] == among[None]).all(axis=2).any(axis=1)
     if starts is not None:
         possible &= np.array([tuple(key) in starts for key in keys.tolist()], dtype=bool)
-    random = np.random.default_rng([seed, 1])
+    random = np.random.default_rng([settings.seed, 1])
     chosen = random.permutation(np.flatnonzero(possible))[:count]
     if len(chosen) < count:
         where = "that --clusters labels " if among is not None else ""
@@ -120,7 +108,7 @@ def read_samples(
         else:
             first[key] = int(random.choice(starts[key])) - lead
     records = read_dump(
-        dump, layers=layers_needed(policy), columns=["task", "legal"], lives=keys[chosen].tolist(), progress=progress
+        dump, layers=state_layers(policy), columns=["task", "legal"], lives=keys[chosen].tolist(), progress=progress
     )
     own_keys, own = number_lives({"env_id": records.env_id, "agent_id": records.agent_id, "episode": records.episode})
     samples = []

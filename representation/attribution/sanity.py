@@ -13,20 +13,160 @@ import numpy as np
 import torch
 
 from agent_zoo.base import RecurrentPolicy
+from analysis.materials import MATERIAL_NAMES
 from analysis.statistics.resampling import Estimate
-from representation.attribution.intervals import OverSamples
-from representation.attribution.methods import Maps, play
-from representation.attribution.policy_free import BeyondTheView, alike, mean_of_other_samples, policy_free_maps
-from representation.attribution.replaced_tiles import Curves, Views, replaced_in_order
+from representation.attribution.attributions import OverSamples
+from representation.attribution.methods import Maps, counterfactual_materials, play
 from representation.attribution.targets import Target
 from representation.attribution.windows import Windows
 
+FOOD = MATERIAL_NAMES.index("foilage")
+_FIRST_HALF = (0.0, 0.02, 0.06, 0.15, 0.35)
 TWINS = 3
 """Untrained networks whose maps are compared."""
 COMPLETE = 0.05
 """Largest error of the sum of integrated gradients, as a share of the difference to the baseline, on the median."""
 RANDOM, TWIN = "random order", "untrained twins"
 _SHUFFLES = 2
+
+
+def policy_free_maps(material: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Return maps that follow from the view alone, by name.
+
+    Args:
+        material: of the tiles in view, a square around the agent, (N, tiles) uint8.
+
+    Returns:
+        Maps, (N, tiles) each; only the order of tiles within a state means something. "unlike the average view" is the
+        size of the input without any gradient: how seldom the other states have that material at that place.
+    """
+    count, tiles = material.shape
+    side = round(tiles**0.5)
+    row, column = (torch.from_numpy(axis.ravel()).double() for axis in np.indices((side, side)))
+    between = torch.hypot(row[:, None] - row, column[:, None] - column)  # (tiles, tiles)
+    near = -between[tiles // 2].expand(count, -1)  # (N, tiles)
+    food = material == FOOD
+    far = torch.full((1, tiles), 2.0 * side, dtype=torch.float64)  # where no food is in view
+    to_food = torch.stack([torch.cat([between[view], far]).amin(dim=0) for view in food])  # (N, tiles)
+    planes = torch.nn.functional.one_hot(material.long(), len(MATERIAL_NAMES)).double()  # (N, tiles, materials)
+    share = planes.mean(dim=0).expand_as(planes).gather(2, material.long().unsqueeze(2)).squeeze(2)
+    return {
+        "nearest first": near,
+        "food first": near + 2.0 * side * food,
+        "near food first": -to_food,
+        "unlike the average view": -share,
+    }
+
+
+def mean_of_other_samples(tiles: torch.Tensor, sample: np.ndarray) -> torch.Tensor:
+    """Return, for each state, the mean map of all states of other samples: what a map says whatever the state.
+
+    Args:
+        tiles: maps, (N, tiles).
+        sample: of each state, (N,).
+
+    Returns:
+        (N, tiles); zeros if all states are of one sample.
+    """
+    other = torch.from_numpy(sample[:, None] != sample).to(tiles.dtype)  # (N, N)
+    return other @ tiles / other.sum(dim=1, keepdim=True).clamp(min=1)
+
+
+class BeyondTheView:
+    """What sizes of maps hold beyond what maps that know nothing of the policy explain."""
+
+    def __init__(self, free: np.ndarray):
+        """Rank the maps that know nothing of the policy, (N, tiles, F), within states."""
+        self._free = _ranks(free)
+        self._inverse = np.linalg.pinv(self._free, rcond=1e-9)  # (N, F, tiles)
+
+    def left(self, tiles: np.ndarray) -> np.ndarray:
+        """Rank the sizes of maps, (N, tiles), and return what a regression leaves, of length 1 each; 0 if nothing."""
+        whole = _ranks(np.abs(tiles)[:, :, None])
+        rest = (whole - self._free @ (self._inverse @ whole))[:, :, 0]  # (N, tiles)
+        size = np.linalg.norm(rest, axis=1, keepdims=True)
+        something = size > 1e-6 * np.linalg.norm(whole, axis=1)
+        return np.divide(rest, size, out=np.zeros_like(rest), where=something)
+
+
+def alike(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return the correlation of what is left of two maps, a partial rank correlation of their sizes.
+
+    Args:
+        one: what `BeyondTheView` leaves of the map under study, (N, tiles).
+        other: likewise, of the one that it is compared with.
+
+    Returns:
+        (N,); 1 if nothing is left of the map under study, and 0 if nothing is left of the other alone.
+    """
+    return np.where(one.any(axis=1), (one * other).sum(axis=1), 1.0)
+
+
+def _ranks(maps: np.ndarray) -> np.ndarray:
+    """Rank tiles within states, (N, tiles, F), less the mean rank."""
+    from scipy.stats import rankdata
+
+    ranks = rankdata(maps, axis=1)
+    return ranks - ranks.mean(axis=1, keepdims=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Views:
+    """N states whose tiles can be replaced.
+
+    Attributes:
+        material: of the tiles in view, (N, tiles) uint8.
+        sample: that each state belongs to, (N,).
+        value_of: returns the target in these states, (N,), given other materials, (N, tiles).
+    """
+
+    material: torch.Tensor
+    materials: int
+    sample: np.ndarray
+    value_of: Callable[[torch.Tensor], torch.Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """The target as tiles are replaced (deletion) or put back (insertion) in some order, K stages.
+
+    Attributes:
+        share: of the tiles, (K,), from 0 to 1, symmetric around a half.
+        deletion: target, (N, K).
+        insertion: likewise, from the wholly replaced view, (N, K).
+    """
+
+    share: np.ndarray
+    deletion: np.ndarray
+    insertion: np.ndarray
+
+    @property
+    def area(self) -> np.ndarray:
+        """Area between insertion and deletion, (N,), in units of the target; its mean over random orders is 0."""
+        return np.trapezoid(self.insertion - self.deletion, self.share, axis=1)
+
+    def reversed(self) -> "Curves":
+        """Return the curves of the same order from its end: what was put back last is now replaced first."""
+        return replace(self, deletion=self.insertion[:, ::-1], insertion=self.deletion[:, ::-1])
+
+
+def replaced_in_order(views: Views, tiles: torch.Tensor) -> Curves:
+    """Replace tiles by the view's commonest other material, largest first, and put them back.
+
+    Args:
+        tiles: map that orders them, (N, tiles); tiles of the same size go row by row.
+    """
+    count, number = tiles.shape
+    first_half = [round(share * number) for share in _FIRST_HALF]
+    stages = [*first_half, *(number - stage for stage in reversed(first_half))]
+    order = tiles.argsort(dim=1, descending=True, stable=True)
+    rank = torch.empty_like(order).scatter_(1, order, torch.arange(number).expand(count, -1))
+    other = counterfactual_materials(views.material, views.materials)
+    curves = []
+    for putting_back in (False, True):
+        changed = [torch.where((rank < stage) != putting_back, other, views.material) for stage in stages]
+        curves.append(torch.stack([views.value_of(material) for material in changed], dim=1).double().numpy())
+    return Curves(np.array(stages) / number, *curves)
 
 
 @dataclass(frozen=True)
@@ -92,18 +232,14 @@ class Sanity:
 
 
 def check_maps(
-    policy: RecurrentPolicy, windows: Windows, target: Target, maps: Maps, sample: np.ndarray,
-    again: Callable[[RecurrentPolicy], Maps], twins: Sequence[RecurrentPolicy], seed: int,
+    policy: RecurrentPolicy, windows: Windows, target: Target, maps_of: Callable[[RecurrentPolicy], Maps],
+    sample: np.ndarray, twins: Sequence[RecurrentPolicy], seed: int,
 ) -> Sanity:  # fmt: skip
     """Check the maps of some states, as far as they are of the present tick's tiles.
 
     Args:
         policy: whose maps they are.
-        windows: of these states.
-        target: that is attributed.
-        maps: of these states.
         sample: that each state belongs to, (N,), the units of intervals.
-        again: computes the same maps for another policy.
         twins: untrained networks of the same architecture, at least 1.
         seed: of shuffled weights, random orders and resamples.
     """
@@ -118,9 +254,10 @@ def check_maps(
     for draw in range(_SHUFFLES):
         for part, other in _shuffled(policy, seed + draw):
             if not torch.equal(play(other, last, last.observation, target), value):  # the target reads these weights
-                shuffled.setdefault(part, []).append(again(other).tiles[:, -1])
+                shuffled.setdefault(part, []).append(maps_of(other).tiles[:, -1])
+    maps = maps_of(policy)
     error = (maps.error.abs() / maps.change.abs().clamp(min=1e-12)).numpy() if maps.change.isfinite().any() else None
-    return judged(views, maps.tiles[:, -1], [again(twin).tiles[:, -1] for twin in twins], shuffled, error, seed)
+    return judged(views, maps.tiles[:, -1], [maps_of(twin).tiles[:, -1] for twin in twins], shuffled, error, seed)
 
 
 def judged(
@@ -130,12 +267,10 @@ def judged(
     """Judge the maps of some states.
 
     Args:
-        views: of N states.
         tiles: their maps, (N, tiles).
         twins: maps of untrained networks for the same states, (N, tiles) each.
         shuffled: by what was shuffled of the weights, the maps of several draws, (N, tiles) each.
         error: of integrated gradients, as a share of the difference, (N,); None for other methods.
-        seed: of random orders and resamples.
     """
     over, free = OverSamples(views.sample, seed), policy_free_maps(views.material)
     own, others = replaced_in_order(views, tiles), _other_orders(views, tiles, free, seed)

@@ -1,13 +1,21 @@
-"""The settings of one run of saliency.py: every option and its range."""
+"""The settings of one run of saliency.py: every option and its range; nothing here needs torch."""
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import tyro
 
 from argument_checks import at_least, between, check, seed_value, split
-from representation.attribution.names import Method
 from user_error import UserError
+
+Method = Literal["gradient", "integrated", "smooth", "occlusion"]
+
+TITLES: dict[Method, str] = {
+    "gradient": "gradient times input", "integrated": "integrated gradients",
+    "smooth": "gradient times input, smoothed", "occlusion": "occlusion by a counterfactual",
+}  # fmt: skip
+
 
 MOST_LAGS = 30
 

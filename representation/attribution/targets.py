@@ -65,7 +65,6 @@ class Action:
     """The log-probability of an option of a head, or how far it is above another's, which is a difference of logits.
 
     Attributes:
-        name: in titles.
         head: index of the head.
         option: its number; None for the one that was chosen.
         other: number of the option that it is compared with; None for none.
@@ -110,10 +109,7 @@ def target_named(
 
     Args:
         text: `value`, `HEAD:OPTION`, `HEAD:OPTION-OPTION`, `HEAD:chosen` or `direction:NAME`.
-        layout: of the policy.
-        policy: the policy.
         directions: of `--directions`; None without it.
-        sha256: of the policy's checkpoint.
         asked: the option that names the target, for messages.
 
     Raises:

@@ -1,15 +1,95 @@
-"""Behaviours: clusters of short trajectories of the states of one layer or of several."""
+"""Behaviours: clusters of short trajectories of the states of one layer, or of several side by side.
 
+Those of several layers are also compared with those of each layer alone.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
 from analysis.labels import NOISE
-from representation.dynamics.behaviour_space import BehaviourSpace, trajectories
-from representation.dynamics.neighbours import cluster_agreement, cluster_floor, explained_by, nearest, ward_labels
+from analysis.lives import Lives
+from representation.dynamics.decompositions import Scale
+from representation.dynamics.neighbours import cluster_agreement, cluster_floor, explained_by, ward_labels
 from representation.dynamics.tracks import Tracks
+from user_error import UserError
 
+STEPS = (2, 4, 6)
+"""Ticks over which differences of the state are taken."""
 DIMENSIONS = 64
+_HIGH = 0.95
+
+
+@dataclass(frozen=True, eq=False)
+class BehaviourSpace:
+    """The units of one layer, or of several layers side by side, U in all.
+
+    Attributes:
+        mean: of each unit, (U,).
+        spread: what deviations from it are divided by, (U,): the unit's standard deviation; with several layers, times
+            the root of the variance of the layer's trajectories in z-scores, so that those of each layer vary by 1 in
+            all, however many units it has and however fast it moves.
+    """
+
+    layers: tuple[str, ...]
+    units: tuple[int, ...]
+    mean: np.ndarray
+    spread: np.ndarray
+
+    @property
+    def name(self) -> str:
+        """Names of all layers in one."""
+        return "+".join(self.layers)
+
+    def points(self, activations: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the states of records in this space, (B, U), from the activations of each layer, (B, units)."""
+        together = np.concatenate([activations[name] for name in self.layers], axis=1)
+        return (together - self.mean) / self.spread
+
+    def by_layer(self, of_units: np.ndarray) -> np.ndarray:
+        """Add up a number of each column of trajectories, (4 U,), over those of each layer, (layers,)."""
+        own = of_units.reshape(-1, sum(self.units)).sum(axis=0)  # (U,)
+        return np.array([each.sum() for each in np.split(own, np.cumsum(self.units)[:-1])])
+
+
+def space_of(tracks: Tracks, layers: Sequence[str], scales: Mapping[str, Scale]) -> BehaviourSpace:
+    """Put layers side by side.
+
+    Args:
+        tracks: recorded lives, with the activations of these layers.
+        scales: of layers whose z-scores are known; those of the others are measured over the tracks.
+
+    Raises:
+        UserError: a layer never changes.
+    """
+    means, spreads = [], []
+    for name in layers:
+        activations = tracks.records.activations[name]
+        scale = scales[name] if name in scales else Scale.of(activations)
+        moving = trajectories(tracks, scale.z(activations))[1]
+        variance = float(moving.var(axis=0).sum())
+        if not variance > 0:
+            raise UserError(f"{name} is the same in all ticks: it has no behaviours")
+        means.append(scale.mean)
+        spreads.append(scale.spread * (np.sqrt(variance) if len(layers) > 1 else 1.0))
+    units = tuple(len(each) for each in means)
+    return BehaviourSpace(tuple(layers), units, np.concatenate(means), np.concatenate(spreads))
+
+
+def trajectories(tracks: Tracks, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return each state beside its differences from those 2, 4 and 6 ticks before.
+
+    Args:
+        points: scaled states of each record, (B, U).
+
+    Returns:
+        The records with `max(STEPS)` ticks before them, (n,), and their trajectories, (n, 4 U).
+    """
+    records = tracks.with_ticks_around(max(STEPS), 0)
+    parts = [points[records], *(points[records] - points[tracks.ahead(records, -step)] for step in STEPS)]
+    return records, np.concatenate(parts, axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +121,7 @@ def find_behaviours(tracks: Tracks, space: BehaviourSpace, count: int, bootstrap
     """Cluster short trajectories: principal components, then Ward's method on a graph of neighbours.
 
     Args:
-        tracks: recorded lives.
-        space: of the states.
-        count: behaviours to find.
         bootstraps: of lives, for the agreement.
-        seed: of the bootstraps.
     """
     from sklearn.decomposition import PCA
 
@@ -55,7 +131,7 @@ def find_behaviours(tracks: Tracks, space: BehaviourSpace, count: int, bootstrap
     in_components = model.explained_variance_ @ model.components_**2  # (4 U,)
     kept = space.by_layer(in_components) / space.by_layer(found.var(axis=0, ddof=1))
     count = min(count, len(points))
-    labels = ward_labels(points, nearest(points), count)
+    labels = ward_labels(points, count)
     lives = tracks.lives.of_records(np.isin(np.arange(len(tracks)), records))
     resamples = resampled_lives(lives.index, bootstraps, seed)
     agreement = cluster_agreement(points, labels, count, resamples)
@@ -70,9 +146,6 @@ def resampled_lives(life: np.ndarray, bootstraps: int, seed: int, most: int = 50
 
     Args:
         life: of each record, (B,).
-        bootstraps: draws.
-        seed: of the draws.
-        most: records of a draw.
     """
     random = np.random.default_rng([seed, 2])
     order = np.argsort(life, kind="stable")
@@ -83,3 +156,80 @@ def resampled_lives(life: np.ndarray, bootstraps: int, seed: int, most: int = 50
         records = np.concatenate([order[starts[each] : starts[each] + counts[each]] for each in drawn])
         found.append(records if len(records) <= most else random.choice(records, most, replace=False))
     return found
+
+
+@dataclass(frozen=True)
+class BehaviourPair:
+    """How far two divisions of the same ticks agree.
+
+    The reference takes the labels of one of them from another life at the same age: how behaviours follow from each
+    other and depend on age is kept, and which goes with which is lost. Labels shifted in a circle within their own life
+    would not do: where a short life is all one behaviour, that changes nothing.
+
+    Attributes:
+        one, other: layers of the two divisions.
+        ticks: that both divide.
+        information: normalised mutual information (arithmetic mean of the entropies): 1 for the same division.
+        dealt_information: the same with labels from other lives: mean.
+        dealt_information_high: 95% of the draws are below.
+        rand: adjusted Rand index: 1 for the same division, 0 by chance.
+        dealt_rand: the same with labels from other lives: mean.
+        dealt_rand_high: 95% of the draws are below.
+    """
+
+    one: str
+    other: str
+    ticks: int
+    information: float
+    dealt_information: float
+    dealt_information_high: float
+    rand: float
+    dealt_rand: float
+    dealt_rand_high: float
+
+
+def pairs_of(
+    found: Mapping[str, Behaviours], tracks: Tracks, draws: int, seed: int,
+    progress: Callable[[float], None] = lambda share: None,
+) -> list[BehaviourPair]:  # fmt: skip
+    """Compare every two divisions of the ticks into behaviours.
+
+    Args:
+        found: behaviours of the records, by the name of their layers.
+        draws: of other lives, for the reference.
+    """
+    there = next(iter(found.values())).label >= 0
+    lives = tracks.lives.of_records(there)
+    pairs = list(combinations(found, 2))
+    rows = []
+    for number, (one, other) in enumerate(pairs):
+        first, second = found[one].label[there], found[other].label[there]
+        information, rand = measures(first, second)
+        dealt = np.array([measures(first, each) for each in _dealt(second, lives, draws, seed)])  # (draws, 2)
+        high = np.quantile(dealt, _HIGH, axis=0)
+        means = dealt.mean(axis=0)
+        rows.append(
+            BehaviourPair(one, other, len(first), information, means[0], high[0], rand, means[1], high[1])
+        )  # fmt: skip
+        progress((number + 1) / len(pairs))
+    return rows
+
+
+def measures(label: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+    """Return the normalised mutual information and the adjusted Rand index of two divisions of records, (B,) each."""
+    from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+
+    return float(normalized_mutual_info_score(label, other)), float(adjusted_rand_score(label, other))
+
+
+def _dealt(label: np.ndarray, lives: Lives, draws: int, seed: int) -> Iterator[np.ndarray]:
+    """Yield the labels that other lives have at the same age; a shorter life begins again."""
+    ordered = label[lives.order]
+    life = lives.index_in_order
+    age = np.arange(len(ordered)) - lives.starts[life]
+    random = np.random.default_rng([seed, 12])
+    for _ in range(draws):
+        other = random.permutation(len(lives))[life]
+        found = np.empty_like(label)
+        found[lives.order] = ordered[lives.starts[other] + age % lives.lengths[other]]
+        yield found

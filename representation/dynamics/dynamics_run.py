@@ -1,7 +1,7 @@
 """A run of analyze_dynamics.py: each stage in turn, what it finds in words, and its report."""
 
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, asdict, fields
 from functools import partial
 from typing import Any
 
@@ -18,11 +18,8 @@ from analysis.runs.run_folder import RunFolder
 from analysis.summary_page.page import Section, command_of, summary_page
 from analysis.terminal import step
 from representation.dynamics import outputs, report, report_lasting
-from representation.dynamics.directions import mode_directions, state_directions
-from representation.dynamics.effects_stage import study_effects
-from representation.dynamics.followed_edits import Compared, FollowedEdit, compare, read_followed
-from representation.dynamics.lasting_stage import Persisting, study_persistence
-from representation.dynamics.motion_stage import study_motion
+from representation.dynamics.motion_stages import Persisting, study_effects, study_motion, study_persistence
+from representation.dynamics.perturbations import FollowedEdit, compare, read_followed
 from representation.dynamics.results import Effects, Motion, States
 from representation.dynamics.settings import DynamicsSettings
 from representation.dynamics.states_stage import study_states
@@ -43,33 +40,21 @@ _MOTION_FIGURES = {
     "per unit of an earlier one, through the memory alone, with inputs held as recorded.",
     "correlations.png": "Which components follow which.",
     "agreement.png": "Where lines lie above the dotted one, components that follow each other also move each other. "
-    "What "
-    "passes through the game is in the correlations only.",
+    "What passes through the game is in the correlations only.",
     "spectra.png": "Eigenvalues near the circle belong to directions in which the memory keeps what it holds; the time "
     "constant is the number of ticks after which 1/e of it is left.",
 }
 
 _LASTING_FIGURES = {
     "half_lives.png": "Compare with `intervene.py --edit steer --direction ic_1 --follow 32`, which makes the same "
-    "change "
-    "in the running game.",
+    "change in the running game.",
     "memory_length.png": "How much a decision changes if one observation in the past was another life's, and "
-    "everything "
-    "else is as recorded; bands are 95% intervals over lives.",
+    "everything else is as recorded; bands are 95% intervals over lives.",
     "followed_edits.png": "Solid: computed here, inputs held as recorded. Dashed: measured by `intervene.py --follow` "
     "in the running game.",
     "fixed_points.png": "Where the memory would settle if what it reads stayed the same. The plane shows two of many "
     "dimensions: arrows that cross do not in the others.",
 }
-
-
-@dataclass(frozen=True, eq=False)
-class Remembered:
-    """What is found only of a state of the policy's memory, by the policy's own update."""
-
-    effects: Effects
-    persisting: Persisting
-    compared: list[Compared]
 
 
 def analyse(
@@ -79,11 +64,7 @@ def analyse(
     """Run every stage and write the results; finished stages of an interrupted run are not repeated.
 
     Args:
-        settings: of the analysis.
-        metadata: of the dump.
-        features: to compare components and clusters with.
         loaded: the dump's policy; None if the layer is no state of its memory.
-        folder: of the run.
     """
     console = Console()
     show: Step = partial(step, console)
@@ -99,14 +80,27 @@ def analyse(
     outputs.write_states(states, folder, show)
     motion = study_motion(settings, metadata, features, states, update, parts, show)
     outputs.write_motion(states, motion, folder, show)
-    remembered = None
+    effects = persisting = None
     if loaded is not None and update is not None:
-        remembered = _study_memory(settings, loaded, update, states, motion, edits, parts, folder, show)
+        policy, info = loaded
+        effects = study_effects(settings, states, motion, update, parts, show)
+        outputs.write_correlations(states, motion, effects, folder, show)
+        persisting = study_persistence(settings, policy, info.layout, states, motion, update, parts, show)
+        outputs.write_persisting(states, motion, persisting, update, folder, show)
+        if edits:
+            with show(f"following {len(edits)} edits of interventions") as progress:
+                edits = compare(
+                    edits, update, motion.tracks, persisting.records, settings.reach, settings.seed, progress
+                )
+        outputs.write_edits(edits, folder, states.data.heading)
     else:
         outputs.write_correlations(states, motion, None, folder, show)
-    _write_directions(settings, states, remembered, folder)
-    sections = _sections(settings, features, states, motion, remembered)
-    folder.save_json("summary.json", _summary(states, motion, remembered))
+    names = settings.run_folder.name, settings.dump.resolve().name
+    modes = [] if effects is None else effects.modes
+    directions = [*outputs.state_directions(states, *names), *outputs.mode_directions(modes, states, *names)]
+    write_directions(folder.path / DIRECTIONS_FILE, directions)
+    sections = _sections(settings, features, states, motion, effects, persisting, edits)
+    folder.save_json("summary.json", _summary(states, motion, effects, persisting, edits))
     lines = "\n\n".join("\n".join(section.lines) for section in sections)
     folder.save_text("summary.txt", f"{lines}\n")
     heading = f"Dynamics of {metadata.policy}: {settings.layer}"
@@ -116,61 +110,31 @@ def analyse(
     console.print(lines, highlight=False, markup=False)
 
 
-def _study_memory(
-    settings: DynamicsSettings, loaded: tuple[RecurrentPolicy, CheckpointInfo], update: Update, states: States,
-    motion: Motion, edits: list[FollowedEdit], parts: Parts, folder: RunFolder, show: Step,
-) -> Remembered:  # fmt: skip
-    """Run the stages that need the policy's own update, and write what they find."""
-    policy, info = loaded
-    effects = study_effects(settings, states, motion, update, parts, show)
-    outputs.write_correlations(states, motion, effects, folder, show)
-    persisting = study_persistence(settings, policy, info.layout, states, motion, update, parts, show)
-    outputs.write_persisting(states, motion, persisting, update, folder, show)
-    compared: list[Compared] = []
-    if edits:
-        with show(f"following {len(edits)} edits of interventions") as progress:
-            reach, seed = settings.reach, settings.seed
-            compared = compare(edits, update, motion.tracks, persisting.records, reach, seed, progress)
-    outputs.write_compared(compared, folder, states.data.heading)
-    return Remembered(effects, persisting, compared)
-
-
-def _write_directions(
-    settings: DynamicsSettings, states: States, remembered: Remembered | None, folder: RunFolder
-) -> None:
-    names = settings.run_folder.name, settings.dump.resolve().name
-    found = [*state_directions(states, *names)]
-    if remembered is not None:
-        found += mode_directions(remembered.effects.modes, states, *names)
-    write_directions(folder.path / DIRECTIONS_FILE, found)
-
-
 def _sections(
     settings: DynamicsSettings, features: tuple[Feature, ...], states: States, motion: Motion,
-    remembered: Remembered | None,
+    effects: Effects | None, persisting: Persisting | None, edits: list[FollowedEdit],
 ) -> list[Section]:  # fmt: skip
     """Return what was found in words, and how to read its figures."""
-    effects = None if remembered is None else remembered.effects
-    found = [
+    sections = [
         Section("Single states", report.state_lines(states), _STATE_FIGURES),
         Section("Consecutive states", report.motion_lines(motion, effects, settings.layer, features), _MOTION_FIGURES),
     ]
-    if remembered is not None:
-        lines = report_lasting.persistence_lines(remembered.persisting, states, settings.reach)
-        lines += report_lasting.compared_lines(remembered.compared)
-        found.append(Section("How long things last", lines, _LASTING_FIGURES))
-    return found
+    if persisting is not None:
+        lines = report_lasting.persistence_lines(persisting, states, settings.reach)
+        sections.append(Section("How long things last", lines + report_lasting.edit_lines(edits), _LASTING_FIGURES))
+    return sections
 
 
-def _summary(states: States, motion: Motion, remembered: Remembered | None) -> dict[str, Any]:
+def _summary(
+    states: States, motion: Motion, effects: Effects | None, persisting: Persisting | None, edits: list[FollowedEdit]
+) -> dict[str, Any]:
     """Return the numbers as JSON values; those of the memory's update are null for another layer."""
-    if remembered is None:
+    if effects is None or persisting is None:
         nothing = ("sign_agreement", "slow_modes", "largest_modulus", "half_lives", "memory_length", "fixed_points")
         return {**report.summary(states, motion), **dict.fromkeys((*nothing, "interventions"))}
     return {
-        **report.summary(states, motion), **report.effects_summary(remembered.effects),
-        **report_lasting.persistence_summary(remembered.persisting, states),
-        "interventions": [asdict(row) for row in report_lasting.compared_rows(remembered.compared)],
+        **report.summary(states, motion), **report.effects_summary(effects),
+        **report_lasting.persistence_summary(persisting, states), "interventions": report_lasting.edit_rows(edits),
     }  # fmt: skip
 
 

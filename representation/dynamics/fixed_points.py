@@ -51,10 +51,8 @@ def find_fixed_points(
     """Minimise the speed from many states: gradient descent (Adam), then Newton's method where it lowers the speed.
 
     Args:
-        update: of the policy.
         read: the held input of the memory, (units,).
         starts: states to start from, (n, S).
-        progress: called with the share done.
     """
     held = tensor(read).expand(len(starts), -1)
     state = tensor(starts).clone().requires_grad_(True)

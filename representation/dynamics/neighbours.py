@@ -1,7 +1,6 @@
 """What neighbours in state space say: outliers, Ward clusters on a neighbour graph, and a t-SNE plane."""
 
 import warnings
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,32 +12,23 @@ NEIGHBOURS = 15
 _OUTLIER_DEVIATIONS = 2.0
 
 
-@dataclass(frozen=True, eq=False)
-class Neighbours:
-    """The nearest other records of each of B records.
+def nearest(points: np.ndarray, count: int = NEIGHBOURS) -> tuple[np.ndarray, np.ndarray]:
+    """Find the nearest other points of each of B points, (B, dimensions), by Euclidean distance; exact.
 
-    Attributes:
-        index: (B, k) int64, nearest first.
-        distance: (B, k).
+    Returns:
+        Distances, (B, k), and which points they are, (B, k) int64, nearest first.
     """
-
-    index: np.ndarray
-    distance: np.ndarray
-
-    @property
-    def median(self) -> np.ndarray:
-        """The median distance to the neighbours, (B,)."""
-        return np.median(self.distance, axis=1)
-
-
-def nearest(points: np.ndarray, count: int = NEIGHBOURS) -> Neighbours:
-    """Find the nearest neighbours of points, (B, dimensions), by Euclidean distance; exact."""
     from sklearn.neighbors import NearestNeighbors
 
     points = np.ascontiguousarray(points, np.float32)
     model = NearestNeighbors(n_neighbors=min(count, len(points) - 1), algorithm="brute").fit(points)
     distance, index = model.kneighbors()
-    return Neighbours(index, distance)
+    return distance, index
+
+
+def median_distance(points: np.ndarray) -> np.ndarray:
+    """Return the median distance of each point to its nearest neighbours, (B,)."""
+    return np.median(nearest(points)[0], axis=1)
 
 
 def outliers(median: np.ndarray) -> np.ndarray:
@@ -47,17 +37,16 @@ def outliers(median: np.ndarray) -> np.ndarray:
     The rule: a median distance to the nearest neighbours above its mean plus two standard deviations.
 
     Args:
-        median: as `Neighbours.median`.
+        median: as `median_distance`.
     """
     return median > median.mean() + _OUTLIER_DEVIATIONS * median.std()
 
 
-def ward_labels(points: np.ndarray, neighbours: Neighbours, clusters: int) -> np.ndarray:
+def ward_labels(points: np.ndarray, clusters: int, neighbours: int = NEIGHBOURS) -> np.ndarray:
     """Merge neighbouring records into clusters of least variance (Ward 1963) along the graph of nearest neighbours.
 
     Args:
         points: (B, dimensions).
-        neighbours: of the points.
         clusters: how many, at most B.
 
     Returns:
@@ -66,9 +55,10 @@ def ward_labels(points: np.ndarray, neighbours: Neighbours, clusters: int) -> np
     from scipy.sparse import csr_array
     from sklearn.cluster import AgglomerativeClustering
 
-    count, k = neighbours.index.shape
+    _, index = nearest(points, neighbours)
+    count, k = index.shape
     ends = np.arange(0, count * k + 1, k)
-    graph = csr_array((np.ones(count * k), neighbours.index.ravel(), ends), shape=(count, count))
+    graph = csr_array((np.ones(count * k), index.ravel(), ends), shape=(count, count))
     with warnings.catch_warnings():
         # Parts that no neighbour connects are common in states; scikit-learn connects the nearest ones.
         warnings.filterwarnings("ignore", message="the number of connected components", category=UserWarning)
@@ -100,7 +90,7 @@ def cluster_agreement(points: np.ndarray, labels: np.ndarray, clusters: int, res
     found = []
     for records in resamples:
         own = np.unique(records)
-        again = ward_labels(points[own], nearest(points[own]), min(clusters, len(own)))
+        again = ward_labels(points[own], min(clusters, len(own)))
         found.append(adjusted_rand_score(labels[own], again))
     return np.array(found)
 
@@ -113,12 +103,9 @@ def cluster_floor(
     Args:
         points: (B, dimensions).
         clusters: how many.
-        lives: of the points.
-        resamples: records of each bootstrap of lives.
-        seed: of the surrogate.
     """
     drawn = gaussian_surrogate(points, lives, np.random.default_rng([seed, 7]))
-    return cluster_agreement(drawn, ward_labels(drawn, nearest(drawn), clusters), clusters, resamples)
+    return cluster_agreement(drawn, ward_labels(drawn, clusters), clusters, resamples)
 
 
 def plane_agreement(plane: np.ndarray, other: np.ndarray, count: int = NEIGHBOURS) -> float:
@@ -127,7 +114,6 @@ def plane_agreement(plane: np.ndarray, other: np.ndarray, count: int = NEIGHBOUR
     Args:
         plane: of n records, (n, 2).
         other: of the same records, (n, 2).
-        count: of neighbours.
     """
-    one, two = nearest(plane, count).index, nearest(other, count).index
+    (_, one), (_, two) = nearest(plane, count), nearest(other, count)
     return float(np.mean([len(np.intersect1d(a, b)) for a, b in zip(one, two, strict=True)]) / one.shape[1])

@@ -1,22 +1,70 @@
-"""The files that a run of analyze_dynamics.py writes: arrays, tables and figures of each stage."""
+"""The files that a run of analyze_dynamics.py writes: directions, arrays, tables and figures of each stage."""
 
-from dataclasses import asdict
+from collections.abc import Iterator
 
 import numpy as np
 
+from activation_store.directions import Direction, Source, SourceKind
 from activation_store.lives import places_of
-from analysis.clusters.dataset import Step
+from analysis.clusters.dataset import Dataset, Step
+from analysis.clusters.directions import cluster_directions
 from analysis.runs.cluster_run import LABELS_FILE
 from analysis.runs.run_folder import RunFolder
-from representation.dynamics import figures_lasting, figures_motion, figures_states, report, report_lasting
-from representation.dynamics.followed_edits import Compared
-from representation.dynamics.lasting_stage import Persisting
-from representation.dynamics.memory_use import memory_use
+from representation.dynamics import figures, report, report_lasting
+from representation.dynamics.decompositions import Kind
+from representation.dynamics.jacobians import SlowMode
+from representation.dynamics.memory_length import memory_use
+from representation.dynamics.motion_stages import Persisting
+from representation.dynamics.perturbations import FollowedEdit
 from representation.dynamics.results import Effects, Motion, States
 from representation.dynamics.update import Update
+from representation.tables import tab_separated
 
+KINDS: dict[Kind, SourceKind] = {
+    "pca": "principal component", "ica": "independent component", "nmf": "non-negative component"
+}  # fmt: skip
+COMPONENT_UNIT = "standard deviations of the component"
+MODE_UNIT = "activity of the mode"
 BEHAVIOURS_FILE = "behaviour_labels.npz"
 """As `LABELS_FILE`, with the behaviour of each tick of the lives drawn."""
+
+
+def state_directions(states: States, run: str, dump: str) -> Iterator[Direction]:
+    """Yield `pc_N`, `ic_N` and `nmf_N`, from 1, and `cluster_N`, from 0.
+
+    Read-outs of components are in standard deviations, 0 at the mean state. That of a non-negative component is the
+    best linear one.
+    """
+    for found in states.decompositions.values():
+        weights = found.axes.read_outs / states.scale.spread
+        source = _source(KINDS[found.kind], states.data, run, dump)
+        for name, weight in zip(found.names, weights, strict=True):
+            yield _direction(name, weight, states.scale.mean, COMPONENT_UNIT, states.data, source)
+    yield from cluster_directions(states.data, states.label, run, dump)
+
+
+def mode_directions(modes: list[SlowMode], states: States, run: str, dump: str) -> Iterator[Direction]:
+    """Yield `slow_N`, from 1: the activity of the layer's slow modes, 0 at the mean state."""
+    source = _source("slow mode", states.data, run, dump)
+    for number, mode in enumerate(modes, start=1):
+        yield _direction(f"slow_{number}", mode.read_out, states.scale.mean, MODE_UNIT, states.data, source)
+
+
+def _source(kind: SourceKind, data: Dataset, run: str, dump: str) -> Source:
+    return Source(kind, run, dump, data.metadata.policy, data.metadata.checkpoint_sha256)
+
+
+def _direction(
+    name: str, weight: np.ndarray, origin: np.ndarray, unit: str, data: Dataset, source: Source
+) -> Direction:
+    rounded = weight.astype(np.float32)
+    bias = float(-(origin @ rounded.astype(np.float64)))
+    value = np.einsum("bu,u->b", data.activations, rounded, dtype=np.float64) + bias
+    return Direction(
+        name=name, layer=data.layer, weight=rounded, bias=bias, unit=unit, mean=float(value.mean()),
+        spread=float(value.std()), records=len(data), lives=len(data.lives),
+        episodes=len(np.unique(data.records.episode)), source=source,
+    )  # fmt: skip
 
 
 def write_states(states: States, folder: RunFolder, show: Step) -> None:
@@ -32,19 +80,19 @@ def write_states(states: States, folder: RunFolder, show: Step) -> None:
             plane_records=states.plane_records,
         )  # fmt: skip
         folder.save_arrays(LABELS_FILE, **places_of(records), label=states.label)
-        folder.save_text("components.tsv", report.table(report.component_rows(states)))
-        folder.save_text("component_features.tsv", report.table(report.association_rows(states)))
-        folder.save_figure("components_features.png", figures_states.components_and_features(states))
-        folder.save_figure("tsne.png", figures_states.plane(states))
+        folder.save_text("components.tsv", tab_separated(report.component_rows(states)))
+        folder.save_text("component_features.tsv", tab_separated(report.association_rows(states)))
+        folder.save_figure("components_features.png", figures.components_and_features(states))
+        folder.save_figure("tsne.png", figures.plane(states))
 
 
 def write_motion(states: States, motion: Motion, folder: RunFolder, show: Step) -> None:
     """Write the behaviour of each tick, and draw lives."""
     with show("writing and drawing motion"):
         if motion.pairs:
-            folder.save_text("behaviour_agreement.tsv", report.table([vars(pair) for pair in motion.pairs]))
+            folder.save_text("behaviour_agreement.tsv", tab_separated([vars(pair) for pair in motion.pairs]))
         folder.save_arrays(BEHAVIOURS_FILE, **places_of(motion.tracks.records), label=motion.behaviours.label)
-        folder.save_figure("trajectories.png", figures_motion.trajectories(motion, states))
+        folder.save_figure("trajectories.png", figures.trajectories(motion, states))
 
 
 def write_correlations(states: States, motion: Motion, effects: Effects | None, folder: RunFolder, show: Step) -> None:
@@ -64,42 +112,40 @@ def write_correlations(states: States, motion: Motion, effects: Effects | None, 
             jacobian_records=at, jacobians=jacobians, **more,
         )  # fmt: skip
         if effects is None:
-            folder.save_figure("correlations.png", figures_motion.correlations_and_jacobians(motion, None, heading))
+            folder.save_figure("correlations.png", figures.correlations_and_jacobians(motion, None, heading))
             return
-        folder.save_text("sign_agreement.tsv", report.table([vars(row) for row in effects.agreement]))
-        figure = figures_motion.correlations_and_jacobians(motion, effects, heading)
+        folder.save_text("sign_agreement.tsv", tab_separated([vars(row) for row in effects.agreement]))
+        figure = figures.correlations_and_jacobians(motion, effects, heading)
         folder.save_figure("correlations_jacobians.png", figure)
-        folder.save_figure("agreement.png", figures_motion.agreement(effects, heading))
-        folder.save_figure("spectra.png", figures_motion.spectrum(effects, heading))
+        folder.save_figure("agreement.png", figures.agreement(effects, heading))
+        folder.save_figure("spectra.png", figures.spectrum(effects, heading))
 
 
 def write_persisting(
-    states: States, motion: Motion, found: Persisting, update: Update, folder: RunFolder, show: Step
+    states: States, motion: Motion, persisting: Persisting, update: Update, folder: RunFolder, show: Step
 ) -> None:
     """Write and draw half-lives, memory length and fixed points."""
     heading = states.data.heading
     with show("writing and drawing how long things last"):
-        left = np.stack([each.left for each in found.lasting])
-        arrays = {"records": found.records, "left": left}
-        for number, held in enumerate(found.held):
+        left = np.stack([each.left for each in persisting.lasting])
+        arrays = {"records": persisting.records, "left": left}
+        for number, held in enumerate(persisting.held):
             arrays |= {f"input_{number}": held.read, f"points_{number}": held.points.state}
-        if found.length is not None:
-            arrays |= vars(found.length)
-            label, age = motion.behaviours.label[found.records], motion.tracks.place[found.records]
+        if not isinstance(persisting.length, str):
+            arrays |= vars(persisting.length)
+            label, age = motion.behaviours.label[persisting.records], motion.tracks.place[persisting.records]
             folder.save_text(
-                "memory_use.tsv", report.table([vars(each) for each in memory_use(found.length, label, age)])
+                "memory_use.tsv", tab_separated([vars(each) for each in memory_use(persisting.length, label, age)])
             )
         folder.save_arrays("lasting.npz", **arrays)
-        folder.save_figure("half_lives.png", figures_lasting.half_lives(found, states))
-        folder.save_figure("fixed_points.png", figures_lasting.flow(found, motion, states, update))
-        if (figure := figures_lasting.memory_length_figure(found, heading)) is not None:
+        folder.save_figure("half_lives.png", figures.half_lives(persisting, states))
+        folder.save_figure("fixed_points.png", figures.flow(persisting, motion, states, update))
+        if (figure := figures.memory_length_figure(persisting, heading)) is not None:
             folder.save_figure("memory_length.png", figure)
 
 
-def write_compared(compared: list[Compared], folder: RunFolder, heading: str) -> None:
+def write_edits(edits: list[FollowedEdit], folder: RunFolder, heading: str) -> None:
     """Write and draw half-lives of edits, measured and computed, if there are any."""
-    if compared:
-        folder.save_text(
-            "followed_edits.tsv", report.table([asdict(row) for row in report_lasting.compared_rows(compared)])
-        )
-        folder.save_figure("followed_edits.png", figures_lasting.followed_edits(compared, heading))
+    if edits:
+        folder.save_text("followed_edits.tsv", tab_separated(report_lasting.edit_rows(edits)))
+        folder.save_figure("followed_edits.png", figures.followed_edits(edits, heading))

@@ -1,19 +1,31 @@
-"""How long a change of a component lasts in the memory."""
+"""How long changes last in the memory: of components, and of edits that interventions followed in the game."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
+from activation_store.directions import Direction
+from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from analysis.interventions.persistence import half_life
+from analysis.runs.finished_files import open_finished
 from analysis.statistics.resampling import Estimate
+from argument_checks import split
 from representation.dynamics.jacobians import AT_ONCE, Probes
 from representation.dynamics.tracks import Tracks, tensor
 from representation.dynamics.update import Update
+from representation.edited_directions import directions_of_run
+from user_error import UserError
 
 _RESAMPLES = 500
 _TAIL = 0.025
+KINDS = {"cell": LSTM_CELL, "hidden": LSTM_HIDDEN}
+"""The states whose distances are followed, by the name in an intervention's results, and how their layers begin."""
+_EFFECTS_FILE = "effects.json"
+_EDITED_ONCE = "edited once"
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,12 +50,7 @@ def distances(
     Inputs are held as recorded. A changed cell state changes the hidden state with it.
 
     Args:
-        update: of the policy.
-        tracks: recorded lives.
         records: the changed ticks, (n,), each with so many ticks after it.
-        probes: the components.
-        ticks: to follow.
-        progress: called with the share done.
 
     Returns:
         Euclidean distances in the layer's raw units, (K, n, ticks + 1).
@@ -72,7 +79,6 @@ def lasting(values: np.ndarray, life: np.ndarray, seed: int) -> Lasting:
     Args:
         values: at n states after 0, 1, ... ticks, (n, ticks + 1).
         life: of each state, (n,).
-        seed: of the resamples.
     """
     _, number = np.unique(life, return_inverse=True)
     count = np.bincount(number)
@@ -82,3 +88,142 @@ def lasting(values: np.ndarray, life: np.ndarray, seed: int) -> Lasting:
     mean = values.mean(axis=0)
     low, high = np.quantile(half_life(means), [_TAIL, 1 - _TAIL], method="nearest")
     return Lasting(mean / mean[0], Estimate(float(half_life(mean[None])[0]), float(low), float(high)))
+
+
+@dataclass(frozen=True)
+class _Number:
+    """An estimate as effects.json has it; null stands for what is not finite."""
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+    def estimate(self) -> Estimate:
+        return Estimate(*(float("inf") if each is None else each for each in (self.value, self.low, self.high)))
+
+
+@dataclass(frozen=True)
+class _Persistence:
+    policy: str
+    what: str
+    left: tuple[_Number, ...]
+    half_life: _Number
+
+
+@dataclass(frozen=True)
+class _Effects:
+    persistences: tuple[_Persistence, ...] = ()
+    arms: tuple[dict[str, Any], ...] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True, eq=False)
+class FollowedEdit:
+    """One edit that an intervention followed. T ticks.
+
+    Attributes:
+        run: folder of the intervention.
+        direction: whose read-out was held in a single tick.
+        held_at: what it was held at, in the read-out's unit.
+        dose: that in standard deviations from the recorded mean.
+        measured: in the running game, T ticks, by the kind of state; the interval is over episodes.
+        computed: the same edit at recorded states, inputs held as recorded, likewise; the interval is over lives.
+    """
+
+    run: Path
+    direction: Direction
+    held_at: float
+    dose: float
+    measured: dict[str, Lasting]
+    computed: dict[str, Lasting] = field(default_factory=dict)
+
+    def change(self, states: torch.Tensor) -> torch.Tensor:
+        """Return what the edit adds to states of its layer, (B, units) float64: the shortest way to the value held."""
+        weight = torch.from_numpy(self.direction.weight.astype(np.float64))
+        short_of = self.held_at - (states @ weight + self.direction.bias)
+        return short_of.unsqueeze(1) * weight / weight.square().sum()
+
+
+def read_followed(folders: str, checkpoint_sha256: str | None) -> list[FollowedEdit]:
+    """Read what the runs of `--interventions` measured.
+
+    Args:
+        folders: comma-separated, of intervene.py.
+
+    Raises:
+        UserError: a run is unfinished, is of another policy, followed nothing, or made another kind of edit.
+    """
+    return [_read(Path(name), checkpoint_sha256) for name in split(folders)]
+
+
+def _read(folder: Path, checkpoint_sha256: str | None) -> FollowedEdit:
+    finished = open_finished(folder)
+    run = finished.description()
+    if run.input.get("policy") != checkpoint_sha256:
+        raise UserError(f"{folder} edited another policy than this dump is of: give interventions on this one")
+    wanted = "--interventions needs runs of intervene.py with --follow, and one edit that steers or collapses along one"
+    arguments = run.arguments
+    names = split(arguments.get("direction"))
+    if arguments.get("edit") not in ("steer", "collapse") or len(names) != 1 or arguments.get("further"):
+        raise UserError(f"{folder} made another edit: {wanted} direction")
+    if arguments.get("change"):
+        raise UserError(f"{folder} edited the change of a state (--change): {wanted} direction of the state itself")
+    effects = finished.read_json(_EFFECTS_FILE, _Effects)[1]
+    found = [each for each in effects.persistences if each.policy == "trained" and each.what in KINDS]
+    if not found:
+        raise UserError(f"{folder} followed no edit: play it again with --follow 32")
+    direction = directions_of_run(finished, run).named(names[0])
+    doses = [each.get("dose") for each in effects.arms if each.get("kind") == _EDITED_ONCE]
+    dose = float(next((each for each in doses if each is not None), 0.0))
+    measured = {
+        each.what: Lasting(np.array([share.estimate().value for share in each.left]), each.half_life.estimate())
+        for each in found
+    }
+    return FollowedEdit(folder, direction, direction.mean + dose * direction.spread, dose, measured)
+
+
+def compare(
+    edits: list[FollowedEdit], update: Update, tracks: Tracks, records: np.ndarray, reach: int, seed: int,
+    progress: Callable[[float], None],
+) -> list[FollowedEdit]:  # fmt: skip
+    """Make the same edits at recorded states, and add what is left of them.
+
+    Args:
+        records: the edited ticks, (n,), each with `reach` ticks after it.
+    """
+    life, found = tracks.lives.index[records], []
+    for number, edit in enumerate(edits):
+        apart = distances_after(edit, update, tracks, records, reach)
+        shares = {kind: each / np.where(each[:, :1] > 0, each[:, :1], 1) for kind, each in apart.items()}
+        moved = {kind: (each[:, 0] > 0) & np.isfinite(shares[kind]).all(axis=1) for kind, each in apart.items()}
+        computed = {kind: lasting(shares[kind][moved[kind]], life[moved[kind]], seed) for kind in shares}
+        found.append(replace(edit, computed=computed))
+        progress((number + 1) / len(edits))
+    return found
+
+
+@torch.no_grad()
+def distances_after(
+    edit: FollowedEdit, update: Update, tracks: Tracks, records: np.ndarray, ticks: int
+) -> dict[str, np.ndarray]:  # fmt: skip
+    """Return how far each kind of state is from where it would have been, over all its layers, (n, ticks + 1) each."""
+    kinds = {kind: prefix for kind, prefix in KINDS.items() if any(name.startswith(prefix) for name in update.states)}
+    columns = {
+        kind: torch.cat(
+            [torch.arange(update.size)[update.place(name)] for name in update.states if name.startswith(prefix)]
+        )
+        for kind, prefix in kinds.items()
+    }
+    found = {kind: np.empty((len(records), ticks + 1)) for kind in kinds}
+    own = update.place(edit.direction.layer)
+    for start in range(0, len(records), AT_ONCE):
+        some = records[start : start + AT_ONCE]
+        unchanged = tensor(tracks.state[some])
+        edited = update.edited(edit.direction.layer, unchanged, edit.change(unchanged[:, own]))
+        for tick in range(ticks + 1):
+            if tick:
+                read = tensor(tracks.read[tracks.ahead(some, tick)])
+                unchanged, edited = update(unchanged, read), update(edited, read)
+            for kind, places in columns.items():
+                apart = (edited[:, places] - unchanged[:, places]).norm(dim=1)
+                found[kind][start : start + len(some), tick] = apart.numpy()
+    return found

@@ -61,8 +61,8 @@ def state_lines(states: States) -> list[str]:
     return lines
 
 
-def _stable_names(found: Decomposition) -> str:
-    names = [name for name, stable in zip(found.names, found.stable, strict=True) if stable]
+def _stable_names(decomposition: Decomposition) -> str:
+    names = [name for name, stable in zip(decomposition.names, decomposition.stable, strict=True) if stable]
     return ", ".join(names) or "none"
 
 
@@ -145,17 +145,16 @@ def _agreement_lines(effects: Effects) -> Iterator[str]:
     lags = {row.lag for row in effects.agreement}
     for lag in (each for each in _LAGS_SHOWN if each in lags):
         rows = [row for row in effects.agreement if row.lag == lag]
-        told = {
+        means = {
             name: np.nanmean([getattr(row, name) for row in rows] or [np.nan])
             for name in ("share", "shuffled_behaviours", "shuffled_components")
         }
         known = [row.significant for row in rows if row.pairs]
         significant = f"{np.mean(known):.0%}" if known else "n/a"
         yield (
-            f"  lag {lag}: {told['share']:.0%} ({significant} where the correlation is significant); behaviours "
-            "dealt at "
-            f"random {told['shuffled_behaviours']:.0%}, components renamed at random "
-            f"{told['shuffled_components']:.0%}; "
+            f"  lag {lag}: {means['share']:.0%} ({significant} where the correlation is significant); behaviours "
+            f"dealt at random {means['shuffled_behaviours']:.0%}, components renamed at random "
+            f"{means['shuffled_components']:.0%}; "
             f"p < 0.05 in {sum(row.p < 0.05 for row in rows)} of {len(rows)} behaviours"
         )
 
@@ -166,8 +165,7 @@ def _spectrum_lines(effects: Effects, names: tuple[str, ...]) -> Iterator[str]:
     yield (
         f"Spectrum of the memory's one-tick Jacobian at {len(modulus)} states: the largest |eigenvalue| is "
         f"{np.median(modulus[:, 0]):.3f} (median; above 1 in {(modulus[:, 0] > 1).mean():.0%} of states). Time "
-        "constants "
-        f"of the {len(slowest)} largest, in ticks: {', '.join(_ticks(each) for each in slowest)}"
+        f"constants of the {len(slowest)} largest, in ticks: {', '.join(_ticks(each) for each in slowest)}"
     )
     yield "Slow modes of the layer's mean Jacobian, and the features that their activity goes with:"
     for number, mode in enumerate(effects.modes):
@@ -176,8 +174,7 @@ def _spectrum_lines(effects: Effects, names: tuple[str, ...]) -> Iterator[str]:
         turns = f", turns once in {2 * np.pi / angle:.0f} ticks" if mode.eigenvalue.imag > 0 else ""
         yield (
             f"  slow_{number + 1}: |eigenvalue| {abs(mode.eigenvalue):.3f}, time constant {_ticks(constant)} "
-            f"ticks{turns}: "
-            f"{strongest(effects.mode_associations, number, names)}"
+            f"ticks{turns}: {strongest(effects.mode_associations, number, names)}"
         )
 
 
@@ -256,16 +253,3 @@ def effects_summary(effects: Effects) -> dict[str, Any]:
         ],
         "largest_modulus": {"median": float(np.median(np.abs(effects.eigenvalues[:, 0])))},
     }  # fmt: skip
-
-
-def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Return rows with the same keys as tab-separated text with a line of names; what is unknown stays empty."""
-    names = list(rows[0]) if rows else []
-    lines = ["\t".join(names), *("\t".join(_cell(row[name]) for name in names) for row in rows)]
-    return "\n".join(lines) + "\n"
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.6g}" if np.isfinite(value) else ""
-    return str(value)

@@ -1,48 +1,46 @@
 """What an analysis of dynamics says of how long things last."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from analysis.statistics.resampling import Estimate
-from representation.dynamics.followed_edits import Compared
 from representation.dynamics.jacobians import time_constants
-from representation.dynamics.lasting_stage import HeldInput, Persisting
+from representation.dynamics.motion_stages import HeldInput, Persisting
+from representation.dynamics.perturbations import FollowedEdit
 from representation.dynamics.results import States
 
 _SMALL = 0.01
 
 
-def persistence_lines(found: Persisting, states: States, reach: int) -> list[str]:
+def persistence_lines(persisting: Persisting, states: States, reach: int) -> list[str]:
     """Return the summary."""
     names = states.decompositions["ica"].names
     return [
-        f"Half-lives of changes: an independent component is raised by one standard deviation at {len(found.records)} "
-        f"states, and the layer followed for {reach} ticks with inputs held as recorded. Ticks until half of the "
-        "distance "
-        "is left, with 95% intervals over lives:",
-        *(f"  {name}: {_half_life(each.half_life)}" for name, each in zip(names, found.lasting, strict=True)),
+        "Half-lives of changes: an independent component is raised by one standard deviation at "
+        f"{len(persisting.records)} states, and the layer followed for {reach} ticks with inputs held as recorded. "
+        "Ticks until half of the distance is left, with 95% intervals over lives:",
+        *(f"  {name}: {_half_life(each.half_life)}" for name, each in zip(names, persisting.lasting, strict=True)),
         "",
-        *_length_lines(found),
+        *_length_lines(persisting),
         "",
         "Fixed and slow points for held input, looked for from recorded states:",
-        *(f"  {_held_line(each)}" for each in found.held),
+        *(f"  {_held_line(each)}" for each in persisting.held),
     ]
 
 
 def _half_life(estimate: Estimate) -> str:
-    told = [
+    ticks = [
         f"{each:.1f}" if np.isfinite(each) else "not reached" for each in (estimate.value, estimate.low, estimate.high)
     ]
-    return f"{told[0]} ({told[1]} to {told[2]})"
+    return f"{ticks[0]} ({ticks[1]} to {ticks[2]})"
 
 
-def _length_lines(found: Persisting) -> Iterator[str]:
-    length = found.length
-    if length is None:
-        yield f"Memory length was not measured: {found.no_length}"
+def _length_lines(persisting: Persisting) -> Iterator[str]:
+    length = persisting.length
+    if isinstance(length, str):
+        yield f"Memory length was not measured: {length}"
         return
     whole = length.whole.mean(axis=0)
     yield (
@@ -63,95 +61,75 @@ def _length_lines(found: Persisting) -> Iterator[str]:
 
 def _held_line(held: HeldInput) -> str:
     points = held.points
-    told = []
+    kinds = []
     for i in range(min(3, len(points.speed))):
         kind = "slow point" if not points.fixed[i] else "stable fixed point"
         if points.fixed[i] and points.unstable[i]:
             kind = f"fixed point with {points.unstable[i]} unstable directions"
         slowest = float(time_constants(points.eigenvalues[i, :1])[0])
         constant = f", slowest time constant {slowest:.1f} ticks" if np.isfinite(slowest) else ""
-        told.append(
+        kinds.append(
             f"{kind} from {points.reached[i]} of {points.reached.sum()} starts (q = {points.speed[i]:.1g}{constant})"
         )
     more = f", and {len(points.speed) - 3} more" if len(points.speed) > 3 else ""
-    return f"{held.name}: {'; '.join(told)}{more}"
+    return f"{held.name}: {'; '.join(kinds)}{more}"
 
 
-@dataclass(frozen=True)
-class ComparedRow:
-    """Half-lives of one edit in one kind of state, in ticks, with 95% intervals; infinite if half was never reached.
+def edit_rows(edits: Sequence[FollowedEdit]) -> list[dict[str, Any]]:
+    """Return a row for each edit and each kind of state whose half-life was both measured and computed, in ticks.
 
-    Attributes:
-        run: folder of the intervention.
-        direction: that was held in a single tick.
-        dose: standard deviations from the recorded mean.
-        states: cell or hidden.
-        measured, measured_low, measured_high: in the running game; the interval is over episodes.
-        computed, computed_low, computed_high: here, with inputs held as recorded; the interval is over lives.
+    Half-lives have 95% intervals, and are infinite if half was never reached.
     """
-
-    run: str
-    direction: str
-    dose: float
-    states: str
-    measured: float
-    measured_low: float
-    measured_high: float
-    computed: float
-    computed_low: float
-    computed_high: float
-
-
-def compared_rows(compared: list[Compared]) -> list[ComparedRow]:
-    """Return a row for each edit and each kind of state that was both measured and computed."""
     return [
-        ComparedRow(
-            each.edit.run.name, each.edit.direction.name, each.edit.dose, kind, *vars(measured).values(),
-            *vars(each.computed[kind].half_life).values(),
-        )
-        for each in compared
-        for kind, measured in each.edit.half_life.items()
-        if kind in each.computed
+        {
+            "run": edit.run.name, "direction": edit.direction.name, "dose": edit.dose, "states": kind,
+            **_ends("measured", measured.half_life), **_ends("computed", edit.computed[kind].half_life),
+        }
+        for edit in edits
+        for kind, measured in edit.measured.items()
+        if kind in edit.computed
     ]  # fmt: skip
 
 
-def compared_lines(compared: list[Compared]) -> list[str]:
+def _ends(name: str, estimate: Estimate) -> dict[str, float]:
+    return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+
+
+def edit_lines(edits: Sequence[FollowedEdit]) -> list[str]:
     """Return half-lives that interventions measured, beside those of the same edits here; nothing without any."""
-    if not compared:
+    if not edits:
         return []
-    lines = [
+    return [
         "",
         "Half-lives of edits that interventions made in a single tick (a read-out held at its recorded mean plus a "
         "dose in standard deviations), in ticks: measured in the running game, with 95% intervals over episodes, and "
         "computed here for the same edit with inputs held as recorded, over lives:",
+        *(
+            f"  {edit.direction.name}, dose {edit.dose:+g}, {kind} states: measured {_half_life(measured.half_life)}, "
+            f"computed {_half_life(edit.computed[kind].half_life)}"
+            for edit in edits
+            for kind, measured in edit.measured.items()
+            if kind in edit.computed
+        ),
     ]
-    for row in compared_rows(compared):
-        measured, computed = (
-            _half_life(Estimate(*(getattr(row, name + end) for end in ("", "_low", "_high"))))
-            for name in ("measured", "computed")
-        )
-        lines.append(
-            f"  {row.direction}, dose {row.dose:+g}, {row.states} states: measured {measured}, computed {computed}"
-        )
-    return lines
 
 
-def persistence_summary(found: Persisting, states: States) -> dict[str, Any]:
+def persistence_summary(persisting: Persisting, states: States) -> dict[str, Any]:
     """Return the numbers as JSON values."""
     names = states.decompositions["ica"].names
-    length = found.length
+    length = persisting.length
     return {
         "half_lives": {
             name: [each.half_life.value, each.half_life.low, each.half_life.high]
-            for name, each in zip(names, found.lasting, strict=True)
+            for name, each in zip(names, persisting.lasting, strict=True)
         },
         "memory_length": None
-        if length is None
+        if isinstance(length, str)
         else {
             "ticks": length.ticks.tolist(), "divergence": length.divergence.mean(axis=0).tolist(),
             "value": length.value.mean(axis=0).tolist(), "whole": length.whole.mean(axis=0).tolist(),
         },
-        "fixed_points": [_held_summary(each) for each in found.held],
+        "fixed_points": [_held_summary(each) for each in persisting.held],
     }  # fmt: skip
 
 

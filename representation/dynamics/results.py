@@ -9,12 +9,9 @@ from analysis.clusters.dataset import Dataset
 from analysis.features.feature import Feature
 from analysis.statistics.differences import Differences
 from analysis.statistics.shifted_correlations import ShiftedCorrelations
-from representation.dynamics.agreement import Agreement, LaggedCorrelations
-from representation.dynamics.behaviour_agreement import BehaviourPair
-from representation.dynamics.behaviour_space import BehaviourSpace
-from representation.dynamics.behaviours import Behaviours
+from representation.dynamics.behaviours import BehaviourPair, Behaviours, BehaviourSpace
 from representation.dynamics.decompositions import Decomposition, Scale
-from representation.dynamics.jacobians import SlowMode
+from representation.dynamics.jacobians import Agreement, LaggedCorrelations, SlowMode
 from representation.dynamics.tracks import Tracks
 
 FEATURES_NAMED = 3
@@ -27,7 +24,6 @@ class States:
 
     Attributes:
         data: the records, their activations and features.
-        scale: of the activations.
         decompositions: by kind.
         associations: of the components of each kind with the features, (K, F) each.
         distance: median distance to the nearest neighbours, (B,), in z-scores of principal components.
@@ -74,7 +70,6 @@ class Motion:
         tracks: the lives.
         scores: independent components of their states, (N, K).
         space: of the states whose trajectories are behaviours.
-        behaviours: of the records.
         pairs: how far behaviours of several layers agree with those of each alone; empty for those of one layer.
         differences: between behaviours, in features.
         correlations: of components, by behaviour and lag.
@@ -96,7 +91,6 @@ class Effects:
     Attributes:
         jacobian_records: where Jacobians were computed, (n,).
         jacobians: of the components at each of them, (n, L, K, K).
-        agreement: of the signs of both.
         eigenvalues: of the one-tick Jacobian of the whole memory at some records, (m, S).
         modes: slowest ones of the layer's mean Jacobian.
         mode_associations: with the features, (modes, F).
@@ -110,21 +104,21 @@ class Effects:
     mode_associations: ShiftedCorrelations
 
 
-def strongest(found: ShiftedCorrelations, component: int, names: tuple[str, ...]) -> str:
+def strongest(correlations: ShiftedCorrelations, component: int, names: tuple[str, ...]) -> str:
     """Name the features that go with a component at q below 0.05, strongest first, such as `self_food +0.62`."""
-    r, q = found.r[component], found.q[component]
+    r, q = correlations.r[component], correlations.q[component]
     order = np.argsort(-np.nan_to_num(np.abs(r), nan=-1.0), kind="stable")
     sure = [i for i in order if np.isfinite(r[i]) and q[i] < LEVEL][:FEATURES_NAMED]
     return ", ".join(f"{names[i]} {r[i]:+.2f}" for i in sure) or "none"
 
 
-def distinctive(found: Differences, cluster: int, features: Sequence[Feature]) -> str:
+def distinctive(differences: Differences, cluster: int, features: Sequence[Feature]) -> str:
     """Name what sets a cluster apart given tick and age, strongest first.
 
     For example `more self_food (d +0.8), moves west in 56% (19% elsewhere)`.
     """
-    d, sure = found.effects.d_complement[cluster], found.survives_given_time[cluster]
-    inside, elsewhere = found.effects.mean[cluster], found.effects.complement_mean[cluster]
+    d, sure = differences.effects.d_complement[cluster], differences.survives_given_time[cluster]
+    inside, elsewhere = differences.effects.mean[cluster], differences.effects.complement_mean[cluster]
     order = [i for i in np.argsort(-np.nan_to_num(np.abs(d), nan=-1.0), kind="stable") if sure[i]][:FEATURES_NAMED]
     named = (
         f"{features[i].phrase} in {inside[i]:.0%} ({elsewhere[i]:.0%} elsewhere)"

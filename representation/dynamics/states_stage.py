@@ -21,7 +21,7 @@ from representation.dynamics.neighbours import (
     cluster_agreement,
     cluster_floor,
     explained_by,
-    nearest,
+    median_distance,
     outliers,
     plane_agreement,
     ward_labels,
@@ -100,28 +100,22 @@ def _decomposed(
             floor, q = above_gaussians(found, z, lives, settings.seed, progress)
             return {"floor": floor, "stability_q": q}
 
-        return replace(found, **parts.arrays(f"{kind}-gaussians", compare))
+        stored = parts.arrays(f"{kind}-gaussians", compare)
+        return replace(found, floor=stored["floor"], stability_q=stored["stability_q"])
 
 
 def _associated(
     scores: np.ndarray, data: Dataset, settings: DynamicsSettings, parts: Parts, name: str, step: Step
 ) -> ShiftedCorrelations:
     with step(f"testing {name.replace('-', ' components against ')}"):
-        stored = parts.arrays(
+        return parts.data(
             name,
-            lambda: vars(
-                correlations_given_time(
-                    scores,
-                    data.values,
-                    data.lives,
-                    data.records.tick,
-                    settings.permutations,
-                    settings.seed,
-                    data.records.episode,
-                )
+            ShiftedCorrelations,
+            lambda: correlations_given_time(
+                scores, data.values, data.lives, data.records.tick, settings.permutations, settings.seed,
+                data.records.episode,
             ),
-        )
-    return ShiftedCorrelations(**stored)
+        )  # fmt: skip
 
 
 def _neighbours(
@@ -133,16 +127,16 @@ def _neighbours(
     def again(of: np.ndarray, median: np.ndarray) -> np.ndarray:
         from scipy.stats import spearmanr
 
-        return np.array(spearmanr(median[half], nearest(of[half]).median).statistic)
+        return np.array(spearmanr(median[half], median_distance(of[half])).statistic)
 
     def compute() -> dict[str, np.ndarray]:
-        near, drawn = nearest(points), _surrogate(points, data, settings)
-        label = ward_labels(points, near, settings.clusters)
+        distance, drawn = median_distance(points), _surrogate(points, data, settings)
+        label = ward_labels(points, settings.clusters)
         few = resampled_lives(data.lives.index, min(settings.bootstraps, 5), settings.seed)
         return {
-            "distance": near.median,
-            "outlier_agreement": again(points, near.median),
-            "outlier_floor": again(drawn, nearest(drawn).median),
+            "distance": distance,
+            "outlier_agreement": again(points, distance),
+            "outlier_floor": again(drawn, median_distance(drawn)),
             "label": label,
             "agreement": cluster_agreement(points, label, settings.clusters, few),
             "floor": cluster_floor(points, settings.clusters, data.lives, few, settings.seed),

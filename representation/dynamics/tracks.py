@@ -34,7 +34,6 @@ class Tracks:
 
     Attributes:
         records: identity and layers.
-        lives: of the records.
         state: of the memory after the tick, (B, S) float32; (B, 0) if the layer under study is no state of it.
         read: what the memory reads in the tick, (B, units) float32; (B, 0) likewise.
         layer: the states of the layer under study, (B, units) float32.
@@ -61,7 +60,6 @@ class Tracks:
 
         Args:
             records: (n,) int64.
-            ticks: from the record.
         """
         life, place = self.lives.index[records], self.place[records] + ticks
         there = (place >= 0) & (place < self.lives.lengths[life])
@@ -79,7 +77,6 @@ def load_policy_of(
     """Load the policy that a dump was recorded from, found by its checkpoint's hash.
 
     Args:
-        metadata: of the dump.
         dump: its folder, for messages.
         policy: checkpoint file; None to look for it in `policies_dir`.
         policies_dir: holds policies, and `checkpoints/` of their training.
@@ -127,14 +124,7 @@ def read_tracks(
     """Read whole lives, drawn by lot, and check that the policy gives their states if its update is needed.
 
     Args:
-        dump: its folder.
-        metadata: of the dump.
         update: of its policy; None if the layer is no state of the memory.
-        layer: under study.
-        count: lives to draw.
-        seed: of the draw.
-        progress: called with the share read, from 0 to 1.
-        others: further layers to read.
 
     Raises:
         UserError: the dump lacks a layer, or has too short lives, or its states are not the policy's.

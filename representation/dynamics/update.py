@@ -10,9 +10,10 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
-from activation_store.layers import ENCODER_OUTPUT, LSTM_CELL, LSTM_HIDDEN, STATES, memory_names
+from activation_store.layers import ENCODER_OUTPUT, LSTM_CELL, LSTM_HIDDEN
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.memory import MemoryState
+from representation.recorded_observation import state_layers
 from user_error import UserError
 
 _NO_CELL = 1e-4
@@ -37,7 +38,7 @@ class Update:
             raise UserError("the policy is feed-forward: it has no memory whose dynamics could be analysed")
         self._memory = copy.deepcopy(policy.memory).double().requires_grad_(False)
         self._layers = policy.layers
-        self.states = tuple(name for kind in STATES[policy.cell] for name in memory_names(kind, policy.layers))
+        self.states = tuple(state_layers(policy))
         self.units = policy.policy.hidden_size
 
     @property
@@ -110,7 +111,6 @@ class Update:
         hidden state leaves the cell as it is.
 
         Args:
-            layer: a state of the memory.
             state: (B, S).
             changes: of the layer, (K, units).
 

@@ -14,9 +14,16 @@ from analysis.features.matrix import check_unbroken
 from analysis.features.observed import Observed
 from analysis.features.registry import EXTENDED_FEATURES
 from analysis.lives import Lives
+from representation.probes.baselines import (
+    TIME_CONSTANTS,
+    Reservoir,
+    as_seen,
+    digest,
+    last_observations,
+    traces,
+    whole_view,
+)
 from representation.probes.inputs import ENCODER_OUTPUT, OBSERVATION, RESERVOIR, TRACES, Input
-from representation.probes.observation import as_seen, digest, last_observations, whole_view
-from representation.probes.past import TIME_CONSTANTS, Reservoir, traces
 from representation.probes.target import Target
 from user_error import UserError
 
@@ -39,7 +46,6 @@ class ProbeData:
         given: variables to hold against the memory, (B, G) float64.
         world: the world of each record, (B,) int64 in [0, W): its map, or its episode.
         episode: of each record, (B,) int64, as the dump numbers them.
-        lives: of the records.
         by_map: whether worlds are maps; otherwise they are episodes, and maps may come again in another one.
         networks: other networks' memories on the same stream, layer -> (B, units) float32.
     """
@@ -73,7 +79,6 @@ class Wanted:
         targets: to compute.
         given: variables to hold against the memory.
         subsample: which records of each life to keep.
-        seed: of the reservoir.
         networks: further layers to keep.
     """
 

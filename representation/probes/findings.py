@@ -1,18 +1,27 @@
-"""What the probes of one dump found: scores, advantages, increments and selectivity, with intervals and tests."""
+"""What the probes of one dump found: scores, advantages, increments and selectivity, with intervals and tests.
+
+Commonality: three probes of each target, of the given variables, of the memory and of both, split what both explain
+into what only the memory tells, what only the given variables tell, and what either tells (Mood 1971, "Partitioning
+variance in multiple regression analyses"). Yes-or-no targets are taken as 0 and 1 and scored by R squared too, since
+AUCs do not add up.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.statistics.inference import false_discovery
-from representation.probes.inference import Estimates, Resamples
+from representation.probes.dataset import ProbeData
 from representation.probes.inputs import Input
 from representation.probes.probing import Probed
-from representation.probes.scores import Losses
+from representation.probes.ridge import fit_ridge
+from representation.probes.scores import Estimates, Losses, Resamples, losses
+from representation.probes.task import alike, folds_of_worlds, mean_of_the_rest, scored_alike, smooth_basis
 
 Key = tuple[str, str]
 """A kind of probe and the name of an input."""
+_SMALLEST_SCORE = 0.01
+"""R squared of the memory below which there is nothing of which a share could remain."""
 
 
 @dataclass(frozen=True)
@@ -21,14 +30,12 @@ class Advantage:
 
     Attributes:
         estimates: (T,) each.
-        q: p-values corrected over the targets, (T,).
         best: the baseline that scored best, a probe and an input; None where nothing was probed.
         bias: how far the bootstrap's mean lies from the value, (T,): the best of several noisy baselines looks better
             than any is, so this is negative where it matters, and the advantage errs towards too little.
     """
 
     estimates: Estimates
-    q: np.ndarray
     best: tuple[Key | None, ...]
     bias: np.ndarray
 
@@ -43,22 +50,11 @@ class Increment:
             whether the memory adds to every baseline (an intersection-union test: Berger 1982, "Multiparameter
             hypothesis testing and acceptance sampling", Technometrics 24).
         least_over: that baseline; None where nothing was probed.
-        q: p-values of `least` corrected over the targets, (T,).
     """
 
     over: dict[str, Estimates]
     least: Estimates
     least_over: tuple[str | None, ...]
-    q: np.ndarray
-
-
-@dataclass(frozen=True)
-class Selectivity:
-    """What a memory's probe scores beyond the same probe of the control task, of every target, (T,) each."""
-
-    estimates: Estimates
-    q: np.ndarray
-    control: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -78,7 +74,7 @@ class Findings:
     precision: dict[Key, Estimates]
     advantages: dict[Key, Advantage]
     increments: dict[Key, Increment]
-    selectivities: dict[Key, Selectivity]
+    selectivities: dict[Key, Estimates]
     increments_given: dict[Key, Increment]
 
 
@@ -88,9 +84,6 @@ def findings(probed: Probed, inputs: Sequence[Input], resamples: Resamples, chan
     A memory's probe of one kind has to beat the baselines' probes of every kind.
 
     Args:
-        probed: losses of all probes.
-        inputs: that were probed.
-        resamples: of the worlds.
         chance: score of knowing nothing, (T,).
     """
     memories = {each.name for each in inputs if each.kind == "memory"}
@@ -126,7 +119,7 @@ def _advantage(
         for place, there in zip(np.where(known, others, 0).argmax(axis=0), known, strict=True)
     )
     bias = np.where(known, np.where(np.isfinite(differences), differences, value).mean(axis=0) - value, np.nan)
-    return Advantage(estimates, false_discovery(estimates.p), best, bias)
+    return Advantage(estimates, best, bias)
 
 
 def _precision(losses: Losses, resamples: Resamples) -> Estimates:
@@ -161,16 +154,62 @@ def _increment(
     )
     least = Estimates(value, low, high, np.where(known, p[place, targets], np.nan))
     least_over = tuple(names[i] if there else None for i, there in zip(place, known, strict=True))
-    return Increment(over, least, least_over, false_discovery(least.p))
+    return Increment(over, least, least_over)
 
 
-def _selectivity(key: Key, probed: Probed, drawn: np.ndarray, resamples: Resamples) -> Selectivity:
+def _selectivity(key: Key, probed: Probed, drawn: np.ndarray, resamples: Resamples) -> Estimates:
     own, control = probed.losses[key], probed.controls[key]
-    estimates = resamples.estimate(
-        own.score - control.score, drawn - control.resampled(resamples.weights), _informative(own)
-    )
-    return Selectivity(estimates, false_discovery(estimates.p), control.score)
+    differences = drawn - control.resampled(resamples.weights)
+    return resamples.estimate(own.score - control.score, differences, _informative(own))
 
 
 def _informative(losses: Losses) -> np.ndarray:
     return np.count_nonzero(losses.stake > 0, axis=0)
+
+
+def commonality(data: ProbeData, memory: str, usable: np.ndarray, resamples: Resamples) -> dict[str, Estimates]:
+    """Split the R squared of what a memory and the given variables explain.
+
+    Args:
+        usable: which targets can be probed, (T,) bool.
+
+    Returns:
+        R squared of the `given` variables alone, of the `memory` alone and of `both`; what the memory adds to the given
+        variables, `only_memory`, and they to it, `only_given`; what either tells, `common`, below 0 where they tell
+        more together than apart; and `remaining`, only_memory as a share of memory, NaN where that tells nothing.
+    """
+    given, hidden = smooth_basis(data.given), data.inputs[memory]
+    blocks = {"given": given, "memory": hidden, "both": np.concatenate([given, hidden], axis=1)}
+    found = {name: _losses_of_block(block, data, usable) for name, block in blocks.items()}
+    at_all = np.ones((1, data.worlds))
+    once, drawn = (
+        _parts({name: each.resampled(weights) for name, each in found.items()})
+        for weights in (at_all, resamples.weights)
+    )
+    informative = _informative(found["both"])
+    return {name: resamples.estimate(once[name][0], drawn[name], informative) for name in once}
+
+
+def _losses_of_block(x: np.ndarray, data: ProbeData, usable: np.ndarray) -> Losses:
+    fold = folds_of_worlds(data.world)[data.world]
+
+    def score(here: tuple[np.ndarray, ...], rows: np.ndarray, columns: np.ndarray) -> Losses:
+        y, by_r_squared = data.targets[here], np.zeros(len(columns), bool)
+        predicted = fit_ridge(x[rows], y, fold[rows]).predicted
+        return losses(predicted, y, mean_of_the_rest(y, fold[rows]), data.world[rows], data.worlds, by_r_squared)
+
+    groups = [(rows, columns[usable[columns]]) for rows, columns in alike(np.isfinite(data.targets))]
+    return scored_alike(data, [group for group in groups if len(group[1])], score)
+
+
+def _parts(score: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    given, memory, both = score["given"], score["memory"], score["both"]
+    something = memory >= _SMALLEST_SCORE
+    remaining = np.divide(both - given, memory, out=np.full(memory.shape, np.nan), where=something)
+    return {
+        **score,
+        "only_memory": both - given,
+        "only_given": both - memory,
+        "common": given + memory - both,
+        "remaining": remaining,
+    }

@@ -28,7 +28,6 @@ def fit_mlp(x: np.ndarray, y: np.ndarray, fold: np.ndarray, yes_or_no: np.ndarra
         y: targets, (B, T) float64, NaN where a target does not apply.
         fold: of each record, (B,) int64, at least three.
         yes_or_no: which targets are classified, (T,) bool.
-        seed: of the weights and the order of records.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     numbers = np.unique(fold)

@@ -1,45 +1,50 @@
 """What a run of probes leaves: tables, figures, read-outs, and the lines that a terminal shows."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 
+import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
+from activation_store.directions import Direction, Source
 from analysis.runs.run_folder import RunFolder
 from analysis.share_text import share_text
-from representation.probes.figure_advantage import probe_advantage, probe_increment
-from representation.probes.figure_effects import LEVEL
-from representation.probes.figure_emergence import probe_emergence
-from representation.probes.figure_history import has_history_curve, probe_history
-from representation.probes.figure_horizon import has_horizons, probe_horizon
-from representation.probes.figure_summary import probe_summary
+from analysis.statistics.inference import LEVEL
+from representation.probes.dataset import ProbeData
+from representation.probes.figures_curves import (
+    has_history_curve,
+    has_horizons,
+    probe_emergence,
+    probe_history,
+    probe_horizon,
+)
+from representation.probes.figures_targets import probe_advantage, probe_increment, probe_summary
 from representation.probes.inputs import MEMORIES
 from representation.probes.probing import LINEAR, MLP
 from representation.probes.report import (
     EVERY_BASELINE,
     AdvantageRow,
-    CKARow,
     DumpReport,
-    GivenRow,
     IncrementRow,
-    ScoreRow,
-    table,
+    is_found,
 )  # fmt: skip
+from representation.probes.ridge import ReadOuts
+from representation.probes.target import Target
+from representation.tables import tab_separated
 
 _SHOWN = 12
-_TABLES = {
-    "scores": ScoreRow, "advantages": AdvantageRow, "increments": IncrementRow, "increments_given": IncrementRow,
-    "given": GivenRow, "cka": CKARow,
-}  # fmt: skip
+_TABLES = ("scores", "advantages", "increments", "increments_given", "given", "cka")
+LOG_ODDS = "log-odds"
 
 
 def save_tables(folder: RunFolder, reports: Sequence[DumpReport]) -> None:
     """Write probes.json and a tab-separated table for every kind of row that there is."""
-    folder.save_json("probes.json", {"dumps": [report.to_json() for report in reports]})
-    for name, kind in _TABLES.items():
-        rows = [row for report in reports for row in getattr(report, name)]
+    folder.save_json("probes.json", {"dumps": [asdict(report) for report in reports]})
+    for name in _TABLES:
+        rows = [vars(row) for report in reports for row in getattr(report, name)]
         if rows:
-            folder.save_text(f"probe_{name}.tsv", table(rows, kind))
+            folder.save_text(f"probe_{name}.tsv", tab_separated(rows))
 
 
 def save_figures(folder: RunFolder, reports: Sequence[DumpReport], emergence: bool) -> None:
@@ -92,11 +97,11 @@ def headline(report: DumpReport) -> Table:
 
 def _statements(report: DumpReport, memory: str) -> list[str]:
     """Say for how many targets the memory is better than every baseline, or adds to it; and how much is unknown."""
-    better = {(r.target, r.probe) for r in report.advantages if r.memory == memory and _found(r.advantage, r.q_run)}
+    better = {(r.target, r.probe) for r in report.advantages if r.memory == memory and is_found(r)}
     adds, adds_given = (
         {
             (r.target, r.probe) for probe in (LINEAR, MLP) for r in _to_every_baseline(rows, memory, probe)
-            if _found(r.increment, r.q_run)
+            if is_found(r)
         }
         for rows in (report.increments, report.increments_given)
     )  # fmt: skip
@@ -128,10 +133,6 @@ def _to_every_baseline(rows: Sequence[IncrementRow], memory: str, probe: str) ->
     return [r for r in rows if (r.memory, r.probe, r.baseline) == wanted]
 
 
-def _found(value: float | None, q: float | None) -> bool:
-    return value is not None and value > 0 and q is not None and q < LEVEL
-
-
 def _cells(row: AdvantageRow, added: IncrementRow | None) -> tuple[str, ...]:
     return (
         row.target,
@@ -150,3 +151,52 @@ def _with_interval(value: float | None, low: float | None, high: float | None) -
 
 def _number(value: float | None) -> str:
     return "n/a" if value is None else f"{value:.3f}"
+
+
+def directions_of(
+    data: ProbeData, targets: Sequence[Target], read_outs: dict[str, ReadOuts], source: Source
+) -> list[Direction]:
+    """Return a direction `DUMP/LAYER/TARGET` of every linear probe that was fitted.
+
+    Its read-out is the probe's prediction: of the target in its own unit, or of the log-odds of a yes. A probe whose
+    weights are all zero is left out: it predicts the same of every record.
+
+    Args:
+        targets: in the order of its columns.
+        read_outs: of each memory, of all targets in their order, fitted to all records; NaN where a target was not.
+    """
+    found = []
+    for layer, each in read_outs.items():
+        x = data.inputs[layer]  # (B, C)
+        centre = x.mean(axis=0, dtype=np.float64)
+        for column, target in enumerate(targets):
+            weight = each.weight[:, column].astype(np.float32)  # (C,)
+            if not np.isfinite(each.bias[column]) or not weight.any():
+                continue
+            # What rounding the weights took from the mean record's read-out goes into the bias.
+            bias = each.bias[column] + centre @ (each.weight[:, column] - weight)
+            found.append(_direction(data, layer, target, weight, float(bias), column, source))
+    return found
+
+
+def _direction(
+    data: ProbeData, layer: str, target: Target, weight: np.ndarray, bias: float, column: int, source: Source
+) -> Direction:
+    applies = np.isfinite(data.targets[:, column])  # (B,)
+    value = np.einsum("bc,c->b", data.inputs[layer], weight, dtype=np.float64)[applies] + bias
+    varying = data.varying[layer]
+    every_unit = np.zeros(len(varying), np.float32)
+    every_unit[varying] = weight
+    return Direction(
+        name=f"{source.dump}/{layer}/{target.name}",
+        layer=layer,
+        weight=every_unit,
+        bias=bias,
+        unit=LOG_ODDS if target.yes_or_no else target.unit,
+        mean=float(value.mean()),
+        spread=float(value.std()),
+        records=int(applies.sum()),
+        lives=len(np.unique(data.lives.index[applies])),
+        episodes=len(np.unique(data.episode[applies])),
+        source=source,
+    )

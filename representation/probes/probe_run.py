@@ -9,14 +9,13 @@ from activation_store.schema import DumpMetadata
 from analysis.runs.run_folder import RunFolder
 from analysis.terminal import step
 from representation.probes import outputs
-from representation.probes.commonality import commonality
 from representation.probes.dataset import Wanted, check_enough_episodes, read_probe_data
-from representation.probes.directions import directions_of
-from representation.probes.findings import findings
-from representation.probes.inference import Resamples
+from representation.probes.findings import commonality, findings
 from representation.probes.inputs import inputs_named, recorded
+from representation.probes.outputs import directions_of
 from representation.probes.probing import PROBES, probe
 from representation.probes.report import DumpReport, chance, corrected_over_run, report_dump
+from representation.probes.scores import Resamples
 from representation.probes.settings import ProbeSettings
 from representation.probes.similarity import comparable, similarities
 from representation.probes.targets import NOT_EVERYWHERE, targets_named

@@ -9,9 +9,8 @@ from representation.probes.dataset import ProbeData
 from representation.probes.inputs import Input
 from representation.probes.ridge import ReadOuts
 from representation.probes.scores import Losses
-from representation.probes.splits import folds_of_worlds
 from representation.probes.target import Target
-from representation.probes.task import Task
+from representation.probes.task import Task, folds_of_worlds
 
 LINEAR, MLP = "linear", "mlp"
 PROBES = (LINEAR, MLP)
@@ -66,12 +65,8 @@ def probe(
     """Fit and cross-validate all probes of a dump.
 
     Args:
-        data: of the dump.
         targets: in the order of its columns.
-        inputs: that it holds.
         probes: of `PROBES`.
-        seed: of the networks and the control tasks.
-        report: told how far it is.
     """
     fold = folds_of_worlds(data.world)[data.world]
     reasons = tuple(why_not(target, values, fold) for target, values in zip(targets, data.targets.T, strict=True))
@@ -93,44 +88,50 @@ def probe(
     return found
 
 
-def _probe_one(task: Task, kind: str, one: Input, memories: Sequence[str], found: Probed) -> None:
+def _probe_one(task: Task, kind: str, one: Input, memories: Sequence[str], probed: Probed) -> None:
     """Probe one input, and put the results among the others."""
     memory, data = one.name in memories, task.data
-    fitted = (task.linear if kind == LINEAR else task.networks)(one.name, memory)
-    found.losses[kind, one.name] = task.losses(fitted.real, data.targets)
-    found.precision[kind, one.name] = task.precision(fitted.real, data.targets)
+    if kind == LINEAR:
+        (real, control), read_outs = task.linear(one.name, memory)
+        if memory:
+            probed.read_outs[one.name] = read_outs
+    else:
+        real, control = task.networks(one.name, memory)
+    probed.losses[kind, one.name] = task.losses(real, data.targets)
+    probed.precision[kind, one.name] = task.precision(real, data.targets)
     if memory:
-        found.controls[kind, one.name] = task.losses(fitted.control, task.controls)
-        if fitted.read_outs:
-            found.read_outs[one.name] = fitted.read_outs
+        probed.controls[kind, one.name] = task.losses(control, task.controls)
 
 
-def _probe_beside(task: Task, kind: str, baseline: Input, memories: Sequence[str], found: Probed) -> None:
+def _probe_beside(task: Task, kind: str, baseline: Input, memories: Sequence[str], probed: Probed) -> None:
     """Probe a baseline together with each memory, and put the results among the others."""
     work = task.linear_beside if kind == LINEAR else task.networks_beside
     for memory, predicted in work(baseline.name, memories):
-        found.together[kind, memory, baseline.name] = task.losses(predicted, task.data.targets)
+        probed.together[kind, memory, baseline.name] = task.losses(predicted, task.data.targets)
 
 
-def _probe_known(task: Task, kind: str, baseline: Input, memories: Sequence[str], found: Probed) -> None:
+def _probe_known(task: Task, kind: str, baseline: Input, memories: Sequence[str], probed: Probed) -> None:
     """Probe a baseline and the given variables, alone and together with each memory."""
-    alone, beside = (task.linear, task.linear_beside) if kind == LINEAR else (task.networks, task.networks_beside)
-    found.known[kind, baseline.name] = task.losses(alone(baseline.name, False, True).real, task.data.targets)
+    if kind == LINEAR:
+        ((real, _), _), beside = task.linear(baseline.name, False, True), task.linear_beside
+    else:
+        (real, _), beside = task.networks(baseline.name, False, True), task.networks_beside
+    probed.known[kind, baseline.name] = task.losses(real, task.data.targets)
     for memory, predicted in beside(baseline.name, memories, True):
-        found.known_together[kind, memory, baseline.name] = task.losses(predicted, task.data.targets)
+        probed.known_together[kind, memory, baseline.name] = task.losses(predicted, task.data.targets)
 
 
-def _repeat_for_twins(found: Probed, twins: dict[str, str]) -> None:
+def _repeat_for_twins(probed: Probed, twins: dict[str, str]) -> None:
     """Give inputs that hold the very same numbers as another one the same results."""
     for name, twin in twins.items():
         if name != twin:
             tables: tuple[dict, ...] = (
-                found.losses, found.precision, found.controls, found.together, found.known_together,
+                probed.losses, probed.precision, probed.controls, probed.together, probed.known_together,
             )  # fmt: skip
             for table in tables:
                 table |= {(kind, name, *rest): table[kind, at, *rest] for kind, at, *rest in list(table) if at == twin}
-            if twin in found.read_outs:
-                found.read_outs[name] = found.read_outs[twin]
+            if twin in probed.read_outs:
+                probed.read_outs[name] = probed.read_outs[twin]
 
 
 def _same_as(one: Input, inputs: Sequence[Input], data: ProbeData) -> str:

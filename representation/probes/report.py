@@ -4,20 +4,18 @@ import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from activation_store.schema import DumpMetadata
-from analysis.statistics.inference import false_discovery
-from representation.probes.commonality import Commonality
+from analysis.statistics.inference import LEVEL, false_discovery
 from representation.probes.dataset import ProbeData
 from representation.probes.findings import Findings, Increment, Key
-from representation.probes.inference import Estimates
 from representation.probes.inputs import Input
 from representation.probes.probing import Probed
-from representation.probes.similarity import Similarity
+from representation.probes.scores import Estimates
 from representation.probes.target import Target
 
 R_SQUARED, AUC = "R2", "AUC"
@@ -173,16 +171,20 @@ class DumpReport:
         found = _CHECKPOINT.fullmatch(self.policy)
         return found[1] if found else self.policy
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values, ready to be written as JSON."""
-        return asdict(self)
-
 
 def report_dump(
     name: str, metadata: DumpMetadata, data: ProbeData, targets: Sequence[Target], wanted: Sequence[Input],
-    probed: Probed, found: Findings, given: dict[str, Commonality], similar: Sequence[Similarity],
+    probed: Probed, findings: Findings, given: Mapping[str, Mapping[str, Estimates]],
+    similar: Mapping[tuple[str, str], tuple[float, float, float]],
 ) -> DumpReport:  # fmt: skip
-    """Put into rows what was found in a dump."""
+    """Put into rows what was found in a dump.
+
+    Args:
+        targets: in the order of the columns of the data.
+        wanted: inputs that were asked for, whether or not the dump holds them.
+        given: what `commonality` finds of each memory.
+        similar: what `similarities` finds.
+    """
     there = [each for each in wanted if each.name in data.inputs]
     known = np.isfinite(data.targets).sum(axis=0).tolist()
     return DumpReport(
@@ -197,13 +199,24 @@ def report_dump(
         inputs=tuple(each.name for each in there),
         missing=tuple(each.name for each in wanted if each.name not in data.inputs),
         targets=tuple(map(_describe, targets, probed.reasons, known)),
-        scores=tuple(_score_rows(name, targets, {each.name: each.kind for each in there}, found, known)),
-        advantages=tuple(_advantage_rows(name, targets, found)),
-        increments=tuple(_increment_rows(name, targets, found.increments)),
+        scores=tuple(_score_rows(name, targets, {each.name: each.kind for each in there}, findings, known)),
+        advantages=tuple(_advantage_rows(name, targets, probed, findings)),
+        increments=tuple(_increment_rows(name, targets, findings.increments)),
         given=tuple(_given_rows(name, targets, given)),
-        cka=tuple(CKARow(name, s.one, s.other, *map(_known, (s.value, s.low, s.high))) for s in similar),
-        increments_given=tuple(_increment_rows(name, targets, found.increments_given)),
+        cka=tuple(CKARow(name, *pair, *map(_known, numbers)) for pair, numbers in similar.items()),
+        increments_given=tuple(_increment_rows(name, targets, findings.increments_given)),
     )
+
+
+def effect_of(row: AdvantageRow | IncrementRow) -> float | None:
+    """Return what a row measures: an advantage, or an increment."""
+    return row.advantage if isinstance(row, AdvantageRow) else row.increment
+
+
+def is_found(row: AdvantageRow | IncrementRow) -> bool:
+    """Say whether an effect is above 0 after the correction for everything that the run tested."""
+    effect = effect_of(row)
+    return effect is not None and effect > 0 and row.q_run is not None and row.q_run < LEVEL
 
 
 def measure(target: Target) -> str:
@@ -216,13 +229,6 @@ def chance(targets: Sequence[Target]) -> np.ndarray:
     return np.array([0.5 if target.yes_or_no else 0.0 for target in targets])
 
 
-def table(rows: Sequence[Any], kind: type) -> str:
-    """Return rows of a kind as tab-separated text with a line of names; what is unknown stays empty."""
-    names = [field.name for field in fields(kind)]
-    lines = ["\t".join(names), *("\t".join(_cell(getattr(row, name)) for name in names) for row in rows)]
-    return "\n".join(lines) + "\n"
-
-
 def _describe(target: Target, reason: str | None, records: int) -> dict[str, Any]:
     return {
         "name": target.name,
@@ -232,40 +238,38 @@ def _describe(target: Target, reason: str | None, records: int) -> dict[str, Any
         "chance": 0.5 if target.yes_or_no else 0.0,
         "reason": reason,
         "records": records,
-        "curve": target.horizon.curve if target.horizon else None,
-        "ticks_ahead": target.horizon.ticks if target.horizon else None,
+        "curve": target.curve,
+        "ticks_ahead": target.ticks_ahead,
     }
 
 
 def _score_rows(
-    dump: str, targets: Sequence[Target], kinds: dict[str, str], found: Findings, records: Sequence[int]
+    dump: str, targets: Sequence[Target], kinds: dict[str, str], findings: Findings, records: Sequence[int]
 ) -> Iterator[ScoreRow]:
     for i, target in enumerate(targets):
-        for (probe, name), each in found.scores.items():
-            estimates = (each, found.precision[probe, name])
+        for (probe, name), each in findings.scores.items():
+            estimates = (each, findings.precision[probe, name])
             numbers = (_known(values[i]) for e in estimates for values in (e.value, e.low, e.high))
             yield ScoreRow(dump, target.name, measure(target), probe, name, kinds[name], records[i], *numbers)
 
 
-def _advantage_rows(dump: str, targets: Sequence[Target], found: Findings) -> Iterator[AdvantageRow]:
+def _advantage_rows(
+    dump: str, targets: Sequence[Target], probed: Probed, findings: Findings
+) -> Iterator[AdvantageRow]:  # fmt: skip
+    controls = {key: losses.score for key, losses in probed.controls.items()}
     for i, target in enumerate(targets):
-        for (probe, memory), own in found.selectivities.items():
-            beyond = found.advantages.get((probe, memory))
-            e = own.estimates
+        for key, own in findings.selectivities.items():
+            beyond = findings.advantages.get(key)
             best = beyond.best[i] if beyond else None
+            advantage: list[float | None] = [None] * 7
+            if beyond:
+                e = beyond.estimates
+                advantage = [*(_known(x[i]) for x in (e.value, e.low, e.high, e.p, e.q)), None, _known(beyond.bias[i])]
             yield AdvantageRow(
-                dump, target.name, measure(target), probe, memory,
-                _known(found.scores[probe, memory].value[i]),
-                best[1] if best else None,
-                best[0] if best else None,
-                *((_known(x[i]) for x in _numbers(beyond)) if beyond else [None] * 7),
-                *(_known(x[i]) for x in (own.control, e.value, e.low, e.high, e.p, own.q)),
+                dump, target.name, measure(target), *key, _known(findings.scores[key].value[i]),
+                best[1] if best else None, best[0] if best else None, *advantage,
+                *(_known(x[i]) for x in (controls[key], own.value, own.low, own.high, own.p, own.q)),
             )  # fmt: skip
-
-
-def _numbers(beyond: Any) -> tuple[np.ndarray, ...]:
-    e = beyond.estimates
-    return e.value, e.low, e.high, e.p, beyond.q, np.full_like(beyond.q, np.nan), beyond.bias
 
 
 def _increment_rows(
@@ -276,7 +280,7 @@ def _increment_rows(
             about = (dump, target.name, measure(target), probe, memory)
             for baseline, e in added.over.items():
                 yield _increment_row(about, baseline, None, e, i, None)
-            yield _increment_row(about, EVERY_BASELINE, added.least_over[i], added.least, i, _known(added.q[i]))
+            yield _increment_row(about, EVERY_BASELINE, added.least_over[i], added.least, i, _known(added.least.q[i]))
 
 
 def _increment_row(
@@ -314,19 +318,14 @@ def _with_q(rows: Sequence[Row]) -> Iterator[Row]:
     return iter([replace(row, q_run=_known(q)) for row, q in zip(rows, false_discovery(p), strict=True)])
 
 
-def _given_rows(dump: str, targets: Sequence[Target], given: dict[str, Commonality]) -> Iterator[GivenRow]:
-    for memory, split in given.items():
+def _given_rows(
+    dump: str, targets: Sequence[Target], given: Mapping[str, Mapping[str, Estimates]]
+) -> Iterator[GivenRow]:  # fmt: skip
+    for memory, parts in given.items():
         for i, target in enumerate(targets):
-            for part in fields(split):
-                e = getattr(split, part.name)
-                yield GivenRow(dump, target.name, memory, part.name, *(_known(x[i]) for x in (e.value, e.low, e.high)))
+            for part, e in parts.items():
+                yield GivenRow(dump, target.name, memory, part, *(_known(x[i]) for x in (e.value, e.low, e.high)))
 
 
 def _known(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    return f"{value:.6g}" if isinstance(value, float) else str(value)

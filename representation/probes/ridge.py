@@ -27,7 +27,6 @@ class Moments:
     """Sums over some records. C columns of the input, T targets.
 
     Attributes:
-        count: of records.
         x: sums of the input, (C,).
         y: of the targets, (T,).
         xx: of products, (C, C).
@@ -116,7 +115,6 @@ class NormalEquations:
         """Return the sum of squared errors on other records for every band, penalty and target, (K * P, T).
 
         Args:
-            held_out: sums over these records.
             penalties: (P,).
             bands: scales of the columns, (K, C); by default one band of 1 everywhere.
         """
@@ -224,7 +222,6 @@ class Fitted:
     Attributes:
         predicted: of records that the fit has not seen, (B, T) float64.
         read_outs: fitted to all records.
-        choices: of penalties and scales.
     """
 
     predicted: np.ndarray

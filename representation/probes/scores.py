@@ -1,15 +1,27 @@
-"""Scores as shares of what could go wrong, kept world by world so that worlds can be resampled.
+"""Scores as shares of what could go wrong, kept world by world, with their intervals and tests.
 
-R squared is one minus the squared error over that of always guessing the training records' mean, so chance is 0.
-AUC is one minus the share of pairs of a positive and a negative record in one world that are ranked wrongly, ties half:
-chance is .5. Pairs are formed within worlds only, since each world is predicted by a probe of its own, on a scale of
-its own (Forman and Scholz 2010, "Apples-to-apples in cross-validation studies", SIGKDD Explorations 12).
-Average precision is that of each world, weighted by its positives; chance is the fraction of positives.
+R squared is one minus the squared error over that of always guessing the training records' mean, so chance is 0. AUC is
+one minus the share of pairs of a positive and a negative record in one world that are ranked wrongly, ties half: chance
+is .5. Pairs are formed within worlds only, since each world is predicted by a probe of its own, on a scale of its own
+(Forman and Scholz 2010, "Apples-to-apples in cross-validation studies", SIGKDD Explorations 12). Average precision is
+that of each world, weighted by its positives; chance is the fraction of positives.
+
+A value's standard error is that of its bootstrap over worlds (Efron and Tibshirani 1993, "An introduction to the
+bootstrap", chapter 6), enlarged by sqrt(W / (W - 1)), since a bootstrap of few units is too narrow by that (Hesterberg
+2015, "What teachers should know about the bootstrap"); interval and one-sided p-value are Student's with W - 1 degrees
+of freedom. With few worlds that is wide, as it has to be. What it covers is which worlds the probe is tested on, not
+the training of the policy.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+
+from analysis.statistics.inference import false_discovery
+from analysis.statistics.resampling import Bootstrap
+
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -97,3 +109,66 @@ def average_precision(predicted: np.ndarray, y: np.ndarray, world: np.ndarray, w
             score = average_precision_score(y[here, column] > 0.5, predicted[here, column])
             lost[number, column], stake[number, column] = positives[column] * (1 - score), positives[column]
     return Losses(lost, stake)
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Values with their intervals and the p-values of being above 0 by chance, (T,) each; NaN where unknown."""
+
+    value: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    p: np.ndarray
+
+    @cached_property
+    def q(self) -> np.ndarray:
+        """p-values corrected over the targets, (T,)."""
+        return false_discovery(self.p)
+
+
+@dataclass(frozen=True)
+class Resamples:
+    """How often each resample draws each world.
+
+    Attributes:
+        weights: (R, W) float64.
+    """
+
+    weights: np.ndarray
+
+    @staticmethod
+    def draw(worlds: int, resamples: int, seed: int) -> "Resamples":
+        """Draw as many worlds as there are, with replacement, so many times."""
+        units = ((0, tuple(range(worlds))),)
+        bootstrap = Bootstrap(confidence=CONFIDENCE, resamples=resamples, seed=seed)
+        return Resamples(bootstrap.draw(units).episodes.astype(np.float64))
+
+    def estimate(self, value: np.ndarray, resampled: np.ndarray, informative: np.ndarray) -> Estimates:
+        """Turn a value and its resamples into an interval and a test.
+
+        Args:
+            value: (T,).
+            resampled: (R, T).
+            informative: worlds that each target has something at stake in, (T,).
+        """
+        from scipy.stats import t
+
+        enough = informative >= 2
+        worlds = np.where(enough, informative, 2)
+        spread = np.sqrt(np.nanvar(_never_empty(resampled), axis=0, ddof=1) * worlds / (worlds - 1))
+        reach = spread * t.ppf((1 + CONFIDENCE) / 2, worlds - 1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            p = t.sf(value / spread, worlds - 1)
+        known = enough & np.isfinite(value) & (spread > 0)
+        nothing = np.full(value.shape, np.nan)
+        return Estimates(
+            value,
+            np.where(known, value - reach, nothing),
+            np.where(known, value + reach, nothing),
+            np.where(known, p, nothing),
+        )
+
+
+def _never_empty(resampled: np.ndarray) -> np.ndarray:
+    """Give columns without any number zeros, so that no warning tells what the caller knows."""
+    return np.where(np.isfinite(resampled).any(axis=0), resampled, 0.0)

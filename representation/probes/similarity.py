@@ -7,43 +7,33 @@ each other, which would make any two layers alike, so one record is drawn from e
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from analysis.lives import Lives
-from representation.probes.inference import CONFIDENCE
+from representation.probes.scores import CONFIDENCE
 
 _DRAWS = 20
 _FEWEST_THINGS = 4
 FEWEST_LIVES = 10
 
 
-@dataclass(frozen=True)
-class Similarity:
-    """CKA of two layers with its interval, from a jackknife over worlds."""
-
-    one: str
-    other: str
-    value: float
-    low: float
-    high: float
-
-
-def similarities(layers: Mapping[str, np.ndarray], lives: Lives, world: np.ndarray, seed: int) -> list[Similarity]:
+def similarities(
+    layers: Mapping[str, np.ndarray], lives: Lives, world: np.ndarray, seed: int
+) -> dict[tuple[str, str], tuple[float, float, float]]:
     """Compare each pair of layers, (B, units) each, of the same records.
 
     Args:
-        layers: by name.
-        lives: of the records.
         world: of each record, (B,).
-        seed: of the draws.
+
+    Returns:
+        CKA of each pair, with the ends of its interval from a jackknife over worlds; nothing with too few lives.
     """
     if len(lives) < FEWEST_LIVES:
-        return []
+        return {}
     rng = np.random.default_rng(seed)
     draws = [lives.order[lives.starts + rng.integers(lives.lengths)] for _ in range(_DRAWS)]
-    found = []
+    found = {}
     for one, other in itertools.combinations(layers, 2):
         value = _mean_cka(layers[one], layers[other], draws)
         without = [
@@ -51,7 +41,7 @@ def similarities(layers: Mapping[str, np.ndarray], lives: Lives, world: np.ndarr
             for each in np.unique(world)
         ]
         reach = _jackknife_reach(np.array(without))
-        found.append(Similarity(one, other, value, value - reach, min(1.0, value + reach)))
+        found[one, other] = value, value - reach, min(1.0, value + reach)
     return found
 
 

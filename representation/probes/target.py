@@ -10,19 +10,6 @@ from analysis.features.observed import Observed
 
 
 @dataclass(frozen=True)
-class Horizon:
-    """How far ahead a target lies, for the curve of targets that differ in nothing else.
-
-    Attributes:
-        curve: that the target belongs to.
-        ticks: ahead.
-    """
-
-    curve: str
-    ticks: int
-
-
-@dataclass(frozen=True)
 class Target:
     """One quantity to predict from what went on inside a policy.
 
@@ -31,14 +18,16 @@ class Target:
         unit: of its values; "0 or 1" for a yes-or-no target.
         definition: one sentence that says exactly what it is.
         compute: from every tick of whole lives to (B,) values; NaN where the question makes no sense.
-        horizon: of a target about a moment a fixed number of ticks ahead.
+        curve: that the target belongs to with those that differ in nothing but how far ahead they look.
+        ticks_ahead: how far that is.
     """
 
     name: str
     unit: str
     definition: str
     compute: Callable[[Observed], np.ndarray]
-    horizon: Horizon | None = None
+    curve: str | None = None
+    ticks_ahead: int | None = None
 
     @property
     def yes_or_no(self) -> bool:

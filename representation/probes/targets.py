@@ -1,27 +1,118 @@
 """The registry of targets: behavioural features, what no observation shows, the future, and the present action.
 
-To add a target, add one entry to `HIDDEN` or `FUTURE`, or a feature to the registry of features.
+To add a target, add one entry to `HIDDEN` or `FUTURE`, or a feature to the registry of features. The present action is
+meant for `--given action`: whoever knows the action of this tick knows part of the near future without any plan.
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from analysis.features.actions import ACTIONS
+from analysis.features.choices import DIRECTIONS
 from analysis.features.feature import YES_OR_NO
 from analysis.features.observed import Observed
 from analysis.features.over_time import earlier
 from analysis.features.registry import EXTENDED_FEATURES
+from analysis.features.view import RADIUS, SIDE
+from analysis.materials import MATERIAL_NAMES
 from representation.probes.future import FUTURE
-from representation.probes.present_action import PRESENT_ACTION
-from representation.probes.remembered_water import remembered_water
 from representation.probes.target import Target
 from user_error import UserError
 
+_SUMS_UP_OTHERS = ("is_idle",)
+_WATER = MATERIAL_NAMES.index("water")
+_TILE_OFFSETS = np.indices((SIDE, SIDE)).reshape(2, -1) - RADIUS  # (2, tiles in view)
+_WIDEST = 1 << 12
+"""More rows or columns than any map has."""
 _NO_QUANTITY = ("nearest_npc_type",)
 """Features whose numbers name kinds: neither more nor less, so no regression fits them."""
-
 OF_FEATURES = {f.name: Target.of(f) for f in EXTENDED_FEATURES if f.name not in _NO_QUANTITY}
+DEFAULT = (
+    "self_health", "self_food", "self_water", "ticks_since_eating", "ticks_since_drinking", "is_starving",
+    "is_dehydrated", "is_starving_or_dehydrated", "health_change", "next_health_change", "tick", "age", "self_row",
+    "self_col", "distance_to_centre", "distance_to_edge", "rows_from_spawn", "cols_from_spawn", "distance_to_spawn",
+    "displacement", "ticks_standing_still", "remembered_water_distance", "remembered_water_rows",
+    "remembered_water_cols", "distance_to_water", "distance_to_foilage", "n_water_tiles", "n_foilage_tiles",
+    "walkable_share", "is_beside_water", "n_visible_players", "n_visible_npcs", "distance_to_player",
+    "distance_to_npc", "n_aggressive_npcs", "n_stronger_npcs", "damage_taken", "is_attacked", "in_combat",
+    "ticks_since_combat", "max_combat_level", "max_harvesting_level", "self_gold", "n_inventory_items", "item_level",
+    "is_moving", "is_attacking", "is_using_item", "is_trading",
+)  # fmt: skip
+"""The body and its past first, then time and place, then what is in view, belongings and actions."""
+
+
+def _moves(option: int, name: str) -> Target:
+    return Target(
+        f"is_moving_{name}",
+        YES_OR_NO,
+        f"The agent chose to move {name}.",
+        lambda seen: seen.option("Move.Direction") == option,
+    )
+
+
+def _attacked(axis: str) -> Callable[[Observed], np.ndarray]:
+    def compute(seen: Observed) -> np.ndarray:
+        way = np.zeros(len(seen))
+        struck = seen.target_rows >= 0
+        there = seen.entity(axis)[seen.target_rows[struck]].astype(np.float64)
+        way[struck] = there - seen.own_as_seen(axis)[struck]
+        return way
+
+    return compute
+
+
+PRESENT_ACTION = {
+    target.name: target
+    for target in (
+        *(_moves(option, name) for option, name in enumerate(DIRECTIONS)),
+        *(Target.of(feature) for feature in ACTIONS if feature.name not in _SUMS_UP_OTHERS),
+        *(
+            Target(
+                f"attacked_{axis}s",
+                "tiles",
+                f"Tiles {side} to the entity that the agent chose to attack; 0 if it chose none.",
+                _attacked(axis),
+            )
+            for axis, side in (("row", "south"), ("col", "east"))
+        ),
+    )
+}
+
+
+def remembered_water(seen: Observed) -> np.ndarray:
+    """Return the way to the nearest water that was in view earlier in the life and is not now: (B, 2) float64.
+
+    Nearest with diagonal steps counted as one, in a straight line among those equally near. Water is never used up, so
+    what was seen is still there. The way is in rows and columns, south and east positive; NaN where there is none.
+    """
+    place = np.stack([seen.own("row"), seen.own("col")], axis=1).astype(np.int64)  # (B, 2)
+    water = seen.material == _WATER  # (B, tiles in view)
+    way = np.full((len(seen), 2), np.nan)
+    lives = seen.lives
+    for start, length in zip(lives.starts, lives.lengths, strict=True):
+        records = lives.order[start : start + length]
+        way[records] = _ways_in_life(place[records], water[records])
+    return way
+
+
+def _ways_in_life(place: np.ndarray, water: np.ndarray) -> np.ndarray:
+    """Find the ways of one life: places (T, 2) and water in view (T, tiles), in order of ticks, to (T, 2)."""
+    tick, tile = np.nonzero(water)
+    found = place[tick] + _TILE_OFFSETS[:, tile].T  # (sightings, 2)
+    _, first = np.unique(found[:, 0] * _WIDEST + found[:, 1], return_index=True)
+    if not len(first):
+        return np.full((len(place), 2), np.nan)
+    apart = found[first][None] - place[:, None]  # (T, tiles of water, 2)
+    steps = np.abs(apart).max(axis=2)
+    known = (steps > RADIUS) & (tick[first][None] < np.arange(len(place))[:, None])
+    # One number orders by steps, then by the straight line.
+    rank = np.where(known, steps * (2 * _WIDEST**2) + (apart**2).sum(axis=2), np.iinfo(np.int64).max)
+    nearest = rank.argmin(axis=1)
+    ways = apart[np.arange(len(place)), nearest].astype(np.float64)
+    ways[~known.any(axis=1)] = np.nan
+    return ways
 
 
 def _next_health_change(seen: Observed) -> np.ndarray:
@@ -83,18 +174,6 @@ NOT_EVERYWHERE = (*(name for name in HIDDEN if name.startswith(("next_", "rememb
 
 TARGETS = OF_FEATURES | HIDDEN | FUTURE | PRESENT_ACTION
 
-DEFAULT = (
-    "self_health", "self_food", "self_water", "ticks_since_eating", "ticks_since_drinking", "is_starving",
-    "is_dehydrated", "is_starving_or_dehydrated", "health_change", "next_health_change", "tick", "age", "self_row",
-    "self_col", "distance_to_centre", "distance_to_edge", "rows_from_spawn", "cols_from_spawn", "distance_to_spawn",
-    "displacement", "ticks_standing_still", "remembered_water_distance", "remembered_water_rows",
-    "remembered_water_cols", "distance_to_water", "distance_to_foilage", "n_water_tiles", "n_foilage_tiles",
-    "walkable_share", "is_beside_water", "n_visible_players", "n_visible_npcs", "distance_to_player",
-    "distance_to_npc", "n_aggressive_npcs", "n_stronger_npcs", "damage_taken", "is_attacked", "in_combat",
-    "ticks_since_combat", "max_combat_level", "max_harvesting_level", "self_gold", "n_inventory_items", "item_level",
-    "is_moving", "is_attacking", "is_using_item", "is_trading",
-)  # fmt: skip
-"""The body and its past first, then time and place, then what is in view, belongings and actions."""
 
 SETS = {
     "default": DEFAULT,

@@ -1,31 +1,80 @@
-"""How the probes of one dump are fitted to an input, or to a baseline and a memory side by side, and scored."""
+"""How the probes of one dump are fitted to an input, or to a baseline and a memory side by side, and scored.
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+Worlds are dealt out to folds. Variables that are taken as known, such as the tick, become columns that probes can read.
+A control task (Hewitt and Liang 2019, "Designing and interpreting probes with control tasks") has the rhythm and range
+of a life but belongs to another moment of it: what a probe can learn of it tells how much of a score is the probe's own
+doing. Shifting a target around within each life keeps its autocorrelation and all that is true of the life as a whole;
+what is left is how a state goes with its own moment.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from representation.probes.beside import fit_ridge_beside
-from representation.probes.controls import shifted_within_lives
+from analysis.lives import Lives
+from representation.probes.banded_ridge import fit_ridge_beside
 from representation.probes.dataset import ProbeData
-from representation.probes.given import SCALE, smooth_basis
 from representation.probes.ridge import Fitted, ReadOuts, fit_ridge
 from representation.probes.scores import Losses, average_precision, losses
 
+_KNOTS = 8
+SCALE = 30.0
+"""What these columns are scaled by beside a baseline: their penalty is 900 times smaller, so they are used in full.
 
-@dataclass(frozen=True)
-class Predictions:
-    """What probes of one input said of records that they were not fitted to, (B, T) each, NaN where not applicable.
+Otherwise a wide baseline, which needs a large penalty, would drown them, and the memory would get the credit.
+"""
+FOLDS_AT_MOST = 5
+_LEAST_SHIFT, _LARGEST_SHIFT = 0.25, 0.75
+"""Shares of a life; a shift by little would leave a slow target as it was."""
 
-    Attributes:
-        real: of the targets, in their units; of yes-or-no targets log-odds.
-        control: of the control tasks; empty unless asked for.
-        read_outs: linear read-outs fitted to all records; None for networks.
+
+def smooth_basis(given: np.ndarray) -> np.ndarray:
+    """Expand variables so that a linear probe of them can bend: cubic splines, (B, G) to (B, columns) float32.
+
+    A variable of few values gets a column for each of them instead.
     """
+    from sklearn.preprocessing import OneHotEncoder, SplineTransformer
 
-    real: np.ndarray
-    control: np.ndarray
-    read_outs: ReadOuts | None = None
+    blocks = [np.empty((len(given), 0))]
+    for column in given.T[:, :, None]:
+        few = len(np.unique(column)) <= _KNOTS
+        basis = OneHotEncoder(sparse_output=False) if few else SplineTransformer(_KNOTS, knots="quantile")
+        blocks.append(basis.fit_transform(column))
+    return np.concatenate(blocks, axis=1).astype(np.float32)
+
+
+def folds_of_worlds(world: np.ndarray) -> np.ndarray:
+    """Deal worlds out to folds of about as many records each, five at most: (B,) worlds to (W,) int64 folds."""
+    from sklearn.model_selection import GroupKFold
+
+    worlds = int(world.max()) + 1
+    folds = np.empty(worlds, np.int64)
+    splitter = GroupKFold(min(FOLDS_AT_MOST, worlds))
+    for fold, (_, held_out) in enumerate(splitter.split(world, groups=world)):
+        folds[world[held_out]] = fold
+    return folds
+
+
+def shifted_within_lives(values: np.ndarray, lives: Lives, seed: int) -> np.ndarray:
+    """Shift each life's values around in a circle, each life by its own share: (B, T) to (B, T).
+
+    Args:
+        values: (B, T), each life in order of ticks where it is finite.
+        seed: of the shares.
+    """
+    shares = np.random.default_rng(seed).uniform(_LEAST_SHIFT, _LARGEST_SHIFT, len(lives))
+    shift = np.round(shares * lives.lengths).astype(np.int64)
+    shift = np.clip(shift, np.minimum(1, lives.lengths - 1), None)  # a life of two is shifted by one, of one by none
+    start, length = (np.repeat(each, lives.lengths) for each in (lives.starts, lives.lengths))
+    source = start + (np.arange(len(values)) - start + np.repeat(shift, lives.lengths)) % length
+    found = np.empty_like(values)
+    found[lives.order] = values[lives.order][source]
+    return found
+
+
+Predictions = tuple[np.ndarray, np.ndarray]
+"""What probes said of records that they were not fitted to: of targets, in their units, of yes-or-no targets log-odds;
+and of their control tasks, which is NaN unless asked for. (B, T) each, NaN where not applicable."""
 
 
 class Task:
@@ -61,8 +110,11 @@ class Task:
         scales = np.full((len(bands), self.given.shape[1]), SCALE)
         return np.concatenate([x, self.given], axis=1), np.concatenate([bands, scales], axis=1)
 
-    def linear(self, name: str, with_control: bool, known: bool = False) -> Predictions:
-        """Fit and cross-validate linear probes of an input: ridge or, for yes-or-no targets, logistic regressions."""
+    def linear(self, name: str, with_control: bool, known: bool = False) -> tuple[Predictions, ReadOuts]:
+        """Fit and cross-validate linear probes of an input: ridge or, for yes-or-no targets, logistic regressions.
+
+        The read-outs are fitted to all records.
+        """
         targets, (x, bands) = self.data.targets, self._input(name, known)
         real, control = np.full(targets.shape, np.nan), np.full(targets.shape, np.nan)
         weight, bias = np.full((x.shape[1], targets.shape[1]), np.nan), np.full(targets.shape[1], np.nan)
@@ -76,7 +128,7 @@ class Task:
                 control[here] = fitted.predicted[:, count:]
             found = fitted.read_outs
             weight[:, columns], bias[columns] = found.weight[:, :count], found.bias[:count]
-        return Predictions(real, control, ReadOuts(weight, bias))
+        return (real, control), ReadOuts(weight, bias)
 
     def linear_beside(
         self, baseline: str, memories: Sequence[str], known: bool = False
@@ -99,7 +151,7 @@ class Task:
         """Train and cross-validate networks; those of controls share nothing with the others."""
         some = (self.data.targets, self.controls)[: 1 + with_control]
         found = [self._networks(self._input(name, known)[0], y) for y in some]
-        return Predictions(found[0], found[-1])
+        return found[0], found[-1]
 
     def networks_beside(
         self, baseline: str, memories: Sequence[str], known: bool = False
@@ -120,25 +172,38 @@ class Task:
 
     def precision(self, predicted: np.ndarray, y: np.ndarray) -> Losses:
         """Score predictions of binary targets by average precision, (B, T) each."""
-        data = self.data
-        lost, stake = np.zeros((2, data.worlds, y.shape[1]))
-        for rows, columns in self.alike:
-            columns = columns[self.yes_or_no[columns]]
-            here = np.ix_(rows, columns)
-            part = average_precision(predicted[here], y[here], data.world[rows], data.worlds)
-            lost[:, columns], stake[:, columns] = part.lost, part.stake
-        return Losses(lost, stake)
+        data, some = self.data, [(rows, columns[self.yes_or_no[columns]]) for rows, columns in self.alike]
+        return scored_alike(
+            data, some,
+            lambda here, rows, _: average_precision(predicted[here], y[here], data.world[rows], data.worlds),
+        )  # fmt: skip
 
     def losses(self, predicted: np.ndarray, y: np.ndarray) -> Losses:
         """Score predictions of targets or of their controls, (B, T) each."""
         data = self.data
-        lost, stake = np.zeros((2, data.worlds, y.shape[1]))
-        for rows, columns in self.alike:
-            here = np.ix_(rows, columns)
+
+        def score(here: tuple[np.ndarray, ...], rows: np.ndarray, columns: np.ndarray) -> Losses:
             mean = mean_of_the_rest(y[here], self.fold[rows])
-            part = losses(predicted[here], y[here], mean, data.world[rows], data.worlds, self.yes_or_no[columns])
-            lost[:, columns], stake[:, columns] = part.lost, part.stake
-        return Losses(lost, stake)
+            return losses(predicted[here], y[here], mean, data.world[rows], data.worlds, self.yes_or_no[columns])
+
+        return scored_alike(data, self.alike, score)
+
+
+def scored_alike(
+    data: ProbeData, groups: Iterable[tuple[np.ndarray, np.ndarray]],
+    score: Callable[[tuple[np.ndarray, ...], np.ndarray, np.ndarray], Losses],
+) -> Losses:  # fmt: skip
+    """Score groups of targets that apply to the same records one by one.
+
+    Args:
+        groups: as `alike` returns them.
+        score: from the places of a group in (B, T), its records and its targets.
+    """
+    lost, stake = np.zeros((2, data.worlds, data.targets.shape[1]))
+    for rows, columns in groups:
+        part = score(np.ix_(rows, columns), rows, columns)
+        lost[:, columns], stake[:, columns] = part.lost, part.stake
+    return Losses(lost, stake)
 
 
 def fit_linear(

@@ -10,9 +10,8 @@ from analysis.clusters.clustering import hdbscan_labels
 from analysis.clusters.projection import umap_embedding
 from analysis.lives import Lives
 from analysis.runs.propagated_labels import rule_from
-from representation.dynamics.behaviour_space import STEPS
-from representation.dynamics.behaviours import DIMENSIONS
-from representation.dynamics.neighbours import nearest, ward_labels
+from representation.dynamics.behaviours import DIMENSIONS, STEPS
+from representation.dynamics.neighbours import ward_labels
 from representation.semantic_clusters.fit import FitOptions, fit_codebook
 
 _NEIGHBOURS, _MIN_DIST, _SMALLEST, _SAMPLES = 15, 0.1, 15, 5
@@ -114,7 +113,7 @@ def _behaviours(states: np.ndarray, lives: Lives, seed: int, groups: int) -> Lab
 
     model = PCA(min(DIMENSIONS, *states.shape), svd_solver="covariance_eigh").fit(states)
     points = model.transform(states)
-    label = ward_labels(points, nearest(points), min(groups, len(points)))
+    label = ward_labels(points, min(groups, len(points)))
     means = NearestCentroid().fit(points, label) if len(np.unique(label)) > 1 else None
 
     def labels_of(activations: np.ndarray) -> np.ndarray:

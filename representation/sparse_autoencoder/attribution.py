@@ -81,13 +81,8 @@ def attribute(
     """Predict and measure what removing active features changes.
 
     Args:
-        folder: of the dump.
-        recorded: its policy.
         layer: that the dictionary writes, of the policy.
-        dictionary: of an autoencoder or a baseline.
         episodes: whose ticks are computed again.
-        seed: draws ticks and features.
-        progress: called with the share done.
     """
     coder = SparseCoder(dictionary)
     parts: list[tuple[np.ndarray, ...]] = []

@@ -62,12 +62,9 @@ class Parameters:
         """Draw directions for decoder and encoder: each halfway between that of a state and a random one.
 
         Args:
-            kind: of autoencoder.
-            features: number of them.
             k: wanted in a state; jumprelu thresholds start where as many are above them.
             sample: some states, (N, U).
             centre: where the decoder starts, (U,).
-            seed: of the directions.
         """
         random = torch.Generator().manual_seed(seed)
         drawn = sample[torch.randint(len(sample), (features,), generator=random)] - centre
@@ -129,9 +126,6 @@ def step(kind: DictionaryKind, k: int, p: Parameters, states: torch.Tensor, dead
     """Reconstruct a batch of states, (B, U), and return the losses.
 
     Args:
-        kind: of autoencoder.
-        k: features of a state.
-        p: parameters.
         states: normalised, (B, U).
         dead: features that have not been active for long, (F,) bool; the auxiliary loss is theirs.
     """
@@ -173,12 +167,9 @@ def folded(
     """Return the trained autoencoder in raw units.
 
     Args:
-        kind: of autoencoder.
-        k: features of a state.
         p: the parameters by name, in normalised units.
         scale: raw units in a normalised one.
         threshold: of BatchTopK's strengths when states come one by one, in normalised units.
-        source: what it was fitted to.
     """
     features = len(p["decoder"])
     thresholds = {

@@ -1,7 +1,6 @@
-"""The cards of features: their top records in different lives, and how strong they are over those lives."""
+"""Features in words, by template from measured numbers alone, and their cards: top records in different lives."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,37 +11,90 @@ from activation_store.reader import Progress, read_dump
 from activation_store.schema import DumpMetadata
 from activation_store.selection import select
 from activation_store.sparse_dictionary import feature_name
-from analysis.features.feature import Feature
+from analysis.features.feature import YES_OR_NO, Feature
 from analysis.features.observed import Observed, own_truth_columns
+from analysis.share_text import share_text
 from analysis.sparse_page.page import FeatureCards
-from representation.sparse_autoencoder.behaviours import Behaviours
-from representation.sparse_autoencoder.descriptions import description, title
-from representation.sparse_autoencoder.meaning import Meanings
+from representation.sparse_autoencoder.meaning import AGE_BINS, WEAKEST, Meanings
+from representation.sparse_autoencoder.states import Behaviours
 
+_STRONG, _MODERATE = 0.5, 0.3
+_CONCENTRATED = 2.0
 TOP = 6
 """Top records of each feature, each of another life."""
-
 BESIDE = ("cosine", "cosine_q", "value_effect", "action_effect")
 """Further numbers of each feature: cosine with its partner in the autoencoder with another seed; q of this cosine
 against those on a Gaussian; and what taking the feature out of a state in which it is active changes on average: the
 critic's value, and the log-probability of the action that was taken, in nats."""
 
 
-@dataclass(frozen=True, eq=False)
-class TopRecords:
-    """The top records of features, episode by episode.
+def title(meanings: Meanings, number: int, behaviours: tuple[Feature, ...]) -> str:
+    """Return a short name, such as "high self_food" or "not described"."""
+    if meanings.density[number] == 0:
+        return "never active in the test episodes"
+    if not meanings.described[number]:
+        return "not described"
+    best = int(meanings.best[number])
+    return _phrase(behaviours[best], meanings.correlation[number, best])
 
-    Attributes:
-        feature: of each, (R,) int64.
-        record: index among the test records, (R,) int64, ascending.
+
+def description(meanings: Meanings, number: int, behaviours: tuple[Feature, ...]) -> str:
+    """Return one or two sentences on when a feature is active and what it goes with."""
+    if meanings.density[number] == 0:
+        return "It is never active in the test episodes."
+    when = f"Active in {share_text(float(meanings.density[number]))} of ticks{_in_life(meanings.by_age[number])}."
+    best = int(meanings.best[number])
+    behaviour = behaviours[best]
+    r, given, auc = (each[number, best] for each in (meanings.correlation, meanings.given_time, meanings.auc))
+    q = meanings.q[number]
+    if not meanings.described[number]:
+        reason = _reason(q, min(abs(r), abs(given)))
+        return f"{when} It goes with none of the {len(behaviours)} behaviours: the best, {behaviour.name}, {reason}."
+    size = max(abs(r), 0.0)
+    how = "strongly" if size >= _STRONG else "moderately" if size >= _MODERATE else "weakly"
+    return (
+        f"{when} It goes {how} with {_phrase(behaviour, r)} (r {r:+.2f}, AUC {auc:.2f}), also at the same tick and age "
+        f"(r {given:+.2f}, q {_q(q)})."
+    )
+
+
+def _phrase(behaviour: Feature, r: float) -> str:
+    if behaviour.unit == YES_OR_NO:
+        return behaviour.name if r > 0 else f"not {behaviour.name}"
+    return f"{'high' if r > 0 else 'low'} {behaviour.name}"
+
+
+def _reason(q: float, size: float) -> str:
+    if not np.isfinite(q):
+        return "varies in too few of the lives in which the feature is active"
+    if size < WEAKEST:
+        return f"has a correlation below {WEAKEST:g}"
+    return f"does so no more than chance would (q {_q(q)})"
+
+
+def _q(q: float) -> str:
+    return f"{q:.3f}" if q >= 0.001 else "below 0.001"
+
+
+def _in_life(by_age: np.ndarray) -> str:
+    """Say in which third of lives it is most active, if that is clear."""
+    thirds = np.array([part.mean() for part in np.array_split(by_age, 3)])
+    most = int(thirds.argmax())
+    rest = np.delete(thirds, most).mean()
+    assert len(by_age) == AGE_BINS
+    if thirds[most] < _CONCENTRATED * rest:
+        return ""
+    return f", mostly in the {('first', 'second', 'last')[most]} third of lives"
+
+
+def top_records(
+    strengths: sparse.csr_array, behaviours: Behaviours, features: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find the records of different lives in which each of some features is strongest.
+
+    Returns:
+        Feature and record of each, (R,) int64, by record, ascending.
     """
-
-    feature: np.ndarray
-    record: np.ndarray
-
-
-def top_records(strengths: sparse.csr_array, behaviours: Behaviours, features: np.ndarray) -> TopRecords:
-    """Find the records of different lives in which each of some features is strongest."""
     columns = strengths.tocsc()
     life = behaviours.states.lives.index
     found_features, found_records = [], []
@@ -56,7 +108,7 @@ def top_records(strengths: sparse.csr_array, behaviours: Behaviours, features: n
         found_features.append(np.full(len(chosen), feature))
     feature, record = (np.concatenate([[], *parts]).astype(np.int64) for parts in (found_features, found_records))
     order = np.argsort(record, kind="stable")
-    return TopRecords(feature[order], record[order])
+    return feature[order], record[order]
 
 
 def feature_cards(
@@ -67,20 +119,14 @@ def feature_cards(
     """Put together what the page shows of every feature that is active in the test episodes.
 
     Args:
-        folder: of the dump.
-        metadata: of the dump.
         episodes: the test episodes, in the order of the records.
         strengths: of the test records, (B, F).
-        behaviours: of the test records.
-        meanings: of the features.
-        features: the behaviours.
         beside: further numbers of each feature by name, see `BESIDE`; (F,) each, NaN for none.
-        progress: called with the share done.
     """
     alive = np.flatnonzero(meanings.density > 0)
-    top = top_records(strengths, behaviours, alive)
-    seen = _observed(folder, metadata, episodes, top, behaviours, progress)
-    ticks, tick, strength, behaviour = _traces(strengths, behaviours, meanings, top)
+    feature, record = top_records(strengths, behaviours, alive)
+    seen = _observed(folder, metadata, episodes, record, behaviours, progress)
+    ticks, tick, strength, behaviour = _traces(strengths, behaviours, meanings, feature, record)
     place = np.zeros(strengths.shape[1], np.int64)
     place[alive] = np.arange(len(alive))
     return FeatureCards(
@@ -90,8 +136,8 @@ def feature_cards(
         descriptions=[description(meanings, number, features) for number in alive.tolist()],
         behaviours=[{"name": f.name, "unit": f.unit, "definition": f.definition} for f in features],
         seen=seen,
-        feature=place[top.feature],
-        strength=np.asarray(strengths[top.record, top.feature]).ravel(),
+        feature=place[feature],
+        strength=np.asarray(strengths[record, feature]).ravel(),
         trace_ticks=ticks,
         trace_tick=tick,
         trace_strength=strength,
@@ -121,15 +167,14 @@ def rows_of(
 
 def _columns(meanings: Meanings, alive: np.ndarray, beside: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     best = meanings.best[alive]
-    tested = meanings.tested
     return {
         "number": alive,
         "best": best,
         "density": meanings.density[alive],
         "strongest": meanings.strongest[alive].astype(np.float64),
-        "r": tested.correlation[alive, best],
-        "given": tested.given_time[alive, best],
-        "auc": tested.auc[alive, best],
+        "r": meanings.correlation[alive, best],
+        "given": meanings.given_time[alive, best],
+        "auc": meanings.auc[alive, best],
         "q": meanings.q[alive],
         "described": meanings.described[alive].astype(np.uint8),
         **{name: beside[name][alive] for name in BESIDE},
@@ -137,39 +182,39 @@ def _columns(meanings: Meanings, alive: np.ndarray, beside: Mapping[str, np.ndar
 
 
 def _observed(
-    folder: Path, metadata: DumpMetadata, episodes: Sequence[int], top: TopRecords, behaviours: Behaviours,
+    folder: Path, metadata: DumpMetadata, episodes: Sequence[int], record: np.ndarray, behaviours: Behaviours,
     progress: Progress | None,
 ) -> Observed:  # fmt: skip
     """Read what the agents saw in the top records."""
     columns = own_truth_columns(metadata)
     wanted = select(folder, metadata, layers=[], columns=columns, leave_out=["tables"])
-    gathering = Gathering(metadata, wanted, len(top.record))
+    gathering = Gathering(metadata, wanted, len(record))
     of_record = behaviours.states.episodes
     for number, episode in enumerate(episodes):
         records = read_dump(folder, layers=[], columns=columns, leave_out=["tables"], episodes=[episode])
         first = int(np.argmax(of_record == episode))
-        inside = (top.record >= first) & (top.record < first + len(records))
-        gathering.add(records.take(top.record[inside] - first))
+        inside = (record >= first) & (record < first + len(records))
+        gathering.add(records.take(record[inside] - first))
         if progress:
             progress((number + 1) / len(episodes))
     return Observed(gathering.finish(), metadata)
 
 
 def _traces(
-    strengths: sparse.csr_array, behaviours: Behaviours, meanings: Meanings, top: TopRecords
+    strengths: sparse.csr_array, behaviours: Behaviours, meanings: Meanings, top: np.ndarray, record: np.ndarray
 ) -> tuple[np.ndarray, ...]:
     """Return the ticks of each top record's life, and tick, strength and behaviour at each of them."""
     lives, columns = behaviours.states.lives, strengths.tocsc()
-    life = lives.index[top.record]
+    life = lives.index[record]
     ticks = lives.lengths[life]
     rows = np.concatenate(
         [[], *(lives.order[lives.starts[one] : lives.starts[one] + lives.lengths[one]] for one in life.tolist())]
     ).astype(np.int64)
-    feature = np.repeat(top.feature, ticks)
+    feature = np.repeat(top, ticks)
     strength = np.zeros(len(rows), np.float32)
     order = np.argsort(feature, kind="stable")
     ends = np.searchsorted(feature[order], np.arange(strengths.shape[1] + 1))
-    for number in np.unique(top.feature).tolist():
+    for number in np.unique(top).tolist():
         own = order[ends[number] : ends[number + 1]]
         dense = columns[:, [number]].toarray().ravel()
         strength[own] = dense[rows[own]]

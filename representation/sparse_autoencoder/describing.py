@@ -16,16 +16,15 @@ from analysis.sparse_page.page import FeatureCards, sparse_page
 from analysis.terminal import step
 from argument_checks import split
 from representation.sparse_autoencoder.attribution import OUTPUTS, Attributions, attribute
-from representation.sparse_autoencoder.behaviours import Behaviours, read_behaviours
 from representation.sparse_autoencoder.cards import BESIDE, feature_cards, rows_of
 from representation.sparse_autoencoder.erasing import ErasureRow, edits, row
 from representation.sparse_autoencoder.figures import attribution_scatter
 from representation.sparse_autoencoder.meaning import PERMUTATIONS, Meanings, meanings
-from representation.sparse_autoencoder.report import table
 from representation.sparse_autoencoder.scores import Estimate, strengths_of
 from representation.sparse_autoencoder.settings import SparseSettings
 from representation.sparse_autoencoder.splicing import RecordedPolicy, splice
-from representation.sparse_autoencoder.states import Split
+from representation.sparse_autoencoder.states import Behaviours, Split, read_behaviours
+from representation.tables import tab_separated
 from user_error import UserError
 
 PAGE_FILE = "sparse_features.html"
@@ -41,12 +40,7 @@ class Described:
     """The described features of one dictionary.
 
     Attributes:
-        name: of the dictionary.
-        dictionary: itself.
-        meanings: of its features.
         rows: one for each feature that is active in the test episodes.
-        cards: of the same features.
-        directions: of the same features.
         attributions: what taking features out changes; None if the policy was not at hand.
         erasures: ways to erase variables; empty if none were asked for.
     """
@@ -93,14 +87,8 @@ def describe(
     """Read behaviours of all episodes, and describe every feature of a dictionary.
 
     Args:
-        settings: of the run.
-        metadata: of the dump.
-        split_: its episodes.
-        name: of the dictionary.
-        dictionary: to describe.
         again: cosine with each feature's partner in another seed, and its q against a Gaussian's, (2, F); NaN for none.
         recorded: the policy, for attribution; None to leave it out.
-        console: for progress.
     """
     features = described_features(settings)
     layer = settings.layer
@@ -150,7 +138,7 @@ def _erasures(
         if recorded is not None:
             run = splice(settings.dump, recorded, settings.layer, ways, split_.test, mean, settings.seed)
         for by, edit in ways.items():
-            kl = np.nan if run is None else run.score(by).kl.value
+            kl = np.nan if run is None else run.kl(by).value
             rows.append(row(variable, by, edit, (states, values), (test.states.values[others_too], others), kl))
     return rows
 
@@ -162,12 +150,11 @@ def _some(count: int, seed: int) -> np.ndarray:
 
 def save(folder: RunFolder, described: Described, settings: SparseSettings, metadata: DumpMetadata) -> None:
     """Write the page, the table and the directions."""
-    names = [name for name in described.rows[0] if name != "title"]
-    lines = ["\t".join(names), *("\t".join(_cell(row[name]) for name in names) for row in described.rows)]
-    folder.save_text(f"{FEATURES_FILE}.tsv", "\n".join(lines) + "\n")
+    rows = [{name: value for name, value in row.items() if name != "title"} for row in described.rows]
+    folder.save_text(f"{FEATURES_FILE}.tsv", tab_separated(rows))
     write_directions(folder.path / DIRECTIONS_FILE, described.directions)
     if described.erasures:
-        folder.save_text("erasure.tsv", table(described.erasures))
+        folder.save_text("erasure.tsv", tab_separated([vars(row) for row in described.erasures]))
     if described.attributions is not None:
         folder.save_figure("attribution.png", attribution_scatter(described.attributions))
         folder.save_json("attribution.json", {name: asdict(each) for name, each in described.correlations().items()})
@@ -189,10 +176,10 @@ def _facts(described: Described, settings: SparseSettings, metadata: DumpMetadat
     }  # fmt: skip
 
 
-def _directions(dictionary: SparseDictionary, found: Meanings, test: Behaviours) -> list[Direction]:
+def _directions(dictionary: SparseDictionary, meanings: Meanings, test: Behaviours) -> list[Direction]:
     """Return each active feature's direction, whose read-out is the distance from the centre along it."""
     source = dictionary.source
-    alive = np.flatnonzero(found.density > 0)
+    alive = np.flatnonzero(meanings.density > 0)
     states, made = test.states, []
     read_outs = (states.values - dictionary.centre) @ dictionary.decoder[alive].T  # (B, alive) float32
     means, spreads = read_outs.mean(axis=0, dtype=np.float64), read_outs.std(axis=0, dtype=np.float64)
@@ -208,9 +195,3 @@ def _directions(dictionary: SparseDictionary, found: Meanings, test: Behaviours)
             )
         )  # fmt: skip
     return made
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return "" if np.isnan(value) else f"{value:.6g}"
-    return str(value)

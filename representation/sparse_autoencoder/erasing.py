@@ -54,7 +54,6 @@ def edits(
         states: (B, U) float32.
         variable: (B,), not constant.
         strengths: of the dictionary's features in these states, (B, F).
-        dictionary: of an autoencoder.
     """
     order = np.argsort(-np.abs(correlations(strengths, variable[:, None])[:, 0]), kind="stable")
     found: dict[str, Edit] = {NOTHING: lambda each: each, "leace": _leace(states, variable)}

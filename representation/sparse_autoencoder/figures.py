@@ -96,14 +96,14 @@ def stability_histogram(found: Mapping[str, Stability]) -> Figure:
         return figure
 
 
-def attribution_scatter(found: Attributions) -> Figure:
+def attribution_scatter(attributions: Attributions) -> Figure:
     """Draw measured against predicted changes for every feature taken out of a recorded tick."""
     with style():
         figure = new_figure(8, 4)
         labels = ("value", "log-probability of the action, nats")
         for output, (axis, label) in enumerate(zip(figure.subplots(1, 2), labels, strict=True)):
-            predicted, measured = found.predicted[output], found.measured[output]
-            estimate = found.correlation(output)
+            predicted, measured = attributions.predicted[output], attributions.measured[output]
+            estimate = attributions.correlation(output)
             axis.scatter(predicted, measured, s=4, alpha=0.4, color=cluster_colour(output), linewidths=0)
             ends = [min(predicted.min(), measured.min()), max(predicted.max(), measured.max())]
             axis.plot(ends, ends, color="#888888", linewidth=0.8)

@@ -1,11 +1,17 @@
-"""Fit all dictionaries of a run, one after the other; what is finished is kept for --resume."""
+"""Fit all dictionaries of a run, one after the other; what is finished is kept for --resume.
+
+Baselines are not learnt by gradient descent: their features are written by matching pursuit. PCA and ICA have no more
+features than the layer has units; k-means has as many as the autoencoder. All get the same k.
+"""
 
 import shutil
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 
 from activation_store.checked_json import read_small_json, with_checksum, without_checksum
@@ -21,12 +27,16 @@ from activation_store.sparse_dictionary import (
 )
 from progress_view import progress
 from representation.sparse_autoencoder.autoencoder import folded
-from representation.sparse_autoencoder.baselines import baseline
 from representation.sparse_autoencoder.settings import SparseSettings
 from representation.sparse_autoencoder.states import States
 from representation.sparse_autoencoder.training import Epoch, Normalisation, Plan, normalisation, train
 from user_error import UserError
 
+_ICA_SAMPLE = 20_000
+_ICA_STEPS = 200
+_VARIANCE_KEPT = 1e-6
+_BATCH_OF_STATES = 4096
+_SMALLEST = 1e-12
 PLAN_FILE = "plan.json"
 GAUSSIAN = "gaussian"
 """What names of autoencoders begin with that are fitted to a Gaussian instead of the states."""
@@ -35,16 +45,75 @@ _CURVE = ".curve.json"
 _UNFINISHED = ".training"
 
 
+def baseline(
+    kind: DictionaryKind, states: np.ndarray, features: int, k: int, source: DictionarySource
+) -> SparseDictionary:
+    """Fit a baseline.
+
+    Args:
+        kind: pca, ica or k_means.
+        states: to fit to, (B, U) float32.
+        features: of k_means; the others have as many as the states have dimensions.
+        source: what it is fitted to; its seed is used.
+
+    Raises:
+        UserError: there are fewer features than k.
+    """
+    centre = states.mean(axis=0, dtype=np.float64)
+    if kind == "k_means":
+        atoms = _k_means(states, centre, features, source.seed)
+    else:
+        atoms = _ica(states, centre, source.seed) if kind == "ica" else _principal(states, centre)[1]
+    atoms = atoms[np.linalg.norm(atoms, axis=1) > _SMALLEST]
+    atoms /= np.linalg.norm(atoms, axis=1, keepdims=True)
+    return SparseDictionary(kind, min(k, len(atoms)), atoms.astype(np.float32), centre.astype(np.float32), source)
+
+
+def _principal(states: np.ndarray, centre: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return variances, descending, and components, (D,) and (D, U), of dimensions that vary at all."""
+    total = np.zeros((states.shape[1],) * 2)
+    for start in range(0, len(states), _BATCH_OF_STATES):
+        chunk = states[start : start + _BATCH_OF_STATES] - centre
+        total += chunk.T @ chunk
+    values, vectors = np.linalg.eigh(total / len(states))
+    kept = values > _VARIANCE_KEPT * values[-1]
+    if not values[-1] > 0:
+        raise UserError("the layer has the same state in every record, so it has no features")
+    return values[kept][::-1], vectors[:, kept].T[::-1]
+
+
+def _ica(states: np.ndarray, centre: np.ndarray, seed: int) -> np.ndarray:
+    """Return the directions along which independent components add to the states, (D, U)."""
+    from sklearn.decomposition import FastICA
+    from sklearn.exceptions import ConvergenceWarning
+
+    values, vectors = _principal(states, centre)
+    chosen = np.sort(np.random.default_rng(seed).permutation(len(states))[:_ICA_SAMPLE])
+    white = (states[chosen] - centre) @ (vectors / np.sqrt(values)[:, None]).T  # (N, D)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the best found after many steps will do as a baseline
+        found = FastICA(whiten=False, max_iter=_ICA_STEPS, random_state=seed).fit(white)
+    return found.mixing_.T @ (vectors * np.sqrt(values)[:, None])
+
+
+def _k_means(states: np.ndarray, centre: np.ndarray, features: int, seed: int) -> np.ndarray:
+    """Return the directions from the centre to the centres of clusters, (features, U)."""
+    from sklearn.cluster import MiniBatchKMeans
+
+    centred = (states - centre).astype(np.float32)
+    centred /= np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), _SMALLEST)
+    found = MiniBatchKMeans(features, batch_size=_BATCH_OF_STATES, n_init=1, random_state=seed).fit(centred)
+    return found.cluster_centers_.astype(np.float64)
+
+
 @dataclass(frozen=True)
 class Entry:
     """One dictionary to fit.
 
     Attributes:
         name: unique in the run, such as topk_8x_k32.
-        kind: of dictionary.
         features: wanted; PCA and ICA have as many as the states have dimensions.
         k: features of a state.
-        seed: of the fit.
         layer: whose states are written.
         original: name of the entry that differs only in its seed and is reported; None if this is that one.
     """
@@ -62,28 +131,28 @@ def entries(settings: SparseSettings, units: int, *, untrained: bool = False) ->
     """Return the dictionaries to fit to the states of a layer of this many units, baselines first.
 
     Args:
-        settings: of the run.
-        units: of the layer.
         untrained: whether to list those of the untrained network beside the policy, which have one seed.
     """
     found: dict[str, Entry] = {}
     prefix, layer = (f"{UNTRAINED}_", f"{UNTRAINED}_{settings.layer}") if untrained else ("", settings.layer)
 
-    def add(said: str, kind: DictionaryKind, features: int, k: int, number: int = 0) -> None:
-        name = prefix + said + (f"_seed{settings.seed + number}" if number else "")
-        original = prefix + said if number else None
-        found.setdefault(name, Entry(name, kind, features, k, settings.seed + number, layer, original))
+    def add(name: str, kind: DictionaryKind, features: int, k: int, number: int = 0) -> None:
+        original = prefix + name
+        name = original + (f"_seed{settings.seed + number}" if number else "")
+        found.setdefault(
+            name, Entry(name, kind, features, k, settings.seed + number, layer, original if number else None)
+        )
 
     for k in settings.sparsities:
         for kind in BASELINES:
             for width in settings.widths if kind == "k_means" else settings.widths[:1]:
-                said = f"{kind}_{width.said}_k{k}" if kind == "k_means" else f"{kind}_k{k}"
-                add(said, kind, width.features(units), k)
+                name = f"{kind}_{width.text}_k{k}" if kind == "k_means" else f"{kind}_k{k}"
+                add(name, kind, width.features(units), k)
     for width in settings.widths:
         for k in settings.sparsities:
             for kind in settings.kinds:
                 for number in range(1 if untrained else settings.seeds):
-                    add(f"{kind}_{width.said}_k{k}", kind, width.features(units), k, number)
+                    add(f"{kind}_{width.text}_k{k}", kind, width.features(units), k, number)
     return list(found.values())
 
 
@@ -150,13 +219,7 @@ def fit(
     """Fit dictionaries to the states of one layer, or read those that an interrupted run finished.
 
     Args:
-        folder: where finished parts wait.
-        wanted: of one layer.
-        states: to fit to.
         source: of all dictionaries; layer and seed are filled in.
-        epochs: of each training.
-        on_epoch: called after each epoch with the entry's name.
-        console: for progress.
     """
     normal: Normalisation | None = None
     like: dict[tuple[DictionaryKind, int], SparseDictionary] = {}
@@ -189,7 +252,7 @@ def _trained(
     plan = Plan(entry.kind, entry.features, entry.k, entry.seed, epochs)
     latest: list[Epoch] = []
 
-    def told(epoch: Epoch) -> None:
+    def finished(epoch: Epoch) -> None:
         latest[:] = [epoch]
         on_epoch(entry.name, epoch)
 
@@ -199,7 +262,7 @@ def _trained(
             detail = f"{latest[0].unexplained:.2%} of the variance left" if latest else ""
             show(done, total, detail)
 
-        found = train(plan, states.values, normal, folder / f"{entry.name}{_UNFINISHED}", told, report)
+        found = train(plan, states.values, normal, folder / f"{entry.name}{_UNFINISHED}", finished, report)
     return folded(entry.kind, entry.k, found.parameters, normal.scale, found.threshold, source), found.curve
 
 

@@ -13,7 +13,7 @@ from scipy import sparse
 from scipy.stats import rankdata
 
 from analysis.statistics.inference import FEWEST_LIVES, LEVEL, false_discovery
-from representation.sparse_autoencoder.behaviours import Behaviours
+from representation.sparse_autoencoder.states import Behaviours
 
 PERMUTATIONS = 999
 WEAKEST = 0.1
@@ -26,29 +26,16 @@ _TINY = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class Associations:
-    """How F features go with N behaviours in some records; every array is (F, N).
-
-    Attributes:
-        correlation: of strength and behaviour.
-        given_time: of strength and what tick and age leave of the behaviour.
-        auc: probability that the behaviour is higher in a record in which the feature is active than in one in which it
-            is not; a half for ties.
-    """
-
-    correlation: np.ndarray
-    given_time: np.ndarray
-    auc: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
 class Meanings:
     """What each feature goes with in the test episodes; F features.
 
     Attributes:
         best: index of the behaviour chosen in the training episodes, (F,) int64.
         others: indices of the two next best, (F, 2) int64.
-        tested: associations in the test episodes.
+        correlation: of strength and behaviour, (F, N) for N behaviours.
+        given_time: of strength and what tick and age leave of the behaviour, (F, N).
+        auc: probability that the behaviour is higher in a record in which the feature is active than in one in which it
+            is not; a half for ties, (F, N).
         p: of the best behaviour, (F,); NaN where too few lives carry information.
         q: corrected for all features, (F,).
         described: whether q is up to 5%, the correlation is not weak, and its sign is that of the training episodes,
@@ -62,7 +49,9 @@ class Meanings:
 
     best: np.ndarray
     others: np.ndarray
-    tested: Associations
+    correlation: np.ndarray
+    given_time: np.ndarray
+    auc: np.ndarray
     p: np.ndarray
     q: np.ndarray
     described: np.ndarray
@@ -73,14 +62,6 @@ class Meanings:
     spread: np.ndarray
 
 
-def associations(strengths: sparse.csr_array, behaviours: Behaviours) -> Associations:
-    """Measure how strengths, (B, F), go with behaviours."""
-    return Associations(
-        correlations(strengths, behaviours.values), correlations(strengths, behaviours.rest),
-        _aucs(strengths, behaviours.values),
-    )  # fmt: skip
-
-
 def meanings(
     training: tuple[sparse.csr_array, Behaviours], test: tuple[sparse.csr_array, Behaviours], seed: int
 ) -> Meanings:
@@ -89,18 +70,17 @@ def meanings(
     Args:
         training: strengths, (B, F), and behaviours.
         test: the same of the test episodes.
-        seed: of the shifts.
     """
     chosen = correlations(training[0], training[1].rest)
     order = np.argsort(-np.abs(chosen), axis=1, kind="stable")
     best = order[:, 0]
     strengths, behaviours = test
-    tested = associations(strengths, behaviours)
+    correlation, given_time = (correlations(strengths, each) for each in (behaviours.values, behaviours.rest))
     feature = np.arange(len(best))
     p = shift_test(strengths, behaviours.rest, best, behaviours, seed)
     q = false_discovery(p)
-    sizes = np.minimum(np.abs(tested.given_time[feature, best]), np.abs(tested.correlation[feature, best]))
-    same_sign = np.sign(tested.given_time[feature, best]) == np.sign(chosen[feature, best])
+    sizes = np.minimum(np.abs(given_time[feature, best]), np.abs(correlation[feature, best]))
+    same_sign = np.sign(given_time[feature, best]) == np.sign(chosen[feature, best])
     active = strengths.copy()
     active.data = (active.data > 0).astype(np.float64)
     count = strengths.shape[0]
@@ -109,7 +89,9 @@ def meanings(
     return Meanings(
         best=best,
         others=order[:, 1:3],
-        tested=tested,
+        correlation=correlation,
+        given_time=given_time,
+        auc=_aucs(strengths, behaviours.values),
         p=p,
         q=q,
         described=(q <= LEVEL) & (sizes >= WEAKEST) & same_sign,

@@ -1,26 +1,69 @@
-"""What a run of sparse autoencoders leaves: dictionaries, tables and figures, and the lines that a terminal shows."""
+"""What a run of sparse autoencoders leaves: dictionaries, tables and figures, and the lines that a terminal shows.
+
+Autoencoders are also written in the layout of SAELens 6, so that its tools can load them: `SAE.load_from_disk(FOLDER)`.
+cfg.json names the architecture, sae_weights.safetensors has the weights. BatchTopK and Matryoshka have a threshold once
+they are trained, as JumpReLU has, and are written as such.
+"""
 
 from collections.abc import Sequence
 from dataclasses import asdict
 
+import numpy as np
 import orjson
+import safetensors.numpy
 from rich.markup import escape
 from rich.table import Table
 
 from activation_store.files import make_folder
 from activation_store.schema import DumpMetadata
-from activation_store.sparse_dictionary import AUTOENCODERS, write_dictionary
+from activation_store.sparse_dictionary import AUTOENCODERS, SparseDictionary, write_dictionary
 from analysis.runs.run_folder import RunFolder
 from representation.sparse_autoencoder import figures
-from representation.sparse_autoencoder.report import table
-from representation.sparse_autoencoder.sae_lens import sae_lens_files
+from representation.sparse_autoencoder.report import Tested
 from representation.sparse_autoencoder.states import Split
-from representation.sparse_autoencoder.tested import Tested
+from representation.tables import tab_separated
 
+CONFIG_FILE, WEIGHTS_FILE = "cfg.json", "sae_weights.safetensors"
+_LAYOUT_OF = "6.0.0"
 RESULTS_FILE = "sparse.json"
 CURVES_FILE = "curves.jsonl"
 SAE_LENS_FOLDER = "sae_lens"
 """Folder with a folder of each autoencoder in the layout of SAELens."""
+
+
+def sae_lens_files(dictionary: SparseDictionary) -> dict[str, bytes]:
+    """Return the contents of cfg.json and sae_weights.safetensors, by name, in raw activation units.
+
+    Raises:
+        ValueError: it is no autoencoder.
+    """
+    if dictionary.kind not in AUTOENCODERS or dictionary.encoder is None or dictionary.encoder_bias is None:
+        raise ValueError(f"a dictionary of kind {dictionary.kind} has no encoder")
+    source, is_topk = dictionary.source, dictionary.kind == "topk"
+    config = {
+        "architecture": "topk" if is_topk else "jumprelu", "d_in": dictionary.units, "d_sae": dictionary.features,
+        "dtype": "float32", "device": "cpu", "apply_b_dec_to_input": True, "normalize_activations": "none",
+        "reshape_activations": "none",
+        "metadata": {
+            "sae_lens_version": _LAYOUT_OF, "sae_lens_training_version": None, "model_name": source.policy,
+            "hook_name": source.layer, "dataset_path": source.dump, "kind": dictionary.kind,
+            "features_of_a_state": dictionary.k,
+        },
+    }  # fmt: skip
+    weights = {
+        "W_enc": dictionary.encoder.T, "b_enc": dictionary.encoder_bias, "W_dec": dictionary.decoder,
+        "b_dec": dictionary.centre,
+    }  # fmt: skip
+    if is_topk:
+        config["k"] = dictionary.k
+    else:
+        assert dictionary.threshold is not None
+        weights["threshold"] = dictionary.threshold
+    content = orjson.dumps(config, option=orjson.OPT_INDENT_2)
+    return {
+        CONFIG_FILE: content,
+        WEIGHTS_FILE: safetensors.numpy.save({n: np.ascontiguousarray(w) for n, w in weights.items()}),
+    }
 
 
 def save(folder: RunFolder, results: Sequence[Tested], metadata: DumpMetadata, split: Split) -> None:
@@ -38,7 +81,7 @@ def save(folder: RunFolder, results: Sequence[Tested], metadata: DumpMetadata, s
     folder.save_json(RESULTS_FILE, content)
     for name, some in (("scores", rows), ("comparisons", comparisons), ("stability", stabilities)):
         if some:
-            folder.save_text(f"sparse_{name}.tsv", table(some))
+            folder.save_text(f"sparse_{name}.tsv", tab_separated([vars(row) for row in some]))
     fitted = {name: each for result in results for name, each in result.fitted.items()}
     for name, one in fitted.items():
         write_dictionary(folder.path / f"{name}.safetensors", one.dictionary)

@@ -1,14 +1,12 @@
-"""What a run reports of each dictionary, as rows of tables."""
+"""What a run knows of the dictionaries of one layer, and reports of each as rows of tables."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 from activation_store.sparse_dictionary import BASELINES
 from representation.sparse_autoencoder.fitting import Fitted
-from representation.sparse_autoencoder.scores import Estimate, Usage
-from representation.sparse_autoencoder.splicing import SplicedRun, SplicedScore
+from representation.sparse_autoencoder.scores import Estimate, Units, Usage
+from representation.sparse_autoencoder.splicing import SplicedRun
 from representation.sparse_autoencoder.stability import Stability
 
 
@@ -17,12 +15,9 @@ class ScoreRow:
     """One dictionary on the test episodes; ends of 95% intervals are `_low` and `_high`, NaN where there is none.
 
     Attributes:
-        name: of the dictionary.
         layer: whose states it writes.
-        kind: of dictionary.
         features: in it.
         k: features of a state that were wanted.
-        seed: of the fit.
         active: features of a state.
         alive: features that are active in at least one state.
         unexplained: share of the variance that reconstructions do not explain.
@@ -103,34 +98,6 @@ class StabilityRow:
     stable: float
 
 
-def score_row(fitted: Fitted, usage: Usage, spliced: SplicedScore | None) -> ScoreRow:
-    """Return the row of one dictionary."""
-    entry, dictionary = fitted.entry, fitted.dictionary
-    more: dict[str, Any] = {}
-    if spliced is not None:
-        more = {**_ends("kl", spliced.kl), **_ends("value", spliced.value)}
-        more |= {"kl_kept": spliced.kl_kept.value, "value_share": spliced.value_share}
-    return ScoreRow(
-        entry.name, entry.layer, entry.kind, dictionary.features, dictionary.k, entry.seed, usage.active, usage.alive,
-        **_ends("unexplained", usage.unexplained), **more,
-    )  # fmt: skip
-
-
-def comparison_row(fitted: Fitted, other: Fitted, unexplained: Estimate, run: SplicedRun | None) -> ComparisonRow:
-    """Return the row of an autoencoder against a baseline."""
-    name, baseline = fitted.entry.name, other.entry.name
-    more = {} if run is None else _ends("kl_less", run.difference(name, baseline))
-    return ComparisonRow(name, baseline, **_ends("unexplained_less", unexplained), **more)
-
-
-def stability_row(name: str, other: str, found: Stability) -> StabilityRow:
-    """Return the row of an autoencoder against the same with another seed."""
-    return StabilityRow(
-        name, other, **_ends("cosine", found.mean), **_ends("found_again", found.found_again), chance=found.chance,
-        **_ends("gaussian", found.gaussian), stable=found.stable,
-    )  # fmt: skip
-
-
 def are_compared(autoencoder: Fitted, other: Fitted) -> bool:
     """Tell whether a baseline is one for an autoencoder: of the same layer and k, k-means of the same width."""
     own, its = autoencoder.entry, other.entry
@@ -138,19 +105,63 @@ def are_compared(autoencoder: Fitted, other: Fitted) -> bool:
     return same and own.original is None and (its.kind != "k_means" or own.features == its.features)
 
 
-def table(rows: Sequence[Any]) -> str:
-    """Return rows of one kind as tab-separated text; NaN is empty."""
-    names = [each.name for each in fields(rows[0])]
-    lines = ["\t".join(names)]
-    lines += ["\t".join(_cell(value) for value in asdict(row).values()) for row in rows]
-    return "\n".join(lines) + "\n"
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return "" if math.isnan(value) else f"{value:.6g}"
-    return str(value)
-
-
 def _ends(name: str, estimate: Estimate) -> dict[str, float]:
     return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+
+
+@dataclass(frozen=True, eq=False)
+class Tested:
+    """Everything that is known of the dictionaries of one layer.
+
+    Attributes:
+        fitted: the dictionaries, by name.
+        usages: of the test states, by name.
+        units: of intervals over the test states.
+        spliced: what splicing in changes; None if nothing was spliced.
+        stabilities: by the names of an autoencoder and its other seed.
+    """
+
+    fitted: dict[str, Fitted]
+    usages: dict[str, Usage]
+    units: Units
+    spliced: SplicedRun | None
+    stabilities: dict[tuple[str, str], Stability]
+
+    def scores(self) -> list[ScoreRow]:
+        """Return a row for each dictionary."""
+        return [self._score(*both) for both in self.fitted.items()]
+
+    def _score(self, name: str, fitted: Fitted) -> ScoreRow:
+        entry, dictionary, usage, more = fitted.entry, fitted.dictionary, self.usages[name], {}
+        if run := self.spliced:
+            more = {**_ends("kl", run.kl(name)), **_ends("value", run.value(name))}
+            more |= {"kl_kept": run.kl_kept(name).value, "value_share": run.value_share(name)}
+        return ScoreRow(
+            entry.name, entry.layer, entry.kind, dictionary.features, dictionary.k, entry.seed, usage.active,
+            usage.alive, **_ends("unexplained", usage.unexplained), **more,
+        )  # fmt: skip
+
+    def comparisons(self) -> list[ComparisonRow]:
+        """Return a row for each autoencoder and baseline."""
+        return [
+            self._comparison(one, other)
+            for one, own in self.fitted.items()
+            for other, its in self.fitted.items()
+            if are_compared(own, its)
+        ]
+
+    def _comparison(self, name: str, baseline: str) -> ComparisonRow:
+        own, its = self.usages[name], self.usages[baseline]
+        less = self.units.mean(its.error - own.error, own.deviation)
+        more = _ends("kl_less", self.spliced.kl_less(name, baseline)) if self.spliced else {}
+        return ComparisonRow(name, baseline, **_ends("unexplained_less", less), **more)
+
+    def stability(self) -> list[StabilityRow]:
+        """Return a row for each pair of seeds."""
+        return [
+            StabilityRow(
+                name, other, **_ends("cosine", found.mean), **_ends("found_again", found.found_again),
+                chance=found.chance, **_ends("gaussian", found.gaussian), stable=found.stable,
+            )
+            for (name, other), found in self.stabilities.items()
+        ]  # fmt: skip

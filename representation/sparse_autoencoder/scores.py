@@ -9,6 +9,7 @@ from scipy import sparse
 from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.sparse_codes import SparseCoder
 from analysis.statistics.inference import student_stretch
+from analysis.statistics.resampling import Estimate
 from representation.sparse_autoencoder.states import States
 
 RESAMPLES = 1000
@@ -17,15 +18,6 @@ ENOUGH_EPISODES = 4
 """From so many test episodes on, intervals are over episodes; with fewer, over their lives."""
 
 _CHUNK = 4096
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A number with the ends of its 95% interval, NaN where there is none."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,25 +48,21 @@ class Units:
         """Return the mean of one number per record, (B,), or the ratio of its sum to that of another number."""
         count = self.draws.shape[1]
         weights = np.ones(len(numbers)) if weights is None else weights
-        tops = np.bincount(self.of_record, numbers, count)
-        bottoms = np.bincount(self.of_record, weights, count)
-        return self._interval(tops, bottoms)
-
-    def difference(self, first: np.ndarray, second: np.ndarray) -> Estimate:
-        """Return the mean difference of two numbers of each record, (B,) and (B,): a paired comparison."""
-        return self.mean(first - second)
-
-    def _interval(self, tops: np.ndarray, bottoms: np.ndarray) -> Estimate:
+        tops, bottoms = (np.bincount(self.of_record, each, count) for each in (numbers, weights))
         value = float(tops.sum() / bottoms.sum())
         there = int((bottoms > 0).sum())
         if there < 2:
-            return Estimate(value, float("nan"), float("nan"))
+            return Estimate(value)
         below = self.draws @ bottoms
         drawn = (self.draws @ tops)[below > 0] / below[below > 0]
         tail = (1 - CONFIDENCE) / 2
         # Plain percentiles of few units are too narrow.
         low, high = value + student_stretch(there, CONFIDENCE) * (np.quantile(drawn, [tail, 1 - tail]) - value)
         return Estimate(value, float(low), float(high))
+
+    def difference(self, first: np.ndarray, second: np.ndarray) -> Estimate:
+        """Return the mean difference of two numbers of each record, (B,) and (B,): a paired comparison."""
+        return self.mean(first - second)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +104,5 @@ def usage(dictionary: SparseDictionary, states: States, units: Units) -> Usage:
 def strengths_of(dictionary: SparseDictionary, states: np.ndarray) -> sparse.csr_array:
     """Return the strengths of all features in all states, (B, U) to sparse (B, F) float32."""
     coder = SparseCoder(dictionary)
-    parts = []
-    for start in range(0, len(states), _CHUNK):
-        parts.append(sparse.csr_array(coder.strengths(torch.from_numpy(states[start : start + _CHUNK])).numpy()))
-    return sparse.csr_array(sparse.vstack(parts))
+    chunks = torch.from_numpy(states).split(_CHUNK)
+    return sparse.csr_array(sparse.vstack([sparse.csr_array(coder.strengths(chunk).numpy()) for chunk in chunks]))

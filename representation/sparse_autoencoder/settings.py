@@ -22,12 +22,12 @@ class Width:
     """A number of features: in itself, or as a multiple of the layer's units.
 
     Attributes:
-        said: as the user wrote it, such as 8x or 2048.
+        text: as the user wrote it, such as 8x or 2048.
         number: in it.
         is_multiple: whether it is a multiple.
     """
 
-    said: str
+    text: str
     number: int
     is_multiple: bool
 
@@ -134,10 +134,10 @@ class SparseSettings:
         Raises:
             UserError: one is not a number, or below 1.
         """
-        said = _distinct("k", self.k)
-        if not all(each.isascii() and each.isdigit() and int(each[:7]) > 0 and len(each) < 8 for each in said):
+        numbers = _distinct("k", self.k)
+        if not all(each.isascii() and each.isdigit() and int(each[:7]) > 0 and len(each) < 8 for each in numbers):
             raise UserError(f"--k is {self.k}: must be numbers from 1, such as 32 or 16,32")
-        return tuple(map(int, said))
+        return tuple(map(int, numbers))
 
     def check(self) -> None:
         """Refuse values that no dump could make sense of.
@@ -165,19 +165,19 @@ class SparseSettings:
         for width in self.widths:
             features = width.features(units)
             if features > MOST_FEATURES:
-                raise UserError(f"--width {width.said} is {features:,} features: must be at most {MOST_FEATURES:,}")
+                raise UserError(f"--width {width.text} is {features:,} features: must be at most {MOST_FEATURES:,}")
             for k in self.sparsities:
                 if k > features:
                     raise UserError(
-                        f"--k {k} is above --width {width.said}, which is {features} features of {units} units: a "
+                        f"--k {k} is above --width {width.text}, which is {features} features of {units} units: a "
                         "state cannot have more features than there are"
                     )
 
 
-def _distinct(option: str, said: str) -> tuple[str, ...]:
-    names = split(said)
+def _distinct(option: str, text: str) -> tuple[str, ...]:
+    names = split(text)
     if not names:
         raise UserError(f"--{option} is empty: give at least one")
     if len(set(names)) < len(names):
-        raise UserError(f"--{option} is {said}: names one twice")
+        raise UserError(f"--{option} is {text}: names one twice")
     return names

@@ -26,6 +26,7 @@ from representation.sparse_autoencoder.fitting import (
     fit,
     floor_entries,
 )
+from representation.sparse_autoencoder.report import Tested
 from representation.sparse_autoencoder.scores import Units, Usage, usage
 from representation.sparse_autoencoder.settings import SparseSettings
 from representation.sparse_autoencoder.splicing import (
@@ -37,7 +38,6 @@ from representation.sparse_autoencoder.splicing import (
 )
 from representation.sparse_autoencoder.stability import matched, stability
 from representation.sparse_autoencoder.states import Split, States, check_enough, read_states, split_episodes
-from representation.sparse_autoencoder.tested import Tested
 from representation.sparse_autoencoder.training import Epoch
 from representation.tracking import Mirror, check_login
 from user_error import UserError

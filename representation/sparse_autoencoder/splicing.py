@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from activation_store.files import sha256
-from activation_store.layers import ENCODER_OUTPUT, STATES, UNTRAINED, memory_names
+from activation_store.layers import ENCODER_OUTPUT, STATES, UNTRAINED
 from activation_store.reader import read_dump
 from activation_store.records import Records
 from activation_store.schema import DumpMetadata, refuse_kept_memory
@@ -25,7 +25,7 @@ from agent_zoo.memory import MemoryState
 from agent_zoo.observation import PackedObservation
 from agent_zoo.sparse_codes import SparseCoder
 from analysis.lives import lives_of, previous_tick
-from representation.recorded_observation import check_shows_everything, packed_observation
+from representation.recorded_observation import check_shows_everything, packed_observation, state_layers
 from representation.sparse_autoencoder.scores import Estimate, Units
 from user_error import UserError
 
@@ -51,44 +51,12 @@ class RecordedPolicy:
 
     Attributes:
         policy: ready to run.
-        info: of its checkpoint.
         prefix: of the names of its layers in the dump: none, or that of the untrained network.
     """
 
     policy: RecurrentPolicy
     info: CheckpointInfo
     prefix: str = ""
-
-
-@dataclass(frozen=True, eq=False)
-class Spliced:
-    """What one dictionary changes, in every record.
-
-    Attributes:
-        kl: divergence of the actions' distribution on the reconstruction from that on the recorded state, summed over
-            heads, in nats, (B,).
-        value: absolute difference of the critic's value, (B,).
-    """
-
-    kl: np.ndarray
-    value: np.ndarray
-
-
-@dataclass(frozen=True)
-class SplicedScore:
-    """Means over records.
-
-    Attributes:
-        kl: in nats.
-        value: absolute difference, in the critic's unit.
-        kl_kept: share of the divergence caused by the mean state that the reconstruction avoids; 1 is perfect.
-        value_share: the difference of the value as a share of the value's standard deviation.
-    """
-
-    kl: Estimate
-    value: Estimate
-    kl_kept: Estimate
-    value_share: float
 
 
 def load_recorded_policy(folder: Path, metadata: DumpMetadata, policies: Path, layer: str) -> RecordedPolicy:
@@ -108,8 +76,7 @@ def load_recorded_policy(folder: Path, metadata: DumpMetadata, policies: Path, l
             f"{folder} was recorded with another policy than {path} as it is now: extract it again, {without}"
         )
     policy, info = load_checkpoint(path)
-    states = [name for kind in STATES[policy.cell] for name in memory_names(kind, policy.layers)]
-    if missing := [name for name in states if name not in metadata.layers]:
+    if missing := [name for name in state_layers(policy) if name not in metadata.layers]:
         raise UserError(
             f"{folder} lacks {', '.join(missing)}, from which the memory is rebuilt: extract it again with --layers "
             f"all, {without}"
@@ -155,14 +122,11 @@ def splice(
     """Replace the states of about 16,000 recorded ticks of some episodes.
 
     Args:
-        folder: of the dump.
-        recorded: its policy.
         layer: that is replaced, as the policy names it.
         rebuilds: functions from states, (B, U), to states that replace them, by name.
         episodes: whose ticks are computed again.
         mean: state of the control `MEAN`, (U,).
         seed: draws the ticks, and the resamples of intervals.
-        progress: called with the share done.
     """
     rebuilds = {**rebuilds, MEAN: lambda states: torch.from_numpy(mean).expand_as(states).clone()}
     changed: dict[str, list[np.ndarray]] = {name: [] for name in rebuilds}  # (2, B) each: divergence, value
@@ -184,34 +148,47 @@ def splice(
     units = Units.of(life, np.concatenate(episode_of), seed)
     joined = {name: np.concatenate(parts, axis=1) for name, parts in changed.items()}
     return SplicedRun(
-        {name: Spliced(each[0], each[1]) for name, each in joined.items()}, float(np.concatenate(values).std()), units
-    )
+        {name: kl for name, (kl, _) in joined.items()}, {name: value for name, (_, value) in joined.items()},
+        float(np.concatenate(values).std()), units,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class SplicedRun:
-    """What several dictionaries change in the same records.
+    """What several dictionaries change in the same records, by the dictionary's name, and `MEAN`.
 
     Attributes:
-        spliced: by the dictionary's name, and `MEAN`.
+        kls: divergence of the actions' distribution on the reconstruction from that on the recorded state, summed over
+            heads, in nats, (B,) each.
+        values: absolute difference of the critic's value, (B,) each.
         value_spread: standard deviation of the critic's value over the records.
         units: of intervals.
     """
 
-    spliced: Mapping[str, Spliced]
+    kls: Mapping[str, np.ndarray]
+    values: Mapping[str, np.ndarray]
     value_spread: float
     units: Units
 
-    def score(self, name: str) -> SplicedScore:
-        """Return the means of one dictionary."""
-        own, mean = self.spliced[name], self.spliced[MEAN]
-        value = self.units.mean(own.value)
-        kept = self.units.mean(mean.kl - own.kl, mean.kl)
-        return SplicedScore(self.units.mean(own.kl), value, kept, value.value / (self.value_spread or 1.0))
+    def kl(self, name: str) -> Estimate:
+        """Return the mean divergence, in nats."""
+        return self.units.mean(self.kls[name])
 
-    def difference(self, name: str, other: str) -> Estimate:
+    def kl_kept(self, name: str) -> Estimate:
+        """Return the share of the divergence caused by the mean state that is avoided; 1 is perfect."""
+        return self.units.mean(self.kls[MEAN] - self.kls[name], self.kls[MEAN])
+
+    def value(self, name: str) -> Estimate:
+        """Return the mean difference of the value, in the critic's unit."""
+        return self.units.mean(self.values[name])
+
+    def value_share(self, name: str) -> float:
+        """Return the mean difference of the value as a share of the value's standard deviation."""
+        return self.value(name).value / (self.value_spread or 1.0)
+
+    def kl_less(self, name: str, other: str) -> Estimate:
         """Return how much less divergence one dictionary causes than another, in nats; negative if it causes more."""
-        return self.units.difference(self.spliced[other].kl, self.spliced[name].kl)
+        return self.units.mean(self.kls[other] - self.kls[name])
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,17 +205,9 @@ class Ticks:
 
 
 def read_ticks(folder: Path, recorded: RecordedPolicy, episode: int, most: int, seed: int) -> Ticks:
-    """Read ticks of one episode, drawn by lot, with the memory before them.
-
-    Args:
-        folder: of the dump.
-        recorded: the policy.
-        episode: its number.
-        most: ticks to read.
-        seed: of the lot.
-    """
+    """Read ticks of one episode, drawn by lot, with the memory before them."""
     policy, prefix = recorded.policy, recorded.prefix
-    layers = [prefix + name for kind in STATES[policy.cell] for name in memory_names(kind, policy.layers)]
+    layers = [prefix + name for name in state_layers(policy)]
     records = read_dump(folder, layers=layers, columns=["task", "legal"], episodes=[episode])
     lives = lives_of(records)
     previous = previous_tick(records, lives)

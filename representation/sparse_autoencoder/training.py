@@ -35,8 +35,6 @@ class Plan:
     """One autoencoder to train.
 
     Attributes:
-        kind: of autoencoder.
-        features: number of them.
         k: features of a state.
         seed: of the first directions and of the order of states.
         epochs: passes over the training states.
@@ -92,7 +90,6 @@ class Trained:
     Attributes:
         parameters: as in `Parameters`, by name, in normalised units.
         threshold: of BatchTopK's strengths, in normalised units; 0 for kinds without one.
-        curve: of every epoch.
     """
 
     parameters: dict[str, np.ndarray]
@@ -135,11 +132,8 @@ def train(
     """Train an autoencoder, from where an interrupted training left off if there is one.
 
     Args:
-        plan: what to train.
         states: raw, (B, U) float32.
-        normal: how to normalise them.
         unfinished: file that holds the training after each epoch; None for a training that need not be resumed.
-        on_epoch: called after each epoch.
         report: called with the states seen so far, and those of all epochs.
 
     Raises:
@@ -230,11 +224,11 @@ class _Training:
         arrays, text = read_tensors(path, _KIND)
         training = _Training(plan, normal)
         try:
-            told: Any = orjson.loads(text)
-            if told["plan"] != asdict(plan) or told["scale"] != normal.scale:
+            content: Any = orjson.loads(text)
+            if content["plan"] != asdict(plan) or content["scale"] != normal.scale:
                 raise UserError(f"{path} belongs to a run with other arguments or another dump: delete it")
-            training.threshold = float(told["threshold"])
-            training.curve = [Epoch(**each) for each in told["curve"]]
+            training.threshold = float(content["threshold"])
+            training.curve = [Epoch(**each) for each in content["curve"]]
             with torch.no_grad():
                 for name, each in training.p.tensors().items():
                     each.copy_(torch.from_numpy(arrays[f"parameter/{name}"]))

@@ -16,8 +16,7 @@ from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from activation_store.schema import METADATA_FILE
 from analysis.runs.arrays import arrays_of
 from analysis.runs.finished_files import FinishedFiles, open_finished
-from representation.dynamics.agreement import Agreement, LaggedCorrelations, mean_jacobians, sign_agreement
-from representation.dynamics.jacobians import Probes
+from representation.dynamics.jacobians import Agreement, LaggedCorrelations, Probes, mean_jacobians, sign_agreement
 from representation.world_model.held_out import LIVES_IN_EPISODE, HeldOut
 from representation.world_model.imagination import Start, imagine, informed_start
 from representation.world_model.model import Origin, WorldModel

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -22,12 +23,11 @@ from representation.attribution.methods import (
     play,
     without_row,
 )
-from representation.attribution.names import Method
 from representation.attribution.samples import read_samples
 from representation.attribution.sanity import Sanity, check_maps
-from representation.attribution.soft_inputs import by_column, check_agent, soft_inputs, softened
+from representation.attribution.settings import Method, SaliencySettings
 from representation.attribution.targets import Outcome, ReadOut, Value, target_named
-from representation.attribution.windows import Differentiable, Windows
+from representation.attribution.windows import Differentiable, Windows, by_column, check_agent, soft_inputs, softened
 from tests.recorded_policy import RecordedPolicy, record_policy, shared_recorded_policy
 from user_error import UserError
 
@@ -35,7 +35,12 @@ CLOSE = {"atol": 1e-5, "rtol": 1e-4}
 TICKS, COUNT = 3, 12
 PLACE = 97  # a tile some way from the middle
 METHODS: tuple[Method, ...] = ("gradient", "integrated", "smooth", "occlusion")
-OPTIONS = {"steps": 32, "copies": 4, "noise": 0.01, "seed": 0}
+
+
+def by(method: Method, **options: object) -> SaliencySettings:
+    return SaliencySettings(
+        Path("dump"), method=method, **{"steps": 32, "copies": 4, "noise": 0.01, "seed": 0, **options}
+    )  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -47,16 +52,10 @@ def policy_and_windows(recorded: RecordedPolicy, ticks: int = TICKS) -> tuple[Re
     """Windows of two samples, and the recorded values."""
     policy, info = load_checkpoint(recorded.checkpoint)
     policy.requires_grad_(False)
-    samples = read_samples(
-        recorded.dump, read_metadata(recorded.dump), policy, 2, COUNT // 2, ticks, 3, None, lambda _: None
-    )
-    parts = [sample.windows(policy, info.layout, ticks) for sample in samples]
-    observation = type(parts[0].observation).concatenate([each.observation for each in parts])
-    memory = type(parts[0].memory)(
-        torch.cat([each.memory.hidden for each in parts], 1), torch.cat([each.memory.cell for each in parts], 1)
-    )
-    value = np.concatenate([sample.shown.value for sample in samples])
-    return policy, Windows(observation, ticks, memory, torch.cat([each.action for each in parts])), value
+    settings = SaliencySettings(recorded.dump, samples=2, ticks=COUNT // 2, lags=ticks - 1, seed=3)
+    samples = read_samples(settings, read_metadata(recorded.dump), policy, lambda _: None)
+    windows = Windows.concatenate([sample.windows(policy, info.layout, ticks) for sample in samples])
+    return policy, windows, np.concatenate([sample.shown.value for sample in samples])
 
 
 @pytest.mark.parametrize("agent", ["neurips23_start_kit", "yaofeng", "hybrid"])
@@ -90,7 +89,7 @@ def test_windows_play_what_was_recorded(recorded: RecordedPolicy, ticks: int) ->
 def test_integrated_gradients_are_complete(recorded: RecordedPolicy) -> None:
     policy, windows, value = policy_and_windows(recorded)
     baseline = average_baseline(policy, windows)
-    maps = attribute("integrated", policy, windows, Value(), baseline, **OPTIONS)
+    maps = attribute(by("integrated"), policy, windows, Value(), baseline)
     parts = (maps.tiles, maps.entities, maps.own, maps.inventory, maps.task, maps.memory)
     total = sum(each.flatten(1).sum(dim=1) for each in parts)
     np.testing.assert_allclose((total - maps.change).numpy(), maps.error.numpy(), atol=1e-5)
@@ -137,7 +136,7 @@ def test_a_move_that_depends_on_one_tile_marks_it_alone(recorded: RecordedPolicy
 
     windows = replace(windows, observation=replace(free, legal=packed_options(everything)))
     target = target_named("Move.Direction:north-south", info.layout, policy, None, "")
-    maps = attribute(method, policy, windows, target, average_baseline(policy, windows), **OPTIONS)
+    maps = attribute(by(method), policy, windows, target, average_baseline(policy, windows))
     others = np.delete(maps.tiles[:, 0].numpy(), PLACE, axis=1)
     assert np.abs(others).max() < 1e-5
     assert np.abs(maps.tiles[:, 0, PLACE].numpy()).max() > 1e-2
@@ -164,10 +163,11 @@ def test_a_planted_map_passes_the_checks_and_other_maps_fail(planted_and_twins) 
     sample, baseline = np.repeat(np.arange(6), 2), average_baseline(policy, windows)
 
     def again(other: RecurrentPolicy) -> Maps:
-        return attribute("occlusion", other, windows, Value(), baseline, **OPTIONS)
+        return attribute(by("occlusion"), other, windows, Value(), baseline)
 
     def checked(maps: Maps, remade: Callable[[RecurrentPolicy], Maps] = again) -> Sanity:
-        return check_maps(policy, windows, Value(), maps, sample, remade, twins[:3], 0)
+        maps_of = lambda other: maps if other is policy else remade(other)  # noqa: E731
+        return check_maps(policy, windows, Value(), maps_of, sample, twins[:3], 0)
 
     sanity = checked(again(policy))
     assert sanity.failures() == []
@@ -186,8 +186,8 @@ def test_weights_that_the_target_does_not_read_are_not_shuffled_for_a_check(plan
     policy, windows, twins = planted_and_twins
     source = Source("probe", "run", "dump", "small", "a" * 64)
     target = ReadOut("x", Direction("x", "lstm_cell", np.ones(16, np.float32), 0.0, "x", 0.0, 1.0, 9, 3, 1, source))
-    maps = attribute("occlusion", policy, windows, target, average_baseline(policy, windows), **OPTIONS)
-    sanity = check_maps(policy, windows, target, maps, np.repeat(np.arange(6), 2), lambda _: maps, twins[:1], 0)
+    maps = attribute(by("occlusion"), policy, windows, target, average_baseline(policy, windows))
+    sanity = check_maps(policy, windows, target, lambda _: maps, np.repeat(np.arange(6), 2), twins[:1], 0)
     stages = ["heads, critic and memory shuffled", "all weights shuffled"]
     assert [check.of for check in sanity.alike] == ["untrained twins", *stages]
 
@@ -195,8 +195,8 @@ def test_weights_that_the_target_does_not_read_are_not_shuffled_for_a_check(plan
 def test_smoothed_gradients_with_hardly_any_noise_are_gradients(recorded: RecordedPolicy) -> None:
     policy, windows, _ = policy_and_windows(recorded, 1)
     baseline = average_baseline(policy, windows)
-    plain = attribute("gradient", policy, windows, Value(), baseline, **OPTIONS)
-    smooth = attribute("smooth", policy, windows, Value(), baseline, **{**OPTIONS, "noise": 1e-7})
+    plain = attribute(by("gradient"), policy, windows, Value(), baseline)
+    smooth = attribute(by("smooth", noise=1e-7), policy, windows, Value(), baseline)
     np.testing.assert_allclose(smooth.tiles.numpy(), plain.tiles.numpy(), atol=1e-5)
     np.testing.assert_allclose(smooth.memory.numpy(), plain.memory.numpy(), atol=1e-5)
 
@@ -291,6 +291,6 @@ def test_targets_are_parsed_and_refused(recorded: RecordedPolicy) -> None:
 def test_a_policy_of_two_layers_without_lags_reads_its_memory(small_world, task, maps, tmp_path) -> None:
     two = record_policy(tmp_path, small_world, task, maps, layers=2, episodes=1)
     policy, windows, value = policy_and_windows(two, 1)
-    maps = attribute("gradient", policy, windows, Value(), average_baseline(policy, windows), **OPTIONS)
+    maps = attribute(by("gradient"), policy, windows, Value(), average_baseline(policy, windows))
     assert maps.memory.shape == (COUNT, 4 * 16) and maps.memory.abs().sum() > 0
     np.testing.assert_allclose(play(policy, windows, windows.observation, Value()).numpy(), value, **CLOSE)

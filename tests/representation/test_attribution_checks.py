@@ -6,10 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from representation.attribution.policy_free import BeyondTheView, alike, mean_of_other_samples, policy_free_maps
-from representation.attribution.replaced_tiles import Views, replaced_in_order
 from representation.attribution.saliency_run import sanity_lines
-from representation.attribution.sanity import Check, judged
+from representation.attribution.sanity import (
+    BeyondTheView,
+    Check,
+    Views,
+    alike,
+    judged,
+    mean_of_other_samples,
+    policy_free_maps,
+    replaced_in_order,
+)
 from tests.planted_maps import (
     FOOD,
     GRASS,

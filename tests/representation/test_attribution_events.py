@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 
-from representation.attribution.around_event import around_event, event_lines, event_table
-from representation.attribution.events import Event, onsets
-from representation.attribution.found import PARTS, Found
-from representation.attribution.intervals import OverSamples
+from representation.attribution.attributions import PARTS, Attributions, OverSamples
+from representation.attribution.events import Event, around_event, event_lines, event_table, onsets
 from user_error import UserError
 
 SAMPLES, TICKS, BEFORE = 12, 10, 4
@@ -31,7 +29,7 @@ def test_events_are_parsed_and_refused() -> None:
             Event.parse(text)
 
 
-def planted() -> Found:
+def planted() -> Attributions:
     """From the event on, the target is higher by 1, an NPC is in view with +0.5, and water tiles count twice."""
     random = np.random.default_rng(0)
     count = SAMPLES * TICKS
@@ -48,7 +46,7 @@ def planted() -> Found:
     nothing = np.zeros((count, 2, 1))
     value = 1.0 * later + random.normal(0, 0.1, count) + np.repeat(random.normal(0, 1, SAMPLES), TICKS)
     components = np.stack([0.3 * later, np.zeros(count)], axis=1)
-    return Found(
+    return Attributions(
         sample, value, material, tiles, entities, nothing, nothing, np.zeros((count, 2)), np.zeros((count, 0)),
         components, kind, ("health",), ("ic_1", "ic_2"),
     )  # fmt: skip

@@ -7,12 +7,12 @@ import torch
 from activation_store.directions import Direction, Directions, Source
 from agent_zoo.base import RecurrentPolicy
 from representation.attribution.components import chosen_components, fitted_components
-from representation.attribution.methods import Maps, attribute, average_baseline
-from representation.attribution.names import Method
+from representation.attribution.methods import attribute, average_baseline
+from representation.attribution.settings import Method
 from representation.attribution.targets import ReadOut
 from representation.attribution.windows import Windows
 from tests.recorded_policy import RecordedPolicy, shared_recorded_policy
-from tests.representation.test_attribution import COUNT, METHODS, OPTIONS, policy_and_windows
+from tests.representation.test_attribution import COUNT, METHODS, by, policy_and_windows
 from user_error import UserError
 
 UNITS = 16
@@ -76,8 +76,7 @@ def test_attribution_goes_to_the_component_that_is_read(recorded: RecordedPolicy
     components = fitted_components(chosen, policy, flat(windows))
     target = ReadOut("ic_3", chosen[2])
     baseline = average_baseline(policy, windows, components)
-    options = {**OPTIONS, "noise": 1e-6}
-    maps = attribute(method, policy, windows, target, baseline, **options, components=components)
+    maps = attribute(by(method, noise=1e-6), policy, windows, target, baseline, components)
     strengths = 2.0 * (cell[:, 2] - cell[:, 2].mean())
     np.testing.assert_allclose(maps.components[:, 2].numpy(), strengths.numpy(), atol=1e-3)
     assert maps.components[:, [0, 1, 3]].abs().max() < 1e-3
@@ -90,10 +89,8 @@ def test_a_complete_basis_shares_out_the_memory(recorded: RecordedPolicy) -> Non
     states = {name: np.random.default_rng(0).normal(size=(500, UNITS)) for name in ("lstm_hidden", "lstm_cell")}
     components = fitted_components(chosen, policy, states)
     value = ReadOut("hidden", direction("all", np.ones(UNITS), "lstm_hidden"))
-    maps: Maps = attribute(
-        "integrated", policy, windows, value, average_baseline(policy, windows, components), **OPTIONS,
-        components=components,
-    )  # fmt: skip
+    baseline = average_baseline(policy, windows, components)
+    maps = attribute(by("integrated"), policy, windows, value, baseline, components)
     cells = maps.memory[:, UNITS:].sum(dim=1)
     assert cells.abs().max() > 1e-3
     np.testing.assert_allclose(maps.components.sum(dim=1).numpy(), cells.numpy(), atol=1e-5)

@@ -4,9 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
-from representation.dynamics.behaviour_agreement import measures, pairs_of
-from representation.dynamics.behaviour_space import space_of, trajectories
-from representation.dynamics.behaviours import Behaviours, find_behaviours
+from representation.dynamics.behaviours import Behaviours, find_behaviours, measures, pairs_of, space_of, trajectories
 from representation.dynamics.tracks import Tracks
 from tests.planted_tracks import tracks_of
 from user_error import UserError

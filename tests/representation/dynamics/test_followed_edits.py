@@ -12,8 +12,8 @@ from activation_store.files import sha256
 from activation_store.layers import LSTM_HIDDEN
 from agent_zoo.leaky_average import LeakyAverages
 from analysis.statistics.resampling import Estimate
-from representation.dynamics.followed_edits import FollowedEdit, compare, read_followed
-from representation.dynamics.report_lasting import compared_lines, compared_rows
+from representation.dynamics.perturbations import FollowedEdit, Lasting, compare, read_followed
+from representation.dynamics.report_lasting import edit_lines, edit_rows
 from representation.dynamics.tracks import tensor
 from representation.dynamics.update import Update
 from tests.planted_tracks import tracks_of
@@ -51,8 +51,9 @@ def intervention(folder: Path, **changed: object) -> Path:
 def test_what_an_intervention_measured_is_read(tmp_path: Path) -> None:
     (found,) = read_followed(str(intervention(tmp_path / "run")), POLICY)
     assert found.dose == 1.5 and found.held_at == 0.25 + 1.5 * 2.0
-    assert (found.half_life["hidden"].value, found.half_life["hidden"].high) == (3.5, np.inf)
-    assert found.left["hidden"].tolist() == [1.0, 0.8]
+    half_life = found.measured["hidden"].half_life
+    assert (half_life.value, half_life.high) == (3.5, np.inf)
+    assert found.measured["hidden"].left.tolist() == [1.0, 0.8]
     assert read_followed("", POLICY) == []
 
 
@@ -80,7 +81,7 @@ def test_the_computed_half_life_is_that_of_the_memory() -> None:
     constants = memory.time_constants[0].detach().numpy()
     unit = int(np.argmin(constants))
     along = direction(np.eye(UNITS)[unit])
-    edit = FollowedEdit(Path("run"), along, 3.25, 1.5, {}, {"hidden": Estimate(3.5, 3.0, np.inf)})
+    edit = FollowedEdit(Path("run"), along, 3.25, 1.5, {"hidden": Lasting(np.ones(1), Estimate(3.5, 3.0, np.inf))})
     states = tensor(tracks.state[:50])
     moved = states + edit.change(states)
     np.testing.assert_allclose(moved.numpy() @ along.weight + along.bias, 3.25)
@@ -89,6 +90,6 @@ def test_the_computed_half_life_is_that_of_the_memory() -> None:
     (found,) = compare([edit], update, tracks, tracks.with_ticks_around(2, 24), 24, 0, lambda _: None)
     computed = found.computed["hidden"]
     np.testing.assert_allclose(computed.left, np.exp(-np.arange(25) / constants[unit]), rtol=1e-4)
-    (row,) = compared_rows([found])
-    assert row.measured == 3.5 and row.computed == pytest.approx(constants[unit] * np.log(2), abs=0.15)
-    assert "ic_1, dose +1.5, hidden states: measured 3.5 (3.0 to not reached)" in compared_lines([found])[-1]
+    (row,) = edit_rows([found])
+    assert row["measured"] == 3.5 and row["computed"] == pytest.approx(constants[unit] * np.log(2), abs=0.15)
+    assert "ic_1, dose +1.5, hidden states: measured 3.5 (3.0 to not reached)" in edit_lines([found])[-1]

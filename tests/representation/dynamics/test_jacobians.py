@@ -11,11 +11,13 @@ from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, MemoryCell
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.leaky_average import LeakyAverages
 from agent_zoo.memory_cells import CELLS
-from representation.dynamics.agreement import LaggedCorrelations, mean_jacobians, sign_agreement
 from representation.dynamics.jacobians import (
+    LaggedCorrelations,
     Probes,
     lagged_jacobians,
     layer_jacobian,
+    mean_jacobians,
+    sign_agreement,
     slow_modes,
     spectra,
     time_constants,

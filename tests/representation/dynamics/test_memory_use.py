@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from representation.dynamics.memory_length import MemoryLength
-from representation.dynamics.memory_use import PHASES, memory_use
+from representation.dynamics.memory_length import PHASES, MemoryLength, memory_use
 
 LIVES, EACH = 40, 30
 

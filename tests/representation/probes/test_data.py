@@ -14,10 +14,9 @@ from activation_store.subsample import Subsample
 from analysis.features.choices import CHOICES
 from analysis.features.observed import Observed
 from analysis.materials import MATERIAL_NAMES
+from representation.probes.baselines import as_seen, digest, in_one_observation, last_observations, traces, whole_view
 from representation.probes.dataset import ProbeData, Wanted, read_probe_data
 from representation.probes.inputs import inputs_named, recorded
-from representation.probes.observation import as_seen, digest, in_one_observation, last_observations, whole_view
-from representation.probes.past import traces
 from representation.probes.targets import targets_named
 from tests.planted import planted_dump, write_planted
 from tests.recorded_probes import shared_probe_dump

@@ -7,7 +7,7 @@ import pytest
 
 from activation_store.directions import Source, read_directions, write_directions
 from representation.probes.dataset import ProbeData
-from representation.probes.directions import directions_of
+from representation.probes.outputs import directions_of
 from representation.probes.probing import LINEAR, Probed, probe
 from tests.planted_probes import INPUTS, NAMES, TARGETS, UNITS, planted_lives
 

@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from representation.probes.figure_advantage import probe_advantage, probe_increment
-from representation.probes.figure_emergence import probe_emergence
-from representation.probes.figure_history import has_history_curve, probe_history
-from representation.probes.figure_summary import probe_summary
+from representation.probes.figures_curves import has_history_curve, probe_emergence, probe_history
+from representation.probes.figures_targets import probe_advantage, probe_increment, probe_summary
 from representation.probes.report import (
     EVERY_BASELINE,
     AdvantageRow,

@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 
 from analysis.statistics.inference import false_discovery
-from representation.probes.commonality import commonality
 from representation.probes.dataset import ProbeData
-from representation.probes.findings import Findings, findings
-from representation.probes.inference import Resamples
+from representation.probes.findings import Findings, commonality, findings
 from representation.probes.probing import LINEAR, MLP, PROBES, Probed, probe
 from representation.probes.report import chance
-from representation.probes.scores import Losses
+from representation.probes.scores import Losses, Resamples
 from tests.planted_probes import INPUTS as ALL_INPUTS
 from tests.planted_probes import NAMES, TARGETS, counting_memory
 
@@ -45,17 +43,17 @@ def test_a_memory_that_counts_has_a_large_advantage(found: Findings) -> None:
     for probe_kind in PROBES:
         advantage = found.advantages[probe_kind, "lstm_hidden"]
         assert advantage.estimates.value[SINCE] > 0.3 and advantage.estimates.low[SINCE] > 0.2
-        assert advantage.q[SINCE] < 0.001
-        assert advantage.estimates.low[LONG_AGO] > 0 and advantage.q[LONG_AGO] < 0.05
+        assert advantage.estimates.q[SINCE] < 0.001
+        assert advantage.estimates.low[LONG_AGO] > 0 and advantage.estimates.q[LONG_AGO] < 0.05
     assert found.scores[LINEAR, "lstm_hidden"].value[SINCE] > 0.9
-    assert found.selectivities[LINEAR, "lstm_hidden"].estimates.low[SINCE] > 0.5
+    assert found.selectivities[LINEAR, "lstm_hidden"].low[SINCE] > 0.5
 
 
 def test_what_the_input_shows_gives_no_advantage(found: Findings) -> None:
     for key, advantage in found.advantages.items():
-        assert advantage.estimates.low[SHOWN] <= 0 and advantage.q[SHOWN] > 0.5, key
+        assert advantage.estimates.low[SHOWN] <= 0 and advantage.estimates.q[SHOWN] > 0.5, key
         # Every probe but the networks ranks the cue without a fault: no difference, and nothing to test.
-        assert advantage.estimates.value[CUE] <= 0 and not advantage.q[CUE] < 0.5, key
+        assert advantage.estimates.value[CUE] <= 0 and not advantage.estimates.q[CUE] < 0.5, key
     assert found.scores[LINEAR, "observation"].value[SHOWN] > 0.999
 
 
@@ -63,7 +61,7 @@ def test_a_memory_that_counts_adds_to_every_baseline_and_what_is_shown_adds_to_n
     for probe_kind in PROBES:
         added = found.increments[probe_kind, "lstm_hidden"]
         assert set(added.over) == {"observation", "history_3", "untrained"}
-        assert added.least.low[SINCE] > 0.2 and added.q[SINCE] < 0.001, probe_kind
+        assert added.least.low[SINCE] > 0.2 and added.least.q[SINCE] < 0.001, probe_kind
         for target in (SHOWN, CUE, NOISE, COIN):
             assert added.least.p[target] > 0.05, (probe_kind, target)
             assert added.least.value[target] < 0.02, (probe_kind, target)
@@ -98,8 +96,7 @@ def test_an_increment_to_some_baselines_only_is_none_to_every_one() -> None:
 
 def test_noise_is_neither_known_nor_selective(found: Findings) -> None:
     for key, selectivity in found.selectivities.items():
-        estimates = selectivity.estimates
-        assert (estimates.low[[NOISE, COIN]] < 0).all(), key
+        assert (selectivity.low[[NOISE, COIN]] < 0).all(), key
         assert selectivity.q[[NOISE, COIN]].min() > 0.05, key
     for key, score in found.scores.items():
         assert score.value[NOISE] < 0.05 and abs(score.value[COIN] - 0.5) < 0.05, key
@@ -133,10 +130,10 @@ def test_what_is_given_is_taken_off_the_memory(data: ProbeData, resamples: Resam
     usable = np.ones(len(TARGETS), bool)
     for column, low, high in ((SINCE, -0.02, 0.05), (NOISE, 0.95, 1.05)):
         split = commonality(replace(data, given=data.targets[:, [column]]), "lstm_hidden", usable, resamples)
-        assert low < split.remaining.value[SINCE] < high
-        whole = split.only_memory.value + split.only_given.value + split.common.value
-        np.testing.assert_allclose(whole, split.both.value, atol=1e-12)
-        assert np.isnan(split.remaining.value[NOISE])
+        assert low < split["remaining"].value[SINCE] < high
+        whole = split["only_memory"].value + split["only_given"].value + split["common"].value
+        np.testing.assert_allclose(whole, split["both"].value, atol=1e-12)
+        assert np.isnan(split["remaining"].value[NOISE])
 
 
 def test_targets_that_cannot_be_probed_say_why(data: ProbeData) -> None:
@@ -180,7 +177,7 @@ def test_false_discoveries_stay_as_rare_as_promised(worlds: int) -> None:
         result = findings(same, inputs, Resamples.draw(worlds, 400, seed), np.zeros(targets))
         advantage = result.advantages[LINEAR, "lstm_hidden"]
         tested.append(advantage.estimates.p)
-        found.append((advantage.q < 0.05).any())
+        found.append((advantage.estimates.q < 0.05).any())
     assert 0.02 < (np.concatenate(tested) < 0.05).mean() < 0.075
     assert np.mean(found) < 0.15
 

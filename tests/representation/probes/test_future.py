@@ -11,8 +11,7 @@ from activation_store.subsample import Subsample
 from analysis.features.observed import Observed
 from analysis.life.endings import died
 from representation.probes.dataset import Wanted, read_probe_data
-from representation.probes.following import next_record, record_in
-from representation.probes.future import DEATH_WITHIN, FUTURE, HORIZONS, RESOURCES
+from representation.probes.future import DEATH_WITHIN, FUTURE, HORIZONS, RESOURCES, next_record, record_in
 from representation.probes.inputs import inputs_named
 from representation.probes.targets import NOT_EVERYWHERE, TARGETS, targets_named
 from tests.hand_made_lives import STAY, HandMade, hand_made, write_hand_made
@@ -112,8 +111,8 @@ def test_every_future_is_described_and_may_be_unknown() -> None:
     assert (len(FUTURE), len(targets_named(["action"]))) == (26, 17)  # as --help says
     assert set(FUTURE) <= set(NOT_EVERYWHERE) and targets_named(["future"]) == tuple(FUTURE.values())
     assert all("nknown" in target.definition for target in FUTURE.values())
-    curves = {target.horizon for target in FUTURE.values() if target.horizon}
-    assert {each.ticks for each in curves} == set(HORIZONS) and len(curves) == 2 * len(HORIZONS)
+    curves = {(target.curve, target.ticks_ahead) for target in FUTURE.values() if target.curve}
+    assert {ticks for _, ticks in curves} == set(HORIZONS) and len(curves) == 2 * len(HORIZONS)
 
 
 def test_the_present_action_is_known_in_every_record() -> None:

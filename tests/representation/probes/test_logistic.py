@@ -7,8 +7,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
-from representation.probes import logistic_solver
-from representation.probes.logistic_solver import Basis, TrainingSet, correlation, solve
+from representation.probes import logistic
+from representation.probes.logistic import Basis, TrainingSet, correlation, solve
 from representation.probes.ridge import Fitted, fit_ridge
 from representation.probes.task import fit_linear
 
@@ -51,7 +51,7 @@ def test_it_is_the_librarys(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, close_enough: float | None, tolerance: float
 ) -> None:
     if close_enough:
-        monkeypatch.setattr(logistic_solver, "_CLOSE_ENOUGH", close_enough)
+        monkeypatch.setattr(logistic, "_CLOSE_ENOUGH", close_enough)
     raw = correlated(rng)
     x, y = StandardScaler().fit_transform(raw.astype(float)), labels(raw, rng)
     assert y[:, 1].sum() == 20
@@ -79,7 +79,7 @@ def test_it_is_the_librarys(
 def test_the_solution_does_not_depend_on_the_preconditioner(
     rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logistic_solver, "_CLOSE_ENOUGH", 1e-10)
+    monkeypatch.setattr(logistic, "_CLOSE_ENOUGH", 1e-10)
     raw = correlated(rng)
     blocks, answers = tensors(StandardScaler().fit_transform(raw)[:, 4:], labels(raw, rng))
     columns, penalty = torch.arange(3), torch.full((3,), 0.01, dtype=torch.float64)

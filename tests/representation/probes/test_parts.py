@@ -8,19 +8,15 @@ from sklearn.preprocessing import StandardScaler
 
 from analysis.lives import Lives
 from representation.probes import mlp
-from representation.probes.beside import fit_ridge_beside
-from representation.probes.controls import shifted_within_lives
-from representation.probes.given import smooth_basis
-from representation.probes.inference import Resamples
+from representation.probes.banded_ridge import fit_ridge_beside
+from representation.probes.baselines import Reservoir, traces
 from representation.probes.inputs import inputs_named, title_of
 from representation.probes.mlp import fit_mlp
-from representation.probes.past import Reservoir, traces
 from representation.probes.ridge import PENALTIES, Moments, NormalEquations, fit_ridge
-from representation.probes.scores import average_precision, losses
+from representation.probes.scores import Resamples, average_precision, losses
 from representation.probes.similarity import debiased_cka, similarities
-from representation.probes.splits import folds_of_worlds
 from representation.probes.targets import DEFAULT, HIDDEN, OF_FEATURES, TARGETS, targets_named
-from representation.probes.task import mean_of_the_rest
+from representation.probes.task import folds_of_worlds, mean_of_the_rest, shifted_within_lives, smooth_basis
 from user_error import UserError
 
 
@@ -264,8 +260,8 @@ def test_slow_lives_do_not_make_strangers_alike(rng: np.random.Generator) -> Non
     """Two layers that share nothing, each constant through every life: records would look alike, lives do not."""
     lives = lives_of_lengths(*[30] * 60)
     layers = {name: np.repeat(rng.normal(size=(60, 20)), 30, axis=0) for name in ("one", "other")}
-    (found,) = similarities(layers, lives, lives.index // 10, seed=0)
-    assert abs(found.value) < 0.1 and found.low < 0 < found.high
+    ((value, low, high),) = similarities(layers, lives, lives.index // 10, seed=0).values()
+    assert abs(value) < 0.1 and low < 0 < high
 
 
 def test_given_variables_may_bend(rng: np.random.Generator) -> None:

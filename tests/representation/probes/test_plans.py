@@ -11,13 +11,13 @@ from activation_store.directions import read_directions
 from activation_store.reader import read_dump, read_metadata
 from activation_store.subsample import Subsample
 from representation.probes.dataset import ProbeData, Wanted, read_probe_data
-from representation.probes.figure_horizon import has_horizons, probe_horizon
+from representation.probes.figures_curves import has_horizons, probe_horizon
 from representation.probes.findings import Findings, findings
 from representation.probes.future import HORIZONS
-from representation.probes.inference import Resamples
 from representation.probes.inputs import inputs_named
 from representation.probes.probing import LINEAR, MLP, Probed, probe
 from representation.probes.report import DumpReport, chance, corrected_over_run, report_dump
+from representation.probes.scores import Resamples
 from representation.probes.targets import targets_named
 from tests.analysis.figures.test_figures import texts as inside
 from tests.command import run_here
@@ -78,7 +78,7 @@ def test_a_plan_is_found_beyond_every_baseline_and_the_present_action(found: Fin
     for increments in (found.increments, found.increments_given):
         added = increments[LINEAR, PLAN]
         assert set(added.over) == {"encoder_output", "observation", "history_2"}
-        assert added.least.value[LATER] > 0.5 and added.least.low[LATER] > 0.4 and added.q[LATER] < 0.01
+        assert added.least.value[LATER] > 0.5 and added.least.low[LATER] > 0.4 and added.least.q[LATER] < 0.01
         assert abs(added.least.value[COLS]) < 0.02 and added.least.p[COLS] > 0.05
     assert found.advantages[LINEAR, PLAN].estimates.low[LATER] > 0.5
 
@@ -86,7 +86,7 @@ def test_a_plan_is_found_beyond_every_baseline_and_the_present_action(found: Fin
 def test_the_mere_present_action_looks_like_a_plan_until_it_is_known(found: Findings) -> None:
     without, known = (each[LINEAR, ACTION] for each in (found.increments, found.increments_given))
     for target in (SOON, COLS):  # half of what moves the agent in two ticks is the action of the first
-        assert without.least.low[target] > 0.3 and without.q[target] < 0.01
+        assert without.least.low[target] > 0.3 and without.least.q[target] < 0.01
         assert abs(known.least.value[target]) < 0.01 and known.least.p[target] > 0.05
 
 
@@ -109,7 +109,7 @@ def test_nothing_given_costs_nothing(data: ProbeData) -> None:
 @pytest.fixture(scope="module")
 def report(dump: Path, data: ProbeData, probed: Probed, found: Findings) -> DumpReport:
     (one,) = corrected_over_run(
-        [report_dump("planner", read_metadata(dump), data, TARGETS, INPUTS, probed, found, {}, [])]
+        [report_dump("planner", read_metadata(dump), data, TARGETS, INPUTS, probed, found, {}, {})]
     )
     return one
 

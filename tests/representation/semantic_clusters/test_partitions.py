@@ -7,7 +7,7 @@ from sklearn.metrics import adjusted_rand_score
 from activation_store.directions import Source
 from analysis.lives import Lives
 from analysis.statistics.surrogate import gaussian_surrogate
-from representation.dynamics.behaviour_space import STEPS
+from representation.dynamics.behaviours import STEPS
 from representation.semantic_clusters.leaderboard import found_again, group_axes
 from representation.semantic_clusters.partitions import Partition, partitions, trajectories
 

@@ -7,7 +7,7 @@ import pytest
 
 from activation_store.reader import read_metadata
 from representation.sparse_autoencoder.attribution import Attributions, attribute
-from representation.sparse_autoencoder.baselines import baseline
+from representation.sparse_autoencoder.fitting import baseline
 from representation.sparse_autoencoder.scores import Units
 from representation.sparse_autoencoder.splicing import load_recorded_policy
 from representation.sparse_autoencoder.states import read_states

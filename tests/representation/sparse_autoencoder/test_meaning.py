@@ -8,12 +8,10 @@ from activation_store.sparse_dictionary import SparseDictionary
 from analysis.features.registry import features_named
 from analysis.lives import Lives
 from analysis.statistics.given_time import age_of
-from representation.sparse_autoencoder.behaviours import Behaviours
-from representation.sparse_autoencoder.cards import TOP, top_records
-from representation.sparse_autoencoder.descriptions import description, title
+from representation.sparse_autoencoder.cards import TOP, description, title, top_records
 from representation.sparse_autoencoder.erasing import edits, row
 from representation.sparse_autoencoder.meaning import Meanings, meanings, shift_test
-from representation.sparse_autoencoder.states import States
+from representation.sparse_autoencoder.states import Behaviours, States
 from tests.planted_features import SOURCE
 
 LIVES, LENGTH = 40, 100
@@ -63,7 +61,7 @@ def test_planted_features_are_described(found: Meanings) -> None:
     assert title(found, FOOD, features) == "low self_food" and title(found, MOVING, features) == "is_moving"
     words = description(found, FOOD, features)
     assert "It goes strongly with low self_food (r -0." in words and "also at the same tick and age" in words
-    assert found.tested.auc[FOOD, 0] < 0.05 and found.tested.auc[MOVING, 2] > 0.8
+    assert found.auc[FOOD, 0] < 0.05 and found.auc[MOVING, 2] > 0.8
 
 
 def test_noise_and_age_are_not_described(found: Meanings) -> None:
@@ -92,9 +90,9 @@ def test_density_over_a_life_and_top_records() -> None:
     np.testing.assert_allclose(found.density, (dense > 0).mean(axis=0))
     assert (found.by_age[AGE_ONLY, :12] == 0).all() and (found.by_age[AGE_ONLY, 13:] > 0.9).all()
     np.testing.assert_allclose(found.by_age.mean(axis=1), found.density)
-    top = top_records(strengths, behaviours, np.array([FOOD, MOVING]))
-    assert (np.diff(top.record) >= 0).all()
-    own = top.record[top.feature == FOOD]
+    feature, record = top_records(strengths, behaviours, np.array([FOOD, MOVING]))
+    assert (np.diff(record) >= 0).all()
+    own = record[feature == FOOD]
     lives = behaviours.states.lives.index[own]
     assert len(own) == TOP == len(set(lives.tolist()))
     best_of_lives = np.sort(dense[:, FOOD].reshape(LIVES, LENGTH).max(axis=1))[::-1]

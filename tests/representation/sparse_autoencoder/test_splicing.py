@@ -10,7 +10,7 @@ import torch
 from activation_store.reader import read_dump, read_metadata
 from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.sparse_codes import SparseCoder, matching_pursuit
-from representation.sparse_autoencoder.baselines import baseline
+from representation.sparse_autoencoder.fitting import baseline
 from representation.sparse_autoencoder.scores import Units, usage
 from representation.sparse_autoencoder.splicing import (
     MEAN,
@@ -38,14 +38,14 @@ def test_what_changes_depends_on_what_is_kept(features_dump: RecordedFeatures, l
     states = read_states(features_dump.dump, layer, (0, 1))
     mean = states.values.mean(axis=0)
     run = splice(features_dump.dump, policy, layer, reconstructions(components(states.values)), (2, 3), mean, 0)
-    scores = {name: run.score(name) for name in run.spliced}
-    assert scores[f"pca {UNITS}"].kl.value < 1e-3 * scores[MEAN].kl.value < 1
-    assert scores[f"pca {UNITS}"].value.value < 1e-3 * scores[MEAN].value.value
-    assert 0 < scores["pca 4"].kl.value < scores["pca 1"].kl.value
-    assert scores[MEAN].kl_kept.value == 0 and scores[f"pca {UNITS}"].kl_kept.value > 0.99
-    low, high = scores["pca 1"].kl.low, scores["pca 1"].kl.high
-    assert low < scores["pca 1"].kl.value < high
-    assert run.difference("pca 4", "pca 1").low > 0 > run.difference("pca 1", "pca 4").high
+    all_kept = f"pca {UNITS}"
+    assert run.kl(all_kept).value < 1e-3 * run.kl(MEAN).value < 1
+    assert run.value(all_kept).value < 1e-3 * run.value(MEAN).value
+    assert 0 < run.kl("pca 4").value < run.kl("pca 1").value
+    assert run.kl_kept(MEAN).value == 0 and run.kl_kept(all_kept).value > 0.99
+    one = run.kl("pca 1")
+    assert one.low < one.value < one.high
+    assert run.kl_less("pca 4", "pca 1").low > 0 > run.kl_less("pca 1", "pca 4").high
     # The values computed again are the recorded ones: rebuilt memory and observation are exact.
     told = np.concatenate([read_dump(features_dump.dump, episodes=[each]).value for each in (2, 3)])
     assert run.value_spread == pytest.approx(float(told.std()), rel=1e-3)
@@ -72,9 +72,8 @@ def test_the_untrained_network_is_spliced_if_it_is_the_recorded_one(features_dum
     states = read_states(features_dump.dump, "untrained_lstm_cell", (0, 1))
     mean = states.values.mean(axis=0)
     run = splice(features_dump.dump, twin, "lstm_cell", reconstructions(components(states.values)), (2, 3), mean, 0)
-    scores = {name: run.score(name) for name in run.spliced}
-    assert scores[f"pca {UNITS}"].kl.value < 1e-3 * scores[MEAN].kl.value
-    assert 0 < scores["pca 4"].kl.value < scores["pca 1"].kl.value
+    assert run.kl(f"pca {UNITS}").value < 1e-3 * run.kl(MEAN).value
+    assert 0 < run.kl("pca 4").value < run.kl("pca 1").value
     for other in (replace(metadata, seed=5), replace(metadata, seed=None)):
         assert load_untrained(features_dump.dump, other, policy) is None
     less = {name: units for name, units in metadata.layers.items() if name != "untrained_lstm_hidden"}

@@ -11,7 +11,7 @@ from activation_store.tensor_file import read_tensors, write_tensors
 from agent_zoo.sparse_codes import SparseCoder
 from analysis.statistics.surrogate import gaussian_surrogate
 from representation.sparse_autoencoder.autoencoder import Parameters, folded
-from representation.sparse_autoencoder.baselines import baseline
+from representation.sparse_autoencoder.fitting import baseline
 from representation.sparse_autoencoder.stability import matched, stability
 from representation.sparse_autoencoder.training import Epoch, Plan, geometric_median, normalisation, train
 from tests.planted_features import SOURCE, PlantedFeatures, planted_features

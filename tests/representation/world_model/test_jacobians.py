@@ -7,8 +7,7 @@ import torch
 from activation_store.reader import read_dump
 from agent_zoo.capture import capture
 from agent_zoo.soft_path import soft_tick
-from representation.dynamics.agreement import LaggedCorrelations, mean_jacobians
-from representation.dynamics.jacobians import Probes
+from representation.dynamics.jacobians import LaggedCorrelations, Probes, mean_jacobians
 from representation.dynamics.update import Update
 from representation.world_model.imagination import Start, imagine, informed_start
 from representation.world_model.jacobians import (

@@ -1,11 +1,14 @@
-"""What the policy saw, as numbers that a probe can use at once: the baseline that a memory has to beat.
+"""What a memory has to beat: what the policy saw, as numbers for a probe, and untrained memories of it.
 
 The raw observation is thousands of integers, which a linear probe makes little of. So that the baseline has its best
 chance, it is given every feature of the registry that one observation tells, and the view by distance and direction.
+
+Traces and a reservoir are recurrent sums of the past without any training. A trained memory that knows no more than
+they do has not learnt to remember.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,6 +29,12 @@ _BLOCKS = SIDE // _BLOCK
 _MATERIALS = len(MATERIAL_NAMES)
 _SOUGHT = ("void", "water", "foilage", "stone", "ore", "tree", "crystal", "herb", "fish")
 _TILE_OFFSETS = (np.indices((SIDE, SIDE)).reshape(2, -1) - RADIUS).astype(np.int64)  # (2, tiles)
+TIME_CONSTANTS = (8, 32, 128)
+"""Of the traces, in ticks."""
+_UNITS = 512
+_FASTEST, _SLOWEST = 2.0, 256.0
+_SPECTRAL_RADIUS = 0.95
+_INPUT_GAIN = 0.5
 
 
 def as_seen(records: Records, metadata: DumpMetadata) -> Observed:
@@ -73,7 +82,6 @@ def last_observations(gist: np.ndarray, lives: Lives, ticks: int) -> np.ndarray:
 
     Args:
         gist: of every tick of whole lives, (B, columns).
-        lives: of these records.
         ticks: to look back, from 0.
     """
     return np.concatenate([gist[:, :0], *(earlier(gist, lives, back) for back in range(1, ticks + 1))], axis=1)
@@ -138,3 +146,87 @@ def _entities_in_blocks(seen: Observed, who: np.ndarray) -> np.ndarray:
     inside = np.abs(apart).max(axis=1, initial=0) <= RADIUS
     place = seen.entity_owner[who][inside] * _BLOCKS**2 + _block_of(apart[inside])
     return np.bincount(place, minlength=len(seen) * _BLOCKS**2).reshape(len(seen), -1)
+
+
+def ticks_of(lives: Lives) -> Iterator[tuple[int, np.ndarray]]:
+    """Walk through all lives at once, longest first.
+
+    Yields:
+        The tick within the lives, and the records of all lives that last so long, (n,) int64: life i of the longest
+        stays at place i, and n never rises.
+    """
+    longest_first = np.argsort(-lives.lengths, kind="stable")
+    starts, lengths = lives.starts[longest_first], lives.lengths[longest_first]
+    for tick in range(int(lengths.max(initial=0))):
+        alive = int(np.searchsorted(-lengths, -tick, side="left"))
+        yield tick, lives.order[starts[:alive] + tick]
+
+
+def traces(values: np.ndarray, lives: Lives, time_constants: tuple[int, ...] = TIME_CONSTANTS) -> np.ndarray:
+    """Average exponentially over the past of each life: trace = trace + (value - trace) / time constant.
+
+    A trace starts at the first value of the life.
+
+    Args:
+        values: of every tick of whole lives, (B, C).
+
+    Returns:
+        The traces of each time constant side by side, (B, len(time_constants) * C) float32.
+    """
+    found = np.empty((len(values), len(time_constants), values.shape[1]), np.float32)
+    rate = 1 / np.array(time_constants, np.float64)[None, :, None]
+    trace = np.empty((0, 0, 0))
+    for tick, records in ticks_of(lives):
+        now = values[records, None].astype(np.float64)  # (n, 1, C)
+        trace = np.repeat(now, len(time_constants), axis=1) if tick == 0 else trace[: len(records)]
+        trace = trace + (now - trace) * rate
+        found[records] = trace
+    return found.reshape(len(values), -1)
+
+
+@dataclass(frozen=True, eq=False)
+class Reservoir:
+    """A recurrent network with random weights and slow units: an echo state network with leaky units.
+
+    Jaeger et al. 2007, "Optimization and applications of echo state networks with leaky-integrator neurons", equation
+    1: state = state + (tanh(W input + V state) - state) / time constant. Time constants are spread evenly on a
+    logarithmic scale from 2 to 256 ticks.
+
+    Attributes:
+        centre, per_unit: that standardise the input, (C,).
+        inward: W, (C, units).
+        recurrent: V, (units, units).
+        rate: one over the time constant of each unit, (units,).
+    """
+
+    centre: np.ndarray
+    per_unit: np.ndarray
+    inward: np.ndarray
+    recurrent: np.ndarray
+    rate: np.ndarray
+
+    @staticmethod
+    def draw(example: np.ndarray, seed: int) -> "Reservoir":
+        """Draw the weights; the input is standardised by example records, (B, C)."""
+        rng = np.random.default_rng(seed)
+        columns = example.shape[1]
+        deviation = example.std(axis=0, dtype=np.float64)
+        per_unit = np.divide(1, deviation, out=np.zeros_like(deviation), where=deviation > 0)
+        recurrent = rng.normal(size=(_UNITS, _UNITS))
+        recurrent *= _SPECTRAL_RADIUS / np.abs(np.linalg.eigvals(recurrent)).max()
+        inward = _INPUT_GAIN * rng.normal(size=(columns, _UNITS)) / np.sqrt(max(1, columns))
+        return Reservoir(
+            example.mean(axis=0, dtype=np.float64), per_unit, inward, recurrent,
+            1 / np.geomspace(_FASTEST, _SLOWEST, _UNITS),
+        )  # fmt: skip
+
+    def run(self, values: np.ndarray, lives: Lives) -> np.ndarray:
+        """Return the state at every tick of whole lives, (B, C) to (B, units) float32; it starts at 0."""
+        states = np.empty((len(values), _UNITS), np.float32)
+        state = np.zeros((len(lives), _UNITS))
+        for _, records in ticks_of(lives):
+            state = state[: len(records)]
+            drive = ((values[records] - self.centre) * self.per_unit) @ self.inward  # (n, units)
+            state = state + (np.tanh(drive + state @ self.recurrent) - state) * self.rate
+            states[records] = state
+        return states

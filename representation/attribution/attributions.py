@@ -1,4 +1,4 @@
-"""Attributions of all samples, and what they say on average."""
+"""Attributions of all samples, and what they say on average, with intervals over samples."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,18 +6,26 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.materials import MATERIAL_NAMES
-from representation.attribution.intervals import OverSamples
+from analysis.statistics.resampling import Estimate
 
 ENTITY_KINDS = {1: "a player", 2: "an NPC"}
-"""Names of the numbers in `Found.entity_kind`; 0 is the agent itself, or nobody."""
+"""Names of the numbers in `Attributions.entity_kind`; 0 is the agent itself, or nobody."""
 PARTS = ("tiles", "entities", "own row", "inventory", "task", "memory")
 WATER = MATERIAL_NAMES.index("water")
 NEAR = 2
 """Tiles within which water counts as near."""
+ARRAYS = (
+    "value", "material", "tiles", "entities", "own", "inventory", "task", "memory", "components", "entity_kind"
+)  # fmt: skip
+"""The arrays of `Attributions` that samples have one by one."""
+RAGGED = ("entities", "inventory", "entity_kind")
+"""Those whose last axis is as long as the largest table."""
+RESAMPLES = 2000
+_ENDS = (0.025, 0.975)
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class Attributions:
     """Attributions of N states of some samples, T ticks each, latest last.
 
     Attributes:
@@ -85,14 +93,6 @@ class Found:
         return signed, size, tiles
 
 
-ARRAYS = (
-    "value", "material", "tiles", "entities", "own", "inventory", "task", "memory", "components", "entity_kind"
-)  # fmt: skip
-"""The arrays of `Found` that samples have one by one."""
-RAGGED = ("entities", "inventory", "entity_kind")
-"""Those whose last axis is as long as the largest table."""
-
-
 def widened(values: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return arrays whose last axes are as long as the longest, filled with zeros."""
     most = max(each.shape[-1] for each in values)
@@ -102,7 +102,7 @@ def widened(values: Sequence[np.ndarray]) -> list[np.ndarray]:
 def joined(
     parts: Sequence[dict[str, np.ndarray]], columns: tuple[str, ...], component_names: tuple[str, ...], *,
     has_cell: bool,
-) -> Found:  # fmt: skip
+) -> Attributions:  # fmt: skip
     """Put the arrays of all samples together; tables get as many places as the largest needs."""
     arrays: dict[str, np.ndarray] = {}
     for name in ARRAYS:
@@ -111,64 +111,57 @@ def joined(
             values = widened(values)
         arrays[name] = np.concatenate(values)
     sample = np.repeat(np.arange(len(parts)), [len(part["value"]) for part in parts])
-    return Found(sample=sample, columns=columns, component_names=component_names, has_cell=has_cell, **arrays)
+    return Attributions(sample=sample, columns=columns, component_names=component_names, has_cell=has_cell, **arrays)
 
 
-def summary_lines(found: Found, title: str, method: str, seed: int) -> list[str]:
-    """Return what the attributions say on average.
-
-    Args:
-        found: of all states.
-        title: of what is attributed.
-        method: its title.
-        seed: of the resamples of intervals.
-    """
-    sizes = found.sizes()
+def summary_lines(maps: Attributions, title: str, method: str, seed: int) -> list[str]:
+    """Return what the attributions say on average."""
+    sizes = maps.sizes()
     share = sizes.sum(axis=(0, 1)) / max(sizes.sum(), 1e-300)
-    known = np.isfinite(found.value)
+    known = np.isfinite(maps.value)
     lines = [
-        f"Attribution of {title} by {method}: {len(found):,} states of {len(np.unique(found.sample))} samples"
+        f"Attribution of {title} by {method}: {len(maps):,} states of {len(np.unique(maps.sample))} samples"
         + (f", {(~known).sum()} of them without it (an option is illegal)" if not known.all() else ""),
         "",
         "Shares of the summed |attribution|:",
         *(f"  {name}: {each:.1%}" for name, each in zip(PARTS, share, strict=True) if each > 0),
     ]
-    if found.has_cell and found.memory.any():
-        hidden, cell = (np.abs(each).sum() for each in np.split(found.memory, 2, axis=1))
+    if maps.has_cell and maps.memory.any():
+        hidden, cell = (np.abs(each).sum() for each in np.split(maps.memory, 2, axis=1))
         lines += [
             "",
             f"Of what is attributed to the memory before the window: hidden states {hidden / (hidden + cell):.1%}, "
             f"cell states {cell / (hidden + cell):.1%}",
         ]
-    lines += component_lines(found, seed)
-    if found.task.shape[1] > 1:
+    lines += component_lines(maps, seed)
+    if maps.task.shape[1] > 1:
         by_tick = sizes[:, ::-1, :5].sum(axis=(0, 2))
-        told = ", ".join(f"{lag}: {each / by_tick.sum():.1%}" for lag, each in enumerate(by_tick))
-        lines += ["", f"Of what is attributed to observations, by how many ticks ago they were: {told}"]
-    lines += ["", *material_lines(found, np.ones(len(found), bool), "all states")]
-    away = found.distance_to(WATER)
+        shares = ", ".join(f"{lag}: {each / by_tick.sum():.1%}" for lag, each in enumerate(by_tick))
+        lines += ["", f"Of what is attributed to observations, by how many ticks ago they were: {shares}"]
+    lines += ["", *material_lines(maps, np.ones(len(maps), bool), "all states")]
+    away = maps.distance_to(WATER)
     for inside, text in (
         (~np.isfinite(away), "states without water in view"),
         (np.isfinite(away) & (away > NEAR), f"states with water in view, more than {NEAR} tiles away"),
         (away <= NEAR, f"states with water within {NEAR} tiles"),
     ):
         if inside.any():
-            lines += ["", *material_lines(found, inside, text)]
-    own = np.abs(np.nan_to_num(found.own)).sum(axis=(0, 1))
+            lines += ["", *material_lines(maps, inside, text)]
+    own = np.abs(np.nan_to_num(maps.own)).sum(axis=(0, 1))
     if own.any():
         top = np.argsort(-own)[:6]
-        told = ", ".join(f"{found.columns[i]} {own[i] / own.sum():.0%}" for i in top if own[i] > 0)
-        lines += ["", f"Of what is attributed to its own row: {told}"]
+        shares = ", ".join(f"{maps.columns[i]} {own[i] / own.sum():.0%}" for i in top if own[i] > 0)
+        lines += ["", f"Of what is attributed to its own row: {shares}"]
     return lines
 
 
-def component_lines(found: Found, seed: int) -> list[str]:
+def component_lines(maps: Attributions, seed: int) -> list[str]:
     """Return what is attributed to each component of the memory, largest first; nothing without components."""
-    if not found.component_names:
+    if not maps.component_names:
         return []
-    known = np.isfinite(found.value)
-    over, weight = OverSamples(found.sample, seed), known.astype(np.float64)
-    values = np.where(known[:, None], found.components, 0)
+    known = np.isfinite(maps.value)
+    over, weight = OverSamples(maps.sample, seed), known.astype(np.float64)
+    values = np.where(known[:, None], maps.components, 0)
     size = np.abs(values).sum(axis=0) / max(weight.sum(), 1)
     lines = [
         "",
@@ -178,15 +171,15 @@ def component_lines(found: Found, seed: int) -> list[str]:
     for place in np.argsort(-size):
         mean = over.mean(values[:, place], weight)
         lines.append(
-            f"  {found.component_names[place]}: size {size[place]:.2g}, mean {mean.value:+.2g} ({mean.low:+.2g} to "
+            f"  {maps.component_names[place]}: size {size[place]:.2g}, mean {mean.value:+.2g} ({mean.low:+.2g} to "
             f"{mean.high:+.2g})"
         )
     return lines
 
 
-def material_lines(found: Found, inside: np.ndarray, text: str) -> list[str]:
+def material_lines(maps: Attributions, inside: np.ndarray, text: str) -> list[str]:
     """Return the materials that matter most in some states, (N,) bool."""
-    signed, size, tiles = (each[inside].sum(axis=0) for each in found.by_material())
+    signed, size, tiles = (each[inside].sum(axis=0) for each in maps.by_material())
     there = tiles > 0
     mean = np.divide(signed, tiles, out=np.zeros_like(signed), where=there)
     strength = np.divide(size, tiles, out=np.zeros_like(size), where=there)
@@ -199,15 +192,14 @@ def material_lines(found: Found, inside: np.ndarray, text: str) -> list[str]:
     return lines
 
 
-def group_lines(found: Found, label: np.ndarray, what: str) -> list[str]:
+def group_lines(maps: Attributions, label: np.ndarray, what: str) -> list[str]:
     """Return, for each cluster or behaviour, what the target looks at in it.
 
     Args:
-        found: of all states.
         label: of each state, (N,); negative for none.
         what: "cluster" or "behaviour".
     """
-    signed, size, tiles = found.by_material()
+    signed, size, tiles = maps.by_material()
     lines = []
     for number in np.unique(label[label >= 0]):
         inside = label == number
@@ -216,8 +208,57 @@ def group_lines(found: Found, label: np.ndarray, what: str) -> list[str]:
             where=tiles[inside].sum(axis=0) > 0,
         )  # fmt: skip
         top = [i for i in np.argsort(-strength)[:2] if strength[i] > 0]
-        told = " and ".join(
+        materials = " and ".join(
             f"{MATERIAL_NAMES[i]} ({signed[inside, i].sum() / tiles[inside, i].sum():+.2g} a tile)" for i in top
         )
-        lines.append(f"  {what} {number} ({inside.sum()} states): tiles that matter most: {told or 'none'}")
+        lines.append(f"  {what} {number} ({inside.sum()} states): tiles that matter most: {materials or 'none'}")
     return lines
+
+
+class OverSamples:
+    """Resamples of samples, the same for every mean."""
+
+    def __init__(self, sample: np.ndarray, seed: int):
+        """Draw the resamples.
+
+        Args:
+            sample: that each state belongs to, (N,).
+        """
+        _, self._number = np.unique(sample, return_inverse=True)
+        self._count = int(self._number.max()) + 1
+        even = np.full(self._count, 1 / self._count)
+        self._draws = np.random.default_rng([seed, 11]).multinomial(self._count, even, RESAMPLES)  # (R, samples)
+
+    def mean(self, values: np.ndarray, weight: np.ndarray) -> Estimate:
+        """Return the sum of values over the sum of weights, with its 95% interval.
+
+        Args:
+            values: of each state, (N,).
+            weight: of each state, (N,); 1 for a mean over states.
+        """
+        value, drawn = self._ratio(values, weight)
+        return self._estimate(value, drawn)
+
+    def difference(self, values: np.ndarray, weight: np.ndarray, one: np.ndarray, other: np.ndarray) -> Estimate:
+        """Return how much larger the mean over some states is than over others, with its 95% interval.
+
+        Args:
+            values, weight: as in `mean`.
+            one: states of the first mean, (N,) bool.
+            other: states of the second mean, (N,) bool.
+        """
+        first, first_drawn = self._ratio(values * one, weight * one)
+        second, second_drawn = self._ratio(values * other, weight * other)
+        return self._estimate(first - second, first_drawn - second_drawn)
+
+    def _ratio(self, values: np.ndarray, weight: np.ndarray) -> tuple[float, np.ndarray]:
+        tops, bottoms = (np.bincount(self._number, each, self._count) for each in (values, weight))
+        drawn = self._draws @ bottoms
+        ratio = np.divide(self._draws @ tops, drawn, out=np.full(RESAMPLES, np.nan), where=drawn > 0)
+        return float(tops.sum() / bottoms.sum()) if bottoms.sum() > 0 else float("nan"), ratio
+
+    def _estimate(self, value: float, drawn: np.ndarray) -> Estimate:
+        if self._count < 2 or not np.isfinite(drawn).any():
+            return Estimate(value)
+        low, high = np.nanquantile(drawn, _ENDS)
+        return Estimate(value, float(low), float(high))

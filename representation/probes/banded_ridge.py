@@ -7,8 +7,8 @@ only a small Schur complement each.
 """
 
 import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -40,57 +40,47 @@ def fit_ridge_beside(
         Memory -> probes of the columns of the baseline and, after them, of the memory.
     """
     x = np.concatenate([baseline, *memories.values()], axis=1)
-    blocks = _blocks(baseline.shape[1], memories)
+    columns = baseline.shape[1]
+    ends = columns + np.cumsum([memory.shape[1] for memory in memories.values()])
+    blocks = {
+        name: slice(int(start), int(end)) for name, start, end in zip(memories, [columns, *ends], ends, strict=False)
+    }
     scale = np.ones(x.shape[1]) if scale is None else np.r_[scale, np.ones(x.shape[1] - len(scale))]
-    numbers = [int(each) for each in np.unique(fold)]
-    sums = {each: Moments.of(x[fold == each], y[fold == each]) for each in numbers}
-    inner = {name: {each: np.zeros(()) for each in numbers} for name in memories}
+    numbers = [int(number) for number in np.unique(fold)]
+    sums = {number: Moments.of(x[fold == number], y[fold == number]) for number in numbers}
+    inner = {name: {number: np.zeros(()) for number in numbers} for name in memories}
     for one, other in itertools.combinations(numbers, 2):
-        pair = _Training(without(sums, one, other, scale=scale), blocks)
+        pair = _Training(without(sums, one, other, scale=scale), columns, blocks)
         for left_out, found in zip((one, other), pair.validation_losses([sums[other], sums[one]]), strict=True):
             for name, losses in found.items():
                 inner[name][left_out] = inner[name][left_out] + losses
     outer = {name: np.zeros(()) for name in memories}
-    alone = {each: _Training(without(sums, each, scale=scale), blocks) for each in numbers}
-    for each, training in alone.items():
-        (found,) = training.validation_losses([sums[each]])
+    alone = {number: _Training(without(sums, number, scale=scale), columns, blocks) for number in numbers}
+    for number, training in alone.items():
+        (found,) = training.validation_losses([sums[number]])
         outer = {name: outer[name] + losses for name, losses in found.items()}
-    everything = _Training(without(sums, scale=scale), blocks)
+    everything = _Training(without(sums, scale=scale), columns, blocks)
     fitted = {}
-    for name, block in blocks.memories.items():
-        choices = {each: _choose(inner[name][each]) for each in numbers}
+    for name, block in blocks.items():
+        choices = {number: _choose(inner[name][number]) for number in numbers}
         overall = _choose(outer[name])
         predicted = np.empty(y.shape)
-        columns = np.r_[: blocks.baseline, block]
-        for each, chosen in choices.items():
-            predicted[fold == each] = alone[each].fit(name, *chosen).predict(x[fold == each][:, columns])
+        own = np.r_[:columns, block]
+        for number, chosen in choices.items():
+            predicted[fold == number] = alone[number].fit(name, *chosen).predict(x[fold == number][:, own])
+        as_choice = partial(_as_choice, scale=scale[:columns], units=memories[name].shape[1])
         fitted[name] = Fitted(
             predicted,
             everything.fit(name, *overall),
-            Choices(
-                {each: _as_choice(chosen, blocks, name, scale) for each, chosen in choices.items()},
-                _as_choice(overall, blocks, name, scale),
-            ),
+            Choices({number: as_choice(chosen) for number, chosen in choices.items()}, as_choice(overall)),
         )
     return fitted
 
 
-@dataclass(frozen=True)
-class _Blocks:
-    """Columns: the baseline's come first, so many; then those of each memory."""
-
-    baseline: int
-    memories: dict[str, slice]
-
-
 Chosen = tuple[np.ndarray, np.ndarray]
 """Penalties of the baseline and of the memory, (T,) each."""
-
-
-def _blocks(columns: int, memories: dict[str, np.ndarray]) -> _Blocks:
-    ends = columns + np.cumsum([each.shape[1] for each in memories.values()])
-    starts = [columns, *ends[:-1]]
-    return _Blocks(columns, {name: slice(int(a), int(b)) for name, a, b in zip(memories, starts, ends, strict=True)})
+Products = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Sums of products over held-out records, in units of the training set: (C + M, C + M), (C + M, T) and (T,)."""
 
 
 def _choose(losses: np.ndarray) -> Chosen:
@@ -103,13 +93,12 @@ def _choose(losses: np.ndarray) -> Chosen:
     return PENALTIES[first], PENALTIES[second]
 
 
-def _as_choice(chosen: Chosen, blocks: _Blocks, name: str, scale: np.ndarray) -> Choice:
-    """Say the same as one penalty and scales of the columns, given those of all standardised columns, (C + M,)."""
+def _as_choice(chosen: Chosen, scale: np.ndarray, units: int) -> Choice:
+    """Say the same as one penalty and scales of the columns, given those of the baseline's, (C,)."""
     of_baseline, of_memory = chosen
-    block = blocks.memories[name]
     ratio = np.sqrt(of_baseline / of_memory)[:, None]
-    of_columns = np.tile(scale[: blocks.baseline], (len(of_baseline), 1))
-    return Choice(of_baseline, np.concatenate([of_columns, np.repeat(ratio, block.stop - block.start, axis=1)], axis=1))
+    of_columns = np.tile(scale, (len(of_baseline), 1))
+    return Choice(of_baseline, np.concatenate([of_columns, np.repeat(ratio, units, axis=1)], axis=1))
 
 
 @dataclass(frozen=True)
@@ -139,14 +128,15 @@ class _Eliminated:
 class _Training:
     """Banded ridge regressions on one training set."""
 
-    def __init__(self, equations: NormalEquations, blocks: _Blocks):
-        self.equations, self.blocks = equations, blocks
+    def __init__(self, equations: NormalEquations, baseline: int, blocks: dict[str, slice]):
+        """Take how many columns are the baseline's, which come first, and those of each memory."""
+        self.equations, self.baseline, self.blocks = equations, baseline, blocks
 
     def _eliminate(self, penalty: float) -> dict[str, _Eliminated]:
         """Eliminate the baseline with a penalty of its own, for every memory."""
         from scipy.linalg import cho_factor, cho_solve
 
-        r, y, c = self.equations.correlation, self.equations.with_targets, self.blocks.baseline
+        r, y, c = self.equations.correlation, self.equations.with_targets, self.baseline
         system = r[:c, :c].copy()
         system.flat[:: c + 1] += penalty
         factor = cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
@@ -154,7 +144,7 @@ class _Training:
         solved = cho_solve(factor, np.concatenate([y[:c], r[:c, c:]], axis=1), check_finite=False)
         u, every_v = solved[:, :targets], solved[:, targets:]
         found = {}
-        for name, block in self.blocks.memories.items():
+        for name, block in self.blocks.items():
             v = every_v[:, block.start - c : block.stop - c]
             values, vectors = np.linalg.eigh(r[block, block] - r[block, :c] @ v)
             found[name] = _Eliminated(u, v, np.maximum(values, 0), vectors, y[block] - r[block, :c] @ u)
@@ -167,25 +157,25 @@ class _Training:
             For each set of records: memory -> (penalties of the baseline, penalties of the memory, T).
         """
         others = [self._standardised(each) for each in held_out]
-        found: list[dict[str, list[np.ndarray]]] = [{name: [] for name in self.blocks.memories} for _ in others]
+        found: list[dict[str, list[np.ndarray]]] = [{name: [] for name in self.blocks} for _ in others]
         for penalty in PENALTIES:
             for name, eliminated in self._eliminate(penalty).items():
                 for each, losses in zip(others, found, strict=True):
-                    losses[name].append(each.losses(eliminated, self.blocks.baseline, self.blocks.memories[name]))
+                    losses[name].append(_losses(each, eliminated, self.baseline, self.blocks[name]))
         return [{name: np.stack(losses) for name, losses in each.items()} for each in found]
 
-    def _standardised(self, held_out: Moments) -> "_HeldOut":
+    def _standardised(self, held_out: Moments) -> Products:
         """Return the sums over other records, centred and standardised as the training records are."""
         e, h = self.equations, held_out
         per_unit = e.per_unit[:, None]
         xx = h.xx - np.outer(h.x, e.mean) - np.outer(e.mean, h.x) + h.count * np.outer(e.mean, e.mean)
         xy = h.xy - np.outer(h.x, e.target_mean) - np.outer(e.mean, h.y) + h.count * np.outer(e.mean, e.target_mean)
         yy = h.yy - 2 * e.target_mean * h.y + h.count * e.target_mean**2
-        return _HeldOut(xx * per_unit * e.per_unit, xy * per_unit, yy)
+        return xx * per_unit * e.per_unit, xy * per_unit, yy
 
     def fit(self, memory: str, of_baseline: np.ndarray, of_memory: np.ndarray) -> ReadOuts:
         """Fit every target with its own penalties, (T,) each; read-outs are of the baseline and the memory, raw."""
-        c, block, e = self.blocks.baseline, self.blocks.memories[memory], self.equations
+        c, block, e = self.baseline, self.blocks[memory], self.equations
         weight = np.empty((c + block.stop - block.start, len(of_baseline)))
         for penalty in np.unique(of_baseline):
             eliminated = self._eliminate(penalty)[memory]
@@ -198,28 +188,13 @@ class _Training:
         return ReadOuts(weight, e.target_mean - e.mean[columns] @ weight)
 
 
-@dataclass(frozen=True)
-class _HeldOut:
-    """Sums of products over held-out records, in units of the training set: (C + M, C + M), (C + M, T) and (T,)."""
-
-    xx: np.ndarray
-    xy: np.ndarray
-    yy: np.ndarray
-
-    def losses(self, eliminated: _Eliminated, c: int, block: slice) -> np.ndarray:
-        """Return the sum of squared errors for every penalty of the memory, (P, T)."""
-        u, v = eliminated.u, eliminated.v
-        xu, xv = self.xx[:c, :c] @ u, self.xx[:c, :c] @ v
-        across = self.xx[block, :c]
-        square = v.T @ xv - across @ v - (across @ v).T + self.xx[block, block]  # (M, M)
-        linear = self.xy[block] - v.T @ self.xy[:c] + v.T @ xu - across @ u  # (M, T)
-        fixed = self.yy - 2 * (u * self.xy[:c]).sum(axis=0) + (u * xu).sum(axis=0)
-        return np.stack(list(self._per_penalty(eliminated, square, linear, fixed)))
-
-    @staticmethod
-    def _per_penalty(
-        eliminated: _Eliminated, square: np.ndarray, linear: np.ndarray, fixed: np.ndarray
-    ) -> Iterator[np.ndarray]:
-        for penalty in PENALTIES:
-            w = eliminated.weights(penalty)
-            yield fixed - 2 * (w * linear).sum(axis=0) + (w * (square @ w)).sum(axis=0)
+def _losses(held_out: Products, eliminated: _Eliminated, c: int, block: slice) -> np.ndarray:
+    """Return the sum of squared errors for every penalty of the memory, (P, T)."""
+    (xx, xy, yy), u, v = held_out, eliminated.u, eliminated.v
+    xu, xv = xx[:c, :c] @ u, xx[:c, :c] @ v
+    across = xx[block, :c]
+    square = v.T @ xv - across @ v - (across @ v).T + xx[block, block]  # (M, M)
+    linear = xy[block] - v.T @ xy[:c] + v.T @ xu - across @ u  # (M, T)
+    fixed = yy - 2 * (u * xy[:c]).sum(axis=0) + (u * xu).sum(axis=0)
+    weights = map(eliminated.weights, PENALTIES)
+    return np.stack([fixed - 2 * (w * linear).sum(axis=0) + (w * (square @ w)).sum(axis=0) for w in weights])

@@ -1,0 +1,268 @@
+"""What consecutive states show: behaviours, correlations, Jacobians, and how long the memory keeps something.
+
+How long is asked of changes of components and of observations; and where the memory settles for held input.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from activation_store.schema import DumpMetadata
+from agent_zoo.base import RecurrentPolicy
+from agent_zoo.observation import ObservationLayout
+from analysis.clusters.dataset import Step
+from analysis.features import Feature, feature_matrix
+from analysis.statistics.differences import cluster_differences
+from analysis.statistics.inference import Inference
+from analysis.statistics.shifted_correlations import shifted_correlations
+from representation.dynamics.behaviours import (
+    BehaviourPair,
+    Behaviours,
+    BehaviourSpace,
+    find_behaviours,
+    pairs_of,
+    space_of,
+)
+from representation.dynamics.fixed_points import FixedPoints, find_fixed_points
+from representation.dynamics.jacobians import (
+    LaggedCorrelations,
+    Probes,
+    lagged_correlations,
+    lagged_jacobians,
+    layer_jacobian,
+    sign_agreement,
+    slow_modes,
+    spectra,
+)
+from representation.dynamics.memory_length import MemoryLength, memory_length, read_observations
+from representation.dynamics.perturbations import Lasting, distances, lasting
+from representation.dynamics.results import Effects, Motion, States
+from representation.dynamics.settings import DynamicsSettings
+from representation.dynamics.tracks import Tracks, read_tracks, tensor
+from representation.dynamics.update import Update
+from representation.parts import Parts
+from representation.recorded_observation import check_shows_everything
+from user_error import UserError
+
+MODES = 8
+"""Slow modes that are described."""
+STARTS = 48
+"""States from which fixed points are looked for, for each held input."""
+_BEHAVIOURS_HELD = 4
+
+
+def study_motion(
+    settings: DynamicsSettings, metadata: DumpMetadata, features: tuple[Feature, ...], states: States,
+    update: Update | None, parts: Parts, step: Step,
+) -> Motion:  # fmt: skip
+    """Read whole lives and study how their states follow from each other.
+
+    Raises:
+        UserError: no life drawn is longer than `--lags`.
+    """
+    with step(f"reading {settings.lives} lives") as progress:
+        tracks = read_tracks(
+            settings.dump, metadata, update, settings.layer, settings.lives, settings.seed, progress,
+            settings.behaviour_layers,
+        )  # fmt: skip
+    if not len(tracks.with_ticks_around(0, settings.lags)):
+        raise UserError(f"--lags is {settings.lags}: no life drawn is long enough; lower it or extract longer episodes")
+    z = states.scale.z(tracks.layer)
+    scores = z @ states.decompositions["ica"].axes.read_outs.T
+    values = feature_matrix(tracks.records, metadata, features)
+    space = space_of(tracks, settings.behaviour_layers, {settings.layer: states.scale})
+    behaviours = _behaviours(tracks, space, "behaviours", settings, parts, step)
+    pairs = _pairs(tracks, space, behaviours, settings, parts, step)
+    with step(f"comparing {behaviours.count} behaviours"):
+        inference = Inference(settings.permutations, settings.permutations, seed=settings.seed)
+        differences = cluster_differences(
+            values, behaviours.label, tracks.lives, tracks.records.tick, tracks.records.episode, inference
+        )
+    with step("lagged correlations") as progress:
+        correlations = parts.data(
+            "correlations",
+            LaggedCorrelations,
+            lambda: lagged_correlations(
+                tracks, scores, behaviours, settings.lags, settings.permutations, settings.seed, progress
+            ),
+        )
+    return Motion(tracks, scores, space, behaviours, pairs, differences, correlations)
+
+
+def _behaviours(
+    tracks: Tracks, space: BehaviourSpace, part: str, settings: DynamicsSettings, parts: Parts, step: Step
+) -> Behaviours:
+    with step(f"behaviours of {' and '.join(space.layers)} in {len(tracks):,} ticks"):
+        few = min(settings.bootstraps, 5)
+        return parts.data(
+            part, Behaviours, lambda: find_behaviours(tracks, space, settings.behaviours, few, settings.seed)
+        )
+
+
+def _pairs(
+    tracks: Tracks, space: BehaviourSpace, behaviours: Behaviours, settings: DynamicsSettings, parts: Parts, step: Step
+) -> list[BehaviourPair]:
+    """Compare behaviours of several layers with those of each alone; nothing for those of one layer."""
+    if len(space.layers) == 1:
+        return []
+    found = {space.name: behaviours}
+    for name in space.layers:
+        found[name] = _behaviours(tracks, space_of(tracks, [name], {}), f"behaviours-{name}", settings, parts, step)
+    with step("comparing behaviours of layers together and alone") as progress:
+        return pairs_of(found, tracks, settings.permutations, settings.seed, progress)
+
+
+def independent_probes(states: States, layer: str) -> Probes:
+    """Return how the independent components are read from raw activations, and what one unit of each adds to them."""
+    axes, spread = states.decompositions["ica"].axes, states.scale.spread
+    return Probes(layer, axes.read_outs / spread, axes.patterns * spread)
+
+
+def study_effects(
+    settings: DynamicsSettings, states: States, motion: Motion, update: Update, parts: Parts, step: Step
+) -> Effects:
+    """Differentiate the policy's update along the lives that were read."""
+    tracks, data = motion.tracks, states.data
+    probes = independent_probes(states, settings.layer)
+    records = jacobian_records(tracks, motion.behaviours, settings)
+    with step(f"Jacobians of {len(records):,} states over {settings.lags} ticks") as progress:
+        jacobians = parts.arrays(
+            "jacobians", lambda: {"found": lagged_jacobians(update, tracks, records, probes, settings.lags, progress)}
+        )["found"]
+    agreement = sign_agreement(motion.correlations, jacobians, motion.behaviours.label[records], settings.seed)
+    some = records[:: max(1, len(records) // settings.spectrum_states)][: settings.spectrum_states]
+    with step(f"eigenvalues of the memory's Jacobian at {len(some)} states") as progress:
+        eigenvalues = parts.arrays("spectra", lambda: _as_real(spectra(update, tracks, some, progress)))
+    with step("slow modes") as progress:
+        mean = parts.arrays("mean", lambda: {"found": layer_jacobian(update, tracks, some, settings.layer, progress)})
+    modes = slow_modes(mean["found"], MODES)
+    activity = data.activations @ np.stack([mode.read_out for mode in modes], axis=1)
+    associations = shifted_correlations(
+        activity, data.values, data.lives, settings.permutations, settings.seed, episode=data.records.episode
+    )
+    return Effects(
+        records, jacobians, agreement, eigenvalues["real"] + 1j * eigenvalues["imaginary"], modes, associations
+    )
+
+
+def jacobian_records(tracks: Tracks, behaviours: Behaviours, settings: DynamicsSettings) -> np.ndarray:
+    """Draw the states at which Jacobians are computed, ascending, (n,): in a behaviour, with all lags after them.
+
+    Raises:
+        UserError: there is none.
+    """
+    there = tracks.with_ticks_around(0, settings.lags)
+    there = there[behaviours.label[there] >= 0]
+    if not len(there):
+        raise UserError(f"--lags is {settings.lags}: no life drawn is long enough; lower it or extract longer episodes")
+    random = np.random.default_rng([settings.seed, 6])
+    return np.sort(random.permutation(there)[: settings.states])
+
+
+def _as_real(values: np.ndarray) -> dict[str, np.ndarray]:
+    return {"real": values.real, "imaginary": values.imag}
+
+
+@dataclass(frozen=True, eq=False)
+class HeldInput:
+    """A held input, and where the memory settles.
+
+    Attributes:
+        read: what the memory reads, (units,).
+        points: found for it.
+        starts: states from which they were looked for, (n, S).
+        after: these states one tick later with this input, (n, S).
+    """
+
+    name: str
+    read: np.ndarray
+    points: FixedPoints
+    starts: np.ndarray
+    after: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Persisting:
+    """How long things last.
+
+    Attributes:
+        records: ticks at which something was changed, or decided, (n,).
+        lasting: of each independent component, (K,).
+        held: fixed points, by held input.
+        length: of the memory; or why it was not measured, if the dump lacks the observations.
+    """
+
+    records: np.ndarray
+    lasting: list[Lasting]
+    held: list[HeldInput]
+    length: MemoryLength | str
+
+
+def study_persistence(
+    settings: DynamicsSettings, policy: RecurrentPolicy, layout: ObservationLayout,
+    states: States, motion: Motion, update: Update, parts: Parts, step: Step,
+) -> Persisting:  # fmt: skip
+    """Follow changes of components and of observations, and find fixed points."""
+    tracks, reach = motion.tracks, settings.reach
+    records = followed_records(tracks, settings)
+    probes = independent_probes(states, settings.layer)
+    with step(f"following changes of {len(probes.patterns)} components for {reach} ticks") as progress:
+        apart = parts.arrays(
+            "perturbations", lambda: {"found": distances(update, tracks, records, probes, reach, progress)}
+        )["found"]
+    life = tracks.lives.index[records]
+    kept = [lasting(each, life, settings.seed) for each in apart]
+    held = _held(motion, update, records, parts, step)
+    length = _length(settings, policy, layout, tracks, update, records, parts, step)
+    return Persisting(records, kept, held, length)
+
+
+def followed_records(tracks: Tracks, settings: DynamicsSettings) -> np.ndarray:
+    """Draw the ticks to follow changes from, ascending, with `reach` ticks before and after them in their lives.
+
+    Raises:
+        UserError: no life drawn is long enough, or only one.
+    """
+    there = tracks.with_ticks_around(settings.reach + 1, settings.reach)
+    if len(np.unique(tracks.lives.index[there])) < 2:
+        raise UserError(
+            f"--reach is {settings.reach}: fewer than two of the lives drawn last {2 * settings.reach + 2} ticks; "
+            "lower it or extract longer episodes"
+        )
+    drawn = np.random.default_rng([settings.seed, 9]).permutation(there)[: settings.followed_states]
+    return np.sort(drawn)
+
+
+def _held(motion: Motion, update: Update, records: np.ndarray, parts: Parts, step: Step) -> list[HeldInput]:
+    """Find fixed points for the mean input of all ticks, and of each of the largest behaviours."""
+    tracks, label = motion.tracks, motion.behaviours.label
+    inputs = {"mean of all ticks": tracks.read.mean(axis=0)}
+    for number in range(min(_BEHAVIOURS_HELD, motion.behaviours.count)):
+        inputs[f"mean of behaviour {number}"] = tracks.read[label == number].mean(axis=0)
+    starts = tracks.state[records[:: max(1, len(records) // STARTS)][:STARTS]]
+    found = []
+    for number, (name, read) in enumerate(inputs.items()):
+        with step(f"fixed points for the {name}") as progress:
+            compute = partial(find_fixed_points, update, read, starts, progress)
+            points = parts.data(f"fixed-{number}", FixedPoints, compute)
+        after = update(tensor(starts), tensor(read).expand(len(starts), -1)).numpy()
+        found.append(HeldInput(name, read, points, starts, after))
+    return found
+
+
+def _length(
+    settings: DynamicsSettings, policy: RecurrentPolicy, layout: ObservationLayout,
+    tracks: Tracks, update: Update, records: np.ndarray, parts: Parts, step: Step,
+) -> MemoryLength | str:  # fmt: skip
+    try:
+        check_shows_everything(settings.dump, layout)
+    except UserError as error:
+        return str(error)
+    with step(f"memory length at {len(records)} decisions") as progress:
+
+        def compute() -> MemoryLength:
+            observation = read_observations(settings.dump, tracks, records, layout, policy)
+            return memory_length(policy, update, tracks, records, observation, settings.reach, settings.seed, progress)
+
+        return parts.data("length", MemoryLength, compute)

@@ -1,0 +1,389 @@
+"""Scores as curves: against the length of a history, the ticks ahead, and the training."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import EngFormatter, FixedLocator, NullLocator
+
+from analysis.figures.style import cluster_colour, few_ticks, new_figure, style, title, wrapped
+from analysis.statistics.inference import LEVEL
+from representation.probes.inputs import OBSERVATION, RESERVOIR, TRACES, observations_of, title_of
+from representation.probes.report import (
+    AUC,
+    EVERY_BASELINE,
+    AdvantageRow,
+    CKARow,
+    DumpReport,
+    IncrementRow,
+    ScoreRow,
+    is_found,
+)
+
+_HISTORIES_AT_MOST = 12
+_COLUMNS = 4
+_LETTERS_IN_A_TITLE = 38
+_FLAT = {TRACES: ":", RESERVOIR: "-."}
+_LOWEST_OF_HISTORY = -0.25
+_INK = "#1a1a1a"
+_DUMPS_AT_MOST = 6
+_NARROWEST, _INCHES_A_CURVE, _HEIGHT = 8.0, 4.2, 6.6
+_LETTERS_AN_INCH = 11
+_LETTERS_IN_HORIZON_LEGEND = 60
+_LOWEST_OF_HORIZON = -0.5
+_SPREAD, _FEWEST_PLACES = 1.4, 6
+"""Largest ratio of places at which the lines draw the same horizon, side by side so that no interval hides another."""
+_TARGETS_AT_MOST = 11
+_LOWEST_OF_TRAINING = 1.5
+_LETTERS_IN_LEGEND = 50
+_WATCHED = re.compile(r"steps_(\d+)_lstm_hidden")
+_HIDDEN = "lstm_hidden"
+_LIKE_HIDDEN = {"-": "encoder output", ":": "that of the untrained network", "-.": "that of an earlier checkpoint"}
+"""How a line looks -> what CKA compares the hidden state with."""
+
+
+def has_history_curve(reports: Sequence[DumpReport]) -> bool:
+    """Say whether any dump was probed with more than one length of history."""
+    return any(sum(observations_of(name) is not None for name in each.inputs) > 1 for each in reports)
+
+
+def probe_history(reports: Sequence[DumpReport], memory: str, probe: str) -> Figure:
+    """Draw scores of histories against their length, beside the memory's and other baselines' scores.
+
+    One panel for each of the targets that the memory predicts best; a colour for each dump. Of many dumps the last six
+    are drawn.
+    """
+    shown = [each for each in reports if has_history_curve([each])][-6:]
+    rows = [{(r.target, r.input): r for r in each.scores if r.probe == probe and r.score is not None} for each in shown]
+    targets = _best_predicted(rows, memory)
+    with style():
+        lines = max(1, -(-len(targets) // _COLUMNS))
+        figure = new_figure(12, 1.7 + 2.2 * lines)
+        grid = figure.subplots(lines, _COLUMNS, squeeze=False).ravel()
+        for axes, target in zip(grid, targets, strict=False):
+            for number, (report, known) in enumerate(zip(shown, rows, strict=True)):
+                _draw_history(
+                    axes, report, {name: row for (of, name), row in known.items() if of == target}, memory, number
+                )
+            measure = next(row.measure for known in rows for (of, _), row in known.items() if of == target)
+            axes.set_title(wrapped(f"{target} ({measure})", _LETTERS_IN_A_TITLE))
+            axes.set_xlabel("observations")
+        for axes in grid[len(targets) :]:
+            axes.axis("off")
+        text = (
+            f"{probe} probes on held-out worlds; bands: 95% intervals over worlds; "
+            f"the {len(targets)} targets that {title_of(memory)} predicts best"
+        )
+        figure.suptitle(title("What a longer look back at the observations tells", text, 125))
+        figure.legend(handles=_history_legend(shown, memory), loc="outside lower center", ncols=3)
+    return figure
+
+
+def _best_predicted(rows: Sequence[dict[tuple[str, str], ScoreRow]], memory: str) -> list[str]:
+    best: dict[str, float] = {}
+    for known in rows:
+        for (target, name), row in known.items():
+            if name == memory and row.score is not None:
+                above_chance = 2 * row.score - 1 if row.measure == AUC else row.score
+                best[target] = max(best.get(target, -np.inf), above_chance)
+    return sorted(best, key=lambda target: -best[target])[:_HISTORIES_AT_MOST]
+
+
+def _draw_history(axes: Axes, report: DumpReport, known: dict[str, ScoreRow], memory: str, number: int) -> None:
+    colour = cluster_colour(number)
+    lengths = {1: OBSERVATION} | {n: name for name in report.inputs if (n := observations_of(name)) is not None}
+    there = [(n, known[name]) for n, name in sorted(lengths.items()) if name in known]
+    if there:
+        ticks = [n for n, _ in there]
+        score, low, high = _numbers([(row.score, row.low, row.high) for _, row in there])
+        axes.plot(ticks, np.maximum(score, _LOWEST_OF_HISTORY), color=colour, marker="o", markersize=3.5, linewidth=1.2)
+        axes.fill_between(
+            ticks,
+            np.maximum(low, _LOWEST_OF_HISTORY),
+            np.maximum(high, _LOWEST_OF_HISTORY),
+            color=colour,
+            alpha=0.15,
+            lw=0,
+        )
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(FixedLocator(ticks))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xticklabels([str(each) for each in ticks])
+    for name, line in {memory: "--", **_FLAT}.items():
+        if name in known and known[name].score is not None:
+            axes.axhline(max(_LOWEST_OF_HISTORY, known[name].score or 0.0), color=colour, linestyle=line, linewidth=1)
+
+
+def _numbers(rows: Sequence[Sequence[float | None]]) -> np.ndarray:
+    """Return columns of numbers, NaN where they are unknown: N rows of K to (K, N) float64."""
+    return np.array([[np.nan if number is None else number for number in row] for row in rows], np.float64).T
+
+
+def _history_legend(shown: Sequence[DumpReport], memory: str) -> list[Line2D]:
+    looks = {"last observations": "-", title_of(memory): "--", **{title_of(name): line for name, line in _FLAT.items()}}
+    return [
+        *(Line2D([], [], color=cluster_colour(i), linewidth=3, label=each.name) for i, each in enumerate(shown)),
+        *(Line2D([], [], color=_INK, linestyle=line, label=label) for label, line in looks.items()),
+    ]
+
+
+Row = ScoreRow | IncrementRow
+Line = tuple[list[tuple[int, Row, bool]], str, str]
+"""Ticks ahead, row and whether its mark is filled of each point; and how the line and its marks look."""
+
+
+def has_horizons(reports: Sequence[DumpReport]) -> bool:
+    """Say whether targets at several horizons were probed in any dump."""
+    return any(len(places) > 1 for report in reports for places in _curves(report).values())
+
+
+def probe_horizon(reports: Sequence[DumpReport], memory: str, probe: str) -> Figure:
+    """Draw the memory's and the best baseline's scores by horizon, and below them the memory's increments.
+
+    One pair of panels for each curve, such as rows and columns of displacement; a colour for each dump. Of many dumps
+    the last six are drawn.
+    """
+    shown = [each for each in reports if has_horizons([each])][-_DUMPS_AT_MOST:]
+    curves = list(dict.fromkeys(curve for each in shown for curve, places in _curves(each).items() if len(places) > 1))
+    given = any(each.increments_given for each in shown)
+    with style():
+        width = max(_NARROWEST, 1 + _INCHES_A_CURVE * len(curves))
+        figure = new_figure(width, _HEIGHT)
+        grid = figure.subplots(2, len(curves), squeeze=False, sharex="col", sharey="row")
+        for column, curve in zip(grid.T, curves, strict=True):
+            for number, report in enumerate(shown):
+                lines = _score_lines(report, curve, memory, probe), _increment_lines(report, curve, memory, probe)
+                for axes, two in zip(column, lines, strict=True):
+                    for place, line in enumerate(two):
+                        shift = _shift(2 * number + place, 2 * len(shown))
+                        _draw_points(axes, line, cluster_colour(number), shift)
+            column[0].set_title(curve)
+            _label(column, sorted({ticks for each in shown for ticks in _curves(each).get(curve, {})}))
+        for axes, what in zip(grid[:, 0], ("score", "increment"), strict=True):
+            axes.set_ylabel(f"{what} ({_measure(shown, curves[0])})")
+        text = (
+            f"{probe} probes on held-out worlds. Increment: over the baseline that scores best; filled: the "
+            f"{title_of(memory)} adds to every baseline, false discovery rate {LEVEL:.0%} over the run. Upright lines: "
+            "95% intervals over worlds. Records whose life ends before the horizon are left out."
+        )
+        heading = f"How far ahead the {title_of(memory)} knows where the agent goes"
+        figure.suptitle(title(heading, text, int(_LETTERS_AN_INCH * width)))
+        figure.legend(handles=_horizon_legend(shown, memory, given), loc="outside lower center", ncols=2)
+    return figure
+
+
+def _curves(report: DumpReport) -> dict[str, dict[int, str]]:
+    """Return curve -> ticks ahead -> target, of the targets that were probed."""
+    found: dict[str, dict[int, str]] = {}
+    for target in report.targets:
+        if target["curve"] is not None and target["reason"] is None:
+            found.setdefault(target["curve"], {})[target["ticks_ahead"]] = target["name"]
+    return found
+
+
+def _measure(reports: Sequence[DumpReport], curve: str) -> str:
+    return next(t["measure"] for each in reports for t in each.targets if t["curve"] == curve)
+
+
+def _best_baselines(report: DumpReport, probe: str) -> dict[str, ScoreRow]:
+    """Return target -> the score of the baseline that predicts it best."""
+    found: dict[str, ScoreRow] = {}
+    for row in report.scores:
+        if row.probe == probe and row.kind == "baseline" and row.score is not None:
+            best = found.get(row.target)
+            if best is None or best.score is None or row.score > best.score:
+                found[row.target] = row
+    return found
+
+
+def _score_lines(report: DumpReport, curve: str, memory: str, probe: str) -> list[Line]:
+    """Return the memory's scores and those of the best baselines."""
+    own = {row.target: row for row in report.scores if (row.input, row.probe) == (memory, probe)}
+    places = sorted(_curves(report).get(curve, {}).items())
+    return [
+        ([(ticks, rows[target], True) for ticks, target in places if target in rows], line, marker)
+        for rows, line, marker in ((own, "-", "o"), (_best_baselines(report, probe), "--", "^"))
+    ]
+
+
+def _increment_lines(report: DumpReport, curve: str, memory: str, probe: str) -> list[Line]:
+    """Return the increments over the best baselines, filled where the memory adds to every baseline."""
+    best = {target: row.input for target, row in _best_baselines(report, probe).items()}
+    places = sorted(_curves(report).get(curve, {}).items())
+    lines: list[Line] = []
+    for rows, line, marker in ((report.increments, "-", "o"), (report.increments_given, ":", "s")):
+        known = {
+            (row.target, row.baseline): row for row in rows
+            if (row.memory, row.probe) == (memory, probe) and row.increment is not None
+        }  # fmt: skip
+        points: list[tuple[int, Row, bool]] = [
+            (ticks, known[target, best[target]], is_found(known[target, EVERY_BASELINE]))
+            for ticks, target in places
+            if target in best and (target, best[target]) in known and (target, EVERY_BASELINE) in known
+        ]
+        lines.append((points, line, marker))
+    return lines
+
+
+def _shift(place: int, places: int) -> float:
+    """Return what horizons are multiplied by to draw one of several lines."""
+    return _SPREAD ** (1 / max(places, _FEWEST_PLACES) * (place + 0.5 - places / 2))
+
+
+def _draw_points(axes: Axes, line: Line, colour: str, shift: float) -> None:
+    points, look, marker = line
+    if not points:
+        return
+    ticks = np.array([ahead for ahead, _, _ in points]) * shift
+    effects = [row.score if isinstance(row, ScoreRow) else row.increment for _, row, _ in points]
+    value, low, high = np.maximum(
+        _numbers([(effect, row.low, row.high) for effect, (_, row, _) in zip(effects, points, strict=True)]),
+        _LOWEST_OF_HORIZON,
+    )
+    axes.plot(ticks, value, look, color=colour, linewidth=1.3)
+    axes.vlines(ticks, low, high, color=colour, linewidth=1.2)
+    for tick, height, (_, _, filled) in zip(ticks, value, points, strict=True):
+        face = colour if filled else "white"
+        axes.plot(tick, height, marker, markersize=5, markeredgecolor=colour, markerfacecolor=face)
+
+
+def _label(column: Sequence[Axes], horizons: Sequence[int]) -> None:
+    for axes in column:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(FixedLocator(horizons))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xticks(horizons, [str(each) for each in horizons])
+        axes.axhline(0, color=_INK, linewidth=0.6)
+        axes.grid(axis="y", linewidth=0.5, color="#dddddd")
+        axes.set_axisbelow(True)
+    column[-1].set_xlabel("ticks ahead")
+
+
+def _horizon_legend(shown: Sequence[DumpReport], memory: str, given: bool) -> list[Line2D]:
+    looks = [(f"score and increment of the {title_of(memory)}", "-", "o"), ("score of the best baseline", "--", "^")]
+    if given:
+        looks.append(("increment once the given variables are known", ":", "s"))
+    return [
+        *(
+            Line2D([], [], color=cluster_colour(i), linewidth=3, label=wrapped(each.name, _LETTERS_IN_HORIZON_LEGEND))
+            for i, each in enumerate(shown)
+        ),
+        *(Line2D([], [], color=_INK, linestyle=line, marker=marker, label=label) for label, line, marker in looks),
+    ]
+
+
+def probe_emergence(reports: Sequence[DumpReport], memory: str, probe: str) -> Figure:
+    """Draw score and advantage against agent-steps trained, a colour for each training.
+
+    Of many targets those are drawn whose advantage is ever the largest; one panel tells how alike layers are by CKA.
+
+    Args:
+        reports: of checkpoints, each with its agent-steps, those of a training in order.
+    """
+    chosen, of_how_many = _most_advantaged(reports, memory, probe)
+    trainings = list(dict.fromkeys(report.training for report in reports))
+    measures = {row.target: row.measure for report in reports for row in report.advantages}
+    with style():
+        panels = len(chosen) + 1
+        lines = -(-panels // _COLUMNS)
+        figure = new_figure(12, 1.5 + 2.3 * lines)
+        grid = figure.subplots(lines, min(panels, _COLUMNS), squeeze=False).ravel()
+        for axes, target in zip(grid, chosen, strict=False):
+            for number, training in enumerate(trainings):
+                rows = [
+                    (report.steps_trained or 0, row) for report in reports if report.training == training
+                    for row in report.advantages
+                    if (row.target, row.memory, row.probe) == (target, memory, probe) and row.advantage is not None
+                ]  # fmt: skip
+                _draw_target(axes, rows, cluster_colour(number))
+            axes.set_title(wrapped(f"{target} ({measures[target]})", _LETTERS_IN_A_TITLE))
+            _label_steps(axes)
+        for number, training in enumerate(trainings):
+            _draw_cka(grid[len(chosen)], [r for r in reports if r.training == training], cluster_colour(number))
+        _label_steps(grid[len(chosen)])
+        for axes in grid[panels:]:
+            axes.axis("off")
+        lines_drawn = {line.get_linestyle() for line in grid[len(chosen)].lines}
+        like_hidden = {line: other for line, other in _LIKE_HIDDEN.items() if line in lines_drawn}
+        _explain(figure, trainings, f"{probe} probe on {title_of(memory)}", len(chosen), of_how_many, like_hidden)
+    return figure
+
+
+def _most_advantaged(reports: Sequence[DumpReport], memory: str, probe: str) -> tuple[list[str], int]:
+    """Return the targets to draw, in their order, and of how many they were chosen."""
+    largest: dict[str, float] = {}
+    for report in reports:
+        for row in report.advantages:
+            if (row.memory, row.probe) == (memory, probe) and row.advantage is not None:
+                largest[row.target] = max(largest.get(row.target, -np.inf), row.advantage)
+    best = set(sorted(largest, key=lambda name: -largest[name])[:_TARGETS_AT_MOST])
+    return [name for name in largest if name in best], len(largest)
+
+
+def _draw_target(axes: Axes, rows: Sequence[tuple[int, AdvantageRow]], colour: str) -> None:
+    if not rows:
+        return
+    steps = np.array([trained for trained, _ in rows])
+    score, advantage, low, high = _numbers([(row.score, row.advantage, row.low, row.high) for _, row in rows])
+    axes.plot(steps, score, "--", color=colour, linewidth=1, marker=".", markersize=4)
+    axes.plot(steps, advantage, color=colour, linewidth=1.5, marker="o", markersize=3.5)
+    axes.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)
+    axes.axhline(0, color=_INK, linewidth=0.6)
+    drawn = np.concatenate([line.get_ydata() for line in axes.lines])
+    axes.set_ylim(max(-_LOWEST_OF_TRAINING, np.nanmin(drawn) - 0.1), np.nanmax(drawn) + 0.1)
+
+
+def _draw_cka(axes: Axes, reports: Sequence[DumpReport], colour: str) -> None:
+    axes.set(title="similarity of layers (CKA)", ylim=(-0.05, 1.05))
+    for other, line in (("encoder_output", "-"), ("untrained_lstm_hidden", ":")):
+        found = [
+            (r.steps_trained or 0, row) for r in reports for row in r.cka if {row.one, row.other} == {_HIDDEN, other}
+        ]
+        _draw_line(axes, found, line, colour)
+    for report in reports:
+        _draw_line(axes, [*_earlier_selves(report)], "-.", colour)
+
+
+def _earlier_selves(report: DumpReport) -> Iterator[tuple[int, CKARow]]:
+    """Yield how like the policy are its own checkpoints that watched it, each at the checkpoint's agent-steps."""
+    for row in report.cka:
+        pair = {row.one, row.other} - {_HIDDEN}
+        if len(pair) == 1 and (watched := _WATCHED.fullmatch(pair.pop())):
+            yield int(watched[1]), row
+
+
+def _draw_line(axes: Axes, found: Sequence[tuple[int, CKARow]], line: str, colour: str) -> None:
+    known = sorted((steps, row.cka) for steps, row in found if row.cka is not None)
+    if known:
+        axes.plot(*zip(*known, strict=True), line, color=colour, marker="o", markersize=3, linewidth=1.2)
+
+
+def _label_steps(axes: Axes) -> None:
+    axes.set_xlabel("agent-steps trained")
+    axes.xaxis.set_major_locator(few_ticks())
+    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+
+
+def _explain(
+    figure: Figure, trainings: Sequence[str], what: str, drawn: int, of_how_many: int, like_hidden: Mapping[str, str]
+) -> None:
+    some = f"the {drawn} of {of_how_many} targets with the largest advantage anywhere" if drawn < of_how_many else "all"
+    some = some if of_how_many else "none could be probed"
+    text = f"{what}; targets: {some}; bands: 95% intervals over worlds"
+    figure.suptitle(title("Probe scores and advantages over training", text, 120))
+    looks = [
+        Line2D([], [], color=_INK, linestyle="--", marker=".", label="score"),
+        Line2D([], [], color=_INK, marker="o", markersize=3.5, label="advantage over the best baseline"),
+        *(
+            Line2D([], [], color=_INK, linestyle=line, linewidth=1, label=f"CKA of hidden state and {other}")
+            for line, other in like_hidden.items()
+        ),
+    ]
+    colours = [
+        Line2D([], [], color=cluster_colour(i), linewidth=3, label=wrapped(name, _LETTERS_IN_LEGEND))
+        for i, name in enumerate(trainings)
+    ]
+    figure.legend(handles=[*colours, *looks], loc="outside lower center", ncols=3)
