@@ -38,7 +38,7 @@ def above_gaussians(
     Returns:
         The stability of the components of whole Gaussians, (`SURROGATES`, K), and the q of each component, (K,).
     """
-    floor = _of_gaussians(found.kind, z, len(found.stability), lives, seed, lambda share: progress(share / 2))
+    floor = _of_gaussians(found.kind, z, len(found.stability), lives, seed, _part_of(progress, 1.0))
     q, left, steps = above_floor(found.stability, floor), np.arange(len(found.stability)), 1
     while len(standing := left[q[left] <= LEVEL]):
         by_stability = standing[np.argsort(-found.stability[standing], kind="stable")]
@@ -46,13 +46,15 @@ def above_gaussians(
         if not len(left):
             break
         part = found.scores[:, left] @ found.axes.patterns[left]  # (B, U)
-        rest = 0.5**steps
-        theirs = _of_gaussians(
-            found.kind, part, len(left), lives, seed, lambda share, rest=rest: progress(1 - rest * (1 - share / 2))
-        )
+        theirs = _of_gaussians(found.kind, part, len(left), lives, seed, _part_of(progress, 0.5**steps))
         q[left] = np.maximum(q[left], above_floor(found.stability[left], theirs))
         steps += 1
     return floor, q
+
+
+def _part_of(progress: Callable[[float], None], rest: float) -> Callable[[float], None]:
+    """Return progress for the next step, which takes half of the rest, since how many steps there are is not known."""
+    return lambda share: progress(1 - rest * (1 - share / 2))
 
 
 def _of_gaussians(
