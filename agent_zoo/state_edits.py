@@ -9,14 +9,16 @@ a state per tick, the same is done to x_t - x_(t-1), whose read-outs have the me
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import torch
+from torch.nn.functional import normalize
 
 from activation_store.directions import Direction
+from agent_zoo.donor_rule import DonorRule
 from user_error import UserError
 
 EditOf = Literal["state", "change"]
@@ -251,3 +253,125 @@ def _orthonormal(rows: np.ndarray) -> np.ndarray:
 
 def _like(activations: torch.Tensor, array: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float64)).to(activations.device)
+
+
+def edit_along(
+    kind: Literal["collapse", "steer", "swap"], directions: Sequence[Direction], of: EditOf, dose: float,
+    covariance: Callable[[str], np.ndarray],
+) -> ReadOutEdit:  # fmt: skip
+    """Return an edit along directions.
+
+    Args:
+        kind: what is done.
+        directions: any number for collapse, one for steer, origin and target for swap.
+        of: whether the state is edited or its change per tick.
+        dose: of steer, in standard deviations of the read-out.
+        covariance: returns that of a layer's unedited states, (units, units); called for oblique swaps only.
+
+    Raises:
+        UserError: as `collapse` and `swap`.
+    """
+    if kind == "steer":
+        return steer(directions[0], dose)
+    if kind == "collapse":
+        return collapse(directions, of)
+    origin, target = directions
+    return swap(origin, target, of, None if are_orthogonal(origin, target) else covariance(origin.layer))
+
+
+def check_direction(
+    direction: Direction, of: EditOf, layer_units: Mapping[str, int], policy: str, sha256: str | None
+) -> None:
+    """Refuse a direction that does not fit a policy.
+
+    Args:
+        direction: to be edited along.
+        of: whether the state is edited or its change per tick.
+        layer_units: of the policy.
+        policy: its name.
+        sha256: of its checkpoint file; None if unknown.
+
+    Raises:
+        UserError: the policy has no such layer, another number of units, or the direction is another policy's.
+    """
+    if direction.layer not in layer_units:
+        raise UserError(
+            f"the direction {direction.name} is one of the layer {direction.layer}, which {policy} does not have; it "
+            f"has {', '.join(layer_units)}"
+        )
+    if len(direction.weight) != layer_units[direction.layer]:
+        raise UserError(
+            f"the direction {direction.name} has {len(direction.weight)} weights, but {direction.layer} of {policy} "
+            f"has {layer_units[direction.layer]} units: give the policy that it was found in"
+        )
+    if None not in (sha256, direction.source.checkpoint_sha256) and direction.source.checkpoint_sha256 != sha256:
+        raise UserError(
+            f"the direction {direction.name} was found in another policy, {direction.source.policy}, not in {policy} "
+            "as it is now: extract activations and find directions again"
+        )
+    if of == "change" and not direction.layer.startswith("lstm_"):
+        raise UserError(
+            f"{direction.layer} is not part of the memory, so it has no change per tick: leave out --change"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Interchange:
+    """An edit of states that becomes a `StateEdit` in each tick, when the donors' states are known.
+
+    Attributes:
+        read_outs: holds the read-outs at constants, in whose place the donors' come.
+        donor: how donors are drawn.
+        along: None, or for a control orthonormal directions along which states are moved instead, (K, units).
+    """
+
+    read_outs: ReadOutEdit
+    donor: DonorRule
+    along: np.ndarray | None = None
+
+    @property
+    def layer(self) -> str:
+        """Name of the edited layer."""
+        return self.read_outs.layer
+
+    def taking(self, donors: torch.Tensor) -> StateEdit:
+        """Return the edit of E agents, given the states of their donors in this tick, (E, units)."""
+        edit = replace(self.read_outs, constant=self.read_outs.read_out(donors).cpu().numpy())
+        return edit if self.along is None else TowardsDonors(edit, self.along, donors)
+
+
+@dataclass(frozen=True, eq=False)
+class TowardsDonors(StateEdit):
+    """Moves each state as far as another edit would, but along other directions, towards its donor's state.
+
+    Attributes:
+        original: the other edit.
+        directions: orthonormal, (K, units).
+        donors: their states, (B, units).
+    """
+
+    original: StateEdit
+    directions: np.ndarray
+    donors: torch.Tensor
+    of: EditOf = "state"
+
+    @property
+    def layer(self) -> str:  # type: ignore[override]
+        """See `StateEdit`."""
+        return self.original.layer
+
+    def apply(self, activations: torch.Tensor) -> torch.Tensor:
+        """See `StateEdit.apply`."""
+        directions = torch.from_numpy(self.directions).to(activations.device)
+        far = (self.original.apply(activations) - activations).double().norm(dim=1, keepdim=True)  # (B, 1)
+        towards = (self.donors - activations).double() @ directions.T @ directions  # (B, units)
+        return (activations + far * normalize(towards, dim=1)).to(activations.dtype)
+
+
+def interchange(directions: Sequence[Direction], donor: DonorRule) -> Interchange:
+    """Give the read-outs of directions the values that they have in the donor's state.
+
+    Raises:
+        UserError: the directions are of several layers, or not independent.
+    """
+    return Interchange(collapse(directions, "state"), donor)

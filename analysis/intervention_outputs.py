@@ -5,15 +5,11 @@ from pathlib import Path
 
 from activation_store.files import sha256, write_json, write_text
 from activation_store.interventions import LIVES_FILE, RUN_FILE, Arm, LivesTable, Readability, read_lives
-from analysis.intervention_page.page import intervention_page
-from analysis.intervention_page.shown_replays import REPLAYS, ShownReplays, read_shown_replays
-from analysis.interventions.by_episode import by_episode_table
+from analysis.intervention_page.page import REPLAYS, ShownReplays, intervention_page, read_shown_replays
 from analysis.interventions.equivalence import Margins, margins
-from analysis.interventions.erased import erased_table, readability_lines
-from analysis.interventions.ranking import edited_one_by_one
 from analysis.interventions.run_file import read_run_file
-from analysis.interventions.study import study_effects
-from analysis.interventions.tables import effects_table
+from analysis.interventions.study import edited_one_by_one, study_effects
+from analysis.interventions.tables import by_episode_table, effects_table, erased_table, readability_lines
 from analysis.interventions.text import summary_lines
 from analysis.runs.finished_files import open_finished
 from analysis.runs.run_folder import DONE_FILE, write_figure
@@ -118,10 +114,8 @@ def write_effects(
     Raises:
         UserError: as `study_effects`, or a file cannot be written.
     """
-    from analysis.figures.intervention_doses import dose_response
-    from analysis.figures.intervention_effects import effects_figure, kl_by_head
-    from analysis.figures.intervention_persistence import persistence_figure
-    from analysis.figures.intervention_ranking import ranking_figure
+    from analysis.figures.intervention_curves import dose_response, persistence_figure
+    from analysis.figures.intervention_forests import effects_figure, kl_by_head, ranking_figure
 
     study = study_effects(table, arms, Inference(permutations=draws, bootstraps=draws, seed=seed), within)
     ranked = edited_one_by_one(arms)

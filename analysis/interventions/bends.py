@@ -5,14 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from activation_store.directions import Axis, PlannedDisplacement, planned_displacement
 from activation_store.interventions import LivesTable
-from activation_store.planned_displacement import Axis, PlannedDisplacement, planned_displacement
-from analysis.interventions.controls import PerEpisode, compare, controls_of, edits
+from analysis.interventions.controls import Judged, PerEpisode, compare, controls_of, edits, judged
 from analysis.interventions.equivalence import BEND, Margins
+from analysis.interventions.inference import OverEpisodes
 from analysis.interventions.outcomes import EAST, PLANNED_TOTAL, SOUTH
-from analysis.interventions.over_episodes import OverEpisodes
 from analysis.interventions.pairs import Pairs
-from analysis.interventions.verdicts import Judged, judged
 from analysis.statistics.resampling import Estimate
 
 _PER_TICKS = 100  # of the outcomes south and east

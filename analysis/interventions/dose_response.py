@@ -6,13 +6,10 @@ from typing import Literal
 
 import numpy as np
 
-from analysis.interventions.at_once import level_per_episode
 from analysis.interventions.controls import RANDOM, Against, PerEpisode, against, controls_of, edits, on_episodes_of
-from analysis.interventions.detectable import Condition, detectable
-from analysis.interventions.effects import effect_per_episode
-from analysis.interventions.over_episodes import OverEpisodes, excludes_zero
-from analysis.interventions.pairs import Pairs
-from analysis.interventions.randomisation import Test, randomisation_test
+from analysis.interventions.effects import effect_per_episode, level_per_episode
+from analysis.interventions.inference import Condition, OverEpisodes, detectable, excludes_zero
+from analysis.interventions.pairs import Pairs, Test, randomisation_test
 from analysis.statistics.inference import LEVEL, false_discovery
 from analysis.statistics.resampling import Estimate
 

@@ -9,18 +9,20 @@ from scipy import stats
 from activation_store.interventions import LivesTable
 from analysis.interventions.controls import (
     DRAWN_DIRECTIONS,
+    Judged,
     PerEpisode,
     compare,
+    concluded,
     controls_of,
+    detectable_effect,
     edits,
     on_episodes_of,
+    tests_of,
 )
 from analysis.interventions.equivalence import FOLLOWS, Margins
-from analysis.interventions.exchangeable import FEWEST_FOR_RANK, rank_threshold, ranks_among
+from analysis.interventions.inference import FEWEST_FOR_RANK, OverEpisodes, rank_threshold, ranks_among
 from analysis.interventions.outcomes import FOLLOWS_SIDES
-from analysis.interventions.over_episodes import OverEpisodes
 from analysis.interventions.pairs import Pairs
-from analysis.interventions.verdicts import Judged, concluded, detectable_effect, tests_of
 from analysis.statistics.inference import false_discovery
 from analysis.statistics.power import POWER
 from analysis.statistics.resampling import Estimate

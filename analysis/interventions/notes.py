@@ -5,14 +5,12 @@ from math import ceil
 
 import numpy as np
 
-from analysis.interventions.at_once import AtOnce
 from analysis.interventions.controls import DRAWN_DIRECTIONS, RANDOM, SAME_VARIANCE, UNTRAINED, controls_of, edits
 from analysis.interventions.dose_response import DoseResponse
-from analysis.interventions.effects import Effect, Spillover
-from analysis.interventions.exchangeable import FEWEST_FOR_RANK
+from analysis.interventions.effects import AtOnce, Effect, Spillover
 from analysis.interventions.follows import Follows
+from analysis.interventions.inference import COUNTED_UP_TO, FEWEST_FOR_RANK, OverEpisodes
 from analysis.interventions.outcomes import EDITED_TICKS, KL, KL_IN_PLAY, OFF_MANIFOLD, WITHIN_DATA, title
-from analysis.interventions.over_episodes import COUNTED_UP_TO, OverEpisodes
 from analysis.interventions.pairs import Pairs
 from analysis.statistics.inference import LEVEL
 

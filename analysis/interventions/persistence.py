@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from activation_store.interventions import LASTING
-from analysis.interventions.over_episodes import OverEpisodes
+from analysis.interventions.inference import OverEpisodes
 from analysis.interventions.pairs import Pairs
 from analysis.statistics.resampling import Estimate
 

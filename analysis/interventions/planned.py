@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from activation_store.interventions import Arm, ArmKind
-from analysis.interventions.detectable import Condition, detectable
-from analysis.interventions.over_episodes import COUNTED_UP_TO
+from analysis.interventions.inference import COUNTED_UP_TO, Condition, detectable
 from analysis.statistics.inference import LEVEL
 
 PAIRED_SPREAD = 240.0

@@ -4,11 +4,10 @@ import math
 from collections.abc import Iterable, Iterator
 
 from activation_store.interventions import AT_ONCE
-from analysis.interventions.at_once import AtOnce
 from analysis.interventions.bends import Bend
-from analysis.interventions.controls import RANDOM, Against
+from analysis.interventions.controls import RANDOM, Against, Judged
 from analysis.interventions.dose_response import DoseResponse
-from analysis.interventions.effects import Effect
+from analysis.interventions.effects import AtOnce, Effect
 from analysis.interventions.follows import Follows
 from analysis.interventions.outcomes import (
     EDITED_TICKS,
@@ -24,9 +23,7 @@ from analysis.interventions.outcomes import (
     title_with_unit,
 )
 from analysis.interventions.persistence import TITLES, Persistence
-from analysis.interventions.ranking import Ranked, ranking
-from analysis.interventions.study import Study
-from analysis.interventions.verdicts import Judged
+from analysis.interventions.study import Ranked, Study, ranking
 from analysis.statistics.inference import LEVEL
 from analysis.statistics.resampling import Estimate
 

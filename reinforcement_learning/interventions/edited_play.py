@@ -15,22 +15,16 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import capture
 from agent_zoo.donor_rule import DonorRule
 from agent_zoo.hooks import Hook
-from agent_zoo.interchange import Interchange
 from agent_zoo.memory import MemoryState
+from agent_zoo.memory_edits import Transplant
+from agent_zoo.state_edits import Interchange
 from agent_zoo.state_moments import StateMoments
-from agent_zoo.transplant import Transplant
 from reinforcement_learning.game.ground_truth import OwnRows
-from reinforcement_learning.interventions.arm_plan import ArmPlan
-from reinforcement_learning.interventions.arm_recorder import ArmRecorder
-from reinforcement_learning.interventions.at_once import Outputs, at_once
-from reinforcement_learning.interventions.controls_at_once import ControlAtOnce, donors_behind
-from reinforcement_learning.interventions.donor_outcomes import DonorOutcomes
-from reinforcement_learning.interventions.donors import DonorLots, Donors
-from reinforcement_learning.interventions.drawn_agents import drawn_agents
-from reinforcement_learning.interventions.followed_edits import FollowedEdits
-from reinforcement_learning.interventions.kept_replay import KeptReplay
-from reinforcement_learning.interventions.life_outcomes import LifeOutcomes
-from reinforcement_learning.interventions.shadows import Shadows, differ
+from reinforcement_learning.interventions.at_once import ControlAtOnce, Outputs, Shadows, at_once, differ, donors_behind
+from reinforcement_learning.interventions.experiment import ArmPlan
+from reinforcement_learning.interventions.lots import DonorLots, Donors, drawn_agents
+from reinforcement_learning.interventions.outcomes import DonorOutcomes, FollowedEdits, LifeOutcomes
+from reinforcement_learning.interventions.recordings import ArmRecorder, KeptReplay
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
 from reinforcement_learning.play.recorder import Batch, Finished

@@ -1,7 +1,7 @@
 """What an intervention run does: its edits, who is edited and when, and the arms that answer what the edits do."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
 import numpy as np
@@ -11,33 +11,97 @@ from activation_store.interventions import AT_ONCE, Arm, ArmKind
 from activation_store.layers import LSTM_CELL
 from activation_store.sparse_dictionary import feature_name
 from agent_zoo.donor_rule import DonorRule
-from agent_zoo.edits_along_directions import check_direction, edit_along
 from agent_zoo.erasure import fitted_eraser
 from agent_zoo.feature_edits import EditedFeatures, Splice, edit_of
-from agent_zoo.interchange import Interchange, interchange
 from agent_zoo.linear_readings import Reading
-from agent_zoo.memory_edits import Clear, Freeze, KeptMemory, MemoryEdit, MovedAsFar
+from agent_zoo.memory_edits import Clear, Freeze, KeptMemory, MemoryEdit, MovedAsFar, Transplant
 from agent_zoo.state_edits import (
     AsFarAs,
     DirectedEdit,
     EditOf,
+    Interchange,
     StateEdit,
     Untouched,
+    check_direction,
+    edit_along,
+    interchange,
 )
 from agent_zoo.state_moments import Distances, StateMoments
-from agent_zoo.transplant import Transplant
-from reinforcement_learning.interventions.arm_plan import ArmPlan
-from reinforcement_learning.interventions.donor_outcomes import DataSpan
-from reinforcement_learning.interventions.feature_condition import FeatureCondition
-from reinforcement_learning.interventions.random_directions import (
+from reinforcement_learning.interventions.outcomes import DataSpan
+from reinforcement_learning.interventions.random_edits import (
     orthonormal,
+    random_eraser,
     towards_donors,
     unit,
     unit_of_variance,
     variance,
 )
-from reinforcement_learning.interventions.random_erasers import random_eraser
-from reinforcement_learning.interventions.when import When
+from reinforcement_learning.interventions.when import FeatureCondition, When
+
+
+@dataclass(frozen=True, eq=False)
+class ArmPlan:
+    """How the agents of one arm are edited.
+
+    Attributes:
+        name: of the arm.
+        drawn: number of agents in each world that are drawn by lot.
+        when: the ticks in which they are edited.
+        feature: a condition on the memory with which a tick begins, that must hold too; None for none.
+        states: edits of layers, applied in this order.
+        memories: edits of the memory between ticks, applied in this order.
+        watched: layers whose unedited states are summed up; of unedited arms.
+        distances: of edited states from unedited ones, by layer.
+        directions: whose read-outs are compared before and after the edit.
+        spans: of unedited states, by layer; what donors change is compared with them.
+        readings: variables that are summed up together with a layer's states: in an unedited arm with the states of
+            all agents, which must be watched, and otherwise with edited states.
+        replayed: number of the episode whose replay is kept; None for none.
+        follow: number of ticks for which agents are followed after each edit, which is then made in a single tick; 0 if
+            they are edited in all ticks.
+        controls: plans of random edits that are not played, but compared with the edit in its own states, at once.
+        recorded: layers whose activations are recorded in every tick; none if the arm is not recorded.
+    """
+
+    name: str
+    drawn: int
+    when: When = field(default_factory=When)
+    states: tuple[StateEdit | Interchange, ...] = ()
+    memories: tuple[MemoryEdit | Transplant, ...] = ()
+    watched: tuple[str, ...] = ()
+    distances: Mapping[str, Distances] = field(default_factory=dict)
+    directions: tuple[Direction, ...] = ()
+    spans: Mapping[str, DataSpan] = field(default_factory=dict)
+    readings: tuple[Reading, ...] = ()
+    replayed: int | None = None
+    recorded: tuple[str, ...] = ()
+    follow: int = 0
+    feature: FeatureCondition | None = None
+    controls: "tuple[ArmPlan, ...]" = ()
+
+    @property
+    def donors(self) -> tuple[DonorRule, ...]:
+        """How the donors of the edits that need them are drawn."""
+        return tuple(
+            each.donor for each in (*self.memories, *self.states) if isinstance(each, Transplant | Interchange)
+        )
+
+    @property
+    def interchanged(self) -> tuple[str, ...]:
+        """Layers in which read-outs are taken from donors."""
+        return tuple(dict.fromkeys(each.layer for each in self.states if isinstance(each, Interchange)))
+
+    @property
+    def reported(self) -> tuple[str, ...]:
+        """Layers whose edited states are compared with unedited ones."""
+        layers = [*self.distances, *(each.layer for each in self.directions), *self.interchanged]
+        return tuple(dict.fromkeys(layers))
+
+    @property
+    def edits(self) -> bool:
+        """Whether anything is edited."""
+        return bool(self.states or self.memories)
+
 
 StateEditKind = Literal["collapse", "steer", "swap", "erase", "interchange", "splice"]
 MemoryEditKind = Literal["clear", "freeze", "transplant"]

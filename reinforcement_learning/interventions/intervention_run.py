@@ -7,15 +7,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from activation_store.checked_json import read_small_json, with_checksum, without_checksum
 from activation_store.files import sha256, write_bytes, write_json
-from activation_store.interventions import REPLAYED_EPISODE, Arm, LivesTable, replayed_arms
+from activation_store.interventions import REPLAYED_EPISODE, Arm, LivesTable, Readability, replayed_arms
 from activation_store.tensor_file import read_tensors, write_tensors
+from agent_zoo.erasure import fitted_eraser
+from agent_zoo.linear_readings import Reading, held_out_r_squared
 from agent_zoo.state_moments import StateMoments, from_arrays, to_arrays
-from reinforcement_learning.interventions.arm_plan import ArmPlan
 from reinforcement_learning.interventions.edited_play import PlayedGroup, play_arm
-from reinforcement_learning.interventions.experiment import Experiment
-from reinforcement_learning.interventions.recorded_arms import RecordedArms
+from reinforcement_learning.interventions.experiment import ArmPlan, Experiment
+from reinforcement_learning.interventions.recordings import RecordedArms
 from reinforcement_learning.play.contest import Contest, Group, groups
 from reinforcement_learning.play.jobs import PlayedAgain
 from reinforcement_learning.play.parallel_play import play_groups
@@ -172,3 +175,43 @@ def episodes_to_play(folder: Path, experiment: Experiment, seed: int, episodes: 
     arms, every = experiment.arms(), groups(seed, episodes)
     played = PlayedArms(folder, arms, dumps)
     return sum(len(group.numbers) for arm in arms for group in played.missing(arm, every))
+
+
+_Moments = Mapping[str, StateMoments]
+
+
+def readability(folder: Path, experiment: Experiment, seed: int, episodes: int) -> list[Readability]:
+    """Measure it for each variable that a run has erased, in each arm that erases it; empty if it erases nothing."""
+    arms, every = experiment.arms(), groups(seed, episodes)
+    played = PlayedArms(folder, arms)
+    twins = {arm.name: arm for arm in arms if arm.kind == "unedited"}
+    found: list[Readability] = []
+    for arm in arms:
+        if arm.kind == "edit" and experiment.readings:
+            unedited, edited = (
+                [played.moments_of_group(each, group) for group in every] for each in (twins[arm.twin], arm)
+            )
+            total = played.moments(twins[arm.twin], every)
+            for reading in experiment.readings:
+                found += _of_reading(reading, arm, total, unedited, edited)
+    return found
+
+
+def _of_reading(
+    reading: Reading, arm: Arm, total: _Moments, unedited: Sequence[_Moments], edited: Sequence[_Moments]
+) -> Iterator[Readability]:
+    moments = reading.of(total[reading.name])
+    before = moments.r_squared()
+    after = moments.r_squared(fitted_eraser(reading, moments, arm.policy).kept)
+    elsewhere, in_play = (
+        held_out_r_squared([reading.of(each[reading.name]) for each in played]) for played in (unedited, edited)
+    )
+    for place, name in enumerate(reading.variables):
+        yield Readability(
+            arm.name, reading.layer, name, moments.sums.count, float(before[place]), float(after[place]),
+            _number_or_none(elsewhere, place), _number_or_none(in_play, place),
+        )  # fmt: skip
+
+
+def _number_or_none(values: np.ndarray | None, place: int) -> float | None:
+    return None if values is None or np.isnan(values[place]) else float(values[place])

@@ -33,12 +33,15 @@ from agent_zoo.own_features import check_feature
 from argument_checks import split
 from progress_view import progress
 from reinforcement_learning.interventions.experiment import Experiment, RequestedEdit, check_directions
-from reinforcement_learning.interventions.feature_condition import FeatureCondition, check_in_memory
-from reinforcement_learning.interventions.intervention_run import GROUPS_FOLDER, episodes_to_play, play_experiment
-from reinforcement_learning.interventions.readability import readability
-from reinforcement_learning.interventions.recorded_arms import DUMPS_FOLDER, RecordedArms
+from reinforcement_learning.interventions.intervention_run import (
+    GROUPS_FOLDER,
+    episodes_to_play,
+    play_experiment,
+    readability,
+)
+from reinforcement_learning.interventions.recordings import DUMPS_FOLDER, RecordedArms
 from reinforcement_learning.interventions.request import RunOptions
-from reinforcement_learning.interventions.when import Condition, When
+from reinforcement_learning.interventions.when import Condition, FeatureCondition, When, check_in_memory
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.extraction import Plan
 from reinforcement_learning.play.shadow_networks import untrained_twin

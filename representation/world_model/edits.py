@@ -9,11 +9,9 @@ import torch
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, memory_names
 from agent_zoo.donor_rule import DonorRule
 from agent_zoo.hooks import Hook
-from agent_zoo.interchange import Interchange
 from agent_zoo.memory import MemoryState
-from agent_zoo.memory_edits import MemoryEdit
-from agent_zoo.state_edits import StateEdit
-from agent_zoo.transplant import Transplant
+from agent_zoo.memory_edits import MemoryEdit, Transplant
+from agent_zoo.state_edits import Interchange, StateEdit
 
 
 class TickEdits(Protocol):

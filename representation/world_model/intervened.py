@@ -11,12 +11,11 @@ from activation_store.directions import Directions
 from activation_store.interventions import IN_PLAY, LIVES_FILE, RUN_FILE, Arm, LivesTable, compared, read_lives
 from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.edit_options import EditOptions, needs_directions
-from analysis.interventions.over_episodes import OverEpisodes
-from analysis.interventions.run_file import read_run_file
+from analysis.interventions.inference import OverEpisodes
+from analysis.interventions.run_file import dictionary_of_run, directions_of_run, read_run_file
 from analysis.runs.finished_files import open_finished
 from analysis.statistics.inference import Inference
 from analysis.statistics.resampling import Estimate
-from representation.edited_directions import dictionary_of_run, directions_of_run
 from representation.world_model.simulation_options import DIRECTIONS
 from user_error import UserError
 

@@ -9,15 +9,12 @@ from activation_store.layers import check_policy_layers
 from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.donor_rule import DonorRule
 from agent_zoo.edit_options import EditOptions
-from agent_zoo.edits_along_directions import check_direction, edit_along
 from agent_zoo.erasure import fitted_eraser
 from agent_zoo.feature_edits import EditedFeatures, check_dictionary, edit_of, features_of
-from agent_zoo.interchange import Interchange, interchange
 from agent_zoo.linear_readings import JointMoments, Reading
-from agent_zoo.memory_edits import Clear, Freeze, MemoryEdit
+from agent_zoo.memory_edits import Clear, Freeze, MemoryEdit, Transplant
 from agent_zoo.own_features import OWN, check_feature
-from agent_zoo.state_edits import EditOf, Eraser, StateEdit
-from agent_zoo.transplant import Transplant
+from agent_zoo.state_edits import EditOf, Eraser, Interchange, StateEdit, check_direction, edit_along, interchange
 from representation.world_model.edits import Edits
 from representation.world_model.model import Origin, WorldModel
 from representation.world_model.recorded_states import RecordedStates

@@ -9,7 +9,7 @@ from activation_store.directions import read_directions
 from activation_store.reader import read_metadata
 from activation_store.sparse_dictionary import read_dictionary
 from activation_store.writer import refuse_existing_dump, state_of
-from agent_zoo.edits_along_directions import check_direction
+from agent_zoo.state_edits import check_direction
 from representation.world_model.imagination import Start, bottleneck_start
 from representation.world_model.model import Origin, WorldModel
 from representation.world_model.recorded_states import RecordedStates

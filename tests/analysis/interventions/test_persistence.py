@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from activation_store.interventions import LASTING
-from analysis.figures.intervention_persistence import persistence_figure
+from analysis.figures.intervention_curves import persistence_figure
 from analysis.interventions.persistence import half_life
 from analysis.interventions.study import Study, study_effects
 from analysis.interventions.text import summary_lines

@@ -5,14 +5,11 @@ import pytest
 
 from activation_store.interventions import LivesTable
 from agent_zoo.donor_rule import DonorRule
-from agent_zoo.interchange import interchange
-from agent_zoo.memory_edits import Clear
-from agent_zoo.state_edits import steer
+from agent_zoo.memory_edits import Clear, Transplant
+from agent_zoo.state_edits import interchange, steer
 from agent_zoo.state_moments import StateMoments
-from agent_zoo.transplant import Transplant
-from reinforcement_learning.interventions.arm_plan import ArmPlan
 from reinforcement_learning.interventions.edited_play import PlayedGroup, play_arm
-from reinforcement_learning.interventions.experiment import AT_ONCE_CONTROLS, Experiment, RequestedEdit
+from reinforcement_learning.interventions.experiment import AT_ONCE_CONTROLS, ArmPlan, Experiment, RequestedEdit
 from reinforcement_learning.interventions.when import When
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import PolicyPool

@@ -10,13 +10,13 @@ import torch
 from activation_store.interventions import LivesTable
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.donor_rule import DonorRule
-from agent_zoo.interchange import Interchange, interchange
 from agent_zoo.layers import ENTITY_SCALES
-from agent_zoo.transplant import Transplant
-from reinforcement_learning.interventions.arm_plan import ArmPlan
-from reinforcement_learning.interventions.donor_outcomes import DataSpan
-from reinforcement_learning.interventions.donors import DonorLots
+from agent_zoo.memory_edits import Transplant
+from agent_zoo.state_edits import Interchange, interchange
 from reinforcement_learning.interventions.edited_play import PlayedGroup, play_arm
+from reinforcement_learning.interventions.experiment import ArmPlan
+from reinforcement_learning.interventions.lots import DonorLots
+from reinforcement_learning.interventions.outcomes import DataSpan
 from reinforcement_learning.interventions.when import When
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.entrants import untrained_entrant

@@ -5,9 +5,9 @@ import torch
 
 from activation_store.interventions import Arm
 from agent_zoo.donor_rule import DonorRule
-from agent_zoo.interchange import Interchange, interchange
+from agent_zoo.memory_edits import Transplant
+from agent_zoo.state_edits import Interchange, interchange
 from agent_zoo.state_moments import StateMoments
-from agent_zoo.transplant import Transplant
 from reinforcement_learning.interventions.experiment import Experiment, RequestedEdit
 from reinforcement_learning.interventions.when import When
 from tests.reinforcement_learning.interventions.directions import direction, unit

@@ -15,13 +15,11 @@ from agent_zoo.memory import MemoryState
 from agent_zoo.sparse_codes import SparseCoder
 from agent_zoo.state_moments import StateMoments
 from analysis.intervention_outputs import report_run
-from reinforcement_learning.interventions.arm_plan import ArmPlan
 from reinforcement_learning.interventions.edited_play import play_arm
-from reinforcement_learning.interventions.experiment import AT_ONCE_CONTROLS, Experiment, RequestedEdit
-from reinforcement_learning.interventions.feature_condition import FeatureCondition, check_in_memory
+from reinforcement_learning.interventions.experiment import AT_ONCE_CONTROLS, ArmPlan, Experiment, RequestedEdit
 from reinforcement_learning.interventions.request import RunOptions
 from reinforcement_learning.interventions.start import play
-from reinforcement_learning.interventions.when import When
+from reinforcement_learning.interventions.when import FeatureCondition, When, check_in_memory
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.workers import Workers

@@ -8,8 +8,8 @@ import torch
 
 from activation_store.interventions import LASTING, LivesTable
 from agent_zoo.state_edits import steer
-from reinforcement_learning.interventions.arm_plan import ArmPlan
 from reinforcement_learning.interventions.edited_play import PlayedGroup, play_arm
+from reinforcement_learning.interventions.experiment import ArmPlan
 from reinforcement_learning.interventions.when import When
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import PolicyPool

@@ -1,10 +1,11 @@
-"""Random directions for controls."""
+"""Random directions and read-outs, for controls."""
 
 from dataclasses import replace
 
 import numpy as np
 
-from agent_zoo.interchange import Interchange
+from agent_zoo.state_edits import Eraser, Interchange
+from agent_zoo.state_moments import StateMoments
 
 
 def orthonormal(count: int, units: int, random: np.random.Generator) -> np.ndarray:
@@ -50,3 +51,28 @@ def variance(direction: np.ndarray, covariance: np.ndarray) -> float:
 def unit(vector: np.ndarray) -> np.ndarray:
     """Return a vector of the same direction with length 1."""
     return vector / np.linalg.norm(vector)
+
+
+def random_eraser(eraser: Eraser, states: StateMoments, random: np.random.Generator) -> Eraser:
+    """Return an eraser of as many random read-outs, which takes as much variance from the states.
+
+    Where the states are white, every read-out is a direction, and its erasure is the projection along it. The
+    directions are random and orthogonal there; each takes the variance that one of the eraser's takes.
+
+    Args:
+        eraser: whose place it takes.
+        states: that the eraser was fitted to.
+        random: draws the directions.
+    """
+    covariance = states.covariance
+    values, vectors = np.linalg.eigh(covariance)
+    white = vectors / np.sqrt(values) @ vectors.T
+    colour = vectors * np.sqrt(values) @ vectors.T
+    free = np.eye(len(covariance))  # orthonormal columns: where directions can still be drawn
+    found = []
+    for taken in np.linalg.eigvalsh(eraser.left.T @ eraser.left)[::-1]:
+        along = free @ unit_of_variance(free.T @ covariance @ free, float(taken), random)
+        found.append(along)
+        free = np.linalg.svd(np.array(found))[2][len(found) :].T
+    directions = np.array(found).reshape(-1, len(covariance))
+    return Eraser(eraser.layer, colour @ directions.T, directions @ white, states.mean)

@@ -1,8 +1,7 @@
-"""Forest plots of effects beside those of controls: panels of rows, and in each row an estimate for each series."""
+"""Forest plots of effects beside those of controls: of each edit, at once by head, and of directions one by one."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,15 +11,13 @@ from matplotlib.lines import Line2D
 from analysis.figures.intervention_looks import EDIT, INK, LOOKS, handles, legend_below, limits, zero_line
 from analysis.figures.style import new_figure, style, wrapped
 from analysis.figures.style import title as heading
-from analysis.interventions.outcomes import KL, KL_OF_HEAD, group, title_with_unit
+from analysis.interventions.controls import RANDOM, Against
+from analysis.interventions.effects import AtOnce, Effect
+from analysis.interventions.outcomes import KL, KL_IN_PLAY, KL_OF_HEAD, VALUE_CHANGE, group, title, title_with_unit
+from analysis.interventions.study import Ranked, Study, ranking
 from analysis.interventions.text import number
+from analysis.statistics.inference import LEVEL
 from analysis.statistics.resampling import Estimate
-
-if TYPE_CHECKING:
-    from analysis.interventions.at_once import AtOnce
-    from analysis.interventions.controls import Against
-    from analysis.interventions.effects import Effect
-    from analysis.interventions.study import Study
 
 SPREADS = "standard deviations"
 
@@ -170,3 +167,94 @@ def intervals(study: "Study") -> str:
     """Say of which size and over how many episodes the intervals are."""
     episodes = "1 episode" if study.episodes == 1 else f"{study.episodes} episodes"
     return f"{100 * study.settings.confidence:g}% intervals over {episodes}"
+
+
+def effects_figure(study: "Study") -> Figure:
+    """Draw the effects on behaviour of each edit and its controls, in standard deviations of the unedited twin."""
+    panels = {
+        arm: [effect_row(effect) for effect in study.effects if effect.arm == arm and np.isfinite(effect.spread)]
+        for arm in dict.fromkeys(effect.arm for effect in study.effects)
+    }
+    hidden = sorted({title_with_unit(each.outcome) for each in study.effects if not np.isfinite(each.spread)})
+    same = f" Not drawn, since the same in all lives of the twin: {', '.join(hidden)}." if hidden else ""
+    about = (
+        "Mean difference of edited agents from themselves in the unedited twin, in standard deviations over lives of "
+        f"the twin, with {intervals(study)}. Filled: q is at most {LEVEL:g}, and the effect lies beyond every kind of "
+        f"control. Right of each panel: the edit's effect in the outcome's own unit.{same}"
+    )
+    return forest(_panels(panels, SPREADS), ("Effects on behaviour", about), about_counting())
+
+
+def kl_by_head(study: "Study") -> Figure | None:
+    """Draw how far each edit moves each action head's distribution; None if no KL of heads was recorded."""
+    heads = [each for each in study.at_once if each.outcome.startswith(KL_OF_HEAD)]
+    total = [each for each in study.at_once if each.outcome == KL]
+    if not heads:
+        return None
+    size = {name: max(each.level.value for each in heads if each.outcome == name) for name in _names(heads)}
+    ordered = sorted(heads, key=lambda each: -size[each.outcome])
+    panels = {arm: [level_row(each) for each in [*total, *ordered] if each.arm == arm] for arm in _arms(heads)}
+    about = (
+        "KL divergence of the edited distribution from that of the same agents if nobody had ever edited them, after "
+        f"the same observations, in nats; mean over edited ticks, with {intervals(study)}. Right of each panel: the "
+        "edit's own."
+    )
+    return forest(_panels(panels, "KL, nats", not_negative=True), ("What an edit changes at once, in total", about))
+
+
+def _panels(rows_by_arm: Mapping[str, Sequence[Row]], unit: str, not_negative: bool = False) -> list[Panel]:
+    """Return a panel for each arm, all on the same axis."""
+    ends = ends_of([row for rows in rows_by_arm.values() for row in rows], not_negative)
+    return [Panel(arm, unit, rows, ends) for arm, rows in rows_by_arm.items()]
+
+
+def _names(levels: Sequence["AtOnce"]) -> list[str]:
+    return list(dict.fromkeys(each.outcome for each in levels))
+
+
+def _arms(levels: Sequence["AtOnce"]) -> list[str]:
+    return list(dict.fromkeys(each.arm for each in levels))
+
+
+_RANKING_COLUMNS = 5
+_SERIES = (EDIT, RANDOM)
+
+
+def ranking_figure(study: "Study") -> Figure | None:
+    """Draw what each direction did at once and in behaviour; None if they were not edited one by one."""
+    ranked = ranking(study)
+    if not ranked:
+        return None
+    top = "the one that moves the distribution over actions furthest at once, in total, is on top"
+    about = (
+        f"Each direction was edited by itself; {top if KL in ranked[0].at_once else 'they are not ranked'}. In total: "
+        "compared with the same agents if nobody had ever edited them; in play: without the edit of the same tick "
+        "alone. On behaviour: mean difference of edited agents from themselves in the unedited twin, in standard "
+        f"deviations over lives of the twin, with {intervals(study)}; filled if q is at most {LEVEL:g}, and the effect "
+        "lies beyond every kind of control. Right of each panel: the effect in the outcome's own unit."
+    )
+    panels = [*_at_once(ranked), *_on_behaviour(ranked)]
+    return forest(panels, ("Directions, one by one", about), about_counting(), _RANKING_COLUMNS)
+
+
+def _at_once(ranked: Sequence[Ranked]) -> list[Panel]:
+    panels = []
+    for name, unit in ((KL, "nats"), (KL_IN_PLAY, "nats"), (VALUE_CHANGE, "change")):
+        if all(name in each.at_once for each in ranked):
+            signed = name == VALUE_CHANGE
+            rows = [_row(level_row(each.at_once[name], signed), each.direction) for each in ranked]
+            panels.append(Panel(f"at once: {title(name)}", unit, rows, ends_of(rows, not_negative=not signed)))
+    return panels
+
+
+def _on_behaviour(ranked: Sequence[Ranked]) -> list[Panel]:
+    names = [name for name, effect in ranked[0].effects.items() if np.isfinite(effect.spread)]
+    rows = {name: [_row(effect_row(each.effects[name]), each.direction) for each in ranked] for name in names}
+    ends = ends_of([row for each in rows.values() for row in each])
+    return [Panel(title(name), SPREADS, each, ends) for name, each in rows.items()]
+
+
+def _row(row: Row, direction: str) -> Row:
+    """Return a row under its direction's name, with the series that are drawn."""
+    series = {name: each for name, each in row.series.items() if name in _SERIES}
+    return replace(row, label=direction, group="", series=series)
