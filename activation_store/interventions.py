@@ -6,7 +6,7 @@ arm and the life of the same agent of the same episode in its twin are a pair.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -41,8 +41,11 @@ drawn whatever the variable that other donors are chosen by. `edited once` makes
 what is left of it. The last two are not played: in the states of the edit's own arm, they only measure what such a
 control would do at once, so their lives are those of the agents that were drawn to be edited."""
 
-AT_ONCE = " at once"
-"""How the kinds of controls end that are only measured at once."""
+AT_ONCE: dict[ArmKind, ArmKind] = {
+    "random direction": "random direction at once", "same variance": "same variance at once"
+}  # fmt: skip
+"""The kinds of controls that are only measured at once, by the kind that is played."""
+_PLAYED = {at_once: played for played, at_once in AT_ONCE.items()}
 
 LASTING = "lasting/"
 """How outcomes begin that say what is left of an edit: `lasting/cell/3`, three ticks after it, in the cell state."""
@@ -75,6 +78,8 @@ class Arm:
         dose: of the edit; None if the edit has none.
         twin: name of the unedited arm that its lives are compared with; its own name in an unedited arm.
         direction: name of the only direction or sparse feature that is edited, in a run that edits them one by one.
+        number: of a random control among those of its kind, dose and direction, from 1; 0 for other arms. It seeds the
+            control while a run is played, and is not written.
     """
 
     __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
@@ -85,6 +90,26 @@ class Arm:
     dose: float | None
     twin: str
     direction: str | None = None
+    number: int = 0
+
+    @property
+    def is_studied(self) -> bool:
+        """Whether it is an edit of the trained policy."""
+        return self.kind == "edit" and self.policy == "trained"
+
+    @property
+    def is_at_once(self) -> bool:
+        """Whether it is a control that is not played, but only measured at once."""
+        return self.kind in _PLAYED
+
+    @property
+    def played_kind(self) -> ArmKind:
+        """Its kind, or of a control that is only measured at once the kind that does the same where it is played."""
+        return _PLAYED.get(self.kind, self.kind)
+
+    def content(self) -> dict[str, object]:
+        """Return the arm as files hold it."""
+        return {name: value for name, value in asdict(self).items() if name != "number"}
 
     def matches(self, other: "Arm") -> bool:
         """Tell whether two arms edit the same direction with the same dose, so that one can be the other's control."""
@@ -131,12 +156,12 @@ def replayed_arms(arms: Sequence[Arm]) -> dict[str, Arm]:
     Of several doses, the largest one is taken; if none is above 0, the one that is farthest from 0. Of directions that
     are edited one by one, the first is taken.
     """
-    mine = [arm for arm in arms if arm.policy == "trained"]
-    found = [(UNEDITED_REPLAY, arm) for arm in mine if arm.kind == "unedited"]
-    edits = [arm for arm in mine if arm.kind == "edit"]
+    trained = (arm for arm in arms if arm.policy == "trained")
+    replayed = {UNEDITED_REPLAY: next(arm for arm in trained if arm.kind == "unedited")}
+    edits = [arm for arm in arms if arm.is_studied]
     if edits:
-        found.append((EDITED_REPLAY, max(edits, key=lambda arm: ((arm.dose or 0) > 0, abs(arm.dose or 0)))))
-    return dict(found)
+        replayed[EDITED_REPLAY] = max(edits, key=lambda arm: ((arm.dose or 0) > 0, abs(arm.dose or 0)))
+    return replayed
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """Edits of an agent's memory between ticks."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -11,7 +11,17 @@ from user_error import UserError
 
 
 class MemoryEdit(ABC):
-    """Decides with which memory edited agents begin a tick."""
+    """Decides with which memory edited agents begin a tick.
+
+    Attributes:
+        donor: how donors are drawn, if the edit takes something from their memories; None if it does not.
+    """
+
+    donor: DonorRule | None = None
+
+    def taking(self, donors: MemoryState) -> "MemoryEdit":
+        """Return the edit of E agents in one tick, given the memories of their donors before it."""
+        return self
 
     @abstractmethod
     def begin(self, memory: MemoryState, age: torch.Tensor, slots: torch.Tensor) -> MemoryState:
@@ -59,16 +69,29 @@ class Freeze(MemoryEdit):
         return self._held.take(slots)
 
 
+@dataclass(frozen=True)
 class MovedAsFar(MemoryEdit):
     """Moves each memory as far as another edit would, in a random direction.
 
     A memory keeps what was moved, so moves would add up from tick to tick. Each one therefore starts where the memory
     has no part along the direction.
+
+    Attributes:
+        original: the other edit.
+        seed: of the direction.
     """
 
-    def __init__(self, original: MemoryEdit, seed: int):
-        self.original = original
-        self._seed = seed
+    original: MemoryEdit
+    seed: int
+
+    @property
+    def donor(self) -> DonorRule | None:  # type: ignore[override]
+        """See `MemoryEdit`."""
+        return self.original.donor
+
+    def taking(self, donors: MemoryState) -> "MovedAsFar":
+        """See `MemoryEdit.taking`."""
+        return replace(self, original=self.original.taking(donors))
 
     def begin(self, memory: MemoryState, age: torch.Tensor, slots: torch.Tensor) -> MemoryState:
         """See `MemoryEdit.begin`."""
@@ -82,9 +105,36 @@ class MovedAsFar(MemoryEdit):
 
     def _direction(self, memory: torch.Tensor) -> torch.Tensor:
         """A direction of length 1 for each layer, (layers, 1, units) float64."""
-        random = torch.Generator().manual_seed(self._seed)
+        random = torch.Generator().manual_seed(self.seed)
         direction = torch.randn(len(memory), 1, memory.shape[2], generator=random, dtype=torch.float64)
         return (direction / direction.norm(dim=2, keepdim=True)).to(memory.device)
+
+
+@dataclass(frozen=True)
+class Transplant(MemoryEdit):
+    """Begins every K-th tick with the memory of another agent.
+
+    Attributes:
+        donor: see `MemoryEdit`.
+        every: K, at least 1.
+        memory: of the donors in this tick; None until `taking`.
+    """
+
+    donor: DonorRule = field()  # not the default of every edit, None
+    every: int
+    memory: MemoryState | None = None
+
+    def taking(self, donors: MemoryState) -> "Transplant":
+        """See `MemoryEdit.taking`."""
+        return replace(self, memory=donors)
+
+    def begin(self, memory: MemoryState, age: torch.Tensor, slots: torch.Tensor) -> MemoryState:
+        """See `MemoryEdit.begin`."""
+        assert self.memory is not None
+        now = (age % self.every == 0).to(memory.hidden.device)[None, :, None]  # (1, B, 1)
+        return MemoryState(
+            torch.where(now, self.memory.hidden, memory.hidden), torch.where(now, self.memory.cell, memory.cell)
+        )
 
 
 class KeptMemory(MemoryEdit):
@@ -120,43 +170,3 @@ def _moved(memory: torch.Tensor, start: torch.Tensor, edited: torch.Tensor, dire
     """Move memories from `start` as far as `edited` is from it; those that are not edited stay as they are."""
     far = (edited - start).double().norm(dim=2, keepdim=True)  # (layers, B, 1)
     return torch.where(far > 0, start + far * direction, memory).to(memory.dtype)
-
-
-@dataclass(frozen=True)
-class Transplant:
-    """An edit of the memory that becomes a `MemoryEdit` in each tick, when the donors' memories are known.
-
-    Attributes:
-        donor: how donors are drawn.
-        every: edited ticks from one transplant to the next, at least 1.
-        seed: None, or for a control the seed of the random direction in which the memory is moved as far instead.
-    """
-
-    donor: DonorRule
-    every: int
-    seed: int | None = None
-
-    def taking(self, donors: MemoryState) -> MemoryEdit:
-        """Return the edit of E agents, given the memories of their donors before this tick."""
-        edit = Received(donors, self.every)
-        return edit if self.seed is None else MovedAsFar(edit, self.seed)
-
-
-@dataclass(frozen=True, eq=False)
-class Received(MemoryEdit):
-    """Begins every K-th tick with given memories.
-
-    Attributes:
-        memory: of B agents.
-        every: K.
-    """
-
-    memory: MemoryState
-    every: int
-
-    def begin(self, memory: MemoryState, age: torch.Tensor, slots: torch.Tensor) -> MemoryState:
-        """See `MemoryEdit.begin`."""
-        now = (age % self.every == 0).to(memory.hidden.device)[None, :, None]  # (1, B, 1)
-        return MemoryState(
-            torch.where(now, self.memory.hidden, memory.hidden), torch.where(now, self.memory.cell, memory.cell)
-        )

@@ -10,7 +10,7 @@ a state per tick, the same is done to x_t - x_(t-1), whose read-outs have the me
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -31,10 +31,16 @@ class StateEdit(ABC):
     Attributes:
         layer: its name.
         of: whether the state itself is edited, or its change in each tick.
+        donor: how donors are drawn, if the edit takes something from their states; None if it does not.
     """
 
     layer: str
     of: EditOf
+    donor: DonorRule | None = None
+
+    def taking(self, donors: torch.Tensor) -> "StateEdit":
+        """Return the edit of E agents in one tick, given the states of their donors, (E, units)."""
+        return self
 
     @abstractmethod
     def apply(self, activations: torch.Tensor) -> torch.Tensor:
@@ -183,6 +189,50 @@ class AsFarAs(StateEdit):
         return (started + along @ directions).to(activations.dtype)
 
 
+@dataclass(frozen=True, eq=False)
+class Interchange(StateEdit):
+    """Read-outs take the values that they have in another agent's state of the same tick.
+
+    Exchanging the part of a state that a direction reads, and leaving the rest, is an interchange intervention on a
+    distributed representation (Geiger et al. 2021, "Causal abstractions of neural networks"; Geiger et al. 2024,
+    "Finding alignments between interpretable causal variables and distributed neural representations").
+
+    Attributes:
+        read_outs: holds the read-outs at constants, in whose place the donors' come.
+        donor: see `StateEdit`.
+        along: None, or for a control orthonormal directions along which states are moved as far towards the donor's
+            state instead, (K, units).
+        donors: their states in this tick, (E, units); None until `taking`.
+        of: always the state.
+    """
+
+    read_outs: ReadOutEdit
+    donor: DonorRule = field()  # not the default of every edit, None
+    along: np.ndarray | None = None
+    donors: torch.Tensor | None = None
+    of: EditOf = "state"
+
+    @property
+    def layer(self) -> str:  # type: ignore[override]
+        """See `StateEdit`."""
+        return self.read_outs.layer
+
+    def taking(self, donors: torch.Tensor) -> "Interchange":
+        """See `StateEdit.taking`."""
+        return replace(self, donors=donors)
+
+    def apply(self, activations: torch.Tensor) -> torch.Tensor:
+        """See `StateEdit.apply`."""
+        assert self.donors is not None
+        edit = replace(self.read_outs, constant=self.read_outs.read_out(self.donors).cpu().numpy())
+        if self.along is None:
+            return edit.apply(activations)
+        directions = _like(activations, self.along)
+        far = (edit.apply(activations) - activations).double().norm(dim=1, keepdim=True)  # (B, 1)
+        towards = (self.donors - activations).double() @ directions.T @ directions  # (B, units)
+        return (activations + far * normalize(towards, dim=1)).to(activations.dtype)
+
+
 def collapse(directions: Sequence[Direction], of: EditOf) -> ReadOutEdit:
     """Hold the read-outs of directions at their recorded means, or undo their changes."""
     constant = [0.0] * len(directions) if of == "change" else [each.mean for each in directions]
@@ -222,7 +272,16 @@ def swap(origin: Direction, target: Direction, of: EditOf, covariance: np.ndarra
     return _read_out_edit([origin, target], of, mixture, constant, covariance)
 
 
-def are_orthogonal(first: Direction, second: Direction) -> bool:
+def interchange(directions: Sequence[Direction], donor: DonorRule) -> Interchange:
+    """Give the read-outs of directions the values that they have in the donor's state.
+
+    Raises:
+        UserError: the directions are of several layers, or not independent.
+    """
+    return Interchange(collapse(directions, "state"), donor)
+
+
+def _are_orthogonal(first: Direction, second: Direction) -> bool:
     """Tell whether two directions are orthogonal in raw activations."""
     one, other = first.weight.astype(np.float64), second.weight.astype(np.float64)
     return bool(abs(one @ other) <= _ORTHOGONAL * np.linalg.norm(one) * np.linalg.norm(other))
@@ -276,7 +335,7 @@ def edit_along(
     if kind == "collapse":
         return collapse(directions, of)
     origin, target = directions
-    return swap(origin, target, of, None if are_orthogonal(origin, target) else covariance(origin.layer))
+    return swap(origin, target, of, None if _are_orthogonal(origin, target) else covariance(origin.layer))
 
 
 def check_direction(
@@ -313,65 +372,3 @@ def check_direction(
         raise UserError(
             f"{direction.layer} is not part of the memory, so it has no change per tick: leave out --change"
         )
-
-
-@dataclass(frozen=True, eq=False)
-class Interchange:
-    """An edit of states that becomes a `StateEdit` in each tick, when the donors' states are known.
-
-    Attributes:
-        read_outs: holds the read-outs at constants, in whose place the donors' come.
-        donor: how donors are drawn.
-        along: None, or for a control orthonormal directions along which states are moved instead, (K, units).
-    """
-
-    read_outs: ReadOutEdit
-    donor: DonorRule
-    along: np.ndarray | None = None
-
-    @property
-    def layer(self) -> str:
-        """Name of the edited layer."""
-        return self.read_outs.layer
-
-    def taking(self, donors: torch.Tensor) -> StateEdit:
-        """Return the edit of E agents, given the states of their donors in this tick, (E, units)."""
-        edit = replace(self.read_outs, constant=self.read_outs.read_out(donors).cpu().numpy())
-        return edit if self.along is None else TowardsDonors(edit, self.along, donors)
-
-
-@dataclass(frozen=True, eq=False)
-class TowardsDonors(StateEdit):
-    """Moves each state as far as another edit would, but along other directions, towards its donor's state.
-
-    Attributes:
-        original: the other edit.
-        directions: orthonormal, (K, units).
-        donors: their states, (B, units).
-    """
-
-    original: StateEdit
-    directions: np.ndarray
-    donors: torch.Tensor
-    of: EditOf = "state"
-
-    @property
-    def layer(self) -> str:  # type: ignore[override]
-        """See `StateEdit`."""
-        return self.original.layer
-
-    def apply(self, activations: torch.Tensor) -> torch.Tensor:
-        """See `StateEdit.apply`."""
-        directions = torch.from_numpy(self.directions).to(activations.device)
-        far = (self.original.apply(activations) - activations).double().norm(dim=1, keepdim=True)  # (B, 1)
-        towards = (self.donors - activations).double() @ directions.T @ directions  # (B, units)
-        return (activations + far * normalize(towards, dim=1)).to(activations.dtype)
-
-
-def interchange(directions: Sequence[Direction], donor: DonorRule) -> Interchange:
-    """Give the read-outs of directions the values that they have in the donor's state.
-
-    Raises:
-        UserError: the directions are of several layers, or not independent.
-    """
-    return Interchange(collapse(directions, "state"), donor)

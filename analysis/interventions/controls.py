@@ -66,7 +66,7 @@ class Against:
 
 def edits(everything: Sequence[Pairs]) -> list[Pairs]:
     """Return the arms that are studied: edits of the trained policy."""
-    return [pairs for pairs in everything if pairs.arm.kind == "edit" and pairs.arm.policy == "trained"]
+    return [pairs for pairs in everything if pairs.arm.is_studied]
 
 
 def controls_of(edit: Pairs, everything: Sequence[Pairs], at_once: str | None = None) -> dict[str, list[Pairs]]:
@@ -84,7 +84,7 @@ def controls_of(edit: Pairs, everything: Sequence[Pairs], at_once: str | None = 
     trained = [pairs for pairs in matching if pairs.arm.policy == "trained"]
 
     def of_kind(kind: ArmKind) -> list[Pairs]:
-        measured = [pairs for pairs in trained if at_once and pairs.arm.kind == kind + AT_ONCE]
+        measured = [pairs for pairs in trained if at_once and pairs.arm.kind == AT_ONCE.get(kind)]
         if at_once and any(np.isfinite(pairs.values[at_once]).any() for pairs in measured):
             return measured
         return [pairs for pairs in trained if pairs.arm.kind == kind]

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from activation_store.interventions import AT_ONCE, IN_PLAY, TOTAL, Arm, LivesTable
+from activation_store.interventions import IN_PLAY, TOTAL, Arm, LivesTable
 from analysis.statistics.inference import Inference
 from analysis.statistics.permutation_p import counted_p
 from user_error import UserError
@@ -98,7 +98,7 @@ def paired(table: LivesTable, arms: Sequence[Arm]) -> list[Pairs]:
         if arm.kind == "unedited":
             continue
         twin = lives[arm.twin]
-        found.append(_pairs(arm, lives[arm.name], twin.rows(twin.edited) if arm.kind.endswith(AT_ONCE) else twin))
+        found.append(_pairs(arm, lives[arm.name], twin.rows(twin.edited) if arm.is_at_once else twin))
     return found
 
 

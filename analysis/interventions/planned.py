@@ -33,7 +33,7 @@ def planned_lines(arms: Sequence[Arm], episodes: int, drawn: int, agents: int) -
         drawn: agents of each world that are edited.
         agents: of each world.
     """
-    edits = [arm for arm in arms if arm.kind == "edit" and arm.policy == "trained"]
+    edits = [arm for arm in arms if arm.is_studied]
     if not edits:
         return []
     draws = [each for each in _draws(arms, edits[0]) if each]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from activation_store.interventions import AT_ONCE, Arm, LivesTable
+from activation_store.interventions import Arm, LivesTable
 from analysis.interventions.bends import Bend, bends_of_edits
 from analysis.interventions.controls import edits
 from analysis.interventions.dose_response import DoseResponse, dose_responses
@@ -79,7 +79,7 @@ def study_effects(table: LivesTable, arms: Sequence[Arm], settings: Inference, m
     in_behaviour, at_once = split_outcomes(table, arms)
     if not in_behaviour:
         raise UserError("no outcome has a value in an unedited arm, so there is nothing to compare with")
-    played = np.isin(table.arm, [arm.name for arm in arms if not arm.kind.endswith(AT_ONCE)])
+    played = np.isin(table.arm, [arm.name for arm in arms if not arm.is_at_once])
     over, margins = OverEpisodes(settings), margins or Margins()
     broken = broken_pairing(everything, in_behaviour, at_once)
     effects = effects_of_edits(everything, in_behaviour, over, margins, not broken)
@@ -144,7 +144,7 @@ def edited_one_by_one(arms: Sequence[Arm]) -> bool:
 
 
 def _edits_one_by_one(arms: Sequence[Arm]) -> list[Arm]:
-    return [arm for arm in arms if arm.direction and arm.kind == "edit" and arm.policy == "trained"]
+    return [arm for arm in arms if arm.direction and arm.is_studied]
 
 
 def _ranked(arm: Arm, study: "Study") -> Ranked:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable, Iterator
 
-from activation_store.interventions import AT_ONCE
 from analysis.interventions.bends import Bend
 from analysis.interventions.controls import RANDOM, Against, Judged
 from analysis.interventions.dose_response import DoseResponse
@@ -79,7 +78,7 @@ def p_text(p: float) -> str:
 
 def _about(study: Study) -> list[str]:
     episodes = "1 episode" if study.episodes == 1 else f"{study.episodes} episodes"
-    played = [arm for arm in study.arms if not arm.kind.endswith(AT_ONCE)]
+    played = [arm for arm in study.arms if not arm.is_at_once]
     return [
         f"{episodes} in each arm, {len(played)} arms, {study.lives:,} lives; {study.edited:.0%} of agents edited.",
         "Effects are differences of edited agents from themselves in the unedited twin, with "

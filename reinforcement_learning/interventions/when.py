@@ -58,35 +58,6 @@ class Condition:
         return COMPARISONS[self.comparison](feature_values(self.feature, rows, columns, tick), self.number)
 
 
-@dataclass(frozen=True)
-class When:
-    """The ticks in which drawn agents are edited.
-
-    Attributes:
-        first: the first tick of the episode, from 0.
-        until: the first tick after the last one; None for the end of the episode.
-        condition: that must hold in each tick; None for none.
-    """
-
-    first: int = 0
-    until: int | None = None
-    condition: Condition | None = None
-
-    def __post_init__(self) -> None:
-        if self.first < 0:
-            raise UserError(f"--from-tick must be at least 0, not {self.first}")
-        if self.until is not None and self.until <= self.first:
-            raise UserError(f"--until-tick must be after --from-tick ({self.first}), not {self.until}")
-
-    def now(self, rows: np.ndarray, columns: Sequence[str], tick: int) -> np.ndarray:
-        """Say which agents are edited in a tick; arguments as `Condition.holds`, (B,) bool."""
-        if tick < self.first or (self.until is not None and tick >= self.until):
-            return np.zeros(len(rows), dtype=bool)
-        if self.condition is None:
-            return np.ones(len(rows), dtype=bool)
-        return self.condition.holds(rows, columns, tick)
-
-
 @dataclass(frozen=True, eq=False)
 class FeatureCondition:
     """A comparison of a feature's strength, in the state with which a tick begins, with a number.
@@ -94,7 +65,7 @@ class FeatureCondition:
     Attributes:
         dictionary: of a layer of the memory.
         feature: number of the feature.
-        comparison: as in `when.Condition`.
+        comparison: as in `Condition`.
         number: that the strength is compared with.
     """
 
@@ -103,11 +74,65 @@ class FeatureCondition:
     comparison: str
     number: float
 
+    @staticmethod
+    def parse(text: str, dictionary: SparseDictionary, memory: Sequence[str]) -> "FeatureCondition":
+        """Read a condition on a feature.
+
+        Args:
+            text: such as `feature_12 > 3`.
+            dictionary: of the feature.
+            memory: layers of the policy's memory.
+
+        Raises:
+            UserError: there is no such feature, or its layer's state is not known when a tick begins.
+        """
+        name, comparison, number = parts_of(text, "--while")
+        feature, layer = dictionary.number(name), dictionary.source.layer
+        if layer not in memory:
+            raise UserError(
+                f"--while {feature_name(feature)}: {layer} is not part of the memory, so its state is not known when a "
+                f"tick begins; conditions work on features of {', '.join(memory) or 'no layer'}"
+            )
+        return FeatureCondition(dictionary, feature, comparison, number)
+
     def holds(self, memory: MemoryState) -> np.ndarray:
         """Say for which agents it holds, given their memory before the tick: (B,) bool."""
         states = memory_states(memory)[self.dictionary.source.layer]
         strengths = coder_of(self.dictionary, str(states.device)).strengths(states)[:, self.feature]
         return COMPARISONS[self.comparison](strengths.cpu().numpy(), self.number)
+
+
+@dataclass(frozen=True)
+class When:
+    """The ticks in which drawn agents are edited.
+
+    Attributes:
+        first: the first tick of the episode, from 0.
+        until: the first tick after the last one; None for the end of the episode.
+        condition: on the agent's own body, or on a sparse feature of its memory, that must hold in each tick; None for
+            none.
+    """
+
+    first: int = 0
+    until: int | None = None
+    condition: Condition | FeatureCondition | None = None
+
+    def __post_init__(self) -> None:
+        if self.first < 0:
+            raise UserError(f"--from-tick must be at least 0, not {self.first}")
+        if self.until is not None and self.until <= self.first:
+            raise UserError(f"--until-tick must be after --from-tick ({self.first}), not {self.until}")
+
+    def now(self, rows: np.ndarray, columns: Sequence[str], tick: int, memory: MemoryState | None = None) -> np.ndarray:
+        """Say which agents are edited in a tick, (B,) bool; arguments as those of the conditions' `holds`."""
+        if tick < self.first or (self.until is not None and tick >= self.until):
+            return np.zeros(len(rows), dtype=bool)
+        if self.condition is None:
+            return np.ones(len(rows), dtype=bool)
+        if isinstance(self.condition, FeatureCondition):
+            assert memory is not None
+            return self.condition.holds(memory)
+        return self.condition.holds(rows, columns, tick)
 
 
 def memory_states(memory: MemoryState) -> Mapping[str, torch.Tensor]:
@@ -117,16 +142,3 @@ def memory_states(memory: MemoryState) -> Mapping[str, torch.Tensor]:
         for kind, states in ((LSTM_HIDDEN, memory.hidden), (LSTM_CELL, memory.cell))
         for number, name in enumerate(memory_names(kind, len(states)))
     }
-
-
-def check_in_memory(dictionary: SparseDictionary, memory: tuple[str, ...], feature: int) -> None:
-    """Refuse a condition on a feature of a layer whose state is not known when a tick begins.
-
-    Raises:
-        UserError: the layer is not part of the memory.
-    """
-    if dictionary.source.layer not in memory:
-        raise UserError(
-            f"--while {feature_name(feature)}: {dictionary.source.layer} is not part of the memory, so its state is "
-            f"not known when a tick begins; conditions work on features of {', '.join(memory) or 'no layer'}"
-        )

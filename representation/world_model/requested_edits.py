@@ -1,7 +1,7 @@
 """From the edits that users ask for to those that are made in a simulation."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from activation_store.directions import Direction, Directions
@@ -10,7 +10,7 @@ from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.donor_rule import DonorRule
 from agent_zoo.edit_options import EditOptions
 from agent_zoo.erasure import fitted_eraser
-from agent_zoo.feature_edits import EditedFeatures, check_dictionary, edit_of, features_of
+from agent_zoo.feature_edits import FeatureEdit, check_dictionary, features_of
 from agent_zoo.linear_readings import JointMoments, Reading
 from agent_zoo.memory_edits import Clear, Freeze, MemoryEdit, Transplant
 from agent_zoo.own_features import OWN, check_feature
@@ -69,7 +69,7 @@ class _Named:
 
     options: EditOptions
     directions: tuple[Direction, ...] = ()
-    features: EditedFeatures | None = None
+    features: FeatureEdit | None = None
     erasure: "_Erasure | None" = None
     donor: DonorRule | None = None
 
@@ -138,7 +138,7 @@ def _with_dose(named: Sequence[_Named], dose: float | None, recorded: RecordedSt
         elif each.erasure:
             states.append(each.erasure.eraser)
         elif each.features:
-            states.append(edit_of(each.features, strength))
+            states.append(replace(each.features, strength=strength))
         else:
             kind = cast(Any, options.edit)
             states.append(edit_along(kind, each.directions, _of(options), strength, recorded.covariance))
