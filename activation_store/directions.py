@@ -309,25 +309,35 @@ def _some(names: list[str]) -> str:
 
 Axis = Literal["row", "col"]
 
-_NAME = re.compile(r"(?:.*/)?(row|col)s_in_([1-9][0-9]{0,3})_ticks")
+_NAME = re.compile(r"(?:(.*)/)?(row|col)s_in_([1-9][0-9]{0,3})_ticks")
 
 
 @dataclass(frozen=True)
 class PlannedDisplacement:
-    """What a direction reads.
+    """How far south or east of where it stands an agent will be some ticks later.
+
+    Probes name their targets so, and directions end with the name of their target. Interventions along such a direction
+    say whether the path bends as the direction predicts.
 
     Attributes:
         axis: row, tiles to the south; or col, tiles to the east.
         ticks: how far ahead.
+        plan: name of the direction before that of the target, such as masked_3M/lstm_cell; empty for a target.
     """
 
     axis: Axis
     ticks: int
+    plan: str = ""
 
     @property
     def name(self) -> str:
         """The name of the target, such as rows_in_10_ticks."""
         return f"{self.axis}s_in_{self.ticks}_ticks"
+
+    @property
+    def direction(self) -> str:
+        """The name of the direction, such as masked_3M/lstm_cell/rows_in_10_ticks."""
+        return f"{self.plan}/{self.name}" if self.plan else self.name
 
 
 def planned_displacement(name: str) -> PlannedDisplacement | None:
@@ -335,4 +345,4 @@ def planned_displacement(name: str) -> PlannedDisplacement | None:
     found = _NAME.fullmatch(name)
     if found is None:
         return None
-    return PlannedDisplacement("row" if found[1] == "row" else "col", int(found[2]))
+    return PlannedDisplacement("row" if found[2] == "row" else "col", int(found[3]), found[1] or "")

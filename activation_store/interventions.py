@@ -5,10 +5,11 @@ the same maps, seats, tasks and random numbers, and the same agents are drawn by
 arm and the life of the same agent of the same episode in its twin are a pair.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -47,21 +48,13 @@ AT_ONCE: dict[ArmKind, ArmKind] = {
 """The kinds of controls that are only measured at once, by the kind that is played."""
 _PLAYED = {at_once: played for played, at_once in AT_ONCE.items()}
 
-LASTING = "lasting/"
-"""How outcomes begin that say what is left of an edit: `lasting/cell/3`, three ticks after it, in the cell state."""
-
-PLANNED = "planned/"
-"""How outcomes begin that say by how many tiles an edit moved the read-out of a planned displacement; a comparison is
-added to the first part (`compared`)."""
-
-TOTAL, IN_PLAY = "_total", "_in_play"
-"""What a change at once is compared with, at the end of its first part: `kl_total/Move.Direction`, `kl_in_play`.
-
-total: what the agent would do in this tick if nobody had ever edited it, after the same observations. in play: what it
-would do without the edit of this tick; what earlier edits have left in its memory counts on both sides."""
+Comparison = Literal["total", "in_play"]
+"""What a change at once is compared with. total: what the agent would do in this tick if nobody had ever edited it,
+after the same observations. in_play: what it would do without the edit of this tick; what earlier edits have left in
+its memory counts on both sides."""
 
 _CHANGES = ("kl", "value_change", "gain", "moved", "planned")
-"""First parts of changes at once; in files of versions that compared only in play, they stand by themselves."""
+"""Changes at once; in files of versions that compared only in play, their names do not say with what."""
 
 KEYS = ("arm", "episode", "agent", "edited")
 """Columns of every file of lives; all others are outcomes."""
@@ -144,10 +137,37 @@ class Readability:
     in_play: float | None
 
 
-def compared(outcome: str, comparison: str) -> str:
-    """Return the name of a change at once in a comparison, `TOTAL` or `IN_PLAY`: kl/HEAD -> kl_total/HEAD."""
-    first, slash, rest = outcome.partition("/")
-    return f"{first}{comparison}{slash}{rest}"
+@dataclass(frozen=True)
+class Outcome:
+    """What a column of a table of lives holds.
+
+    Attributes:
+        measure: such as `ticks`, `died_of`, `kl`, `gain`; `planned`, by how many tiles an edit moved the read-out of a
+            planned displacement; `lasting`, what is left of an edit; `follows_lower` and `follows_higher`, how often an
+            option follows a donor.
+        of: which cause, head, option or direction, or what and how many ticks later; empty if there is only one.
+        against: of a change at once: what it is compared with; None for other outcomes.
+    """
+
+    measure: str
+    of: str = ""
+    against: Comparison | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the column, such as `ticks`, `kl_in_play`, `kl_total/Move.Direction` or `lasting/cell/3`."""
+        first = f"{self.measure}_{self.against}" if self.against else self.measure
+        return f"{first}/{self.of}" if self.of else first
+
+    @staticmethod
+    @functools.cache
+    def parse(name: str) -> "Outcome":
+        """Return what the column of that name holds."""
+        first, _, of = name.partition("/")
+        for against in get_args(Comparison):
+            if first.endswith(f"_{against}"):
+                return Outcome(first.removesuffix(f"_{against}"), of, against)
+        return Outcome(first, of)
 
 
 def replayed_arms(arms: Sequence[Arm]) -> dict[str, Arm]:
@@ -243,4 +263,6 @@ def read_lives(path: Path) -> LivesTable:
 
 
 def _name(column: str) -> str:
-    return compared(column, IN_PLAY) if column.partition("/")[0] in _CHANGES else column
+    outcome = Outcome.parse(column)
+    is_old = outcome.measure in _CHANGES and outcome.against is None
+    return replace(outcome, against="in_play").name if is_old else column

@@ -24,7 +24,7 @@ _LETTERS_IN_PANEL, _LETTERS_A_COLUMN = 40, 31
 _BAND = 0.18
 
 
-def dose_response(study: "Study") -> Figure | None:
+def dose_response(study: Study) -> Figure | None:
     """Draw outcomes in behaviour, and those at once that sum an edit up, against the dose; None without doses.
 
     Of many outcomes, those with the smallest p-values are drawn.
@@ -46,14 +46,14 @@ def dose_response(study: "Study") -> Figure | None:
     return figure
 
 
-def _chosen(responses: Sequence["DoseResponse"]) -> tuple[list["DoseResponse"], int]:
+def _chosen(responses: Sequence[DoseResponse]) -> tuple[list[DoseResponse], int]:
     """Return the outcomes to draw, in their order, and how many are left out."""
     ranked = sorted(responses, key=lambda each: (not each.at_once, np.nan_to_num(each.p, nan=2.0)))[:_MOST_PANELS]
     kept = {each.outcome for each in ranked}
     return [each for each in responses if each.outcome in kept], len(responses) - len(ranked)
 
 
-def _draw(axes: Axes, response: "DoseResponse") -> None:
+def _draw(axes: Axes, response: DoseResponse) -> None:
     zero_line(axes, vertical=False)
     if response.random:
         _draw_series(axes, response.doses, response.random, RANDOM)
@@ -77,7 +77,7 @@ def _draw_series(axes: Axes, doses: Sequence[float], estimates: Sequence[Estimat
     axes.plot(places, values, linewidth=1.6, **look)
 
 
-def _about(study: "Study", left_out: int) -> str:
+def _about(study: Study, left_out: int) -> str:
     more = f" {left_out} outcomes with larger p-values are not drawn; see effects.tsv." if left_out else ""
     confidence = f"{100 * study.settings.confidence:g}%"
     return (
@@ -93,7 +93,7 @@ _ROOM = 0.06
 _SERIES = {"trained": EDIT, "untrained": UNTRAINED}
 
 
-def persistence_figure(study: "Study") -> Figure | None:
+def persistence_figure(study: Study) -> Figure | None:
     """Draw a panel for each kind of state, and one for the actions; None if no edits were followed."""
     shown = [what for what in TITLES if any(each.what == what for each in study.persistences)]
     if not shown:
@@ -116,7 +116,7 @@ def persistence_figure(study: "Study") -> Figure | None:
     return figure
 
 
-def _draw_persistence(axes: Axes, what: str, persistences: list["Persistence"]) -> None:
+def _draw_persistence(axes: Axes, what: str, persistences: list[Persistence]) -> None:
     zero_line(axes, vertical=False)
     axes.axhline(0.5, color="#8a8a8a", linewidth=0.9, linestyle=":")
     for each in persistences:

@@ -8,12 +8,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from activation_store.interventions import Outcome
 from analysis.figures.intervention_looks import EDIT, INK, LOOKS, handles, legend_below, limits, zero_line
 from analysis.figures.style import new_figure, style, wrapped
 from analysis.figures.style import title as heading
 from analysis.interventions.controls import RANDOM, Against
-from analysis.interventions.effects import AtOnce, Effect
-from analysis.interventions.outcomes import KL, KL_IN_PLAY, KL_OF_HEAD, VALUE_CHANGE, group, title, title_with_unit
+from analysis.interventions.effects import AtOnce, Effect, changes_of
+from analysis.interventions.outcomes import KL, KL_IN_PLAY, VALUE_CHANGE, group, title, title_with_unit
 from analysis.interventions.study import Ranked, Study, ranking
 from analysis.interventions.text import number
 from analysis.statistics.inference import LEVEL
@@ -59,7 +60,7 @@ class Panel:
     ends: tuple[float, float]
 
 
-def effect_row(effect: "Effect") -> Row:
+def effect_row(effect: Effect) -> Row:
     """Return an effect on behaviour and its controls, in standard deviations of the twin."""
     return Row(
         title_with_unit(effect.outcome),
@@ -70,14 +71,13 @@ def effect_row(effect: "Effect") -> Row:
     )
 
 
-def level_row(level: "AtOnce", sign: bool = False) -> Row:
+def level_row(level: AtOnce, sign: bool = False) -> Row:
     """Return an outcome at once and its controls; `sign` says that it can be negative."""
-    name = level.outcome.removeprefix(KL_OF_HEAD)
-    series = _series(level.level, level.against)
-    return Row("all heads" if name == KL else name, "", series, number(level.level.value, sign), True)
+    name = Outcome.parse(level.outcome).of or "all heads"
+    return Row(name, "", _series(level.level, level.against), number(level.level.value, sign), True)
 
 
-def _series(edit: Estimate, against: Sequence["Against"]) -> dict[str, Estimate]:
+def _series(edit: Estimate, against: Sequence[Against]) -> dict[str, Estimate]:
     return {EDIT: edit, **{each.control: each.effect for each in against}}
 
 
@@ -163,13 +163,13 @@ def about_counting() -> list[Line2D]:
     ]
 
 
-def intervals(study: "Study") -> str:
+def intervals(study: Study) -> str:
     """Say of which size and over how many episodes the intervals are."""
     episodes = "1 episode" if study.episodes == 1 else f"{study.episodes} episodes"
     return f"{100 * study.settings.confidence:g}% intervals over {episodes}"
 
 
-def effects_figure(study: "Study") -> Figure:
+def effects_figure(study: Study) -> Figure:
     """Draw the effects on behaviour of each edit and its controls, in standard deviations of the unedited twin."""
     panels = {
         arm: [effect_row(effect) for effect in study.effects if effect.arm == arm and np.isfinite(effect.spread)]
@@ -185,9 +185,9 @@ def effects_figure(study: "Study") -> Figure:
     return forest(_panels(panels, SPREADS), ("Effects on behaviour", about), about_counting())
 
 
-def kl_by_head(study: "Study") -> Figure | None:
+def kl_by_head(study: Study) -> Figure | None:
     """Draw how far each edit moves each action head's distribution; None if no KL of heads was recorded."""
-    heads = [each for each in study.at_once if each.outcome.startswith(KL_OF_HEAD)]
+    heads = [each for _, each in changes_of("kl", study.at_once)]
     total = [each for each in study.at_once if each.outcome == KL]
     if not heads:
         return None
@@ -208,11 +208,11 @@ def _panels(rows_by_arm: Mapping[str, Sequence[Row]], unit: str, not_negative: b
     return [Panel(arm, unit, rows, ends) for arm, rows in rows_by_arm.items()]
 
 
-def _names(levels: Sequence["AtOnce"]) -> list[str]:
+def _names(levels: Sequence[AtOnce]) -> list[str]:
     return list(dict.fromkeys(each.outcome for each in levels))
 
 
-def _arms(levels: Sequence["AtOnce"]) -> list[str]:
+def _arms(levels: Sequence[AtOnce]) -> list[str]:
     return list(dict.fromkeys(each.arm for each in levels))
 
 
@@ -220,7 +220,7 @@ _RANKING_COLUMNS = 5
 _SERIES = (EDIT, RANDOM)
 
 
-def ranking_figure(study: "Study") -> Figure | None:
+def ranking_figure(study: Study) -> Figure | None:
     """Draw what each direction did at once and in behaviour; None if they were not edited one by one."""
     ranked = ranking(study)
     if not ranked:

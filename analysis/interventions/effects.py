@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from activation_store.interventions import Outcome
 from analysis.interventions.controls import Against, Judged, PerEpisode, compare, controls_of, edits, judged
 from analysis.interventions.equivalence import Margins
 from analysis.interventions.inference import Condition, OverEpisodes, detectable, excludes_zero
@@ -225,6 +226,12 @@ def outcomes_at_once(everything: Sequence[Pairs], outcomes: Sequence[str], over:
         for edit in edits(everything)
         for outcome in outcomes
     ]
+
+
+def changes_of(measure: str, levels: Sequence[AtOnce]) -> list[tuple[str, AtOnce]]:
+    """Return the changes at once of a measure in total that are of something, such as a head, with what they are of."""
+    named = ((Outcome.parse(each.outcome), each) for each in levels)
+    return [(name.of, each) for name, each in named if name.measure == measure and name.against == "total" and name.of]
 
 
 def level_per_episode(outcome: str) -> PerEpisode:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
-from activation_store.interventions import LivesTable
+from activation_store.interventions import LivesTable, Outcome
 from analysis.interventions.controls import (
     DRAWN_DIRECTIONS,
     Judged,
@@ -67,9 +67,8 @@ def options_that_follow(
     table: LivesTable, everything: Sequence[Pairs], over: OverEpisodes, margins: Margins, pairing_works: bool
 ) -> list[Follows]:
     """Measure and test every option that has shares on both sides, of every edit of the trained policy."""
-    low, high = (
-        {name.removeprefix(side) for name in table.outcomes if name.startswith(side)} for side in FOLLOWS_SIDES
-    )
+    outcomes = list(map(Outcome.parse, table.outcomes))
+    low, high = ({each.of for each in outcomes if each.measure == side} for side in FOLLOWS_SIDES)
     measured = [
         (edit, name, each)
         for edit in edits(everything)
@@ -94,7 +93,7 @@ def _follows(edit: Pairs, everything: Sequence[Pairs], name: str, over: OverEpis
     values = per_episode(edit)
     error, freedom = over.error(values)
     feature, _, option = name.partition("/")
-    with_share = np.any([np.isfinite(edit.values[side + name]) for side in FOLLOWS_SIDES], axis=0)
+    with_share = np.any([np.isfinite(edit.values[side]) for side in _sides(name)], axis=0)
     return Follows(
         arm=edit.arm.name,
         dose=edit.arm.dose,
@@ -107,7 +106,7 @@ def _follows(edit: Pairs, everything: Sequence[Pairs], name: str, over: OverEpis
         error=error,
         freedom=freedom,
         smallest_p=over.smallest_p(values),
-        against=compare(edit, controls_of(edit, everything, FOLLOWS_SIDES[0] + name), per_episode, over),
+        against=compare(edit, controls_of(edit, everything, _sides(name)[0]), per_episode, over),
         margin=margins.of(FOLLOWS),
     )
 
@@ -140,7 +139,7 @@ def _shares(options: Sequence[tuple[Pairs, str]], kind: str, everything: Sequenc
     columns = []
     for edit, name in options:
         per_episode = _above_half(name)
-        arms = [edit, *controls_of(edit, everything, FOLLOWS_SIDES[0] + name)[kind]]
+        arms = [edit, *controls_of(edit, everything, _sides(name)[0])[kind]]
         columns.append([_mean(on_episodes_of(edit, arm, per_episode(arm))) for arm in arms])
     fewest = min(map(len, columns))
     return np.array([column[:fewest] for column in columns]).T
@@ -151,11 +150,16 @@ def _mean(values: np.ndarray) -> float:
     return float(known.mean()) if len(known) else np.nan
 
 
+def _sides(name: str) -> tuple[str, ...]:
+    """Return the names of the outcomes that say how often an option follows lower and higher donors."""
+    return tuple(Outcome(side, name).name for side in FOLLOWS_SIDES)
+
+
 def _above_half(name: str) -> PerEpisode:
     """Return the function that gives an arm's share above one half in each episode."""
 
     def per_episode(pairs: Pairs) -> np.ndarray:
-        sides = [pairs.episode_means(pairs.values[side + name], pairs.edited) for side in FOLLOWS_SIDES]
+        sides = [pairs.episode_means(pairs.values[side], pairs.edited) for side in _sides(name)]
         return np.mean(sides, axis=0) - _HALF
 
     return per_episode

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from activation_store.interventions import IN_PLAY, TOTAL, Arm, LivesTable
+from activation_store.interventions import Arm, LivesTable, Outcome
 from analysis.statistics.inference import Inference
 from analysis.statistics.permutation_p import counted_p
 from user_error import UserError
@@ -230,11 +230,8 @@ def broken_pairing(everything: Sequence[Pairs], in_behaviour: Sequence[str], at_
         differs = [
             name for name in in_behaviour if not np.array_equal(pairs.values[name], pairs.twin[name], equal_nan=True)
         ]
-        differs += [name for name in at_once if _is_change(name) and (np.abs(pairs.values[name]) > _ROUNDING).any()]
+        changes = [name for name in at_once if Outcome.parse(name).against]
+        differs += [name for name in changes if (np.abs(pairs.values[name]) > _ROUNDING).any()]
         if differs:
             found[pairs.arm.name] = differs[0]
     return found
-
-
-def _is_change(outcome: str) -> bool:
-    return outcome.partition("/")[0].endswith((TOTAL, IN_PLAY))

@@ -125,7 +125,7 @@ class Ranked:
     effects: dict[str, Effect]
 
 
-def ranking(study: "Study") -> list[Ranked]:
+def ranking(study: Study) -> list[Ranked]:
     """Return the directions of a run that edited them one by one, the largest KL in total first; empty for other runs.
 
     Those without a KL come last, in their order, as do all of runs that were played before totals were measured.
@@ -147,7 +147,7 @@ def _edits_one_by_one(arms: Sequence[Arm]) -> list[Arm]:
     return [arm for arm in arms if arm.direction and arm.is_studied]
 
 
-def _ranked(arm: Arm, study: "Study") -> Ranked:
+def _ranked(arm: Arm, study: Study) -> Ranked:
     return Ranked(
         str(arm.direction),
         arm.name,

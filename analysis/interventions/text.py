@@ -6,15 +6,12 @@ from collections.abc import Iterable, Iterator
 from analysis.interventions.bends import Bend
 from analysis.interventions.controls import RANDOM, Against, Judged
 from analysis.interventions.dose_response import DoseResponse
-from analysis.interventions.effects import AtOnce, Effect
+from analysis.interventions.effects import AtOnce, Effect, changes_of
 from analysis.interventions.follows import Follows
 from analysis.interventions.outcomes import (
     EDITED_TICKS,
-    GAIN,
     KL,
     KL_IN_PLAY,
-    KL_OF_HEAD,
-    MOVED,
     OFF_MANIFOLD,
     VALUE_CHANGE,
     WITHIN_DATA,
@@ -172,21 +169,17 @@ def _at_once(levels: list[AtOnce]) -> Iterator[str]:
             sign = outcome == VALUE_CHANGE
             told = with_interval(title_with_unit(outcome), each.level, *_controls(each.against, sign), sign=sign)
             yield f"  at once: {told}"
-    heads = sorted((each for each in levels if each.outcome.startswith(KL_OF_HEAD)), key=_size)[:_HEADS_SHOWN]
-    if heads:
-        parts = (f"{each.outcome.removeprefix(KL_OF_HEAD)} {number(each.level.value, False)}" for each in heads)
+    if heads := _largest("kl", levels)[:_HEADS_SHOWN]:
+        parts = (f"{head} {number(each.level.value, False)}" for head, each in heads)
         yield f"  at once: largest KL by head, in total, nats: {', '.join(parts)}"
-    options = sorted((each for each in levels if each.outcome.startswith(GAIN)), key=_size)
+    options = _largest("gain", levels)
     for verb, direction in (("more", 1), ("less", -1)):
-        chosen = [each for each in options if direction * each.level.value >= _SMALLEST_GAIN][:_OPTIONS_SHOWN]
+        chosen = [option for option in options if direction * option[1].level.value >= _SMALLEST_GAIN][:_OPTIONS_SHOWN]
         if chosen:
-            parts = (
-                f"{each.outcome.removeprefix(GAIN).replace('/', ' ')} {number(each.level.value)}" for each in chosen
-            )
+            parts = (f"{option.replace('/', ' ')} {number(each.level.value)}" for option, each in chosen)
             yield f"  at once: {verb} probable, in total: {', '.join(parts)}"
-    moved = sorted((each for each in levels if each.outcome.startswith(MOVED)), key=_size)[:_OPTIONS_SHOWN]
-    if moved:
-        parts = (f"{each.outcome.removeprefix(MOVED)} {number(each.level.value)}" for each in moved)
+    if moved := _largest("moved", levels)[:_OPTIONS_SHOWN]:
+        parts = (f"{name} {number(each.level.value)}" for name, each in moved)
         yield f"  at once: largest changes along other directions, in total, in spreads: {', '.join(parts)}"
 
 
@@ -216,8 +209,14 @@ def _conclusion(each: Judged) -> list[str]:
     return [*beyond, each.words, *([_size_of(each.detectable, each.measured)] if negative else [])]
 
 
-def _size(level: AtOnce) -> float:
-    return -abs(level.level.value) if math.isfinite(level.level.value) else math.inf
+def _largest(measure: str, levels: list[AtOnce]) -> list[tuple[str, AtOnce]]:
+    """Return the changes of a measure in total, the largest first, those without a number last."""
+
+    def size(change: tuple[str, AtOnce]) -> float:
+        value = change[1].level.value
+        return abs(value) if math.isfinite(value) else -math.inf
+
+    return sorted(changes_of(measure, levels), key=size, reverse=True)
 
 
 def _spillovers(study: Study, arm: str) -> Iterator[str]:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from activation_store.directions import Direction, planned_displacement
-from activation_store.interventions import IN_PLAY, PLANNED, compared
+from activation_store.interventions import Comparison, Outcome
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import capture
 from agent_zoo.distribution import ActionDistribution
@@ -49,44 +49,48 @@ class Outputs:
         return Outputs(self.distribution.take(agents), self.value[agents], states)
 
 
-def at_once(unedited: Outputs, edited: Outputs, directions: Sequence[Direction] = ()) -> dict[str, torch.Tensor]:
+def at_once(
+    unedited: Outputs, edited: Outputs, against: Comparison, directions: Sequence[Direction] = ()
+) -> dict[str, torch.Tensor]:
     """Compare two outputs for the same observations of B agents.
 
     Args:
         unedited: without the edit.
         edited: with it.
+        against: what that comparison is called.
         directions: whose read-outs are compared; both outputs need the states of their layers.
 
     Returns:
-        By name, (B,) float64 each: `kl/HEAD`, the Kullback-Leibler divergence of the edited from the unedited
-        distribution in nats, `kl`, their sum, since heads are independent; `value_change`; for heads of at most five
-        options `gain/HEAD/OPTION`, the change of its probability; and `moved/DIRECTION`, the change of a read-out in
-        its standard deviations. Planned displacements, the read-outs of `train_probes.py --targets future`, are
-        reported in tiles as well, as `planned/DIRECTION`.
+        By the name of the outcome, (B,) float64 each: `kl` of each head, the Kullback-Leibler divergence of the edited
+        from the unedited distribution in nats, and their sum, since heads are independent; `value_change`; for heads of
+        at most five options the `gain` of each, the change of its probability; and by how many of its standard
+        deviations a read-out has `moved`. Planned displacements, the read-outs of `train_probes.py --targets future`,
+        are reported in tiles as well, as `planned`.
     """
     before, after, heads = unedited.distribution, edited.distribution, unedited.distribution.heads
     divergence = before.divergence(after)  # (B, H)
-    found = {"kl": divergence.sum(dim=1)} | {
-        f"kl/{head.name}": divergence[:, place] for place, head in enumerate(heads)
-    }
+    changes = {Outcome("kl"): divergence.sum(dim=1)}
+    changes |= {Outcome("kl", head.name): divergence[:, place] for place, head in enumerate(heads)}
     for place, head in enumerate(heads):
         if head.size <= _MOST_OPTIONS_NAMED:
             gains = after.log_probabilities_of(place).double().exp() - before.log_probabilities_of(place).double().exp()
             names = _OPTIONS.get(head.name, tuple(map(str, range(head.size))))
-            found |= {f"gain/{head.name}/{name}": gains[:, option] for option, name in enumerate(names)}
-    found["value_change"] = (edited.value - unedited.value).double()
+            changes |= {Outcome("gain", f"{head.name}/{name}"): gains[:, option] for option, name in enumerate(names)}
+    changes[Outcome("value_change")] = (edited.value - unedited.value).double()
     for each in directions:
         weight = torch.from_numpy(each.weight).double()
         change = (edited.states[each.layer] - unedited.states[each.layer]).double() @ weight  # (B,)
-        found[f"moved/{each.name}"] = change / (each.spread or 1.0)
+        changes[Outcome("moved", each.name)] = change / (each.spread or 1.0)
         if planned_displacement(each.name):
-            found[f"{PLANNED}{each.name}"] = change
-    return found
+            changes[Outcome("planned", each.name)] = change
+    return {replace(outcome, against=against).name: values for outcome, values in changes.items()}
 
 
 class Shadows:
-    """The shadows of one group of episodes.
+    """What edited agents would do if nobody had ever edited them, in one group of episodes.
 
+    An edit of one tick is still in the memory of the next ones. So an agent's own memory, even before this tick's edit,
+    is not that of an unedited agent. A shadow is: it reads every observation of its agent, and no edit ever reaches it.
     An agent has one from the tick in which an edit first changes it to the end of its life. Before, it is its own.
     """
 
@@ -139,11 +143,11 @@ class Shadows:
             As `at_once`; exactly 0 for agents that nothing has changed so far.
         """
         mine = np.flatnonzero(self._begun[slots])
-        numbers = at_once(edited, edited, directions) if len(mine) < len(slots) else {}
+        numbers = at_once(edited, edited, "total", directions) if len(mine) < len(slots) else {}
         if len(mine):
             shadows = self._outputs.take(torch.from_numpy(np.searchsorted(self._slots, slots[mine])))
             rows = torch.from_numpy(mine)
-            found = at_once(shadows, edited.take(rows), directions)
+            found = at_once(shadows, edited.take(rows), "total", directions)
             numbers = {name: values.index_copy(0, rows, found[name]) for name, values in numbers.items()} or found
         return numbers
 
@@ -154,7 +158,12 @@ def differ(one: MemoryState, other: MemoryState) -> torch.Tensor:
 
 
 class ControlAtOnce:
-    """What one control did at once, for every slot during one group of episodes."""
+    """What one random edit would do at once in the states of the edit's own arm, at a forward pass a tick.
+
+    A control that is played shows what it does to lives, but costs a whole arm. At once, a control is what the policy
+    would have done in the very state in which an agent was edited, had it been edited along a random direction instead.
+    It is counted for every slot during one group of episodes.
+    """
 
     def __init__(self, name: str, slots: int):
         """Start to count for this number of slots."""
@@ -164,13 +173,10 @@ class ControlAtOnce:
         self._donor_outcomes = DonorOutcomes(slots)
 
     def add(self, slots: np.ndarray, numbers: Mapping[str, torch.Tensor], donors: Mapping[DonorRule, Donors]) -> None:
-        """Add a tick of E agents: their slots, (E,) int64, what the control did, (E,) by name, and their donors.
-
-        A control edits the state that the edit's own arm was in, so it is compared in play, never in total.
-        """
+        """Add a tick of E agents: their slots, (E,) int64, what the control did, (E,) by name, and their donors."""
         self._ticks[slots] += 1
         for name, values in numbers.items():
-            of_slots = self._sums.setdefault(compared(name, IN_PLAY), np.zeros(len(self._ticks)))
+            of_slots = self._sums.setdefault(name, np.zeros(len(self._ticks)))
             of_slots[slots] += values.cpu().numpy()
         if donors:
             self._donor_outcomes.add(slots, numbers, donors)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from activation_store.interventions import IN_PLAY, TOTAL, compared
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import capture
 from agent_zoo.donor_rule import DonorRule
@@ -169,13 +168,8 @@ class _EditedGame:
         edited = Outputs(
             decision.distribution.take(rows.to(value.device)), torch.from_numpy(decision.value)[rows], tick.edited
         )
-        in_play = at_once(without, edited, self.plan.directions)
-        total = self.shadows.compare(slots, edited, self.plan.directions)
-        numbers = {
-            compared(name, comparison): values
-            for comparison, changes in ((TOTAL, total), (IN_PLAY, in_play))
-            for name, values in changes.items()
-        }
+        in_play = at_once(without, edited, "in_play", self.plan.directions)
+        numbers = {**self.shadows.compare(slots, edited, self.plan.directions), **in_play}
         far = [each.measure(tick.edited[layer].cpu().numpy()) for layer, each in self.plan.distances.items()]
         if far:
             numbers["off_manifold"] = torch.from_numpy(np.mean(far, axis=0))
@@ -184,7 +178,7 @@ class _EditedGame:
             self._measure_controls(choice, slots, unedited, without, tick)
         if self.followed:
             with_edit = decision.next_state.take(rows.to(value.device))
-            self.followed.begin(slots, with_edit, after, in_play["kl"].cpu().numpy())
+            self.followed.begin(slots, with_edit, after, in_play["kl_in_play"].cpu().numpy())
         else:
             self.age[slots] += 1
         if tick.donors:
@@ -217,7 +211,8 @@ class _EditedGame:
             with self.policy.hooked(hooks):
                 distribution, value, _ = self.policy(seen, before)
             mine = torch.arange(count, device=value.device)
-            numbers = at_once(without, Outputs(distribution.take(mine), value[:count].cpu()))
+            # In play, never in total: a control edits the state that the edit's own arm was in.
+            numbers = at_once(without, Outputs(distribution.take(mine), value[:count].cpu()), "in_play")
             control.add(slots, numbers, tick.donors)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from nmmo.lib.material import Foilage
 
-from activation_store.interventions import LASTING
+from activation_store.interventions import Outcome
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.donor_rule import DonorRule
 from agent_zoo.memory import MemoryState
@@ -111,8 +111,7 @@ def _nearest_food(tiles: np.ndarray, position: np.ndarray) -> tuple[np.ndarray, 
     return tiles[rows, nearest, :2], moves[rows, nearest]
 
 
-_GAIN, _WITHIN_DATA = "gain/", "within_data"
-_FOLLOWS = ("follows_lower/", "follows_higher/")
+_FOLLOWS = ("follows_lower", "follows_higher")
 _SMALLEST_GAIN = 1e-4  # of a probability; smaller ones may be rounding
 _SMALLEST_CHANGE = 1e-5  # length of a change of a state; likewise
 _HELD = 0.99  # share of the variance that the leading components hold
@@ -172,7 +171,8 @@ class DonorOutcomes:
             numbers: what the edit did at once, as `at_once` returns it.
             donors: of these agents.
         """
-        gains = {name.removeprefix(_GAIN): each.numpy() for name, each in numbers.items() if name.startswith(_GAIN)}
+        outcomes = {Outcome.parse(name): values for name, values in numbers.items()}
+        gains = {outcome.of: values.numpy() for outcome, values in outcomes.items() if outcome.measure == "gain"}
         for rule, each in donors.items():
             side = np.sign(each.given - each.own)  # (E,)
             for option, gain in gains.items():
@@ -197,9 +197,9 @@ class DonorOutcomes:
         for name, moved in self._moved.items():
             for side, follows in enumerate(_FOLLOWS):
                 if moved[side, slot]:
-                    found[follows + name] = float(self._followed[name][side, slot] / moved[side, slot])
+                    found[Outcome(follows, name).name] = float(self._followed[name][side, slot] / moved[side, slot])
         if self._ticks[slot]:
-            found[_WITHIN_DATA] = float(self._within[slot] / self._ticks[slot])
+            found["within_data"] = float(self._within[slot] / self._ticks[slot])
         return found
 
     def _of(self, counts: dict[str, np.ndarray], name: str) -> np.ndarray:
@@ -262,7 +262,7 @@ class FollowedEdits:
     def row(self, slot: int) -> dict[str, Any]:
         """Return what is left after each number of ticks of one life's edits, on average, by name."""
         return {
-            f"{name}/{lag}": float(self._sums[name][slot, lag] / count)
+            Outcome("lasting", f"{name}/{lag}").name: float(self._sums[name][slot, lag] / count)
             for name, counts in self._count.items()
             for lag, count in enumerate(counts[slot])
             if count
@@ -270,11 +270,11 @@ class FollowedEdits:
 
     def _add(self, slots: np.ndarray, apart: dict[str, np.ndarray], divergence: np.ndarray) -> None:
         lag = self._lag[slots]
-        self._count_in(f"{LASTING}actions", slots, lag, divergence)
+        self._count_in("actions", slots, lag, divergence)
         for name, far in apart.items():
             first = self._first[name][slots]
             moved = first > 0
-            self._count_in(LASTING + name, slots[moved], lag[moved], far[moved] / first[moved])
+            self._count_in(name, slots[moved], lag[moved], far[moved] / first[moved])
 
     def _count_in(self, name: str, slots: np.ndarray, lag: np.ndarray, values: np.ndarray) -> None:
         shape = len(self._lag), self._ticks + 1

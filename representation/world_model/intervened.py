@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from activation_store.directions import Directions
-from activation_store.interventions import IN_PLAY, LIVES_FILE, RUN_FILE, Arm, LivesTable, compared, read_lives
+from activation_store.interventions import LIVES_FILE, RUN_FILE, Arm, LivesTable, Outcome, read_lives
 from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.edit_options import EditOptions, needs_directions
 from analysis.interventions.inference import OverEpisodes
@@ -22,9 +22,12 @@ from user_error import UserError
 Made = Literal["in every tick", "once"]
 STYLES = ("melee", "range", "mage")
 QUANTITIES = {
-    "value": compared("value_change", IN_PLAY),
-    **{f"probability of {name}": compared(f"gain/Move.Direction/{name.title()}", IN_PLAY) for name in DIRECTIONS},
-    **{f"probability of {name}": compared(f"gain/Attack.Style/{name.title()}", IN_PLAY) for name in STYLES},
+    "value": Outcome("value_change", against="in_play").name,
+    **{
+        f"probability of {name}": Outcome("gain", f"Move.Direction/{name.title()}", "in_play").name
+        for name in DIRECTIONS
+    },
+    **{f"probability of {name}": Outcome("gain", f"Attack.Style/{name.title()}", "in_play").name for name in STYLES},
 }
 """What is compared, by the names of the outcomes of intervene.py that say how much it changed at once, in play: what a
 gradient predicts is what this tick's edit does in the state that it finds."""
