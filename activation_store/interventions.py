@@ -66,7 +66,6 @@ class Arm:
 
     Attributes:
         name: unique in its run.
-        kind: see `ArmKind`.
         policy: whose agents are edited: the trained policy, or one of the same architecture with random weights.
         dose: of the edit; None if the edit has none.
         twin: name of the unedited arm that its lives are compared with; its own name in an unedited arm.
@@ -116,7 +115,6 @@ class Readability:
     Attributes:
         arm: that erases it.
         layer: from whose states.
-        variable: its name.
         states: number of unedited states that the eraser was fitted to.
         before: in these states.
         after: in these states once they are erased, by the best read-out from them.

@@ -21,9 +21,7 @@ def fitted_eraser(reading: Reading, moments: JointMoments, policy: str) -> Erase
     least, in the mean square, measured where they are white.
 
     Args:
-        reading: layer and variables.
         moments: of the states that it is fitted to, and of the variables.
-        policy: word for whose states these are, for the message.
 
     Raises:
         NothingToErase: a variable does not vary.

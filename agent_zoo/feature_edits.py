@@ -24,7 +24,6 @@ class FeatureEdit(DirectedEdit):
         dictionary: of the layer.
         numbers: of the features; if there are none, states are replaced by their reconstructions.
         strength: that the features get; 0 takes them out.
-        of: always the state.
     """
 
     dictionary: SparseDictionary

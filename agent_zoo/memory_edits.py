@@ -77,7 +77,6 @@ class MovedAsFar(MemoryEdit):
     has no part along the direction.
 
     Attributes:
-        original: the other edit.
         seed: of the direction.
     """
 
@@ -115,7 +114,6 @@ class Transplant(MemoryEdit):
     """Begins every K-th tick with the memory of another agent.
 
     Attributes:
-        donor: see `MemoryEdit`.
         every: K, at least 1.
         memory: of the donors in this tick; None until `taking`.
     """

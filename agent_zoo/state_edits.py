@@ -29,7 +29,6 @@ class StateEdit(ABC):
     """Edits one layer.
 
     Attributes:
-        layer: its name.
         of: whether the state itself is edited, or its change in each tick.
         donor: how donors are drawn, if the edit takes something from their states; None if it does not.
     """
@@ -67,8 +66,6 @@ class ReadOutEdit(DirectedEdit):
     """Gives K read-outs new values: each becomes a mixture of the old ones, plus a constant.
 
     Attributes:
-        layer: see `StateEdit`.
-        of: see `StateEdit`.
         read: weights of the read-outs, (K, units).
         bias: of the read-outs, (K,).
         write: what a unit more of each read-out adds to the activations, (K, units); read @ write.T is the identity.
@@ -106,11 +103,9 @@ class Eraser(DirectedEdit):
     """Takes K read-outs out of the states: x' = x - (x - mean) right^T left^T, as LEACE does (Belrose et al. 2023).
 
     Attributes:
-        layer: see `StateEdit`.
         left: (units, K).
         right: weights of the read-outs, (K, units); right @ left is the identity.
         mean: of unedited states, (units,).
-        of: always the state.
     """
 
     layer: str
@@ -199,11 +194,9 @@ class Interchange(StateEdit):
 
     Attributes:
         read_outs: holds the read-outs at constants, in whose place the donors' come.
-        donor: see `StateEdit`.
         along: None, or for a control orthonormal directions along which states are moved as far towards the donor's
             state instead, (K, units).
         donors: their states in this tick, (E, units); None until `taking`.
-        of: always the state.
     """
 
     read_outs: ReadOutEdit
@@ -251,9 +244,6 @@ def swap(origin: Direction, target: Direction, of: EditOf, covariance: np.ndarra
     in the space in which the recorded states are white, so that moving along one does not move the other.
 
     Args:
-        origin: direction that is emptied.
-        target: direction that is added to.
-        of: what is edited.
         covariance: of the layer's states, (units, units); None if the directions are orthogonal.
 
     Raises:
@@ -321,9 +311,7 @@ def edit_along(
     """Return an edit along directions.
 
     Args:
-        kind: what is done.
         directions: any number for collapse, one for steer, origin and target for swap.
-        of: whether the state is edited or its change per tick.
         dose: of steer, in standard deviations of the read-out.
         covariance: returns that of a layer's unedited states, (units, units); called for oblique swaps only.
 
@@ -344,10 +332,6 @@ def check_direction(
     """Refuse a direction that does not fit a policy.
 
     Args:
-        direction: to be edited along.
-        of: whether the state is edited or its change per tick.
-        layer_units: of the policy.
-        policy: its name.
         sha256: of its checkpoint file; None if unknown.
 
     Raises:

@@ -46,7 +46,6 @@ def report_run(
     """Measure the effects of a run that has been played, write them with their figures and page, and mark it as done.
 
     Args:
-        folder: of the run.
         draws: as in `write_effects`.
         progress: called with the share of the replays that has been read, from 0 to 1.
         equivalent_within: as `margins` reads it; None for what the run was played with.
@@ -80,13 +79,7 @@ def report_run(
 
 
 def write_page(folder: Path, lines: Sequence[str], replays: ShownReplays | str) -> None:
-    """Write the page of a run whose figures have been written.
-
-    Args:
-        folder: of the run.
-        lines: of the summary.
-        replays: to show, or why there are none.
-    """
+    """Write the page of a run whose figures have been written."""
     figures = {folder / name: caption for name, caption in _CAPTIONS.items() if (folder / name).exists()}
     write_text(folder / PAGE_FILE, intervention_page(folder.resolve().name, lines, replays, figures))
 
@@ -103,12 +96,7 @@ def write_effects(
     erased.tsv says how well erased variables could be read, if there are any.
 
     Args:
-        folder: of the run.
-        table: of its lives.
-        arms: of the run.
         draws: permutations of each test, and resamples of each interval; 9,999 allow for about 500 tests.
-        seed: of the episodes, and of these draws.
-        erased: how well erased variables could be read.
         within: effects smaller than these do not matter; None for none.
 
     Raises:

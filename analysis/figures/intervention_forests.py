@@ -48,10 +48,7 @@ class Panel:
     """Rows on one axis.
 
     Attributes:
-        title: above it.
-        unit: of the axis.
         rows: from top to bottom; the same in all panels of a figure.
-        ends: of the axis.
     """
 
     title: str
@@ -91,8 +88,6 @@ def forest(
     """Draw panels that have the same rows.
 
     Args:
-        panels: from left to right and top to bottom.
-        words: title of the figure, and what it shows.
         more_handles: entries of the legend beside those of the series that occur.
         columns: of panels, at most.
     """

@@ -48,9 +48,6 @@ def read_shown_replays(
     """Read and compare the two replays of a run.
 
     Args:
-        folder: of the run.
-        lives: of the run.
-        arms: of the run.
         progress: called with the share that has been read, from 0 to 1.
 
     Raises:
@@ -97,10 +94,7 @@ def intervention_page(
     """Return the page as HTML.
 
     Args:
-        name: of the run.
         summary: its lines, as `summary_lines` returns them.
-        replays: what is shown, or why no replays are.
-        figures: files of pictures, and what each shows.
     """
     from markupsafe import Markup
 

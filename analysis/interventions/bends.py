@@ -23,7 +23,6 @@ class Bend(Judged):
     """What one edit does to the read-outs of a planned displacement, and to the path that agents take.
 
     Attributes:
-        arm, dose: which edit.
         plan: name of the two directions without their axis, such as masked_3M/lstm_cell.
         ticks: ahead, of the planned displacement.
         predicted: by how many tiles the edit moves the planned displacement in total, south and east together.

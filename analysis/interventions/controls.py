@@ -75,8 +75,6 @@ def controls_of(edit: Pairs, everything: Sequence[Pairs], at_once: str | None = 
     A kind that was not played is empty; random donors, which only transplants can have, are then no kind at all.
 
     Args:
-        edit: the edit.
-        everything: all arms.
         at_once: name of an outcome, if controls that were measured only at once and have it are to take the place of
             those of their kind that were played: there are more of them, and they edit the states of the edit's arm.
     """
@@ -117,11 +115,8 @@ def against(control: str, names: Sequence[str], effect: np.ndarray, theirs: np.n
     """Compare an edit with the arms of one kind of control.
 
     Args:
-        control: the kind.
-        names: of the arms.
         effect: of the edit in each episode, (E,).
         theirs: of the arms, (arms, E); episodes that are NaN anywhere are left out of the difference.
-        over: estimates over episodes.
     """
     mean = theirs.mean(axis=0)
     known = np.isfinite(effect + mean)
@@ -171,7 +166,6 @@ class Judged(ABC):
             an effect must pass (Berger 1982, Technometrics 24, 295-300), corrected likewise; NaN without controls.
         equivalence_q: of an effect at least as large as the margin, corrected likewise.
         detectable: size of effect that would be called one in 80% of runs like this; infinite if none could be.
-        verdict: see `Verdict`.
     """
 
     p: float

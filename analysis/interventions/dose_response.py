@@ -22,7 +22,6 @@ class DoseResponse:
     """One outcome as a function of the dose.
 
     Attributes:
-        outcome: which.
         at_once: whether it is an outcome at once; otherwise it is an effect on behaviour.
         doses: ascending.
         effects: at each dose.

@@ -19,7 +19,6 @@ class Effect(Judged):
     """The effect of one edit on one outcome in behaviour.
 
     Attributes:
-        arm, dose, outcome: which.
         effect: mean over episodes of the mean difference of edited agents from themselves in the twin.
         twin: mean over episodes of the edited agents' outcome in the twin.
         spread: standard deviation over lives in the twin; NaN if it is 0.
@@ -63,7 +62,6 @@ class Spillover:
     """The effect of editing others on one outcome of agents that were not edited.
 
     Attributes:
-        arm, dose, outcome: which.
         effect: mean over episodes of the mean difference of unedited agents from themselves in the twin.
         episodes: with a value.
         pairs: unedited lives with a value in both arms.
@@ -200,7 +198,6 @@ class AtOnce:
     """One outcome at once of one edit.
 
     Attributes:
-        arm, dose, outcome: which.
         level: mean over episodes of the mean over edited lives.
         episodes: with a value.
         lives: edited lives with a value.

@@ -37,9 +37,6 @@ def detectable(conditions: Sequence[Condition], tests: int, smallest_p: float = 
     over the root of its degrees of freedom, which is divided out.
 
     Args:
-        conditions: those whose error is unknown are left out.
-        tests: number of tests that are corrected together.
-        smallest_p: that the test can have, whatever the effect.
         power: between 0.5 and 1.
 
     Returns:

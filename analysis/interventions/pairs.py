@@ -18,7 +18,6 @@ class Pairs:
     """The L lives of an arm that is not unedited, and what the twin says about each.
 
     Attributes:
-        arm: the arm.
         episodes: numbers of its episodes, (E,), ascending.
         episode: place of each life's episode in `episodes`, (L,) int64.
         edited: whether the agent was drawn to be edited, (L,) bool.
@@ -150,9 +149,7 @@ def randomisation_test(pairs: Pairs, differences: np.ndarray, settings: Inferenc
     Statistics 41, 484-507); so would one divided by a standard error over lives.
 
     Args:
-        pairs: say who was edited, and in which episode.
         differences: of the same lives, (L, O); NaN where there is none.
-        settings: number of permutations, and their seed.
 
     Returns:
         Contrasts and two-sided p-values, (O,) each. Both are NaN where no episode has lives of both groups; p is NaN

@@ -26,12 +26,6 @@ def planned_lines(arms: Sequence[Arm], episodes: int, drawn: int, agents: int) -
     """Say how large an effect on the ticks lived a run would find, and how many episodes would find a smaller one.
 
     It is the best case: random directions are taken not to differ in what they do.
-
-    Args:
-        arms: of the run.
-        episodes: of each arm.
-        drawn: agents of each world that are edited.
-        agents: of each world.
     """
     edits = [arm for arm in arms if arm.is_studied]
     if not edits:

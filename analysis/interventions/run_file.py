@@ -22,7 +22,6 @@ class PlayedRun:
 
     Attributes:
         seed: of the run, from 0.
-        arms: of the run.
         erased: how well what its edits erased can be read.
         equivalent_within: margins that were given before it was played, as the user wrote them.
     """
@@ -64,10 +63,6 @@ def read_run_file(path: Path) -> PlayedRun:
 
 def directions_of_run(finished: FinishedFiles, run: RunDescription) -> Directions:
     """Read the file of directions that a run edited along.
-
-    Args:
-        finished: the run's folder.
-        run: what its run.json says.
 
     Raises:
         UserError: the file is not there, or is no longer the one that the run read.

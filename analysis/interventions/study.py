@@ -26,7 +26,6 @@ class Study:
     """What an intervention run shows.
 
     Attributes:
-        arms: of the run.
         episodes: of the edits of the trained policy.
         lives: that were played in all arms.
         edited: share of them that were drawn to be edited, 0 to 1.
@@ -64,9 +63,6 @@ def study_effects(table: LivesTable, arms: Sequence[Arm], settings: Inference, m
     """Measure the effects of all edits of the trained policy, against their twins and against controls.
 
     Args:
-        table: of the lives.
-        arms: of the run.
-        settings: of all intervals and tests.
         margins: effects smaller than these do not matter; None for none.
 
     Raises:
@@ -113,7 +109,6 @@ class Ranked:
     """What the edit of one direction did.
 
     Attributes:
-        direction: its name.
         arm: name of the arm in which it was edited.
         at_once: outcomes in the edited state, by name.
         effects: on behaviour, by outcome.

@@ -101,8 +101,6 @@ def by_episode_table(table: LivesTable, arms: Sequence[Arm], seed: int) -> Table
     """Return one row for each edit, outcome and episode; columns as in effects.tsv, whose numbers are means over them.
 
     Args:
-        table: of lives.
-        arms: of the run.
         seed: of the episodes. With an episode's number it is the name of the world, `SEED/NUMBER`: maps, places and
             tasks are the same in all runs that played it.
     """

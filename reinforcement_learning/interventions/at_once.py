@@ -56,8 +56,6 @@ def at_once(
 
     Args:
         unedited: without the edit.
-        edited: with it.
-        against: what that comparison is called.
         directions: whose read-outs are compared; both outputs need the states of their layers.
 
     Returns:
@@ -107,7 +105,6 @@ class Shadows:
 
         Args:
             slots: of E agents that are edited in this tick, (E,) int64.
-            unedited: their memories before the tick and its edit.
             changed: whether the edit changes anything of them, (E,) bool.
         """
         new = torch.from_numpy(~self._begun[slots]) & changed.cpu()
@@ -136,7 +133,6 @@ class Shadows:
 
         Args:
             slots: of the agents, ascending, (E,) int64.
-            edited: what they do.
             directions: as in `at_once`.
 
         Returns:
@@ -190,10 +186,6 @@ class ControlAtOnce:
 
 def donors_behind(count: int, donors: Mapping[DonorRule, Donors]) -> tuple[torch.Tensor, dict[DonorRule, Donors]]:
     """Line donors up behind E edited agents.
-
-    Args:
-        count: E.
-        donors: of the edited agents.
 
     Returns:
         Rows of all donors among the acting agents, (D,), and the donors with their rows among E + D agents instead.

@@ -154,11 +154,7 @@ class _EditedGame:
         """Compare with what the same agents would do without this tick's edit, and if nobody had ever edited them.
 
         Args:
-            choice: of all acting agents.
             slots: of the edited agents, (E,) int64.
-            unedited: their memories before the tick and its edit.
-            begun: the memories with which they begin the tick.
-            tick: its hooks, which have run.
         """
         decision, rows = choice.decision, tick.rows
         seen = decision.observation.take(rows).to(unedited.hidden.device)

@@ -40,7 +40,6 @@ class Edit:
     """One edit of a run.
 
     Attributes:
-        kind: what is done.
         directions: along which the state is edited: any number for collapse and interchange, one for steer, origin and
             target for swap, none for other edits.
         of: whether the state is edited or its change per tick.
@@ -64,13 +63,6 @@ class Edit:
         policy: RecurrentPolicy, columns: Sequence[str],
     ) -> "Edit":  # fmt: skip
         """Return the edit that options ask for.
-
-        Args:
-            options: of the edit.
-            directions: that it may name.
-            dictionary: of sparse features that it may name.
-            policy: that is edited.
-            columns: of an entity's row in the game.
 
         Raises:
             UserError: there is no such direction, sparse feature, variable or layer.
@@ -115,10 +107,7 @@ class Edit:
         """Refuse directions that do not fit a policy or each other; other arguments as `check_direction`.
 
         Args:
-            layer_units: of the policy.
-            policy: its name.
             sha256: of its checkpoint file; None if unknown.
-            one_by_one: whether each direction is edited by itself.
 
         Raises:
             UserError: as `check_direction`; or directions are of several layers, not independent, or do not vary.
@@ -134,9 +123,6 @@ class Edit:
         """Return the edit as it is made in an arm.
 
         Args:
-            arm: not an unedited one.
-            moments: of the arm's policy.
-            random: draws directions of random controls.
             kept: layers whose states the memory carries into the next tick.
 
         Raises:
@@ -227,11 +213,6 @@ def random_eraser(eraser: Eraser, states: StateMoments, random: np.random.Genera
 
     Where the states are white, every read-out is a direction, and its erasure is the projection along it. The
     directions are random and orthogonal there; each takes the variance that one of the eraser's takes.
-
-    Args:
-        eraser: whose place it takes.
-        states: that the eraser was fitted to.
-        random: draws the directions.
     """
     covariance = states.covariance
     values, vectors = np.linalg.eigh(covariance)
@@ -255,8 +236,6 @@ def _unit_of_variance(covariance: np.ndarray, wanted: float, random: np.random.G
 
     Args:
         covariance: of the states, (units, units).
-        wanted: variance along the direction.
-        random: draws the direction.
     """
     start = _unit(random.standard_normal(len(covariance)))
     _, vectors = np.linalg.eigh(covariance)

@@ -30,7 +30,6 @@ class ArmPlan:
     """How the agents of one arm are edited, and what is measured on the way.
 
     Attributes:
-        name: of the arm.
         drawn: number of agents in each world that are drawn by lot.
         when: the ticks in which they are edited.
         states: edits of layers, applied in this order.
@@ -91,7 +90,6 @@ class Experiment:
     """What the options of a run stand for.
 
     Attributes:
-        options: of the run.
         edits: applied together, in this order.
         drawn: number of agents in each world that are edited.
         when: the ticks in which they are edited.

@@ -50,8 +50,6 @@ class PlayedArms:
     """The groups of episodes that a run has played, in files that each prove themselves.
 
     Attributes:
-        experiment: what is done.
-        arms: of the run.
         groups: of episodes, the same for every arm.
         dumps: of the arms that are recorded; to be open while they are played.
     """
@@ -140,9 +138,7 @@ def play_experiment(
     """Play what is missing, and return the lives of all arms.
 
     Args:
-        played: what has been played so far, and is added to.
         contests: the trained policy alone in its world, and the untrained one in the same world, by those words.
-        workers: where to play.
         on_episodes: called with the number of episodes that have just been played.
 
     Raises:

@@ -22,9 +22,6 @@ def drawn_agents(seed: int, number: int, agents: int, count: int) -> np.ndarray:
     """Draw `count` of an episode's agents, (agents,) bool.
 
     Args:
-        seed: of the sequence of episodes.
-        number: of the episode in it.
-        agents: number in the world.
         count: how many to draw, at most all.
     """
     random = np.random.default_rng(np.random.SeedSequence([_EDITED_STREAM, seed, number]))
@@ -58,10 +55,7 @@ class DonorLots:
         """Prepare to draw.
 
         Args:
-            rules: of the edits that need a donor.
             drawn: which slots are edited, and so never donors, (slots,) bool.
-            seed: of the sequence of episodes.
-            numbers: of the episodes in it.
         """
         self.rules = tuple(dict.fromkeys(rules))
         self._drawn, self._seed, self._numbers = drawn, seed, numbers
@@ -75,7 +69,6 @@ class DonorLots:
             edited: rows of the edited agents among the B acting ones, (E,) int64.
             slots: of the acting agents, ascending, (B,) int64.
             own_rows: their own rows in the game, (B, columns).
-            columns: of those rows.
             tick: of the episode, from 0.
 
         Returns:
@@ -107,7 +100,6 @@ def _choose(rule: DonorRule, own: np.ndarray, possible: np.ndarray, lots: np.nda
     """Return the places of donors, (E,) int64; -1 where no possible donor has another value.
 
     Args:
-        rule: how to choose.
         own: values of the edited agents, (E,).
         possible: values of the possible donors, (D,).
         lots: from 0 to below 1, (E,).

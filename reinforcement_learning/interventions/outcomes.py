@@ -169,7 +169,6 @@ class DonorOutcomes:
         Args:
             slots: of the agents, (E,) int64.
             numbers: what the edit did at once, as `at_once` returns it.
-            donors: of these agents.
         """
         outcomes = {Outcome.parse(name): values for name, values in numbers.items()}
         gains = {outcome.of: values.numpy() for outcome, values in outcomes.items() if outcome.measure == "gain"}
@@ -231,7 +230,6 @@ class FollowedEdits:
 
         Args:
             slots: of the agents, (E,) int64.
-            edited: their memories after the tick.
             unedited: the memories that they would have without the edit.
             divergence: of their distributions over actions, with the edit from without, (E,) nats.
         """

@@ -35,7 +35,6 @@ class ArmRecorder:
         """Prepare for the episodes that the pool has just started.
 
         Args:
-            pool: with one entrant.
             layers: names of `activation_store.layers`, or `agent_zoo.capture.ALL_LAYERS`.
             drawn: which slots were drawn by lot, (slots,) bool.
         """
@@ -84,9 +83,6 @@ class RecordedArms:
         """Prepare to record.
 
         Args:
-            folder: of the run.
-            contest: of the trained policy.
-            arms: of the run.
             plan: episodes, seed and layers; without layers, nothing is recorded.
         """
         self._dumps = {
@@ -192,8 +188,6 @@ class KeptReplay:
         """Start to record.
 
         Args:
-            pool: whose episodes have just started.
-            world: which of its worlds.
             drawn: which of the pool's slots were drawn by lot, (slots,) bool.
         """
         shared, first = pool.shared[world], world * pool.agents

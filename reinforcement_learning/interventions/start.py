@@ -59,11 +59,6 @@ Announce = Callable[[Sequence[Arm], int, int], Sequence[str]]
 def play(options: RunOptions, workers: Workers, announce: Announce) -> None:
     """Play what is missing of a run, and write its lives.
 
-    Args:
-        options: of the run.
-        workers: where to play.
-        announce: its lines are printed before anything is played.
-
     Raises:
         UserError: the policy, the directions, the condition or the layer do not fit, the folder holds another run, or
             a variable that is to be erased does not vary; nothing is left of the run then.

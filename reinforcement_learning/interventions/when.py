@@ -35,7 +35,6 @@ class Condition:
 
         Args:
             text: such as `self_food < 30`.
-            columns: of an entity's row in the game.
 
         Raises:
             UserError: it has another form, or names no feature.
@@ -49,7 +48,6 @@ class Condition:
 
         Args:
             rows: the agents' own rows in the game, (B, columns).
-            columns: of the rows.
             tick: of the episode, from 0.
 
         Returns:
@@ -65,7 +63,6 @@ class FeatureCondition:
     Attributes:
         dictionary: of a layer of the memory.
         feature: number of the feature.
-        comparison: as in `Condition`.
         number: that the strength is compared with.
     """
 
@@ -80,8 +77,6 @@ class FeatureCondition:
 
         Args:
             text: such as `feature_12 > 3`.
-            dictionary: of the feature.
-            memory: layers of the policy's memory.
 
         Raises:
             UserError: there is no such feature, or its layer's state is not known when a tick begins.
