@@ -39,7 +39,7 @@ class Row:
     label: str
     group: str
     series: Mapping[str, Estimate]
-    told: str
+    value: str
     counts: bool
 
 
@@ -126,7 +126,7 @@ def _draw(axes: Axes, rows: Sequence[Row], series: Sequence[str], labelled: bool
             if name in row.series:
                 _draw_estimate(axes, row.series[name], place + shift, name, row.counts or name != EDIT)
         axes.annotate(
-            row.told, (1, place), (4, 0), xycoords=("axes fraction", "data"), textcoords="offset points", va="center",
+            row.value, (1, place), (4, 0), xycoords=("axes fraction", "data"), textcoords="offset points", va="center",
             fontsize=8, annotation_clip=False,
         )  # fmt: skip
     axes.set_yticks(range(len(rows)), [wrapped(row.label, 60) if labelled else "" for row in rows])

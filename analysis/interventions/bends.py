@@ -58,13 +58,13 @@ def bends_of_edits(
     table: LivesTable, everything: Sequence[Pairs], over: OverEpisodes, margins: Margins, pairing_works: bool
 ) -> list[Bend]:
     """Measure and test every edit of the trained policy that moves both read-outs of a planned displacement."""
-    found = [
+    bends = [
         bend
         for edit in edits(everything)
         for plan, ticks in _plans(table)
         if (bend := _bend(edit, everything, plan, ticks, over, margins)) is not None
     ]
-    return judged(found, pairing_works)
+    return judged(bends, pairing_works)
 
 
 def _plans(table: LivesTable) -> list[tuple[str, int]]:

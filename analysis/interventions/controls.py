@@ -87,13 +87,13 @@ def controls_of(edit: Pairs, everything: Sequence[Pairs], at_once: str | None = 
             return measured
         return [pairs for pairs in trained if pairs.arm.kind == kind]
 
-    found = {
+    controls = {
         RANDOM: of_kind("random direction"),
         SAME_VARIANCE: of_kind("same variance"),
         RANDOM_DONOR: of_kind("random donor"),
         UNTRAINED: [pairs for pairs in matching if pairs.arm.policy == "untrained" and pairs.arm.kind == "edit"],
     }
-    return {kind: arms for kind, arms in found.items() if arms or kind != RANDOM_DONOR}
+    return {kind: arms for kind, arms in controls.items() if arms or kind != RANDOM_DONOR}
 
 
 def compare(
@@ -101,14 +101,14 @@ def compare(
 ) -> tuple[Against, ...]:
     """Compare an edit with each kind of control; kinds without a number in any episode of the edit are left out."""
     effect = per_episode(edit)
-    found = []
-    for control, arms in controls.items():
-        if not arms:
+    compared = []
+    for control, of_kind in controls.items():
+        if not of_kind:
             continue
-        theirs = np.stack([on_episodes_of(edit, arm, per_episode(arm)) for arm in arms])  # (arms, E)
+        theirs = np.stack([on_episodes_of(edit, arm, per_episode(arm)) for arm in of_kind])  # (arms, E)
         if np.isfinite(effect + theirs.sum(axis=0)).any():
-            found.append(against(control, [arm.arm.name for arm in arms], effect, theirs, over))
-    return tuple(found)
+            compared.append(against(control, [arm.arm.name for arm in of_kind], effect, theirs, over))
+    return tuple(compared)
 
 
 def against(control: str, names: Sequence[str], effect: np.ndarray, theirs: np.ndarray, over: OverEpisodes) -> Against:
@@ -209,55 +209,59 @@ class Judged(ABC):
 Result = TypeVar("Result", bound=Judged)
 
 
-def judged(found: Sequence[Result], pairing_works: bool) -> list[Result]:
+def judged(results: Sequence[Result], pairing_works: bool) -> list[Result]:
     """Correct the p-values of all results of a kind together, and judge each.
 
     Args:
-        found: the results, whose q-values, detectable effect and verdict are replaced.
+        results: the results, whose q-values, detectable effect and verdict are replaced.
         pairing_works: whether arms that edit nothing equal their twins; otherwise no result can be trusted.
     """
-    q, beyond = (false_discovery(np.array(p)) for p in ([each.p for each in found], [each.beyond_p for each in found]))
-    return concluded(found, q, beyond, [detectable_effect(each, tests_of(found)) for each in found], pairing_works)
+    q = false_discovery(np.array([result.p for result in results]))
+    beyond = false_discovery(np.array([result.beyond_p for result in results]))
+    sizes = [detectable_effect(result, tests_of(results)) for result in results]
+    return concluded(results, q, beyond, sizes, pairing_works)
 
 
 def concluded(
-    found: Sequence[Result], q: np.ndarray, beyond_q: np.ndarray, sizes: Sequence[float], pairing_works: bool
+    results: Sequence[Result], q: np.ndarray, beyond_q: np.ndarray, sizes: Sequence[float], pairing_works: bool
 ) -> list[Result]:
     """Judge results whose q-values, (N,) each, and detectable effects are known, infinite without controls."""
-    p_equivalent = [equivalence_p(each.measured.value, each.error, each.freedom, each.margin) for each in found]
+    p_equivalent = [
+        equivalence_p(result.measured.value, result.error, result.freedom, result.margin) for result in results
+    ]
     equivalent = false_discovery(np.array(p_equivalent))
     done = [
         replace(
-            each,
+            result,
             q=float(one),
             beyond_q=float(beyond),
             equivalence_q=float(same),
-            detectable=float(size) if each.can_be_compared or np.isnan(size) else np.inf,
+            detectable=float(size) if result.can_be_compared or np.isnan(size) else np.inf,
         )
-        for each, one, beyond, same, size in zip(found, q, beyond_q, equivalent, sizes, strict=True)
+        for result, one, beyond, same, size in zip(results, q, beyond_q, equivalent, sizes, strict=True)
     ]
-    return [replace(each, verdict=_verdict(each) if pairing_works else "pairing is broken") for each in done]
+    return [replace(result, verdict=_verdict(result) if pairing_works else "pairing is broken") for result in done]
 
 
-def tests_of(found: Sequence[Judged]) -> int:
+def tests_of(results: Sequence[Judged]) -> int:
     """Return how many of the results were tested, and are corrected together."""
-    return int(np.isfinite([each.p for each in found]).sum())
+    return int(np.isfinite([result.p for result in results]).sum())
 
 
-def detectable_effect(each: Judged, tests: int) -> float:
+def detectable_effect(result: Judged, tests: int) -> float:
     """Return the effect that would be found beyond chance and beyond controls in 80% of runs like this one."""
-    conditions = [Condition(each.error, each.freedom), *(Condition(of.error, of.freedom) for of in each.against)]
-    return detectable(conditions, tests, each.smallest_p) if conditions[0].known else np.nan
+    conditions = [Condition(result.error, result.freedom), *(Condition(of.error, of.freedom) for of in result.against)]
+    return detectable(conditions, tests, result.smallest_p) if conditions[0].known else np.nan
 
 
-def _verdict(each: Judged) -> Verdict:
-    sign = np.sign(each.measured.value)
-    beyond_chance = each.q <= LEVEL and excludes_zero(each.measured) and not each.opposed
-    same_way = all(np.sign(control.difference.value) == sign for control in each.against)
-    if beyond_chance and same_way and each.beyond_q <= LEVEL:
+def _verdict(result: Judged) -> Verdict:
+    sign = np.sign(result.measured.value)
+    beyond_chance = result.q <= LEVEL and excludes_zero(result.measured) and not result.opposed
+    same_way = all(np.sign(control.difference.value) == sign for control in result.against)
+    if beyond_chance and same_way and result.beyond_q <= LEVEL:
         return "effect"
-    if each.equivalence_q <= LEVEL:
+    if result.equivalence_q <= LEVEL:
         return "equivalent to none"
     if beyond_chance:
-        return "no more than controls" if each.can_be_compared else "no controls"
+        return "no more than controls" if result.can_be_compared else "no controls"
     return "undecided"

@@ -96,23 +96,23 @@ def effects_of_edits(
     everything: Sequence[Pairs], outcomes: Sequence[str], over: OverEpisodes, margins: Margins, pairing_works: bool
 ) -> list[Effect]:
     """Measure, test and judge every edit of the trained policy in every outcome in behaviour."""
-    found = [effect for edit in edits(everything) for effect in _effects(edit, everything, outcomes, over, margins)]
-    return judged(found, pairing_works)
+    effects = [effect for edit in edits(everything) for effect in _effects(edit, everything, outcomes, over, margins)]
+    return judged(effects, pairing_works)
 
 
 def spillovers(everything: Sequence[Pairs], outcomes: Sequence[str], over: OverEpisodes) -> list[Spillover]:
     """Measure and test what every edit of the trained policy does to unedited agents; empty if there are none."""
-    found = [
+    effects = [
         _spillover(edit, outcome, over)
         for edit in edits(everything)
         if not edit.everyone_edited
         for outcome in outcomes
     ]
-    p_values = np.array([each.p for each in found])
+    p_values = np.array([effect.p for effect in effects])
     tests = int(np.isfinite(p_values).sum())
     return [
-        replace(each, q=float(q), detectable=detectable([each.condition], tests, each.smallest_p))
-        for each, q in zip(found, false_discovery(p_values), strict=True)
+        replace(effect, q=float(q), detectable=detectable([effect.condition], tests, effect.smallest_p))
+        for effect, q in zip(effects, false_discovery(p_values), strict=True)
     ]
 
 

@@ -67,24 +67,24 @@ def options_that_follow(
 ) -> list[Follows]:
     """Measure and test every option that has shares on both sides, of every edit of the trained policy."""
     outcomes = list(map(Outcome.parse, table.outcomes))
-    low, high = ({each.of for each in outcomes if each.measure == side} for side in FOLLOWS_SIDES)
+    low, high = ({option.of for option in outcomes if option.measure == side} for side in FOLLOWS_SIDES)
     measured = [
-        (edit, name, each)
+        (edit, name, option)
         for edit in edits(everything)
         for name in sorted(low & high)
-        if (each := _follows(edit, everything, name, over, margins)).episodes
+        if (option := _follows(edit, everything, name, over, margins)).episodes
     ]
-    found = [each for _, _, each in measured]
-    plain = [replace(each, against=tuple(of for of in each.against if not of.drawn)) for each in found]
+    options = [option for _, _, option in measured]
+    plain = [replace(option, against=tuple(of for of in option.against if not of.drawn)) for option in options]
     ranks, thresholds = _among_directions(measured, everything)
-    p = np.array([np.max([each.p, *(of.p for of in each.against)]) for each in plain])
+    p = np.array([np.max([option.p, *(of.p for of in option.against)]) for option in plain])
     beyond = np.maximum(false_discovery(p), ranks)
-    beyond[[not each.can_be_compared for each in found]] = np.nan
-    sizes = [detectable_effect(each, tests_of(found)) for each in plain]
-    noise = [each.error * stats.t.isf(1 - POWER, max(1, each.freedom)) for each in found]
+    beyond[[not option.can_be_compared for option in options]] = np.nan
+    sizes = [detectable_effect(option, tests_of(options)) for option in plain]
+    noise = [option.error * stats.t.isf(1 - POWER, max(1, option.freedom)) for option in options]
     sizes = np.fmax(sizes, thresholds + noise)
-    q = false_discovery(np.array([each.p for each in found]))
-    return concluded(found, q, beyond, np.where(sizes > _HALF, np.inf, sizes).tolist(), pairing_works)
+    q = false_discovery(np.array([option.p for option in options]))
+    return concluded(options, q, beyond, np.where(sizes > _HALF, np.inf, sizes).tolist(), pairing_works)
 
 
 def _follows(edit: Pairs, everything: Sequence[Pairs], name: str, over: OverEpisodes, margins: Margins) -> Follows:

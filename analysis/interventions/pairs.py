@@ -92,13 +92,13 @@ def paired(table: LivesTable, arms: Sequence[Arm]) -> list[Pairs]:
     if unknown := set(table.arm.tolist()) - {arm.name for arm in arms}:
         raise UserError(f"there are lives of an arm {sorted(unknown)[0]!r} that the run does not list")
     lives = {arm.name: _lives_of(table, arm.name) for arm in arms}
-    found = []
+    pairs = []
     for arm in arms:
         if arm.kind == "unedited":
             continue
         twin = lives[arm.twin]
-        found.append(_pairs(arm, lives[arm.name], twin.rows(twin.edited) if arm.is_at_once else twin))
-    return found
+        pairs.append(_pairs(arm, lives[arm.name], twin.rows(twin.edited) if arm.is_at_once else twin))
+    return pairs
 
 
 def _lives_of(table: LivesTable, name: str) -> LivesTable:
@@ -173,13 +173,13 @@ def randomisation_test(pairs: Pairs, differences: np.ndarray, settings: Inferenc
 
 def _episodes(pairs: Pairs, mask: np.ndarray, differences: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return who was edited, (n,), and the differences, (n, K), of each episode with lives of both groups."""
-    found = []
+    episodes = []
     for place in range(len(pairs.episodes)):
         rows = np.flatnonzero(mask & (pairs.episode == place))
         edited = pairs.edited[rows]
         if edited.any() and not edited.all():
-            found.append((edited, differences[rows]))
-    return found
+            episodes.append((edited, differences[rows]))
+    return episodes
 
 
 def _statistics(
@@ -220,7 +220,7 @@ def broken_pairing(everything: Sequence[Pairs], in_behaviour: Sequence[str], at_
     Such an arm calls the edit but keeps its input. If it differs, chance is not shared between arms, or calling the
     edit changes the state by itself, and no difference between arms means what it should.
     """
-    found = {}
+    broken = {}
     for pairs in everything:
         if pairs.arm.kind != "no edit":
             continue
@@ -230,5 +230,5 @@ def broken_pairing(everything: Sequence[Pairs], in_behaviour: Sequence[str], at_
         changes = [name for name in at_once if Outcome.parse(name).against]
         differs += [name for name in changes if (np.abs(pairs.values[name]) > _ROUNDING).any()]
         if differs:
-            found[pairs.arm.name] = differs[0]
-    return found
+            broken[pairs.arm.name] = differs[0]
+    return broken

@@ -75,10 +75,10 @@ def dictionary_of_run(finished: FinishedFiles, run: RunDescription) -> SparseDic
     return read_dictionary(_file_of_run(finished, run, "features", "edited sparse features"))
 
 
-def _file_of_run(finished: FinishedFiles, run: RunDescription, option: str, said: str) -> Path:
+def _file_of_run(finished: FinishedFiles, run: RunDescription, option: str, edited: str) -> Path:
     path = Path(str(run.arguments.get(option)))
     if not path.exists():
-        raise UserError(f"{finished.path} {said} of {path}, which is not there: put it back")
+        raise UserError(f"{finished.path} {edited} of {path}, which is not there: put it back")
     if sha256(path) != run.input.get(option):
         raise UserError(f"{path} is no longer the file that {finished.path} used: play that run again")
     return path

@@ -125,8 +125,8 @@ def ranking(study: Study) -> list[Ranked]:
 
     Those without a KL come last, in their order, as do all of runs that were played before totals were measured.
     """
-    found = [_ranked(arm, study) for arm in _edits_one_by_one(study.arms)]
-    return sorted(found, key=lambda each: -np.nan_to_num(_kl(each), nan=-np.inf))
+    ranked = [_ranked(arm, study) for arm in _edits_one_by_one(study.arms)]
+    return sorted(ranked, key=lambda each: -np.nan_to_num(_kl(each), nan=-np.inf))
 
 
 def _kl(each: Ranked) -> float:

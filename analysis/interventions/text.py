@@ -127,8 +127,8 @@ def _effects(effects: list[Effect]) -> Iterator[str]:
 def _found(effect: Effect) -> str:
     beyond = [f"beyond controls q {p_text(effect.beyond_q)}"] if effect.can_be_compared else []
     size = [_size_of(effect.detectable, effect.effect)] if effect.verdict == "no more than controls" else []
-    told = [f"q {p_text(effect.q)}", *_controls(effect.against, sign=True), *beyond, *size]
-    return with_interval(title_with_unit(effect.outcome), effect.effect, *told)
+    more = [f"q {p_text(effect.q)}", *_controls(effect.against, sign=True), *beyond, *size]
+    return with_interval(title_with_unit(effect.outcome), effect.effect, *more)
 
 
 def _not_found(effect: Effect) -> str:
@@ -167,8 +167,8 @@ def _at_once(levels: list[AtOnce]) -> Iterator[str]:
     for outcome in (KL, KL_IN_PLAY, VALUE_CHANGE, OFF_MANIFOLD, WITHIN_DATA, EDITED_TICKS):
         if each := named.get(outcome):
             sign = outcome == VALUE_CHANGE
-            told = with_interval(title_with_unit(outcome), each.level, *_controls(each.against, sign), sign=sign)
-            yield f"  at once: {told}"
+            line = with_interval(title_with_unit(outcome), each.level, *_controls(each.against, sign), sign=sign)
+            yield f"  at once: {line}"
     if heads := _largest("kl", levels)[:_HEADS_SHOWN]:
         parts = (f"{head} {number(each.level.value, False)}" for head, each in heads)
         yield f"  at once: largest KL by head, in total, nats: {', '.join(parts)}"
@@ -226,11 +226,11 @@ def _spillovers(study: Study, arm: str) -> Iterator[str]:
     if study.broken:
         yield f"  unedited neighbours, pairing is broken: {'; '.join(title(each.outcome) for each in own)}"
         return
-    found = [each for each in own if each.found]
-    for each in found:
-        told = with_interval(title_with_unit(each.outcome), each.effect, f"q {p_text(each.q)}")
-        yield f"  unedited neighbours: {told}"
-    if not found:
+    effects = [each for each in own if each.found]
+    for each in effects:
+        line = with_interval(title_with_unit(each.outcome), each.effect, f"q {p_text(each.q)}")
+        yield f"  unedited neighbours: {line}"
+    if not effects:
         sizes = "; ".join(f"{title(each.outcome)} ({_size_of(each.detectable, each.effect)})" for each in own)
         yield f"  unedited neighbours, undecided: {sizes}"
 
@@ -248,8 +248,8 @@ def _slopes(study: Study) -> Iterator[str]:
             random = _controls([each.against], sign=True) if each.against else []
             beyond = [f"beyond controls q {p_text(each.beyond_q)}"] if math.isfinite(each.beyond_q) else []
             name = f"{title_with_unit(each.outcome)}, per unit of dose"
-            told = with_interval(name, each.slope, f"q {p_text(each.q)}", *random, *beyond)
-            yield f"  {_before(each)}{told}; {each.shape}"
+            line = with_interval(name, each.slope, f"q {p_text(each.q)}", *random, *beyond)
+            yield f"  {_before(each)}{line}; {each.shape}"
     if rest := [f"{title(each.outcome)} ({_size_of(each.detectable, each.slope)})" for each in shown if not each.found]:
         yield f"  undecided: {'; '.join(rest)}"
 

@@ -143,8 +143,8 @@ class Shadows:
         if len(mine):
             shadows = self._outputs.take(torch.from_numpy(np.searchsorted(self._slots, slots[mine])))
             rows = torch.from_numpy(mine)
-            found = at_once(shadows, edited.take(rows), "total", directions)
-            numbers = {name: values.index_copy(0, rows, found[name]) for name, values in numbers.items()} or found
+            changes = at_once(shadows, edited.take(rows), "total", directions)
+            numbers = {name: values.index_copy(0, rows, changes[name]) for name, values in numbers.items()} or changes
         return numbers
 
 
@@ -190,10 +190,10 @@ def donors_behind(count: int, donors: Mapping[DonorRule, Donors]) -> tuple[torch
     Returns:
         Rows of all donors among the acting agents, (D,), and the donors with their rows among E + D agents instead.
     """
-    found, rows = {}, [torch.zeros(0, dtype=torch.int64)]
+    lined_up, rows = {}, [torch.zeros(0, dtype=torch.int64)]
     behind = count
     for rule, each in donors.items():
         rows.append(each.rows)
-        found[rule] = replace(each, rows=torch.arange(behind, behind + len(each.rows)))
+        lined_up[rule] = replace(each, rows=torch.arange(behind, behind + len(each.rows)))
         behind += len(each.rows)
-    return torch.cat(rows), found
+    return torch.cat(rows), lined_up

@@ -204,8 +204,8 @@ def _same_variance(direction: Direction, moments: StateMoments, random: np.rando
     own = _unit(direction.weight.astype(np.float64))
     turned = _unit_of_variance(moments.covariance, _variance(own, moments.covariance), random)
     weight = (turned * np.linalg.norm(direction.weight)).astype(np.float32)
-    found = replace(direction, name=f"like {direction.name}", weight=weight, bias=0.0)
-    return measured_in(found, {direction.layer: moments})
+    like_it = replace(direction, name=f"like {direction.name}", weight=weight, bias=0.0)
+    return measured_in(like_it, {direction.layer: moments})
 
 
 def random_eraser(eraser: Eraser, states: StateMoments, random: np.random.Generator) -> Eraser:
@@ -219,12 +219,12 @@ def random_eraser(eraser: Eraser, states: StateMoments, random: np.random.Genera
     white = vectors / np.sqrt(values) @ vectors.T
     colour = vectors * np.sqrt(values) @ vectors.T
     free = np.eye(len(covariance))  # orthonormal columns: where directions can still be drawn
-    found = []
+    drawn = []
     for taken in np.linalg.eigvalsh(eraser.left.T @ eraser.left)[::-1]:
         along = free @ _unit_of_variance(free.T @ covariance @ free, float(taken), random)
-        found.append(along)
-        free = np.linalg.svd(np.array(found))[2][len(found) :].T
-    directions = np.array(found).reshape(-1, len(covariance))
+        drawn.append(along)
+        free = np.linalg.svd(np.array(drawn))[2][len(drawn) :].T
+    directions = np.array(drawn).reshape(-1, len(covariance))
     return Eraser(eraser.layer, colour @ directions.T, directions @ white, states.mean)
 
 

@@ -179,14 +179,14 @@ def readability(played: PlayedArms) -> list[Readability]:
         One for each variable that a run has erased, in each arm that erases it; empty if it erases nothing.
     """
     twins = {arm.name: arm for arm in played.arms if arm.kind == "unedited"}
-    found: list[Readability] = []
+    measured: list[Readability] = []
     for arm in played.arms:
         if arm.kind == "edit" and played.experiment.readings:
             unedited, edited = (played.moments_by_group(each) for each in (twins[arm.twin], arm))
             total = played.moments(twins[arm.twin])
             for reading in played.experiment.readings:
-                found += _of_reading(reading, arm, total, unedited, edited)
-    return found
+                measured += _of_reading(reading, arm, total, unedited, edited)
+    return measured
 
 
 def _of_reading(

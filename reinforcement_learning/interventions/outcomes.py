@@ -192,14 +192,14 @@ class DonorOutcomes:
 
     def row(self, slot: int) -> dict[str, float]:
         """Return the outcomes of one life by name; those that do not exist for it are left out."""
-        found = {}
+        outcomes = {}
         for name, moved in self._moved.items():
             for side, follows in enumerate(_FOLLOWS):
                 if moved[side, slot]:
-                    found[Outcome(follows, name).name] = float(self._followed[name][side, slot] / moved[side, slot])
+                    outcomes[Outcome(follows, name).name] = float(self._followed[name][side, slot] / moved[side, slot])
         if self._ticks[slot]:
-            found["within_data"] = float(self._within[slot] / self._ticks[slot])
-        return found
+            outcomes["within_data"] = float(self._within[slot] / self._ticks[slot])
+        return outcomes
 
     def _of(self, counts: dict[str, np.ndarray], name: str) -> np.ndarray:
         return counts.setdefault(name, np.zeros((2, self._slots)))

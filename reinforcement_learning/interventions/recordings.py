@@ -123,9 +123,9 @@ class RecordedArms:
         """Return whether a group of episodes need not be played for the dumps."""
         return arm.name not in self._dumps or self._dumps[arm.name].holds(group)
 
-    def take(self, arm: str, told: Batch | Finished) -> None:
+    def take(self, arm: str, recorded: Batch | Finished) -> None:
         """Write what was recorded of an arm."""
-        self._dumps[arm].take(told)
+        self._dumps[arm].take(recorded)
 
     def start_over(self, arm: str, group: Group) -> None:
         """Forget the unfinished episodes of a group that is played again."""
@@ -150,14 +150,14 @@ class _Dump:
     def holds(self, group: Group) -> bool:
         return self._writer is None or set(group.numbers) <= self._writer.stored.keys()
 
-    def take(self, told: Batch | Finished) -> None:
+    def take(self, recorded: Batch | Finished) -> None:
         if self._writer is None:
             return
-        if isinstance(told, Finished):
-            if told.number not in self._stored:
-                self._writer.finish_episode(told.number, told.description)
+        if isinstance(recorded, Finished):
+            if recorded.number not in self._stored:
+                self._writer.finish_episode(recorded.number, recorded.description)
             return
-        new = told.records.take(~np.isin(told.records.episode, list(self._stored)))
+        new = recorded.records.take(~np.isin(recorded.records.episode, list(self._stored)))
         if len(new):
             self._writer.write(new)
 
