@@ -35,7 +35,8 @@ _MAKERS: set[Callable[..., Any]] = {
 class Allowance(TorchFunctionMode):
     """Within the block, tensors of so many numbers may be made in all; more is a ValueError before memory is taken.
 
-    The tensors come out as they would without it, random numbers included.
+    It keeps what a file's header says from deciding how much memory building a network takes. The tensors come out as
+    they would without it, random numbers included.
     """
 
     def __init__(self, numbers: int) -> None:

@@ -123,6 +123,7 @@ class Ranked:
 def ranking(study: Study) -> list[Ranked]:
     """Return the directions of a run that edited them one by one, the largest KL in total first; empty for other runs.
 
+    In play, an edit of a state that the memory keeps moves it little, since it finds it where it put it a tick ago.
     Those without a KL come last, in their order, as do all of runs that were played before totals were measured.
     """
     ranked = [_ranked(arm, study) for arm in _edits_one_by_one(study.arms)]

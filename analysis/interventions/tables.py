@@ -100,6 +100,8 @@ _OF_CONTROL_BY_EPISODE = ("value", "difference")
 def by_episode_table(table: LivesTable, arms: Sequence[Arm], seed: int) -> Table:
     """Return one row for each edit, outcome and episode; columns as in effects.tsv, whose numbers are means over them.
 
+    Means over several trainings are made from it.
+
     Args:
         seed: of the episodes. With an episode's number it is the name of the world, `SEED/NUMBER`: maps, places and
             tasks are the same in all runs that played it.

@@ -209,7 +209,11 @@ _NOT_FOLLOWED = -1
 
 
 class FollowedEdits:
-    """The copies of one group of episodes."""
+    """How long edits last in one group of episodes: agents that were edited in one tick, beside copies that were not.
+
+    A copy has the memory that the agent would have had without the edit, and from then on gets the observations of the
+    edited agent. So the two differ in nothing but what is left of the edit.
+    """
 
     def __init__(self, policy: RecurrentPolicy, slots: int, ticks: int):
         """Follow agents in so many slots for `ticks` ticks after each edit."""
