@@ -6,6 +6,7 @@ A file of directions contains only arrays and text; opening it never runs code.
 
 import difflib
 import functools
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -304,3 +305,44 @@ def _bias(name: str) -> str:
 def _some(names: list[str]) -> str:
     more = f" and {len(names) - _SHOWN_AT_MOST} more" if len(names) > _SHOWN_AT_MOST else ""
     return ", ".join(names[:_SHOWN_AT_MOST]) + more
+
+
+Axis = Literal["row", "col"]
+
+_NAME = re.compile(r"(?:(.*)/)?(row|col)s_in_([1-9][0-9]{0,3})_ticks")
+
+
+@dataclass(frozen=True)
+class PlannedDisplacement:
+    """How far south or east of where it stands an agent will be some ticks later.
+
+    Probes name their targets so, and directions end with the name of their target. Interventions along such a direction
+    say whether the path bends as the direction predicts.
+
+    Attributes:
+        axis: row, tiles to the south; or col, tiles to the east.
+        ticks: how far ahead.
+        plan: name of the direction before that of the target, such as masked_3M/lstm_cell; empty for a target.
+    """
+
+    axis: Axis
+    ticks: int
+    plan: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name of the target, such as rows_in_10_ticks."""
+        return f"{self.axis}s_in_{self.ticks}_ticks"
+
+    @property
+    def direction(self) -> str:
+        """The name of the direction, such as masked_3M/lstm_cell/rows_in_10_ticks."""
+        return f"{self.plan}/{self.name}" if self.plan else self.name
+
+
+def planned_displacement(name: str) -> PlannedDisplacement | None:
+    """Return what the direction of that name reads; None if it is no planned displacement."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    return PlannedDisplacement("row" if found[2] == "row" else "col", int(found[3]), found[1] or "")

@@ -5,10 +5,11 @@ the same maps, seats, tasks and random numbers, and the same agents are drawn by
 arm and the life of the same agent of the same episode in its twin are a pair.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -41,24 +42,19 @@ drawn whatever the variable that other donors are chosen by. `edited once` makes
 what is left of it. The last two are not played: in the states of the edit's own arm, they only measure what such a
 control would do at once, so their lives are those of the agents that were drawn to be edited."""
 
-AT_ONCE = " at once"
-"""How the kinds of controls end that are only measured at once."""
+AT_ONCE: dict[ArmKind, ArmKind] = {
+    "random direction": "random direction at once", "same variance": "same variance at once"
+}  # fmt: skip
+"""The kinds of controls that are only measured at once, by the kind that is played."""
+_PLAYED = {at_once: played for played, at_once in AT_ONCE.items()}
 
-LASTING = "lasting/"
-"""How outcomes begin that say what is left of an edit: `lasting/cell/3`, three ticks after it, in the cell state."""
-
-PLANNED = "planned/"
-"""How outcomes begin that say by how many tiles an edit moved the read-out of a planned displacement; a comparison is
-added to the first part (`compared`)."""
-
-TOTAL, IN_PLAY = "_total", "_in_play"
-"""What a change at once is compared with, at the end of its first part: `kl_total/Move.Direction`, `kl_in_play`.
-
-total: what the agent would do in this tick if nobody had ever edited it, after the same observations. in play: what it
-would do without the edit of this tick; what earlier edits have left in its memory counts on both sides."""
+Comparison = Literal["total", "in_play"]
+"""What a change at once is compared with. total: what the agent would do in this tick if nobody had ever edited it,
+after the same observations. in_play: what it would do without the edit of this tick; what earlier edits have left in
+its memory counts on both sides."""
 
 _CHANGES = ("kl", "value_change", "gain", "moved", "planned")
-"""First parts of changes at once; in files of versions that compared only in play, they stand by themselves."""
+"""Changes at once; in files of versions that compared only in play, their names do not say with what."""
 
 KEYS = ("arm", "episode", "agent", "edited")
 """Columns of every file of lives; all others are outcomes."""
@@ -70,11 +66,12 @@ class Arm:
 
     Attributes:
         name: unique in its run.
-        kind: see `ArmKind`.
         policy: whose agents are edited: the trained policy, or one of the same architecture with random weights.
         dose: of the edit; None if the edit has none.
         twin: name of the unedited arm that its lives are compared with; its own name in an unedited arm.
         direction: name of the only direction or sparse feature that is edited, in a run that edits them one by one.
+        number: of a random control among those of its kind, dose and direction, from 1; 0 for other arms. It seeds the
+            control while a run is played, and is not written.
     """
 
     __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
@@ -85,6 +82,26 @@ class Arm:
     dose: float | None
     twin: str
     direction: str | None = None
+    number: int = 0
+
+    @property
+    def is_studied(self) -> bool:
+        """Whether it is an edit of the trained policy."""
+        return self.kind == "edit" and self.policy == "trained"
+
+    @property
+    def is_at_once(self) -> bool:
+        """Whether it is a control that is not played, but only measured at once."""
+        return self.kind in _PLAYED
+
+    @property
+    def played_kind(self) -> ArmKind:
+        """Its kind, or of a control that is only measured at once the kind that does the same where it is played."""
+        return _PLAYED.get(self.kind, self.kind)
+
+    def content(self) -> dict[str, object]:
+        """Return the arm as files hold it."""
+        return {name: value for name, value in asdict(self).items() if name != "number"}
 
     def matches(self, other: "Arm") -> bool:
         """Tell whether two arms edit the same direction with the same dose, so that one can be the other's control."""
@@ -98,7 +115,6 @@ class Readability:
     Attributes:
         arm: that erases it.
         layer: from whose states.
-        variable: its name.
         states: number of unedited states that the eraser was fitted to.
         before: in these states.
         after: in these states once they are erased, by the best read-out from them.
@@ -119,10 +135,37 @@ class Readability:
     in_play: float | None
 
 
-def compared(outcome: str, comparison: str) -> str:
-    """Return the name of a change at once in a comparison, `TOTAL` or `IN_PLAY`: kl/HEAD -> kl_total/HEAD."""
-    first, slash, rest = outcome.partition("/")
-    return f"{first}{comparison}{slash}{rest}"
+@dataclass(frozen=True)
+class Outcome:
+    """What a column of a table of lives holds.
+
+    Attributes:
+        measure: such as `ticks`, `died_of`, `kl`, `gain`; `planned`, by how many tiles an edit moved the read-out of a
+            planned displacement; `lasting`, what is left of an edit; `follows_lower` and `follows_higher`, how often an
+            option follows a donor.
+        of: which cause, head, option or direction, or what and how many ticks later; empty if there is only one.
+        against: of a change at once: what it is compared with; None for other outcomes.
+    """
+
+    measure: str
+    of: str = ""
+    against: Comparison | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the column, such as `ticks`, `kl_in_play`, `kl_total/Move.Direction` or `lasting/cell/3`."""
+        first = f"{self.measure}_{self.against}" if self.against else self.measure
+        return f"{first}/{self.of}" if self.of else first
+
+    @staticmethod
+    @functools.cache
+    def parse(name: str) -> "Outcome":
+        """Return what the column of that name holds."""
+        first, _, of = name.partition("/")
+        for against in get_args(Comparison):
+            if first.endswith(f"_{against}"):
+                return Outcome(first.removesuffix(f"_{against}"), of, against)
+        return Outcome(first, of)
 
 
 def replayed_arms(arms: Sequence[Arm]) -> dict[str, Arm]:
@@ -131,12 +174,12 @@ def replayed_arms(arms: Sequence[Arm]) -> dict[str, Arm]:
     Of several doses, the largest one is taken; if none is above 0, the one that is farthest from 0. Of directions that
     are edited one by one, the first is taken.
     """
-    mine = [arm for arm in arms if arm.policy == "trained"]
-    found = [(UNEDITED_REPLAY, arm) for arm in mine if arm.kind == "unedited"]
-    edits = [arm for arm in mine if arm.kind == "edit"]
+    trained = (arm for arm in arms if arm.policy == "trained")
+    replayed = {UNEDITED_REPLAY: next(arm for arm in trained if arm.kind == "unedited")}
+    edits = [arm for arm in arms if arm.is_studied]
     if edits:
-        found.append((EDITED_REPLAY, max(edits, key=lambda arm: ((arm.dose or 0) > 0, abs(arm.dose or 0)))))
-    return dict(found)
+        replayed[EDITED_REPLAY] = max(edits, key=lambda arm: ((arm.dose or 0) > 0, abs(arm.dose or 0)))
+    return replayed
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,4 +261,6 @@ def read_lives(path: Path) -> LivesTable:
 
 
 def _name(column: str) -> str:
-    return compared(column, IN_PLAY) if column.partition("/")[0] in _CHANGES else column
+    outcome = Outcome.parse(column)
+    is_old = outcome.measure in _CHANGES and outcome.against is None
+    return replace(outcome, against="in_play").name if is_old else column

@@ -2,7 +2,8 @@
 
 import functools
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,11 @@ import numpy as np
 import orjson
 import torch
 from pydantic import ConfigDict, NonNegativeInt, TypeAdapter, ValidationError
+from torch.overrides import TorchFunctionMode
 
 import agent_zoo
 from activation_store.files import write_bytes
 from activation_store.tensor_file import Kind, read_tensors, write_tensors
-from agent_zoo.allowance import Allowance
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.networks import Network
 from agent_zoo.observation import ObservationLayout
@@ -24,6 +25,43 @@ from agent_zoo.origin import Origin
 from agent_zoo.semantic_shape import SemanticShape
 from agent_zoo.tensors import as_arrays, as_tensors
 from user_error import UserError
+
+_MAKERS: set[Callable[..., Any]] = {
+    torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn, torch.randint, torch.eye, torch.arange,
+    torch.linspace,
+}  # fmt: skip
+
+
+class Allowance(TorchFunctionMode):
+    """Within the block, tensors of so many numbers may be made in all; more is a ValueError before memory is taken.
+
+    It keeps what a file's header says from deciding how much memory building a network takes. The tensors come out as
+    they would without it, random numbers included.
+    """
+
+    def __init__(self, numbers: int) -> None:
+        super().__init__()
+        self._left = numbers
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Count what is about to be made, then make it."""
+        if func in _MAKERS:
+            self._left -= math.prod(max(1, each) for each in _whole_numbers(args))
+            if self._left < 0:
+                raise ValueError("it would be larger than the weights in the file")
+        return func(*args, **(kwargs or {}))
+
+
+def _whole_numbers(values: Iterable[Any]) -> Iterable[int]:
+    """Yield the whole numbers among arguments, which are sizes, also those in tuples and lists."""
+    for value in values:
+        if isinstance(value, tuple | list):
+            yield from _whole_numbers(value)
+        elif isinstance(value, int):
+            yield value
+
 
 FORMAT_VERSION = 1
 _KIND: Kind = "policy"

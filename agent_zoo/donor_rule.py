@@ -34,7 +34,6 @@ class DonorRule:
 
         Args:
             feature: such as `self_food`.
-            columns: of an entity's row in the game.
 
         Raises:
             UserError: there is no such feature, or it is the tick.

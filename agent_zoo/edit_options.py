@@ -134,7 +134,6 @@ def check_features(edits: Sequence[EditOptions], features: Path | None, *, used_
     """Refuse --features that nothing uses, and edits that lack it or do not go with it.
 
     Args:
-        edits: that are made together.
         features: the dictionary's file; None if there is none.
         used_elsewhere: whether something besides the edits names a sparse feature.
 
@@ -159,7 +158,6 @@ def check_together(edits: Sequence[EditOptions], kind: str) -> None:
     """Check each edit, and refuse edits that cannot be made together.
 
     Args:
-        edits: that are made together.
         kind: what makes them, such as run.
 
     Raises:
@@ -188,7 +186,6 @@ def separate_edits(arguments: Sequence[str], kept: int = 1) -> tuple[list[str], 
     A dose that begins with a minus is joined to its option, since it would pass for an option itself.
 
     Args:
-        arguments: the command line.
         kept: number of edits whose options stay on it; 0 separates those of the first edit too.
 
     Returns:

@@ -21,9 +21,7 @@ def fitted_eraser(reading: Reading, moments: JointMoments, policy: str) -> Erase
     least, in the mean square, measured where they are white.
 
     Args:
-        reading: layer and variables.
         moments: of the states that it is fitted to, and of the variables.
-        policy: word for whose states these are, for the message.
 
     Raises:
         NothingToErase: a variable does not vary.
@@ -49,6 +47,6 @@ def fitted_eraser(reading: Reading, moments: JointMoments, policy: str) -> Erase
     fitter.mean_x = torch.from_numpy(states.mean)
     fitter.sigma_xx_ = torch.from_numpy(states.covariance * (states.count - 1))
     fitter.sigma_xz_ = torch.from_numpy(covariance[:units, units:] / spread * (states.count - 1))
-    found = fitter.eraser
-    used = found.proj_left.norm(dim=0) > 0
-    return Eraser(reading.layer, found.proj_left[:, used].numpy(), found.proj_right[used].numpy(), states.mean)
+    fitted = fitter.eraser
+    used = fitted.proj_left.norm(dim=0) > 0
+    return Eraser(reading.layer, fitted.proj_left[:, used].numpy(), fitted.proj_right[used].numpy(), states.mean)

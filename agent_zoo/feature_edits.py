@@ -17,96 +17,49 @@ _CODERS = 8
 
 
 @dataclass(frozen=True, eq=False)
-class EditedFeatures:
-    """Features of a dictionary that an edit is about; none if whole states are replaced.
+class FeatureEdit(DirectedEdit):
+    """Gives features of every state the same strengths, and leaves all else as it is; or replaces whole states.
 
     Attributes:
         dictionary: of the layer.
-        numbers: of the features.
+        numbers: of the features; if there are none, states are replaced by their reconstructions.
+        strength: that the features get; 0 takes them out.
     """
 
     dictionary: SparseDictionary
     numbers: tuple[int, ...] = ()
-
-    @property
-    def layer(self) -> str:
-        """The layer whose states the dictionary writes."""
-        return self.dictionary.source.layer
-
-
-@dataclass(frozen=True, eq=False)
-class FeatureEdit(DirectedEdit):
-    """Gives features of every state the same strengths, and leaves all else in the state as it is.
-
-    Attributes:
-        features: that are edited.
-        strength: that they get; 0 takes them out.
-        of: always the state.
-    """
-
-    features: EditedFeatures
-    strength: float
+    strength: float = 0.0
     of: EditOf = "state"
 
     @property
     def layer(self) -> str:  # type: ignore[override]
-        """See `StateEdit`."""
-        return self.features.layer
+        """The layer whose states the dictionary writes."""
+        return self.dictionary.source.layer
 
     def apply(self, activations: torch.Tensor) -> torch.Tensor:
         """See `StateEdit.apply`."""
-        coder = coder_of(self.features.dictionary, str(activations.device))
-        numbers = list(self.features.numbers)
+        coder, numbers = coder_of(self.dictionary, str(activations.device)), list(self.numbers)
+        if not numbers:
+            return coder.reconstruction(activations)
         change = self.strength - coder.strengths(activations)[:, numbers]  # (B, K)
         return activations + change @ coder.decoder[numbers]
 
     def axes(self) -> np.ndarray:
         """See `DirectedEdit.axes`."""
-        return np.linalg.qr(self.features.dictionary.decoder[list(self.features.numbers)].T.astype(np.float64))[0].T
+        if not self.numbers:
+            return np.eye(self.dictionary.units)
+        return np.linalg.qr(self.dictionary.decoder[list(self.numbers)].T.astype(np.float64))[0].T
 
 
-@dataclass(frozen=True, eq=False)
-class Splice(DirectedEdit):
-    """Replaces states by their reconstructions.
-
-    Attributes:
-        features: the dictionary.
-        of: always the state.
-    """
-
-    features: EditedFeatures
-    of: EditOf = "state"
-
-    @property
-    def layer(self) -> str:  # type: ignore[override]
-        """See `StateEdit`."""
-        return self.features.layer
-
-    def apply(self, activations: torch.Tensor) -> torch.Tensor:
-        """See `StateEdit.apply`."""
-        return coder_of(self.features.dictionary, str(activations.device)).reconstruction(activations)
-
-    def axes(self) -> np.ndarray:
-        """See `DirectedEdit.axes`."""
-        return np.eye(self.features.dictionary.units)
-
-
-def features_of(options: EditOptions, dictionary: SparseDictionary | None) -> EditedFeatures | None:
-    """Return the features that an edit is about; None if it is about directions or the memory.
+def features_of(options: EditOptions, dictionary: SparseDictionary | None) -> FeatureEdit | None:
+    """Return the edit of sparse features, with strength 0, that options name; None if they are about something else.
 
     Raises:
         UserError: the dictionary has no such feature.
     """
     if dictionary is None or not options.of_features:
         return None
-    if options.edit == "splice":
-        return EditedFeatures(dictionary)
-    return EditedFeatures(dictionary, tuple(dictionary.number(name) for name in options.names))
-
-
-def edit_of(features: EditedFeatures, strength: float) -> FeatureEdit | Splice:
-    """Return the edit that gives features a strength, or that replaces whole states if it names no features."""
-    return FeatureEdit(features, strength) if features.numbers else Splice(features)
+    return FeatureEdit(dictionary, tuple(dictionary.number(name) for name in options.names))
 
 
 def check_dictionary(

@@ -1,16 +1,27 @@
 """Edits of an agent's memory between ticks."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
 
+from agent_zoo.donor_rule import DonorRule
 from agent_zoo.memory import MemoryState
 from user_error import UserError
 
 
 class MemoryEdit(ABC):
-    """Decides with which memory edited agents begin a tick."""
+    """Decides with which memory edited agents begin a tick.
+
+    Attributes:
+        donor: how donors are drawn, if the edit takes something from their memories; None if it does not.
+    """
+
+    donor: DonorRule | None = None
+
+    def taking(self, donors: MemoryState) -> "MemoryEdit":
+        """Return the edit of E agents in one tick, given the memories of their donors before it."""
+        return self
 
     @abstractmethod
     def begin(self, memory: MemoryState, age: torch.Tensor, slots: torch.Tensor) -> MemoryState:
@@ -58,16 +69,28 @@ class Freeze(MemoryEdit):
         return self._held.take(slots)
 
 
+@dataclass(frozen=True)
 class MovedAsFar(MemoryEdit):
     """Moves each memory as far as another edit would, in a random direction.
 
     A memory keeps what was moved, so moves would add up from tick to tick. Each one therefore starts where the memory
     has no part along the direction.
+
+    Attributes:
+        seed: of the direction.
     """
 
-    def __init__(self, original: MemoryEdit, seed: int):
-        self.original = original
-        self._seed = seed
+    original: MemoryEdit
+    seed: int
+
+    @property
+    def donor(self) -> DonorRule | None:  # type: ignore[override]
+        """See `MemoryEdit`."""
+        return self.original.donor
+
+    def taking(self, donors: MemoryState) -> "MovedAsFar":
+        """See `MemoryEdit.taking`."""
+        return replace(self, original=self.original.taking(donors))
 
     def begin(self, memory: MemoryState, age: torch.Tensor, slots: torch.Tensor) -> MemoryState:
         """See `MemoryEdit.begin`."""
@@ -81,9 +104,35 @@ class MovedAsFar(MemoryEdit):
 
     def _direction(self, memory: torch.Tensor) -> torch.Tensor:
         """A direction of length 1 for each layer, (layers, 1, units) float64."""
-        random = torch.Generator().manual_seed(self._seed)
+        random = torch.Generator().manual_seed(self.seed)
         direction = torch.randn(len(memory), 1, memory.shape[2], generator=random, dtype=torch.float64)
         return (direction / direction.norm(dim=2, keepdim=True)).to(memory.device)
+
+
+@dataclass(frozen=True)
+class Transplant(MemoryEdit):
+    """Begins every K-th tick with the memory of another agent.
+
+    Attributes:
+        every: K, at least 1.
+        memory: of the donors in this tick; None until `taking`.
+    """
+
+    donor: DonorRule = field()  # not the default of every edit, None
+    every: int
+    memory: MemoryState | None = None
+
+    def taking(self, donors: MemoryState) -> "Transplant":
+        """See `MemoryEdit.taking`."""
+        return replace(self, memory=donors)
+
+    def begin(self, memory: MemoryState, age: torch.Tensor, slots: torch.Tensor) -> MemoryState:
+        """See `MemoryEdit.begin`."""
+        assert self.memory is not None
+        now = (age % self.every == 0).to(memory.hidden.device)[None, :, None]  # (1, B, 1)
+        return MemoryState(
+            torch.where(now, self.memory.hidden, memory.hidden), torch.where(now, self.memory.cell, memory.cell)
+        )
 
 
 class KeptMemory(MemoryEdit):

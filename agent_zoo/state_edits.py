@@ -9,14 +9,16 @@ a state per tick, the same is done to x_t - x_(t-1), whose read-outs have the me
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 import torch
+from torch.nn.functional import normalize
 
 from activation_store.directions import Direction
+from agent_zoo.donor_rule import DonorRule
 from user_error import UserError
 
 EditOf = Literal["state", "change"]
@@ -27,12 +29,17 @@ class StateEdit(ABC):
     """Edits one layer.
 
     Attributes:
-        layer: its name.
         of: whether the state itself is edited, or its change in each tick.
+        donor: how donors are drawn, if the edit takes something from their states; None if it does not.
     """
 
     layer: str
     of: EditOf
+    donor: DonorRule | None = None
+
+    def taking(self, donors: torch.Tensor) -> "StateEdit":
+        """Return the edit of E agents in one tick, given the states of their donors, (E, units)."""
+        return self
 
     @abstractmethod
     def apply(self, activations: torch.Tensor) -> torch.Tensor:
@@ -59,8 +66,6 @@ class ReadOutEdit(DirectedEdit):
     """Gives K read-outs new values: each becomes a mixture of the old ones, plus a constant.
 
     Attributes:
-        layer: see `StateEdit`.
-        of: see `StateEdit`.
         read: weights of the read-outs, (K, units).
         bias: of the read-outs, (K,).
         write: what a unit more of each read-out adds to the activations, (K, units); read @ write.T is the identity.
@@ -98,11 +103,9 @@ class Eraser(DirectedEdit):
     """Takes K read-outs out of the states: x' = x - (x - mean) right^T left^T, as LEACE does (Belrose et al. 2023).
 
     Attributes:
-        layer: see `StateEdit`.
         left: (units, K).
         right: weights of the read-outs, (K, units); right @ left is the identity.
         mean: of unedited states, (units,).
-        of: always the state.
     """
 
     layer: str
@@ -181,6 +184,48 @@ class AsFarAs(StateEdit):
         return (started + along @ directions).to(activations.dtype)
 
 
+@dataclass(frozen=True, eq=False)
+class Interchange(StateEdit):
+    """Read-outs take the values that they have in another agent's state of the same tick.
+
+    Exchanging the part of a state that a direction reads, and leaving the rest, is an interchange intervention on a
+    distributed representation (Geiger et al. 2021, "Causal abstractions of neural networks"; Geiger et al. 2024,
+    "Finding alignments between interpretable causal variables and distributed neural representations").
+
+    Attributes:
+        read_outs: holds the read-outs at constants, in whose place the donors' come.
+        along: None, or for a control orthonormal directions along which states are moved as far towards the donor's
+            state instead, (K, units).
+        donors: their states in this tick, (E, units); None until `taking`.
+    """
+
+    read_outs: ReadOutEdit
+    donor: DonorRule = field()  # not the default of every edit, None
+    along: np.ndarray | None = None
+    donors: torch.Tensor | None = None
+    of: EditOf = "state"
+
+    @property
+    def layer(self) -> str:  # type: ignore[override]
+        """See `StateEdit`."""
+        return self.read_outs.layer
+
+    def taking(self, donors: torch.Tensor) -> "Interchange":
+        """See `StateEdit.taking`."""
+        return replace(self, donors=donors)
+
+    def apply(self, activations: torch.Tensor) -> torch.Tensor:
+        """See `StateEdit.apply`."""
+        assert self.donors is not None
+        edit = replace(self.read_outs, constant=self.read_outs.read_out(self.donors).cpu().numpy())
+        if self.along is None:
+            return edit.apply(activations)
+        directions = _like(activations, self.along)
+        far = (edit.apply(activations) - activations).double().norm(dim=1, keepdim=True)  # (B, 1)
+        towards = (self.donors - activations).double() @ directions.T @ directions  # (B, units)
+        return (activations + far * normalize(towards, dim=1)).to(activations.dtype)
+
+
 def collapse(directions: Sequence[Direction], of: EditOf) -> ReadOutEdit:
     """Hold the read-outs of directions at their recorded means, or undo their changes."""
     constant = [0.0] * len(directions) if of == "change" else [each.mean for each in directions]
@@ -199,9 +244,6 @@ def swap(origin: Direction, target: Direction, of: EditOf, covariance: np.ndarra
     in the space in which the recorded states are white, so that moving along one does not move the other.
 
     Args:
-        origin: direction that is emptied.
-        target: direction that is added to.
-        of: what is edited.
         covariance: of the layer's states, (units, units); None if the directions are orthogonal.
 
     Raises:
@@ -220,7 +262,16 @@ def swap(origin: Direction, target: Direction, of: EditOf, covariance: np.ndarra
     return _read_out_edit([origin, target], of, mixture, constant, covariance)
 
 
-def are_orthogonal(first: Direction, second: Direction) -> bool:
+def interchange(directions: Sequence[Direction], donor: DonorRule) -> Interchange:
+    """Give the read-outs of directions the values that they have in the donor's state.
+
+    Raises:
+        UserError: the directions are of several layers, or not independent.
+    """
+    return Interchange(collapse(directions, "state"), donor)
+
+
+def _are_orthogonal(first: Direction, second: Direction) -> bool:
     """Tell whether two directions are orthogonal in raw activations."""
     one, other = first.weight.astype(np.float64), second.weight.astype(np.float64)
     return bool(abs(one @ other) <= _ORTHOGONAL * np.linalg.norm(one) * np.linalg.norm(other))
@@ -251,3 +302,57 @@ def _orthonormal(rows: np.ndarray) -> np.ndarray:
 
 def _like(activations: torch.Tensor, array: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float64)).to(activations.device)
+
+
+def edit_along(
+    kind: Literal["collapse", "steer", "swap"], directions: Sequence[Direction], of: EditOf, dose: float,
+    covariance: Callable[[str], np.ndarray],
+) -> ReadOutEdit:  # fmt: skip
+    """Return an edit along directions.
+
+    Args:
+        directions: any number for collapse, one for steer, origin and target for swap.
+        dose: of steer, in standard deviations of the read-out.
+        covariance: returns that of a layer's unedited states, (units, units); called for oblique swaps only.
+
+    Raises:
+        UserError: as `collapse` and `swap`.
+    """
+    if kind == "steer":
+        return steer(directions[0], dose)
+    if kind == "collapse":
+        return collapse(directions, of)
+    origin, target = directions
+    return swap(origin, target, of, None if _are_orthogonal(origin, target) else covariance(origin.layer))
+
+
+def check_direction(
+    direction: Direction, of: EditOf, layer_units: Mapping[str, int], policy: str, sha256: str | None
+) -> None:
+    """Refuse a direction that does not fit a policy.
+
+    Args:
+        sha256: of its checkpoint file; None if unknown.
+
+    Raises:
+        UserError: the policy has no such layer, another number of units, or the direction is another policy's.
+    """
+    if direction.layer not in layer_units:
+        raise UserError(
+            f"the direction {direction.name} is one of the layer {direction.layer}, which {policy} does not have; it "
+            f"has {', '.join(layer_units)}"
+        )
+    if len(direction.weight) != layer_units[direction.layer]:
+        raise UserError(
+            f"the direction {direction.name} has {len(direction.weight)} weights, but {direction.layer} of {policy} "
+            f"has {layer_units[direction.layer]} units: give the policy that it was found in"
+        )
+    if None not in (sha256, direction.source.checkpoint_sha256) and direction.source.checkpoint_sha256 != sha256:
+        raise UserError(
+            f"the direction {direction.name} was found in another policy, {direction.source.policy}, not in {policy} "
+            "as it is now: extract activations and find directions again"
+        )
+    if of == "change" and not direction.layer.startswith("lstm_"):
+        raise UserError(
+            f"{direction.layer} is not part of the memory, so it has no change per tick: leave out --change"
+        )

@@ -5,15 +5,11 @@ from pathlib import Path
 
 from activation_store.files import sha256, write_json, write_text
 from activation_store.interventions import LIVES_FILE, RUN_FILE, Arm, LivesTable, Readability, read_lives
-from analysis.intervention_page.page import intervention_page
-from analysis.intervention_page.shown_replays import REPLAYS, ShownReplays, read_shown_replays
-from analysis.interventions.by_episode import by_episode_table
+from analysis.intervention_page.page import REPLAYS, ShownReplays, intervention_page, read_shown_replays
 from analysis.interventions.equivalence import Margins, margins
-from analysis.interventions.erased import erased_table, readability_lines
-from analysis.interventions.ranking import edited_one_by_one
 from analysis.interventions.run_file import read_run_file
-from analysis.interventions.study import study_effects
-from analysis.interventions.tables import effects_table
+from analysis.interventions.study import edited_one_by_one, study_effects
+from analysis.interventions.tables import by_episode_table, effects_table, erased_table, readability_lines
 from analysis.interventions.text import summary_lines
 from analysis.runs.finished_files import open_finished
 from analysis.runs.run_folder import DONE_FILE, write_figure
@@ -50,7 +46,6 @@ def report_run(
     """Measure the effects of a run that has been played, write them with their figures and page, and mark it as done.
 
     Args:
-        folder: of the run.
         draws: as in `write_effects`.
         progress: called with the share of the replays that has been read, from 0 to 1.
         equivalent_within: as `margins` reads it; None for what the run was played with.
@@ -84,13 +79,7 @@ def report_run(
 
 
 def write_page(folder: Path, lines: Sequence[str], replays: ShownReplays | str) -> None:
-    """Write the page of a run whose figures have been written.
-
-    Args:
-        folder: of the run.
-        lines: of the summary.
-        replays: to show, or why there are none.
-    """
+    """Write the page of a run whose figures have been written."""
     figures = {folder / name: caption for name, caption in _CAPTIONS.items() if (folder / name).exists()}
     write_text(folder / PAGE_FILE, intervention_page(folder.resolve().name, lines, replays, figures))
 
@@ -107,21 +96,14 @@ def write_effects(
     erased.tsv says how well erased variables could be read, if there are any.
 
     Args:
-        folder: of the run.
-        table: of its lives.
-        arms: of the run.
         draws: permutations of each test, and resamples of each interval; 9,999 allow for about 500 tests.
-        seed: of the episodes, and of these draws.
-        erased: how well erased variables could be read.
         within: effects smaller than these do not matter; None for none.
 
     Raises:
         UserError: as `study_effects`, or a file cannot be written.
     """
-    from analysis.figures.intervention_doses import dose_response
-    from analysis.figures.intervention_effects import effects_figure, kl_by_head
-    from analysis.figures.intervention_persistence import persistence_figure
-    from analysis.figures.intervention_ranking import ranking_figure
+    from analysis.figures.intervention_curves import dose_response, persistence_figure
+    from analysis.figures.intervention_forests import effects_figure, kl_by_head, ranking_figure
 
     study = study_effects(table, arms, Inference(permutations=draws, bootstraps=draws, seed=seed), within)
     ranked = edited_one_by_one(arms)
@@ -133,7 +115,8 @@ def write_effects(
         LASTING_FIGURE: persistence_figure(study),
     }
     lines = [*summary_lines(study), *readability_lines(erased)]
-    write_json(folder / EFFECTS_FILE, {"summary": lines, **vars(study), "erased": [vars(each) for each in erased]})
+    content = {**vars(study), "arms": [arm.content() for arm in arms], "erased": [vars(each) for each in erased]}
+    write_json(folder / EFFECTS_FILE, {"summary": lines, **content})
     write_text(folder / TABLE_FILE, effects_table(study).as_text())
     write_text(folder / BY_EPISODE_FILE, by_episode_table(table, arms, seed).as_text())
     (folder / ERASED_FILE).unlink(missing_ok=True)

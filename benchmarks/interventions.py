@@ -26,8 +26,8 @@ from agent_zoo.memory_edits import KeptMemory
 from agent_zoo.state_edits import StateEdit, Untouched
 from benchmarks.measure import spread
 from reinforcement_learning.game.maps import ensure_maps
-from reinforcement_learning.interventions.arm_plan import ArmPlan
 from reinforcement_learning.interventions.edited_play import play_arm
+from reinforcement_learning.interventions.experiment import ArmPlan
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.entrants import load_entrant
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings

@@ -9,7 +9,7 @@ from activation_store.interventions import Arm, LivesTable
 from analysis.interventions.effects import Effect, effects_of_edits
 from analysis.interventions.equivalence import Margins
 from analysis.interventions.follows import options_that_follow
-from analysis.interventions.over_episodes import OverEpisodes
+from analysis.interventions.inference import OverEpisodes
 from analysis.interventions.pairs import paired
 from analysis.interventions.planned import OUTCOMES, PAIRED_SPREAD
 from analysis.statistics.inference import Inference

@@ -2,11 +2,11 @@
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from activation_store.interventions import IN_PLAY, LASTING, TOTAL, Arm, LivesTable, compared
+from activation_store.interventions import Arm, LivesTable, Outcome
 
 EDIT, RANDOM, SAME, UNTRAINED, NO_EDIT = "edit", "random direction", "same variance", "untrained", "no edit"
 
@@ -165,8 +165,8 @@ def _at_once(arm: Arm, planted: Planted, drawn: np.ndarray, rng: np.random.Gener
     }
     kept = planted.in_play.get(arm.direction, 0.5)
     return {
-        **{compared(name, TOTAL): values for name, values in total.items()},
-        **{compared(name, IN_PLAY): kept * values for name, values in total.items()},
+        **{replace(Outcome.parse(name), against="total").name: values for name, values in total.items()},
+        **{replace(Outcome.parse(name), against="in_play").name: kept * values for name, values in total.items()},
         "off_manifold": 1 + np.abs(about(0.3 * abs(dose), 0.1)),
         "edited_ticks": np.where(drawn & (arm.kind != "unedited"), 50.0, np.nan),
     }
@@ -183,7 +183,7 @@ def with_followed(table: LivesTable, arms: list[Arm], rate: float) -> tuple[Live
     outcomes = {name: np.concatenate([values, twin.outcomes[name]]) for name, values in table.outcomes.items()}
     for lag in range(FOLLOWED_TICKS + 1):
         left = np.where(twin.edited, rate**lag * rng.normal(1, 0.1 * (lag > 0), len(twin)), np.nan)
-        outcomes[f"{LASTING}cell/{lag}"] = np.concatenate([np.full(len(table), np.nan), left])
+        outcomes[f"lasting/cell/{lag}"] = np.concatenate([np.full(len(table), np.nan), left])
     episode, agent, edited = (
         np.concatenate([getattr(table, key), getattr(twin, key)]) for key in ("episode", "agent", "edited")
     )

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from activation_store.interventions import LivesTable
-from activation_store.planned_displacement import Axis, PlannedDisplacement, planned_displacement
-from analysis.interventions.controls import PerEpisode, compare, controls_of, edits
+from activation_store.directions import Axis, PlannedDisplacement, planned_displacement
+from activation_store.interventions import LivesTable, Outcome
+from analysis.interventions.controls import Judged, PerEpisode, compare, controls_of, edits, judged
 from analysis.interventions.equivalence import BEND, Margins
-from analysis.interventions.outcomes import EAST, PLANNED_TOTAL, SOUTH
-from analysis.interventions.over_episodes import OverEpisodes
+from analysis.interventions.inference import OverEpisodes
+from analysis.interventions.outcomes import EAST, SOUTH
 from analysis.interventions.pairs import Pairs
-from analysis.interventions.verdicts import Judged, judged
 from analysis.statistics.resampling import Estimate
 
 _PER_TICKS = 100  # of the outcomes south and east
@@ -24,7 +23,6 @@ class Bend(Judged):
     """What one edit does to the read-outs of a planned displacement, and to the path that agents take.
 
     Attributes:
-        arm, dose: which edit.
         plan: name of the two directions without their axis, such as masked_3M/lstm_cell.
         ticks: ahead, of the planned displacement.
         predicted: by how many tiles the edit moves the planned displacement in total, south and east together.
@@ -60,34 +58,31 @@ def bends_of_edits(
     table: LivesTable, everything: Sequence[Pairs], over: OverEpisodes, margins: Margins, pairing_works: bool
 ) -> list[Bend]:
     """Measure and test every edit of the trained policy that moves both read-outs of a planned displacement."""
-    found = [
+    bends = [
         bend
         for edit in edits(everything)
         for plan, ticks in _plans(table)
         if (bend := _bend(edit, everything, plan, ticks, over, margins)) is not None
     ]
-    return judged(found, pairing_works)
+    return judged(bends, pairing_works)
 
 
 def _plans(table: LivesTable) -> list[tuple[str, int]]:
     """Return the plans whose read-outs along rows and along columns were both recorded, with their horizons."""
-    axes: dict[tuple[str, int], set[str]] = {}
-    for outcome in table.outcomes:
-        read = planned_displacement(outcome) if outcome.startswith(PLANNED_TOTAL) else None
-        if read:
-            plan = outcome.removeprefix(PLANNED_TOTAL).removesuffix(read.name).rstrip("/")
-            axes.setdefault((plan, read.ticks), set()).add(read.axis)
-    return sorted(each for each, found in axes.items() if found == {"row", "col"})
+    outcomes = map(Outcome.parse, table.outcomes)
+    moved = [each.of for each in outcomes if each.measure == "planned" and each.against == "total"]
+    axes: dict[tuple[str, int], set[Axis]] = {}
+    for planned in filter(None, map(planned_displacement, moved)):
+        axes.setdefault((planned.plan, planned.ticks), set()).add(planned.axis)
+    return sorted(plan for plan, recorded in axes.items() if recorded == {"row", "col"})
 
 
 def _bend(
     edit: Pairs, everything: Sequence[Pairs], plan: str, ticks: int, over: OverEpisodes, margins: Margins
 ) -> Bend | None:
-    axes: tuple[Axis, ...] = ("row", "col")
-    names = ["/".join(filter(None, (plan, PlannedDisplacement(axis, ticks).name))) for axis in axes]
-    planned = np.stack(
-        [edit.episode_means(edit.values[PLANNED_TOTAL + name], edit.edited) for name in names], axis=1
-    )  # (E, 2)
+    directions = (PlannedDisplacement("row", ticks, plan).direction, PlannedDisplacement("col", ticks, plan).direction)
+    moved = [edit.values[Outcome("planned", direction, "total").name] for direction in directions]
+    planned = np.stack([edit.episode_means(values, edit.edited) for values in moved], axis=1)  # (E, 2)
     known = np.isfinite(planned).all(axis=1)
     mean = planned[known].mean(axis=0) if known.any() else np.zeros(2)
     predicted = float(np.linalg.norm(mean))
@@ -99,7 +94,7 @@ def _bend(
     along, across = realised @ [south, east], realised @ [east, -south]
     per_episode = _along(south, east, ticks)
     error, freedom = over.error(along)
-    moved = np.isfinite(edit.difference(SOUTH) + edit.difference(EAST)) & edit.edited
+    has_way = np.isfinite(edit.difference(SOUTH) + edit.difference(EAST)) & edit.edited
     return Bend(
         arm=edit.arm.name,
         dose=edit.arm.dose,
@@ -110,7 +105,7 @@ def _bend(
         across=over.estimate(across),
         angle=_angle(along, across, over),
         episodes=int(np.isfinite(along).sum()),
-        lives=int(moved.sum()),
+        lives=int(has_way.sum()),
         p=over.sign_flip_p(along),
         error=error,
         freedom=freedom,

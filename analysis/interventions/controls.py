@@ -1,14 +1,24 @@
-"""Controls: the same edit in random directions, along ones of the same variance, from any donor, or untrained."""
+"""Controls, and what is said of a result beside them: an effect, no more than controls, equivalent, or undecided."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal, TypeVar
 
 import numpy as np
 
 from activation_store.interventions import AT_ONCE, ArmKind
-from analysis.interventions.exchangeable import at_least_as_large, from_one_more
-from analysis.interventions.over_episodes import OverEpisodes
+from analysis.interventions.equivalence import equivalence_p
+from analysis.interventions.inference import (
+    Condition,
+    OverEpisodes,
+    at_least_as_large,
+    detectable,
+    excludes_zero,
+    from_one_more,
+)
 from analysis.interventions.pairs import Pairs
+from analysis.statistics.inference import LEVEL, false_discovery
 from analysis.statistics.resampling import Estimate
 
 RANDOM, SAME_VARIANCE, UNTRAINED = "random directions", "same variance", "untrained policy"
@@ -56,7 +66,7 @@ class Against:
 
 def edits(everything: Sequence[Pairs]) -> list[Pairs]:
     """Return the arms that are studied: edits of the trained policy."""
-    return [pairs for pairs in everything if pairs.arm.kind == "edit" and pairs.arm.policy == "trained"]
+    return [pairs for pairs in everything if pairs.arm.is_studied]
 
 
 def controls_of(edit: Pairs, everything: Sequence[Pairs], at_once: str | None = None) -> dict[str, list[Pairs]]:
@@ -65,8 +75,6 @@ def controls_of(edit: Pairs, everything: Sequence[Pairs], at_once: str | None = 
     A kind that was not played is empty; random donors, which only transplants can have, are then no kind at all.
 
     Args:
-        edit: the edit.
-        everything: all arms.
         at_once: name of an outcome, if controls that were measured only at once and have it are to take the place of
             those of their kind that were played: there are more of them, and they edit the states of the edit's arm.
     """
@@ -74,18 +82,18 @@ def controls_of(edit: Pairs, everything: Sequence[Pairs], at_once: str | None = 
     trained = [pairs for pairs in matching if pairs.arm.policy == "trained"]
 
     def of_kind(kind: ArmKind) -> list[Pairs]:
-        measured = [pairs for pairs in trained if at_once and pairs.arm.kind == kind + AT_ONCE]
+        measured = [pairs for pairs in trained if at_once and pairs.arm.kind == AT_ONCE.get(kind)]
         if at_once and any(np.isfinite(pairs.values[at_once]).any() for pairs in measured):
             return measured
         return [pairs for pairs in trained if pairs.arm.kind == kind]
 
-    found = {
+    controls = {
         RANDOM: of_kind("random direction"),
         SAME_VARIANCE: of_kind("same variance"),
         RANDOM_DONOR: of_kind("random donor"),
         UNTRAINED: [pairs for pairs in matching if pairs.arm.policy == "untrained" and pairs.arm.kind == "edit"],
     }
-    return {kind: arms for kind, arms in found.items() if arms or kind != RANDOM_DONOR}
+    return {kind: arms for kind, arms in controls.items() if arms or kind != RANDOM_DONOR}
 
 
 def compare(
@@ -93,25 +101,22 @@ def compare(
 ) -> tuple[Against, ...]:
     """Compare an edit with each kind of control; kinds without a number in any episode of the edit are left out."""
     effect = per_episode(edit)
-    found = []
-    for control, arms in controls.items():
-        if not arms:
+    compared = []
+    for control, of_kind in controls.items():
+        if not of_kind:
             continue
-        theirs = np.stack([on_episodes_of(edit, arm, per_episode(arm)) for arm in arms])  # (arms, E)
+        theirs = np.stack([on_episodes_of(edit, arm, per_episode(arm)) for arm in of_kind])  # (arms, E)
         if np.isfinite(effect + theirs.sum(axis=0)).any():
-            found.append(against(control, [arm.arm.name for arm in arms], effect, theirs, over))
-    return tuple(found)
+            compared.append(against(control, [arm.arm.name for arm in of_kind], effect, theirs, over))
+    return tuple(compared)
 
 
 def against(control: str, names: Sequence[str], effect: np.ndarray, theirs: np.ndarray, over: OverEpisodes) -> Against:
     """Compare an edit with the arms of one kind of control.
 
     Args:
-        control: the kind.
-        names: of the arms.
         effect: of the edit in each episode, (E,).
         theirs: of the arms, (arms, E); episodes that are NaN anywhere are left out of the difference.
-        over: estimates over episodes.
     """
     mean = theirs.mean(axis=0)
     known = np.isfinite(effect + mean)
@@ -134,3 +139,129 @@ def on_episodes_of(edit: Pairs, arm: Pairs, values: np.ndarray) -> np.ndarray:
     """Return an arm's numbers, (its episodes,), in the episodes of an edit, (E,); NaN where it did not play one."""
     places = np.searchsorted(arm.episodes, edit.episodes).clip(max=len(arm.episodes) - 1)
     return np.where(arm.episodes[places] == edit.episodes, values[places], np.nan)
+
+
+Verdict = Literal[
+    "effect", "no more than controls", "equivalent to none", "undecided", "no controls", "pairing is broken"
+]
+"""effect: beyond chance, and beyond every kind of control that was played. no more than controls: beyond chance, but
+not shown to be beyond some kind of control. equivalent to none: shown to be smaller than the margin that was given.
+undecided: none of these; an effect as large as the detectable one would probably have been found. no controls: beyond
+chance, but no random directions were played to compare it with, or a single one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged(ABC):
+    """What every result that is tested and judged beside its controls has; subclasses say of what.
+
+    Attributes:
+        p: two-sided, of no effect.
+        error: standard error over episodes; NaN if it is unknown.
+        freedom: its degrees of freedom.
+        smallest_p: that the test could have.
+        against: each kind of control.
+        margin: effects smaller than this do not matter; NaN if none was given.
+        q: of no effect, corrected for all results of this kind in the run (Benjamini and Hochberg 1995).
+        beyond_q: of no effect, or no more than that of some kind of control: the largest p of all these tests, which
+            an effect must pass (Berger 1982, Technometrics 24, 295-300), corrected likewise; NaN without controls.
+        equivalence_q: of an effect at least as large as the margin, corrected likewise.
+        detectable: size of effect that would be called one in 80% of runs like this; infinite if none could be.
+    """
+
+    p: float
+    error: float
+    freedom: int
+    smallest_p: float
+    against: tuple[Against, ...]
+    margin: float = np.nan
+    q: float = np.nan
+    beyond_q: float = np.nan
+    equivalence_q: float = np.nan
+    detectable: float = np.nan
+    verdict: Verdict = "undecided"
+
+    @property
+    @abstractmethod
+    def measured(self) -> Estimate:
+        """What is tested against 0."""
+
+    @property
+    def opposed(self) -> bool:
+        """Whether something else about the result contradicts an effect of this sign."""
+        return False
+
+    @property
+    def words(self) -> str:
+        """The verdict in words, with the margin where it is about one."""
+        return f"{self.verdict} within {self.margin:g}" if self.verdict == "equivalent to none" else self.verdict
+
+    @property
+    def can_be_compared(self) -> bool:
+        """Whether random directions were played, and the spread of every kind of control is known."""
+        return any(each.drawn for each in self.against) and all(np.isfinite(each.p) for each in self.against)
+
+    @property
+    def beyond_p(self) -> float:
+        """The largest p of no effect and of no difference to each kind of control; NaN if that is unknown."""
+        return float(np.max([self.p, *(each.p for each in self.against)])) if self.can_be_compared else np.nan
+
+
+Result = TypeVar("Result", bound=Judged)
+
+
+def judged(results: Sequence[Result], pairing_works: bool) -> list[Result]:
+    """Correct the p-values of all results of a kind together, and judge each.
+
+    Args:
+        results: the results, whose q-values, detectable effect and verdict are replaced.
+        pairing_works: whether arms that edit nothing equal their twins; otherwise no result can be trusted.
+    """
+    q = false_discovery(np.array([result.p for result in results]))
+    beyond = false_discovery(np.array([result.beyond_p for result in results]))
+    sizes = [detectable_effect(result, tests_of(results)) for result in results]
+    return concluded(results, q, beyond, sizes, pairing_works)
+
+
+def concluded(
+    results: Sequence[Result], q: np.ndarray, beyond_q: np.ndarray, sizes: Sequence[float], pairing_works: bool
+) -> list[Result]:
+    """Judge results whose q-values, (N,) each, and detectable effects are known, infinite without controls."""
+    p_equivalent = [
+        equivalence_p(result.measured.value, result.error, result.freedom, result.margin) for result in results
+    ]
+    equivalent = false_discovery(np.array(p_equivalent))
+    done = [
+        replace(
+            result,
+            q=float(one),
+            beyond_q=float(beyond),
+            equivalence_q=float(same),
+            detectable=float(size) if result.can_be_compared or np.isnan(size) else np.inf,
+        )
+        for result, one, beyond, same, size in zip(results, q, beyond_q, equivalent, sizes, strict=True)
+    ]
+    return [replace(result, verdict=_verdict(result) if pairing_works else "pairing is broken") for result in done]
+
+
+def tests_of(results: Sequence[Judged]) -> int:
+    """Return how many of the results were tested, and are corrected together."""
+    return int(np.isfinite([result.p for result in results]).sum())
+
+
+def detectable_effect(result: Judged, tests: int) -> float:
+    """Return the effect that would be found beyond chance and beyond controls in 80% of runs like this one."""
+    conditions = [Condition(result.error, result.freedom), *(Condition(of.error, of.freedom) for of in result.against)]
+    return detectable(conditions, tests, result.smallest_p) if conditions[0].known else np.nan
+
+
+def _verdict(result: Judged) -> Verdict:
+    sign = np.sign(result.measured.value)
+    beyond_chance = result.q <= LEVEL and excludes_zero(result.measured) and not result.opposed
+    same_way = all(np.sign(control.difference.value) == sign for control in result.against)
+    if beyond_chance and same_way and result.beyond_q <= LEVEL:
+        return "effect"
+    if result.equivalence_q <= LEVEL:
+        return "equivalent to none"
+    if beyond_chance:
+        return "no more than controls" if result.can_be_compared else "no controls"
+    return "undecided"

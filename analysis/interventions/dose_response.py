@@ -6,13 +6,10 @@ from typing import Literal
 
 import numpy as np
 
-from analysis.interventions.at_once import level_per_episode
 from analysis.interventions.controls import RANDOM, Against, PerEpisode, against, controls_of, edits, on_episodes_of
-from analysis.interventions.detectable import Condition, detectable
-from analysis.interventions.effects import effect_per_episode
-from analysis.interventions.over_episodes import OverEpisodes, excludes_zero
-from analysis.interventions.pairs import Pairs
-from analysis.interventions.randomisation import Test, randomisation_test
+from analysis.interventions.effects import effect_per_episode, level_per_episode
+from analysis.interventions.inference import Condition, OverEpisodes, detectable, excludes_zero
+from analysis.interventions.pairs import Pairs, Test, randomisation_test
 from analysis.statistics.inference import LEVEL, false_discovery
 from analysis.statistics.resampling import Estimate
 
@@ -25,7 +22,6 @@ class DoseResponse:
     """One outcome as a function of the dose.
 
     Attributes:
-        outcome: which.
         at_once: whether it is an outcome at once; otherwise it is an effect on behaviour.
         doses: ascending.
         effects: at each dose.
@@ -82,29 +78,31 @@ def dose_responses(
     )
     if len(series) < _FEWEST_DOSES:
         return []
-    found = []
+    responses = []
     for names, per_episode, flag in ((in_behaviour, effect_per_episode, False), (at_once, level_per_episode, True)):
         p_values = np.full(len(names), np.nan) if flag else _randomisation_p(series, names, over)
         family = [
             _response(series, everything, name, per_episode(name), flag, float(p), over)
             for name, p in zip(names, p_values, strict=True)
         ]
-        found += _corrected(family)
-    return found
+        responses += _corrected(family)
+    return responses
 
 
 def _corrected(family: Sequence[DoseResponse]) -> list[DoseResponse]:
-    p_values = np.array([each.p for each in family])
-    beyond = np.array([np.maximum(each.p, each.against.p) if each.against else np.nan for each in family])
+    p_values = np.array([response.p for response in family])
+    beyond = np.array(
+        [np.maximum(response.p, response.against.p) if response.against else np.nan for response in family]
+    )
     tests = int(np.isfinite(p_values).sum())
     done = []
-    for each, q, beyond_q in zip(family, false_discovery(p_values), false_discovery(beyond), strict=True):
-        conditions = [Condition(of.error, of.freedom) for of in (each, each.against) if of]
+    for response, q, beyond_q in zip(family, false_discovery(p_values), false_discovery(beyond), strict=True):
+        conditions = [Condition(of.error, of.freedom) for of in (response, response.against) if of]
         size = np.nan
         if conditions[0].known:
-            comparable = conditions[-1].known and each.against is not None
-            size = detectable(conditions, tests, each.smallest_p) if comparable else np.inf
-        done.append(replace(each, q=float(q), beyond_q=float(beyond_q), detectable=size))
+            comparable = conditions[-1].known and response.against is not None
+            size = detectable(conditions, tests, response.smallest_p) if comparable else np.inf
+        done.append(replace(response, q=float(q), beyond_q=float(beyond_q), detectable=size))
     return done
 
 
@@ -149,11 +147,11 @@ def _response(
 
 def _of_directions(series: Sequence[Pairs], arms: Sequence[Sequence[Pairs]], per_episode: PerEpisode) -> np.ndarray:
     """Return what each of K random directions, the arms of each dose, does there, (K, E, D); NaN where not played."""
-    found = np.full((max(map(len, arms)), len(series[0].episodes), len(series)), np.nan)
+    values = np.full((max(map(len, arms)), len(series[0].episodes), len(series)), np.nan)
     for dose, of_dose in enumerate(arms):
         for place, arm in enumerate(of_dose):
-            found[place, :, dose] = on_episodes_of(series[0], arm, per_episode(arm))
-    return found
+            values[place, :, dose] = on_episodes_of(series[0], arm, per_episode(arm))
+    return values
 
 
 def _randomisation_p(series: Sequence[Pairs], outcomes: Sequence[str], over: OverEpisodes) -> np.ndarray:

@@ -1,17 +1,15 @@
-"""Effects of edits on how agents live: on those that were edited, and on their unedited neighbours."""
+"""Effects of edits: on how edited agents live, on their unedited neighbours, and at once in the edited state."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis.interventions.controls import PerEpisode, compare, controls_of, edits
-from analysis.interventions.detectable import Condition, detectable
+from activation_store.interventions import Outcome
+from analysis.interventions.controls import Against, Judged, PerEpisode, compare, controls_of, edits, judged
 from analysis.interventions.equivalence import Margins
-from analysis.interventions.over_episodes import OverEpisodes, excludes_zero
-from analysis.interventions.pairs import Pairs
-from analysis.interventions.randomisation import Test, randomisation_test
-from analysis.interventions.verdicts import Judged, judged
+from analysis.interventions.inference import Condition, OverEpisodes, detectable, excludes_zero
+from analysis.interventions.pairs import Pairs, Test, randomisation_test
 from analysis.statistics.inference import LEVEL, false_discovery
 from analysis.statistics.resampling import Estimate
 
@@ -21,7 +19,6 @@ class Effect(Judged):
     """The effect of one edit on one outcome in behaviour.
 
     Attributes:
-        arm, dose, outcome: which.
         effect: mean over episodes of the mean difference of edited agents from themselves in the twin.
         twin: mean over episodes of the edited agents' outcome in the twin.
         spread: standard deviation over lives in the twin; NaN if it is 0.
@@ -65,7 +62,6 @@ class Spillover:
     """The effect of editing others on one outcome of agents that were not edited.
 
     Attributes:
-        arm, dose, outcome: which.
         effect: mean over episodes of the mean difference of unedited agents from themselves in the twin.
         episodes: with a value.
         pairs: unedited lives with a value in both arms.
@@ -100,23 +96,23 @@ def effects_of_edits(
     everything: Sequence[Pairs], outcomes: Sequence[str], over: OverEpisodes, margins: Margins, pairing_works: bool
 ) -> list[Effect]:
     """Measure, test and judge every edit of the trained policy in every outcome in behaviour."""
-    found = [effect for edit in edits(everything) for effect in _effects(edit, everything, outcomes, over, margins)]
-    return judged(found, pairing_works)
+    effects = [effect for edit in edits(everything) for effect in _effects(edit, everything, outcomes, over, margins)]
+    return judged(effects, pairing_works)
 
 
 def spillovers(everything: Sequence[Pairs], outcomes: Sequence[str], over: OverEpisodes) -> list[Spillover]:
     """Measure and test what every edit of the trained policy does to unedited agents; empty if there are none."""
-    found = [
+    effects = [
         _spillover(edit, outcome, over)
         for edit in edits(everything)
         if not edit.everyone_edited
         for outcome in outcomes
     ]
-    p_values = np.array([each.p for each in found])
+    p_values = np.array([effect.p for effect in effects])
     tests = int(np.isfinite(p_values).sum())
     return [
-        replace(each, q=float(q), detectable=detectable([each.condition], tests, each.smallest_p))
-        for each, q in zip(found, false_discovery(p_values), strict=True)
+        replace(effect, q=float(q), detectable=detectable([effect.condition], tests, effect.smallest_p))
+        for effect, q in zip(effects, false_discovery(p_values), strict=True)
     ]
 
 
@@ -195,3 +191,61 @@ def _spillover(edit: Pairs, outcome: str, over: OverEpisodes) -> Spillover:
 def _spread(values: np.ndarray) -> float:
     known = values[np.isfinite(values)]
     return float(known.std(ddof=1)) if len(known) > 1 and np.ptp(known) > 0 else np.nan
+
+
+@dataclass(frozen=True)
+class AtOnce:
+    """One outcome at once of one edit.
+
+    Attributes:
+        level: mean over episodes of the mean over edited lives.
+        episodes: with a value.
+        lives: edited lives with a value.
+        left_out: edited lives without one.
+        against: each kind of control. With K random directions, its rank among them is a test of its own:
+            p = (1 + as_large) / (1 + K), exact if the direction is drawn like them (Phipson and Smyth 2010).
+    """
+
+    arm: str
+    dose: float | None
+    outcome: str
+    level: Estimate
+    episodes: int
+    lives: int
+    left_out: int
+    against: tuple[Against, ...]
+
+
+def outcomes_at_once(everything: Sequence[Pairs], outcomes: Sequence[str], over: OverEpisodes) -> list[AtOnce]:
+    """Measure every edit of the trained policy in every outcome at once."""
+    return [
+        _at_once(edit, outcome, controls_of(edit, everything, at_once=outcome), over)
+        for edit in edits(everything)
+        for outcome in outcomes
+    ]
+
+
+def changes_of(measure: str, levels: Sequence[AtOnce]) -> list[tuple[str, AtOnce]]:
+    """Return the changes at once of a measure in total that are of something, such as a head, with what they are of."""
+    named = ((Outcome.parse(each.outcome), each) for each in levels)
+    return [(name.of, each) for name, each in named if name.measure == measure and name.against == "total" and name.of]
+
+
+def level_per_episode(outcome: str) -> PerEpisode:
+    """Return the function that gives the mean over an arm's edited agents, for each episode."""
+    return lambda pairs: pairs.episode_means(pairs.values[outcome], pairs.edited)
+
+
+def _at_once(edit: Pairs, outcome: str, controls: dict[str, list[Pairs]], over: OverEpisodes) -> AtOnce:
+    per_episode = level_per_episode(outcome)
+    values, known = per_episode(edit), np.isfinite(edit.values[outcome][edit.edited])
+    return AtOnce(
+        arm=edit.arm.name,
+        dose=edit.arm.dose,
+        outcome=outcome,
+        level=over.estimate(values),
+        episodes=int(np.isfinite(values).sum()),
+        lives=int(known.sum()),
+        left_out=int((~known).sum()),
+        against=compare(edit, controls, per_episode, over),
+    )

@@ -40,30 +40,30 @@ class Margins:
             )
 
 
-def margins(said: str) -> Margins:
+def margins(text: str) -> Margins:
     """Read --equivalent-within, such as "0.1", "ticks=10,meals=0.5" or "0.1,follows=0.05"; "" is no margin.
 
     Raises:
         UserError: a number is not above 0 and finite, or an outcome is unknown or named twice.
     """
     spreads, named = math.nan, dict[str, float]()
-    for part in filter(None, (each.strip() for each in said.split(","))):
+    for part in filter(None, (each.strip() for each in text.split(","))):
         name, equals, number = (each.strip() for each in part.rpartition("="))
         try:
             value = float(number)
         except ValueError:
             value = math.nan
         if not 0 < value < math.inf:
-            raise UserError(f"--equivalent-within {said!r}: {number!r} is no number above 0")
+            raise UserError(f"--equivalent-within {text!r}: {number!r} is no number above 0")
         if name in named or (not equals and not math.isnan(spreads)):
-            raise UserError(f"--equivalent-within {said!r}: {part!r} comes after another margin for the same")
+            raise UserError(f"--equivalent-within {text!r}: {part!r} comes after another margin for the same")
         if not equals:
             spreads = value
         elif name in (FOLLOWS, BEND) or is_known_outcome(name):
             named[name] = value
         else:
             raise UserError(
-                f"--equivalent-within {said!r}: {name!r} is no outcome in behaviour: give one that effects.tsv lists, "
+                f"--equivalent-within {text!r}: {name!r} is no outcome in behaviour: give one that effects.tsv lists, "
                 f"such as ticks, or {FOLLOWS} or {BEND}"
             )
     return Margins(spreads, named)

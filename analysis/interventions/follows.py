@@ -6,21 +6,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
-from activation_store.interventions import LivesTable
+from activation_store.interventions import LivesTable, Outcome
 from analysis.interventions.controls import (
     DRAWN_DIRECTIONS,
+    Judged,
     PerEpisode,
     compare,
+    concluded,
     controls_of,
+    detectable_effect,
     edits,
     on_episodes_of,
+    tests_of,
 )
 from analysis.interventions.equivalence import FOLLOWS, Margins
-from analysis.interventions.exchangeable import FEWEST_FOR_RANK, rank_threshold, ranks_among
+from analysis.interventions.inference import FEWEST_FOR_RANK, OverEpisodes, rank_threshold, ranks_among
 from analysis.interventions.outcomes import FOLLOWS_SIDES
-from analysis.interventions.over_episodes import OverEpisodes
 from analysis.interventions.pairs import Pairs
-from analysis.interventions.verdicts import Judged, concluded, detectable_effect, tests_of
 from analysis.statistics.inference import false_discovery
 from analysis.statistics.power import POWER
 from analysis.statistics.resampling import Estimate
@@ -33,7 +35,6 @@ class Follows(Judged):
     """How often one option of one edit follows the variable by which donors are drawn.
 
     Attributes:
-        arm, dose: which edit.
         feature: the variable.
         option: head and option, separated by a slash.
         effect: mean over episodes of the share of edited ticks in which the option follows, minus 0.5, which is
@@ -65,26 +66,25 @@ def options_that_follow(
     table: LivesTable, everything: Sequence[Pairs], over: OverEpisodes, margins: Margins, pairing_works: bool
 ) -> list[Follows]:
     """Measure and test every option that has shares on both sides, of every edit of the trained policy."""
-    low, high = (
-        {name.removeprefix(side) for name in table.outcomes if name.startswith(side)} for side in FOLLOWS_SIDES
-    )
+    outcomes = list(map(Outcome.parse, table.outcomes))
+    low, high = ({option.of for option in outcomes if option.measure == side} for side in FOLLOWS_SIDES)
     measured = [
-        (edit, name, each)
+        (edit, name, option)
         for edit in edits(everything)
         for name in sorted(low & high)
-        if (each := _follows(edit, everything, name, over, margins)).episodes
+        if (option := _follows(edit, everything, name, over, margins)).episodes
     ]
-    found = [each for _, _, each in measured]
-    plain = [replace(each, against=tuple(of for of in each.against if not of.drawn)) for each in found]
+    options = [option for _, _, option in measured]
+    plain = [replace(option, against=tuple(of for of in option.against if not of.drawn)) for option in options]
     ranks, thresholds = _among_directions(measured, everything)
-    p = np.array([np.max([each.p, *(of.p for of in each.against)]) for each in plain])
+    p = np.array([np.max([option.p, *(of.p for of in option.against)]) for option in plain])
     beyond = np.maximum(false_discovery(p), ranks)
-    beyond[[not each.can_be_compared for each in found]] = np.nan
-    sizes = [detectable_effect(each, tests_of(found)) for each in plain]
-    noise = [each.error * stats.t.isf(1 - POWER, max(1, each.freedom)) for each in found]
+    beyond[[not option.can_be_compared for option in options]] = np.nan
+    sizes = [detectable_effect(option, tests_of(options)) for option in plain]
+    noise = [option.error * stats.t.isf(1 - POWER, max(1, option.freedom)) for option in options]
     sizes = np.fmax(sizes, thresholds + noise)
-    q = false_discovery(np.array([each.p for each in found]))
-    return concluded(found, q, beyond, np.where(sizes > _HALF, np.inf, sizes).tolist(), pairing_works)
+    q = false_discovery(np.array([option.p for option in options]))
+    return concluded(options, q, beyond, np.where(sizes > _HALF, np.inf, sizes).tolist(), pairing_works)
 
 
 def _follows(edit: Pairs, everything: Sequence[Pairs], name: str, over: OverEpisodes, margins: Margins) -> Follows:
@@ -92,7 +92,7 @@ def _follows(edit: Pairs, everything: Sequence[Pairs], name: str, over: OverEpis
     values = per_episode(edit)
     error, freedom = over.error(values)
     feature, _, option = name.partition("/")
-    with_share = np.any([np.isfinite(edit.values[side + name]) for side in FOLLOWS_SIDES], axis=0)
+    with_share = np.any([np.isfinite(edit.values[side]) for side in _sides(name)], axis=0)
     return Follows(
         arm=edit.arm.name,
         dose=edit.arm.dose,
@@ -105,7 +105,7 @@ def _follows(edit: Pairs, everything: Sequence[Pairs], name: str, over: OverEpis
         error=error,
         freedom=freedom,
         smallest_p=over.smallest_p(values),
-        against=compare(edit, controls_of(edit, everything, FOLLOWS_SIDES[0] + name), per_episode, over),
+        against=compare(edit, controls_of(edit, everything, _sides(name)[0]), per_episode, over),
         margin=margins.of(FOLLOWS),
     )
 
@@ -138,7 +138,7 @@ def _shares(options: Sequence[tuple[Pairs, str]], kind: str, everything: Sequenc
     columns = []
     for edit, name in options:
         per_episode = _above_half(name)
-        arms = [edit, *controls_of(edit, everything, FOLLOWS_SIDES[0] + name)[kind]]
+        arms = [edit, *controls_of(edit, everything, _sides(name)[0])[kind]]
         columns.append([_mean(on_episodes_of(edit, arm, per_episode(arm))) for arm in arms])
     fewest = min(map(len, columns))
     return np.array([column[:fewest] for column in columns]).T
@@ -149,11 +149,16 @@ def _mean(values: np.ndarray) -> float:
     return float(known.mean()) if len(known) else np.nan
 
 
+def _sides(name: str) -> tuple[str, ...]:
+    """Return the names of the outcomes that say how often an option follows lower and higher donors."""
+    return tuple(Outcome(side, name).name for side in FOLLOWS_SIDES)
+
+
 def _above_half(name: str) -> PerEpisode:
     """Return the function that gives an arm's share above one half in each episode."""
 
     def per_episode(pairs: Pairs) -> np.ndarray:
-        sides = [pairs.episode_means(pairs.values[side + name], pairs.edited) for side in FOLLOWS_SIDES]
+        sides = [pairs.episode_means(pairs.values[side], pairs.edited) for side in _sides(name)]
         return np.mean(sides, axis=0) - _HALF
 
     return per_episode

@@ -5,14 +5,12 @@ from math import ceil
 
 import numpy as np
 
-from analysis.interventions.at_once import AtOnce
 from analysis.interventions.controls import DRAWN_DIRECTIONS, RANDOM, SAME_VARIANCE, UNTRAINED, controls_of, edits
 from analysis.interventions.dose_response import DoseResponse
-from analysis.interventions.effects import Effect, Spillover
-from analysis.interventions.exchangeable import FEWEST_FOR_RANK
+from analysis.interventions.effects import AtOnce, Effect, Spillover
 from analysis.interventions.follows import Follows
+from analysis.interventions.inference import COUNTED_UP_TO, FEWEST_FOR_RANK, OverEpisodes
 from analysis.interventions.outcomes import EDITED_TICKS, KL, KL_IN_PLAY, OFF_MANIFOLD, WITHIN_DATA, title
-from analysis.interventions.over_episodes import COUNTED_UP_TO, OverEpisodes
 from analysis.interventions.pairs import Pairs
 from analysis.statistics.inference import LEVEL
 
@@ -180,9 +178,9 @@ def _on_unusual_states(levels: Sequence[AtOnce]) -> list[str]:
     unusual = [each for each in levels if each.outcome == OFF_MANIFOLD and each.level.value > FAR_OFF]
     if not unusual:
         return []
-    told = "; ".join(f"{each.level.value:.1f} times, {each.arm}" for each in unusual)
+    far = "; ".join(f"{each.level.value:.1f} times, {each.arm}" for each in unusual)
     return [
-        f"Edited states lie further from recorded states than unedited ones: {told}. The policy may never have been in "
+        f"Edited states lie further from recorded states than unedited ones: {far}. The policy may never have been in "
         "such states, so its behaviour in them says little about how it works."
     ]
 
@@ -191,8 +189,8 @@ def _on_changes_outside_data(levels: Sequence[AtOnce]) -> list[str]:
     outside = [each for each in levels if each.outcome == WITHIN_DATA and each.level.value < MOSTLY]
     if not outside:
         return []
-    told = "; ".join(f"{each.level.value:.0%}, {each.arm}" for each in outside)
+    shares = "; ".join(f"{each.level.value:.0%}, {each.arm}" for each in outside)
     return [
-        f"Only part of the squared change lies where recorded states vary: {told}. The rest may act through parts of "
+        f"Only part of the squared change lies where recorded states vary: {shares}. The rest may act through parts of "
         "the network that are never active otherwise."
     ]

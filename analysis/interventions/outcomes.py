@@ -1,22 +1,21 @@
 """The outcomes of lives: which of them can be compared with an unedited twin, what they are called, how they group."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from activation_store.interventions import IN_PLAY, LASTING, PLANNED, TOTAL, Arm, LivesTable, compared
+from activation_store.interventions import Arm, LivesTable, Outcome
 
-KL_OF_HEAD, GAIN, MOVED = (compared(name, TOTAL) for name in ("kl/", "gain/", "moved/"))
-DEATH = "died_of/"
-KL, VALUE_CHANGE = compared("kl", TOTAL), compared("value_change", TOTAL)
-KL_IN_PLAY = compared("kl", IN_PLAY)
-OFF_MANIFOLD, EDITED_TICKS = "off_manifold", "edited_ticks"
-PLANNED_TOTAL = compared(PLANNED, TOTAL)
-WITHIN_DATA = "within_data"
+KL, KL_IN_PLAY = Outcome("kl", against="total").name, Outcome("kl", against="in_play").name
+VALUE_CHANGE = Outcome("value_change", against="total").name
+OFF_MANIFOLD, EDITED_TICKS, WITHIN_DATA = "off_manifold", "edited_ticks", "within_data"
 SOUTH, EAST = "south", "east"
 """Where an agent was at the end of its life from where it was at the start, in tiles per 100 ticks."""
-FOLLOWS_SIDES = ("follows_lower/", "follows_higher/")
-"""Shares of ticks in which an option follows a donor of a lower value, and of a higher one; see `follows`."""
+FOLLOWS_SIDES = ("follows_lower", "follows_higher")
+"""Measures: shares of ticks in which an option follows a donor of a lower value, and of a higher one; see `follows`."""
+_BY_THEMSELVES = (*FOLLOWS_SIDES, "lasting", "planned")
+"""Measures that are neither compared with the twin nor listed among changes at once."""
 
 _SHARE, _PER_100_TICKS, _NATS, _SPREADS = "share", "per 100 ticks", "nats", "spreads"
 _TILES = "tiles per 100 ticks"
@@ -38,6 +37,7 @@ _WORDS = {
     WITHIN_DATA: ("change within the span of recorded states", _SHARE),
     EDITED_TICKS: ("edited ticks", ""),
 }
+_AGAINST = {"total": ", in total", "in_play": ", in play", None: ""}
 _GROUPS = ("life", "needs", "path", "fights", "death", "other")
 _GROUP_OF = {
     **dict.fromkeys(("ticks", "level", "reward", "task_progress"), "life"),
@@ -60,12 +60,12 @@ def title_with_unit(outcome: str) -> str:
 
 def is_known_outcome(outcome: str) -> bool:
     """Tell whether this is the name of an outcome in behaviour that every run measures."""
-    return outcome in _GROUP_OF or outcome.startswith(DEATH)
+    return outcome in _GROUP_OF or Outcome.parse(outcome).measure == "died_of"
 
 
 def group(outcome: str) -> str:
     """Return the group that an outcome in behaviour is drawn in."""
-    return "death" if outcome.startswith(DEATH) else _GROUP_OF.get(outcome, "other")
+    return "death" if Outcome.parse(outcome).measure == "died_of" else _GROUP_OF.get(outcome, "other")
 
 
 def in_groups(outcomes: Sequence[str]) -> list[str]:
@@ -85,26 +85,28 @@ def split_outcomes(table: LivesTable, arms: Sequence[Arm]) -> tuple[list[str], l
     left of edits, which are studied by themselves.
     """
     unedited = np.isin(table.arm, [arm.name for arm in arms if arm.kind == "unedited"]) | ~table.edited
-    elsewhere = (*FOLLOWS_SIDES, LASTING, PLANNED_TOTAL, compared(PLANNED, IN_PLAY))
-    known = {name: np.isfinite(values) for name, values in table.outcomes.items() if not name.startswith(elsewhere)}
+    known = {
+        name: np.isfinite(values)
+        for name, values in table.outcomes.items()
+        if Outcome.parse(name).measure not in _BY_THEMSELVES
+    }
     in_behaviour = [name for name, finite in known.items() if finite[unedited].any()]
     at_once = [name for name, finite in known.items() if finite.any() and name not in in_behaviour]
     return in_groups(in_behaviour), at_once
 
 
-def _words(outcome: str) -> tuple[str, str]:
+def _words(name: str) -> tuple[str, str]:
     """Return an outcome's title and unit."""
-    first, _, rest = outcome.partition("/")
-    for comparison, said in ((TOTAL, "in total"), (IN_PLAY, "in play")):
-        if first.endswith(comparison):
-            name, unit = _words(outcome.replace(comparison, "", 1))
-            return f"{name}, {said}", unit
-    if outcome.startswith(DEATH):
-        return f"died: {rest.replace('_', ' ')}", _SHARE
-    if outcome.startswith("kl/"):
-        return f"KL of {rest}", _NATS
-    if outcome.startswith("gain/"):
-        return f"probability of {rest.replace('/', ' ')}", "change"
-    if outcome.startswith("moved/"):
-        return f"change along {rest}", _SPREADS
-    return _WORDS.get(outcome, (outcome, ""))
+    outcome = Outcome.parse(name)
+    plain = replace(outcome, against=None).name
+    words, unit = _WORDS.get(plain, (plain, ""))
+    match outcome.measure if outcome.of else None:
+        case "died_of":
+            words, unit = f"died: {outcome.of.replace('_', ' ')}", _SHARE
+        case "kl":
+            words, unit = f"KL of {outcome.of}", _NATS
+        case "gain":
+            words, unit = f"probability of {outcome.of.replace('/', ' ')}", "change"
+        case "moved":
+            words, unit = f"change along {outcome.of}", _SPREADS
+    return words + _AGAINST[outcome.against], unit

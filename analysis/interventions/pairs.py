@@ -3,10 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final, Literal
 
 import numpy as np
 
-from activation_store.interventions import AT_ONCE, Arm, LivesTable
+from activation_store.interventions import Arm, LivesTable, Outcome
+from analysis.statistics.inference import Inference
+from analysis.statistics.permutation_p import counted_p
 from user_error import UserError
 
 
@@ -15,7 +18,6 @@ class Pairs:
     """The L lives of an arm that is not unedited, and what the twin says about each.
 
     Attributes:
-        arm: the arm.
         episodes: numbers of its episodes, (E,), ascending.
         episode: place of each life's episode in `episodes`, (L,) int64.
         edited: whether the agent was drawn to be edited, (L,) bool.
@@ -90,13 +92,13 @@ def paired(table: LivesTable, arms: Sequence[Arm]) -> list[Pairs]:
     if unknown := set(table.arm.tolist()) - {arm.name for arm in arms}:
         raise UserError(f"there are lives of an arm {sorted(unknown)[0]!r} that the run does not list")
     lives = {arm.name: _lives_of(table, arm.name) for arm in arms}
-    found = []
+    pairs = []
     for arm in arms:
         if arm.kind == "unedited":
             continue
         twin = lives[arm.twin]
-        found.append(_pairs(arm, lives[arm.name], twin.rows(twin.edited) if arm.kind.endswith(AT_ONCE) else twin))
-    return found
+        pairs.append(_pairs(arm, lives[arm.name], twin.rows(twin.edited) if arm.is_at_once else twin))
+    return pairs
 
 
 def _lives_of(table: LivesTable, name: str) -> LivesTable:
@@ -128,3 +130,105 @@ def _pairs(arm: Arm, lives: LivesTable, twin: LivesTable) -> Pairs:
         raise UserError(f"nobody is edited in the arm {arm.name!r}")
     episodes, episode_index = np.unique(lives.episode, return_inverse=True)
     return Pairs(arm, episodes, episode_index, lives.edited, lives.outcomes, twin.outcomes)
+
+
+_FLOOR = 1e-12
+
+FLIPS: Final = "sign flips over episodes"
+Test = Literal["randomisation over who was edited", "sign flips over episodes", "none"]
+"""Ways to find a p-value: the first where both edited and unedited lives are known, the second elsewhere."""
+
+
+def randomisation_test(pairs: Pairs, differences: np.ndarray, settings: Inference) -> tuple[np.ndarray, np.ndarray]:
+    """Test O differences of lives from their twins by redrawing who was edited, within each episode.
+
+    The statistic is the mean over episodes of the contrast, (mean difference from the twin of edited agents - the same
+    of unedited agents), divided by its standard error over episodes. The division matters: an edit that merely changes
+    the course of lives spreads the differences of edited agents, perhaps of all in an episode alike, without moving
+    their mean. The plain contrast would then be called significant too often (Chung and Romano 2013, Annals of
+    Statistics 41, 484-507); so would one divided by a standard error over lives.
+
+    Args:
+        differences: of the same lives, (L, O); NaN where there is none.
+
+    Returns:
+        Contrasts and two-sided p-values, (O,) each. Both are NaN where no episode has lives of both groups; p is NaN
+        where no life has a difference other than 0.
+    """
+    contrast, p = np.full((2, differences.shape[1]), np.nan)
+    known = np.isfinite(differences)
+    masks, group = np.unique(known, axis=1, return_inverse=True)  # (L, masks), (O,)
+    for place, mask in enumerate(masks.T):
+        columns = np.flatnonzero(group.ravel() == place)
+        episodes = _episodes(pairs, mask, differences[:, columns])
+        if not episodes:
+            continue
+        rng = np.random.default_rng([settings.seed, 2])  # the same draws in all arms with the same lives
+        contrasts, statistic = _statistics(episodes, settings.permutations, rng)
+        contrast[columns] = contrasts
+        differs = np.any([values.any(axis=0) for _, values in episodes], axis=0)
+        p[columns] = np.where(differs, counted_p(statistic[0], statistic[1:]), np.nan)
+    return contrast, p
+
+
+def _episodes(pairs: Pairs, mask: np.ndarray, differences: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return who was edited, (n,), and the differences, (n, K), of each episode with lives of both groups."""
+    episodes = []
+    for place in range(len(pairs.episodes)):
+        rows = np.flatnonzero(mask & (pairs.episode == place))
+        edited = pairs.edited[rows]
+        if edited.any() and not edited.all():
+            episodes.append((edited, differences[rows]))
+    return episodes
+
+
+def _statistics(
+    episodes: Sequence[tuple[np.ndarray, np.ndarray]], permutations: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the contrasts, (K,), and |contrast / standard error| of the lot as drawn and permuted, (M + 1, K).
+
+    With a single episode there is no standard error, and the contrast itself is the statistic.
+    """
+    total, squares = np.zeros((2, permutations + 1, episodes[0][1].shape[1]))
+    for edited, values in episodes:
+        labels = _redrawn(edited, permutations, rng)  # (M + 1, n)
+        sums = labels @ (values - values.mean(axis=0))  # of the edited; those of the others are the negatives
+        contrast = sums * (1 / edited.sum() + 1 / (~edited).sum())
+        total += contrast
+        squares += contrast**2
+    count = len(episodes)
+    mean = total / count
+    if count == 1:
+        return mean[0], np.abs(mean)
+    variance = (squares / count - mean**2) / (count - 1)
+    return mean[0], np.abs(mean) / np.sqrt(np.maximum(variance, _FLOOR * squares / count + np.finfo(float).tiny))
+
+
+def _redrawn(edited: np.ndarray, permutations: int, rng: np.random.Generator) -> np.ndarray:
+    """Return who was edited, in the first row as drawn, then permuted, (M + 1, n) float64."""
+    labels = np.tile(edited, (permutations + 1, 1))
+    labels[1:] = rng.permuted(labels[1:], axis=1)
+    return labels.astype(np.float64)
+
+
+_ROUNDING = 1e-4
+
+
+def broken_pairing(everything: Sequence[Pairs], in_behaviour: Sequence[str], at_once: Sequence[str]) -> dict[str, str]:
+    """Return an outcome in which each arm that edits nothing differs from its twin, by arm; empty if pairing works.
+
+    Such an arm calls the edit but keeps its input. If it differs, chance is not shared between arms, or calling the
+    edit changes the state by itself, and no difference between arms means what it should.
+    """
+    broken = {}
+    for pairs in everything:
+        if pairs.arm.kind != "no edit":
+            continue
+        differs = [
+            name for name in in_behaviour if not np.array_equal(pairs.values[name], pairs.twin[name], equal_nan=True)
+        ]
+        changes = [name for name in at_once if Outcome.parse(name).against]
+        differs += [name for name in changes if (np.abs(pairs.values[name]) > _ROUNDING).any()]
+        if differs:
+            broken[pairs.arm.name] = differs[0]
+    return broken

@@ -1,12 +1,13 @@
 """How long an edit lasts: what is left of it in the memory and in the actions, tick by tick."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from activation_store.interventions import LASTING
-from analysis.interventions.over_episodes import OverEpisodes
+from activation_store.interventions import Outcome
+from analysis.interventions.inference import OverEpisodes
 from analysis.interventions.pairs import Pairs
 from analysis.statistics.resampling import Estimate
 
@@ -64,15 +65,18 @@ def half_life(left: np.ndarray) -> np.ndarray:
 
 
 def _moves(pairs: Pairs, what: str) -> bool:
-    values = pairs.values.get(f"{LASTING}{what}/0", np.zeros(len(pairs.edited)))
+    values = pairs.values.get(_left(what, 0), np.zeros(len(pairs.edited)))
     known = values[pairs.edited & np.isfinite(values)]
     return len(known) > 0 and bool(known.mean() > _ROUNDING)
 
 
+def _left(what: str, lag: int) -> str:
+    """Return the name of the outcome that says what is left after so many ticks."""
+    return Outcome("lasting", f"{what}/{lag}").name
+
+
 def _persistence(pairs: Pairs, what: str, over: OverEpisodes) -> Persistence:
-    names = [
-        f"{LASTING}{what}/{lag}" for lag in range(sum(name.startswith(f"{LASTING}{what}/") for name in pairs.values))
-    ]
+    names = list(itertools.takewhile(pairs.values.__contains__, (_left(what, lag) for lag in itertools.count())))
     values = np.stack([pairs.episode_means(pairs.values[name], pairs.edited) for name in names], axis=1)  # (E, ticks)
     values = values[np.isfinite(values).all(axis=1)]
     resampled = over.resampled_means(values)  # (R, ticks)

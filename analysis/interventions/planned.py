@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from activation_store.interventions import Arm, ArmKind
-from analysis.interventions.detectable import Condition, detectable
-from analysis.interventions.over_episodes import COUNTED_UP_TO
+from analysis.interventions.inference import COUNTED_UP_TO, Condition, detectable
 from analysis.statistics.inference import LEVEL
 
 PAIRED_SPREAD = 240.0
@@ -27,14 +26,8 @@ def planned_lines(arms: Sequence[Arm], episodes: int, drawn: int, agents: int) -
     """Say how large an effect on the ticks lived a run would find, and how many episodes would find a smaller one.
 
     It is the best case: random directions are taken not to differ in what they do.
-
-    Args:
-        arms: of the run.
-        episodes: of each arm.
-        drawn: agents of each world that are edited.
-        agents: of each world.
     """
-    edits = [arm for arm in arms if arm.kind == "edit" and arm.policy == "trained"]
+    edits = [arm for arm in arms if arm.is_studied]
     if not edits:
         return []
     draws = [each for each in _draws(arms, edits[0]) if each]

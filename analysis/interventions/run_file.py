@@ -1,4 +1,4 @@
-"""Read which arms an intervention run played, from its run.json."""
+"""What a finished intervention run was: its run.json, and the files of directions or features that it edited along."""
 
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -7,8 +7,12 @@ import orjson
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from activation_store.checked_json import read_small_json, without_checksum
+from activation_store.directions import Directions, read_directions
+from activation_store.files import sha256
 from activation_store.interventions import Arm, Readability
+from activation_store.sparse_dictionary import SparseDictionary, read_dictionary
 from analysis.interventions.pairs import check_arms
+from analysis.runs.finished_files import FinishedFiles, RunDescription
 from user_error import UserError
 
 
@@ -18,7 +22,6 @@ class PlayedRun:
 
     Attributes:
         seed: of the run, from 0.
-        arms: of the run.
         erased: how well what its edits erased can be read.
         equivalent_within: margins that were given before it was played, as the user wrote them.
     """
@@ -56,3 +59,26 @@ def read_run_file(path: Path) -> PlayedRun:
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     return run
+
+
+def directions_of_run(finished: FinishedFiles, run: RunDescription) -> Directions:
+    """Read the file of directions that a run edited along.
+
+    Raises:
+        UserError: the file is not there, or is no longer the one that the run read.
+    """
+    return read_directions(_file_of_run(finished, run, "directions", "edited along a direction"))
+
+
+def dictionary_of_run(finished: FinishedFiles, run: RunDescription) -> SparseDictionary:
+    """Read the dictionary of sparse features that a run edited; arguments and errors as for `directions_of_run`."""
+    return read_dictionary(_file_of_run(finished, run, "features", "edited sparse features"))
+
+
+def _file_of_run(finished: FinishedFiles, run: RunDescription, option: str, edited: str) -> Path:
+    path = Path(str(run.arguments.get(option)))
+    if not path.exists():
+        raise UserError(f"{finished.path} {edited} of {path}, which is not there: put it back")
+    if sha256(path) != run.input.get(option):
+        raise UserError(f"{path} is no longer the file that {finished.path} used: play that run again")
+    return path

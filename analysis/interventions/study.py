@@ -5,19 +5,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from activation_store.interventions import AT_ONCE, Arm, LivesTable
-from analysis.interventions.at_once import AtOnce, outcomes_at_once
+from activation_store.interventions import Arm, LivesTable
 from analysis.interventions.bends import Bend, bends_of_edits
 from analysis.interventions.controls import edits
 from analysis.interventions.dose_response import DoseResponse, dose_responses
-from analysis.interventions.effects import Effect, Spillover, effects_of_edits, spillovers
+from analysis.interventions.effects import AtOnce, Effect, Spillover, effects_of_edits, outcomes_at_once, spillovers
 from analysis.interventions.equivalence import BEND, FOLLOWS, Margins
 from analysis.interventions.follows import Follows, options_that_follow
-from analysis.interventions.no_edit import broken_pairing
+from analysis.interventions.inference import OverEpisodes
 from analysis.interventions.notes import notes_on
-from analysis.interventions.outcomes import split_outcomes
-from analysis.interventions.over_episodes import OverEpisodes
-from analysis.interventions.pairs import paired
+from analysis.interventions.outcomes import KL, split_outcomes
+from analysis.interventions.pairs import broken_pairing, paired
 from analysis.interventions.persistence import Persistence, persistence_of_edits
 from analysis.statistics.inference import Inference
 from user_error import UserError
@@ -28,7 +26,6 @@ class Study:
     """What an intervention run shows.
 
     Attributes:
-        arms: of the run.
         episodes: of the edits of the trained policy.
         lives: that were played in all arms.
         edited: share of them that were drawn to be edited, 0 to 1.
@@ -66,9 +63,6 @@ def study_effects(table: LivesTable, arms: Sequence[Arm], settings: Inference, m
     """Measure the effects of all edits of the trained policy, against their twins and against controls.
 
     Args:
-        table: of the lives.
-        arms: of the run.
-        settings: of all intervals and tests.
         margins: effects smaller than these do not matter; None for none.
 
     Raises:
@@ -81,7 +75,7 @@ def study_effects(table: LivesTable, arms: Sequence[Arm], settings: Inference, m
     in_behaviour, at_once = split_outcomes(table, arms)
     if not in_behaviour:
         raise UserError("no outcome has a value in an unedited arm, so there is nothing to compare with")
-    played = np.isin(table.arm, [arm.name for arm in arms if not arm.kind.endswith(AT_ONCE)])
+    played = np.isin(table.arm, [arm.name for arm in arms if not arm.is_at_once])
     over, margins = OverEpisodes(settings), margins or Margins()
     broken = broken_pairing(everything, in_behaviour, at_once)
     effects = effects_of_edits(everything, in_behaviour, over, margins, not broken)
@@ -107,4 +101,52 @@ def study_effects(table: LivesTable, arms: Sequence[Arm], settings: Inference, m
         broken=broken,
         checked=tuple(pairs.arm.name for pairs in everything if pairs.arm.kind == "no edit"),
         notes=tuple(notes_on(everything, effects, spilled, levels, followed, responses, over)),
+    )
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """What the edit of one direction did.
+
+    Attributes:
+        arm: name of the arm in which it was edited.
+        at_once: outcomes in the edited state, by name.
+        effects: on behaviour, by outcome.
+    """
+
+    direction: str
+    arm: str
+    at_once: dict[str, AtOnce]
+    effects: dict[str, Effect]
+
+
+def ranking(study: Study) -> list[Ranked]:
+    """Return the directions of a run that edited them one by one, the largest KL in total first; empty for other runs.
+
+    In play, an edit of a state that the memory keeps moves it little, since it finds it where it put it a tick ago.
+    Those without a KL come last, in their order, as do all of runs that were played before totals were measured.
+    """
+    ranked = [_ranked(arm, study) for arm in _edits_one_by_one(study.arms)]
+    return sorted(ranked, key=lambda each: -np.nan_to_num(_kl(each), nan=-np.inf))
+
+
+def _kl(each: Ranked) -> float:
+    return each.at_once[KL].level.value if KL in each.at_once else np.nan
+
+
+def edited_one_by_one(arms: Sequence[Arm]) -> bool:
+    """Tell whether a run edited directions one by one."""
+    return bool(_edits_one_by_one(arms))
+
+
+def _edits_one_by_one(arms: Sequence[Arm]) -> list[Arm]:
+    return [arm for arm in arms if arm.direction and arm.is_studied]
+
+
+def _ranked(arm: Arm, study: Study) -> Ranked:
+    return Ranked(
+        str(arm.direction),
+        arm.name,
+        {each.outcome: each for each in study.at_once if each.arm == arm.name},
+        {each.outcome: each for each in study.effects if each.arm == arm.name},
     )

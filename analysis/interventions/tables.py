@@ -1,14 +1,17 @@
-"""The table of all effects, as tab-separated text."""
+"""The tables of a run: all effects, the same by episode, and how well erased variables could be read."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
 
 import numpy as np
 
+from activation_store.interventions import Arm, LivesTable, Readability
 from analysis.evaluation.tables import Cell, Table
-from analysis.interventions.controls import CONTROLS, Against
-from analysis.interventions.randomisation import FLIPS
+from analysis.interventions.controls import CONTROLS, Against, Judged, PerEpisode, controls_of, edits, on_episodes_of
+from analysis.interventions.effects import effect_per_episode, level_per_episode
+from analysis.interventions.outcomes import split_outcomes
+from analysis.interventions.pairs import FLIPS, Pairs, paired
 from analysis.interventions.study import Study
-from analysis.interventions.verdicts import Judged
 from analysis.statistics.resampling import Estimate
 
 _HEADS = (
@@ -88,3 +91,81 @@ def _controls(against: tuple[Against, ...]) -> tuple[Cell, ...]:
 
 def _cells(estimate: Estimate) -> tuple[float, float, float]:
     return estimate.value, estimate.low, estimate.high
+
+
+_EPISODE_HEADS = ("measure", "arm", "dose", "outcome", "world", "value", "twin")
+_OF_CONTROL_BY_EPISODE = ("value", "difference")
+
+
+def by_episode_table(table: LivesTable, arms: Sequence[Arm], seed: int) -> Table:
+    """Return one row for each edit, outcome and episode; columns as in effects.tsv, whose numbers are means over them.
+
+    Means over several trainings are made from it.
+
+    Args:
+        seed: of the episodes. With an episode's number it is the name of the world, `SEED/NUMBER`: maps, places and
+            tasks are the same in all runs that played it.
+    """
+    everything = paired(table, arms)
+    in_behaviour, at_once = split_outcomes(table, arms)
+    heads = tuple(f"{control.replace(' ', '_')}_{column}" for control in CONTROLS for column in _OF_CONTROL_BY_EPISODE)
+    rows = [
+        row
+        for edit in edits(everything)
+        for measure, outcomes, per in (
+            ("effect", in_behaviour, effect_per_episode),
+            ("at once", at_once, level_per_episode),
+        )
+        for outcome in outcomes
+        for row in _episode_rows(edit, everything, per(outcome), (measure, outcome, seed))
+    ]
+    return Table("effects_by_episode", (*_EPISODE_HEADS, *heads), tuple(rows))
+
+
+def _episode_rows(
+    edit: Pairs, everything: Sequence[Pairs], per_episode: PerEpisode, named: tuple[str, str, int]
+) -> Iterator[tuple[Cell, ...]]:
+    measure, outcome, seed = named
+    values, nothing = per_episode(edit), np.full(len(edit.episodes), np.nan)
+    twin = edit.episode_means(edit.twin[outcome], edit.edited) if measure == "effect" else nothing
+    columns = [values, twin]
+    controls = controls_of(edit, everything, at_once=outcome if measure == "at once" else None)
+    for control in CONTROLS:
+        played = [on_episodes_of(edit, arm, per_episode(arm)) for arm in controls.get(control, [])]
+        theirs = np.mean(played, axis=0) if played else nothing
+        columns += [theirs, values - theirs]
+    for episode, *cells in zip(edit.episodes.tolist(), *columns, strict=True):
+        yield measure, edit.arm.name, edit.arm.dose, outcome, f"{seed}/{episode}", *map(float, cells)
+
+
+def readability_lines(erased: Sequence[Readability]) -> list[str]:
+    """Return a line for each erased variable of each arm, with a heading; empty if nothing was erased."""
+    if not erased:
+        return []
+    return [
+        "",
+        "Erased variables, by R2 of linear read-outs (1: exact; 0 or less: no better than a constant):",
+        *map(_line, erased),
+    ]
+
+
+def erased_table(erased: Sequence[Readability]) -> str:
+    """Return a row for each erased variable of each arm, tab-separated; what was not measured stays empty."""
+    names = [each.name for each in fields(Readability)]
+    rows = [["" if (value := getattr(each, name)) is None else str(value) for name in names] for each in erased]
+    return "\n".join("\t".join(row) for row in [names, *rows]) + "\n"
+
+
+def _line(each: Readability) -> str:
+    if each.unedited is None and each.in_play is None:
+        play = "not measured in play: it needs more than four episodes"
+    else:
+        play = f"in other episodes {_number(each.unedited)} unedited, {_number(each.in_play)} edited in play"
+    return (
+        f"  {each.arm}: {each.variable} in {each.layer}: {_number(each.before)} in {each.states:,} unedited states, "
+        f"{_number(each.after)} once they are erased; {play}"
+    )
+
+
+def _number(value: float | None) -> str:
+    return "n/a" if value is None else f"{value + 0.0:.3f}".replace("-0.000", "0.000")

@@ -3,20 +3,15 @@
 import math
 from collections.abc import Iterable, Iterator
 
-from activation_store.interventions import AT_ONCE
-from analysis.interventions.at_once import AtOnce
 from analysis.interventions.bends import Bend
-from analysis.interventions.controls import RANDOM, Against
+from analysis.interventions.controls import RANDOM, Against, Judged
 from analysis.interventions.dose_response import DoseResponse
-from analysis.interventions.effects import Effect
+from analysis.interventions.effects import AtOnce, Effect, changes_of
 from analysis.interventions.follows import Follows
 from analysis.interventions.outcomes import (
     EDITED_TICKS,
-    GAIN,
     KL,
     KL_IN_PLAY,
-    KL_OF_HEAD,
-    MOVED,
     OFF_MANIFOLD,
     VALUE_CHANGE,
     WITHIN_DATA,
@@ -24,9 +19,7 @@ from analysis.interventions.outcomes import (
     title_with_unit,
 )
 from analysis.interventions.persistence import TITLES, Persistence
-from analysis.interventions.ranking import Ranked, ranking
-from analysis.interventions.study import Study
-from analysis.interventions.verdicts import Judged
+from analysis.interventions.study import Ranked, Study, ranking
 from analysis.statistics.inference import LEVEL
 from analysis.statistics.resampling import Estimate
 
@@ -82,7 +75,7 @@ def p_text(p: float) -> str:
 
 def _about(study: Study) -> list[str]:
     episodes = "1 episode" if study.episodes == 1 else f"{study.episodes} episodes"
-    played = [arm for arm in study.arms if not arm.kind.endswith(AT_ONCE)]
+    played = [arm for arm in study.arms if not arm.is_at_once]
     return [
         f"{episodes} in each arm, {len(played)} arms, {study.lives:,} lives; {study.edited:.0%} of agents edited.",
         "Effects are differences of edited agents from themselves in the unedited twin, with "
@@ -134,8 +127,8 @@ def _effects(effects: list[Effect]) -> Iterator[str]:
 def _found(effect: Effect) -> str:
     beyond = [f"beyond controls q {p_text(effect.beyond_q)}"] if effect.can_be_compared else []
     size = [_size_of(effect.detectable, effect.effect)] if effect.verdict == "no more than controls" else []
-    told = [f"q {p_text(effect.q)}", *_controls(effect.against, sign=True), *beyond, *size]
-    return with_interval(title_with_unit(effect.outcome), effect.effect, *told)
+    more = [f"q {p_text(effect.q)}", *_controls(effect.against, sign=True), *beyond, *size]
+    return with_interval(title_with_unit(effect.outcome), effect.effect, *more)
 
 
 def _not_found(effect: Effect) -> str:
@@ -174,23 +167,19 @@ def _at_once(levels: list[AtOnce]) -> Iterator[str]:
     for outcome in (KL, KL_IN_PLAY, VALUE_CHANGE, OFF_MANIFOLD, WITHIN_DATA, EDITED_TICKS):
         if each := named.get(outcome):
             sign = outcome == VALUE_CHANGE
-            told = with_interval(title_with_unit(outcome), each.level, *_controls(each.against, sign), sign=sign)
-            yield f"  at once: {told}"
-    heads = sorted((each for each in levels if each.outcome.startswith(KL_OF_HEAD)), key=_size)[:_HEADS_SHOWN]
-    if heads:
-        parts = (f"{each.outcome.removeprefix(KL_OF_HEAD)} {number(each.level.value, False)}" for each in heads)
+            line = with_interval(title_with_unit(outcome), each.level, *_controls(each.against, sign), sign=sign)
+            yield f"  at once: {line}"
+    if heads := _largest("kl", levels)[:_HEADS_SHOWN]:
+        parts = (f"{head} {number(each.level.value, False)}" for head, each in heads)
         yield f"  at once: largest KL by head, in total, nats: {', '.join(parts)}"
-    options = sorted((each for each in levels if each.outcome.startswith(GAIN)), key=_size)
+    options = _largest("gain", levels)
     for verb, direction in (("more", 1), ("less", -1)):
-        chosen = [each for each in options if direction * each.level.value >= _SMALLEST_GAIN][:_OPTIONS_SHOWN]
+        chosen = [option for option in options if direction * option[1].level.value >= _SMALLEST_GAIN][:_OPTIONS_SHOWN]
         if chosen:
-            parts = (
-                f"{each.outcome.removeprefix(GAIN).replace('/', ' ')} {number(each.level.value)}" for each in chosen
-            )
+            parts = (f"{option.replace('/', ' ')} {number(each.level.value)}" for option, each in chosen)
             yield f"  at once: {verb} probable, in total: {', '.join(parts)}"
-    moved = sorted((each for each in levels if each.outcome.startswith(MOVED)), key=_size)[:_OPTIONS_SHOWN]
-    if moved:
-        parts = (f"{each.outcome.removeprefix(MOVED)} {number(each.level.value)}" for each in moved)
+    if moved := _largest("moved", levels)[:_OPTIONS_SHOWN]:
+        parts = (f"{name} {number(each.level.value)}" for name, each in moved)
         yield f"  at once: largest changes along other directions, in total, in spreads: {', '.join(parts)}"
 
 
@@ -220,8 +209,14 @@ def _conclusion(each: Judged) -> list[str]:
     return [*beyond, each.words, *([_size_of(each.detectable, each.measured)] if negative else [])]
 
 
-def _size(level: AtOnce) -> float:
-    return -abs(level.level.value) if math.isfinite(level.level.value) else math.inf
+def _largest(measure: str, levels: list[AtOnce]) -> list[tuple[str, AtOnce]]:
+    """Return the changes of a measure in total, the largest first, those without a number last."""
+
+    def size(change: tuple[str, AtOnce]) -> float:
+        value = change[1].level.value
+        return abs(value) if math.isfinite(value) else -math.inf
+
+    return sorted(changes_of(measure, levels), key=size, reverse=True)
 
 
 def _spillovers(study: Study, arm: str) -> Iterator[str]:
@@ -231,11 +226,11 @@ def _spillovers(study: Study, arm: str) -> Iterator[str]:
     if study.broken:
         yield f"  unedited neighbours, pairing is broken: {'; '.join(title(each.outcome) for each in own)}"
         return
-    found = [each for each in own if each.found]
-    for each in found:
-        told = with_interval(title_with_unit(each.outcome), each.effect, f"q {p_text(each.q)}")
-        yield f"  unedited neighbours: {told}"
-    if not found:
+    effects = [each for each in own if each.found]
+    for each in effects:
+        line = with_interval(title_with_unit(each.outcome), each.effect, f"q {p_text(each.q)}")
+        yield f"  unedited neighbours: {line}"
+    if not effects:
         sizes = "; ".join(f"{title(each.outcome)} ({_size_of(each.detectable, each.effect)})" for each in own)
         yield f"  unedited neighbours, undecided: {sizes}"
 
@@ -253,8 +248,8 @@ def _slopes(study: Study) -> Iterator[str]:
             random = _controls([each.against], sign=True) if each.against else []
             beyond = [f"beyond controls q {p_text(each.beyond_q)}"] if math.isfinite(each.beyond_q) else []
             name = f"{title_with_unit(each.outcome)}, per unit of dose"
-            told = with_interval(name, each.slope, f"q {p_text(each.q)}", *random, *beyond)
-            yield f"  {_before(each)}{told}; {each.shape}"
+            line = with_interval(name, each.slope, f"q {p_text(each.q)}", *random, *beyond)
+            yield f"  {_before(each)}{line}; {each.shape}"
     if rest := [f"{title(each.outcome)} ({_size_of(each.detectable, each.slope)})" for each in shown if not each.found]:
         yield f"  undecided: {'; '.join(rest)}"
 

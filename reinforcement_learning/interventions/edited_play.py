@@ -9,28 +9,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from activation_store.interventions import IN_PLAY, TOTAL, compared
-from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, memory_names
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import capture
 from agent_zoo.donor_rule import DonorRule
 from agent_zoo.hooks import Hook
-from agent_zoo.interchange import Interchange
 from agent_zoo.memory import MemoryState
 from agent_zoo.state_moments import StateMoments
-from agent_zoo.transplant import Transplant
 from reinforcement_learning.game.ground_truth import OwnRows
-from reinforcement_learning.interventions.arm_plan import ArmPlan
-from reinforcement_learning.interventions.arm_recorder import ArmRecorder
-from reinforcement_learning.interventions.at_once import Outputs, at_once
-from reinforcement_learning.interventions.controls_at_once import ControlAtOnce, donors_behind
-from reinforcement_learning.interventions.donor_outcomes import DonorOutcomes
-from reinforcement_learning.interventions.donors import DonorLots, Donors
-from reinforcement_learning.interventions.drawn_agents import drawn_agents
-from reinforcement_learning.interventions.followed_edits import FollowedEdits
-from reinforcement_learning.interventions.kept_replay import KeptReplay
-from reinforcement_learning.interventions.life_outcomes import LifeOutcomes
-from reinforcement_learning.interventions.shadows import Shadows, differ
+from reinforcement_learning.interventions.at_once import ControlAtOnce, Outputs, Shadows, at_once, differ, donors_behind
+from reinforcement_learning.interventions.experiment import ArmPlan
+from reinforcement_learning.interventions.lots import DonorLots, Donors, drawn_agents
+from reinforcement_learning.interventions.outcomes import DonorOutcomes, FollowedEdits, LifeOutcomes
+from reinforcement_learning.interventions.recordings import ArmRecorder, KeptReplay
+from reinforcement_learning.interventions.when import memory_states
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
 from reinforcement_learning.play.recorder import Batch, Finished
@@ -107,35 +98,28 @@ class _EditedGame:
         own = OwnRows(self.pool.arrival.observations, self.pool.layout)
         self.outcomes.before_tick(slots, own.position[slots])
         rows, donors = self._edited_rows(slots, own.values[slots])
-        tick = _Tick(self.policy, self.plan, rows, donors)
-        memory = self.pool.memories[0]
-        device = memory.hidden.device
-        edited = torch.from_numpy(slots[rows.cpu().numpy()])
-        unedited = memory.take(edited.to(device))
-        if len(rows):
-            begun = unedited
-            for each in self.plan.memories:
-                if isinstance(each, Transplant):
-                    each = each.taking(memory.take(torch.from_numpy(slots)[donors[each.donor].rows].to(device)))
-                begun = each.begin(begun, torch.from_numpy(self.age[edited.numpy()]), edited)
-            if self.plan.memories:
-                memory.put(edited.to(device), begun)
-            tick.begun, tick.changed = begun, differ(begun, unedited)
-        tick.before = memory.take(torch.from_numpy(slots).to(device))
+        memory, acting = self.pool.memories[0], torch.from_numpy(slots)
+        device, edited = memory.hidden.device, slots[rows.numpy()]
+        unedited = begun = memory.take(acting[rows].to(device))
+        if self.plan.memories and len(rows):
+            given = {rule: memory.take(acting[each.rows].to(device)) for rule, each in donors.items()}
+            begun = begun_by(self.plan, unedited, given, torch.from_numpy(self.age[edited]), acting[rows])
+            memory.put(acting[rows].to(device), begun)
+        tick = _Tick(self.plan, rows, donors, memory.take(acting.to(device)), differ(begun, unedited))
         with self.policy.hooked(tick.hooks()), self.recorder.capturing() if self.recorder else nullcontext():
             (choice,) = self.pool.decide()
         if self.followed:
             self.followed.follow(choice.decision)
         if len(rows):
-            self.shadows.begin(edited.numpy(), unedited, tick.changed)
+            self.shadows.begin(edited, unedited, tick.changed)
         self.shadows.read(choice.decision)
         if len(rows) and self.plan.edits:
-            self._measure(choice, rows, edited.numpy(), unedited, tick)
+            self._measure(choice, edited, unedited, begun, tick)
         for layer, states in tick.watched.items():
             self.moments[layer] += StateMoments.of(states)
-        self._read(own.values[slots], rows.numpy(), tick)
+        self._read(own.values[slots], tick)
         if self.recorder:
-            self.recorder.before(choice, edited.numpy() if self.plan.edits else edited.numpy()[:0])
+            self.recorder.before(choice, edited if self.plan.edits else edited[:0])
         self.pool.advance([choice])
         self.outcomes.after_tick()
         if self.recorder:
@@ -145,159 +129,140 @@ class _EditedGame:
         """Which of the acting agents, given their own rows, are edited in this tick, (E,) int64, and their donors."""
         now = self.drawn[slots]
         if self.plan.edits:
-            now = now & self.plan.when.now(own, self.columns, self.pool.ticks)
-            if self.plan.feature is not None:
-                now = now & self.plan.feature.holds(self.pool.memories[0].take(torch.from_numpy(slots)))
+            memory = self.pool.memories[0].take(torch.from_numpy(slots))
+            now = now & self.plan.when.now(own, self.columns, self.pool.ticks, memory)
         if self.followed:
             now = now & self.followed.due(slots)
         rows, donors = self.lots.draw(np.flatnonzero(now), slots, own, self.columns, self.pool.ticks)
         return torch.from_numpy(rows), donors
 
-    def _read(self, own: np.ndarray, rows: np.ndarray, tick: "_Tick") -> None:
+    def _read(self, own: np.ndarray, tick: "_Tick") -> None:
         """Add the states of this tick to the sums of each reading, given the acting agents' own rows."""
-        if self.plan.edits and not len(rows):
+        if self.plan.edits and not len(tick.rows):
             return
         for each in self.plan.readings:
             if self.plan.edits:
-                states, bodies = tick.edited[each.layer].cpu().numpy(), own[rows]
+                states, bodies = tick.edited[each.layer].cpu().numpy(), own[tick.rows.numpy()]
             else:
                 states, bodies = tick.watched[each.layer], own
             self.moments[each.name] += each.sums(states, bodies, self.columns, self.pool.ticks)
 
     @torch.no_grad()
     def _measure(
-        self, choice: EntrantActions, rows: torch.Tensor, slots: np.ndarray, unedited: MemoryState, tick: "_Tick"
+        self, choice: EntrantActions, slots: np.ndarray, unedited: MemoryState, begun: MemoryState, tick: "_Tick"
     ) -> None:
-        """Compare with what the same agents would do without this tick's edit, and if nobody had ever edited them."""
-        decision = choice.decision
+        """Compare with what the same agents would do without this tick's edit, and if nobody had ever edited them.
+
+        Args:
+            slots: of the edited agents, (E,) int64.
+        """
+        decision, rows = choice.decision, tick.rows
         seen = decision.observation.take(rows).to(unedited.hidden.device)
         with capture(self.policy, self.plan.reported) as states:
-            distribution, value, without = self.policy(seen, unedited)
+            distribution, value, after = self.policy(seen, unedited)
+        without = Outputs(distribution, value.cpu(), states)
         edited = Outputs(
             decision.distribution.take(rows.to(value.device)), torch.from_numpy(decision.value)[rows], tick.edited
         )
-        in_play = at_once(Outputs(distribution, value.cpu(), states), edited, self.plan.directions)
-        total = self.shadows.compare(slots, edited, self.plan.directions)
-        numbers = {
-            compared(name, comparison): values
-            for comparison, changes in ((TOTAL, total), (IN_PLAY, in_play))
-            for name, values in changes.items()
-        }
-        far = [self.plan.distances[layer].measure(tick.edited[layer].cpu().numpy()) for layer in self.plan.distances]
+        in_play = at_once(without, edited, "in_play", self.plan.directions)
+        numbers = {**self.shadows.compare(slots, edited, self.plan.directions), **in_play}
+        far = [each.measure(tick.edited[layer].cpu().numpy()) for layer, each in self.plan.distances.items()]
         if far:
             numbers["off_manifold"] = torch.from_numpy(np.mean(far, axis=0))
         self.outcomes.add(slots, numbers)
-        self._measure_controls(choice, rows, slots, unedited, Outputs(distribution, value.cpu()), tick)
+        if self.controls:
+            self._measure_controls(choice, slots, unedited, without, tick)
         if self.followed:
             with_edit = decision.next_state.take(rows.to(value.device))
-            self.followed.begin(slots, with_edit, without, in_play["kl"].cpu().numpy())
+            self.followed.begin(slots, with_edit, after, in_play["kl_in_play"].cpu().numpy())
         else:
             self.age[slots] += 1
         if tick.donors:
+            changes = [(layer, tick.edited[layer] - states[layer]) for layer in self.plan.interchanged]
+            if any(edit.donor for edit in self.plan.memories):
+                own = memory_states(unedited)
+                changes += [(layer, each - own[layer]) for layer, each in memory_states(begun).items()]
+            spans = self.plan.spans
+            shares = [spans[layer].share(each.cpu().numpy()) for layer, each in changes if layer in spans]
             self.donor_outcomes.add(slots, in_play, tick.donors)
-            self.donor_outcomes.add_within(slots, self._shares_within(unedited, states, tick))
+            self.donor_outcomes.add_within(slots, shares)
 
     def _measure_controls(
-        self, choice: EntrantActions, rows: torch.Tensor, slots: np.ndarray, unedited: MemoryState, without: Outputs,
-        tick: "_Tick",
-    ) -> None:  # fmt: skip
-        """Measure what the controls would do in the states in which these agents, (E,), were edited in this tick."""
-        if not self.controls:
-            return
-        device, count = unedited.hidden.device, len(rows)
-        lined_up, donors = donors_behind(count, tick.donors)
-        seen = choice.decision.observation.take(torch.cat([rows, lined_up])).to(device)
-        others = tick.before.take(lined_up.to(device))  # nobody edits donors
+        self, choice: EntrantActions, slots: np.ndarray, unedited: MemoryState, without: Outputs, tick: "_Tick"
+    ) -> None:
+        """Measure what the controls would do in the states in which these agents were edited; arguments as `_measure`.
+
+        Donors, whom nobody edits, are lined up behind the edited agents.
+        """
+        device, count = unedited.hidden.device, len(slots)
+        behind, donors = donors_behind(count, tick.donors)
+        seen = choice.decision.observation.take(torch.cat([tick.rows, behind])).to(device)
+        others = tick.before.take(behind.to(device))
+        given = {rule: others.take(each.rows.to(device) - count) for rule, each in donors.items()}
         age, edited = torch.from_numpy(self.age[slots]), torch.from_numpy(slots)
         for plan, control in zip(self.plan.controls, self.controls, strict=True):
-            begun = unedited
-            for each in plan.memories:
-                if isinstance(each, Transplant):
-                    each = each.taking(others.take(donors[each.donor].rows.to(device) - count))
-                begun = each.begin(begun, age, edited)
-            own = _Tick(self.policy, plan, torch.arange(count), donors)
-            own.before, own.changed = MemoryState.concatenate([begun, others]), differ(begun, unedited)
-            with self.policy.hooked(own.hooks()):
-                distribution, value, _ = self.policy(seen, own.before)
+            begun = begun_by(plan, unedited, given, age, edited)
+            before = MemoryState.concatenate([begun, others])
+            hooks = _Tick(plan, torch.arange(count), donors, before, differ(begun, unedited)).hooks()
+            with self.policy.hooked(hooks):
+                distribution, value, _ = self.policy(seen, before)
             mine = torch.arange(count, device=value.device)
-            numbers = at_once(without, Outputs(distribution.take(mine), value[:count].cpu()))
+            # In play, never in total: a control edits the state that the edit's own arm was in.
+            numbers = at_once(without, Outputs(distribution.take(mine), value[:count].cpu()), "in_play")
             control.add(slots, numbers, tick.donors)
 
-    def _shares_within(
-        self, unedited: MemoryState, states: Mapping[str, torch.Tensor], tick: "_Tick"
-    ) -> list[np.ndarray]:
-        """Which share of what donors changed lies in the span of unedited states, (E,) for each layer."""
-        changes = [(layer, tick.edited[layer] - states[layer]) for layer in self.plan.interchanged]
-        if any(isinstance(each, Transplant) for each in self.plan.memories):
-            for kind, begun, own in (
-                (LSTM_HIDDEN, tick.begun.hidden, unedited.hidden), (LSTM_CELL, tick.begun.cell, unedited.cell)
-            ):  # fmt: skip
-                changes += zip(memory_names(kind, len(own)), begun - own, strict=True)
-        return [
-            self.plan.spans[layer].share(change.cpu().numpy()) for layer, change in changes if layer in self.plan.spans
-        ]
+
+def begun_by(
+    plan: ArmPlan, memory: MemoryState, given: Mapping[DonorRule, MemoryState], age: torch.Tensor, slots: torch.Tensor
+) -> MemoryState:
+    """Return the memory with which E agents begin a tick, given those of their donors; others as `MemoryEdit.begin`."""
+    for edit in plan.memories:
+        memory = (edit.taking(given[edit.donor]) if edit.donor else edit).begin(memory, age, slots)
+    return memory
 
 
 class _Tick:
     """The hooks of one tick.
 
     Attributes:
+        rows: of the edited agents among the acting ones, (E,) int64.
         donors: of the edited agents.
-        begun: memory with which the edited agents begin the tick; to be set before the policy runs, if there are any.
-        changed: whether the edit has changed anything of each edited agent, (E,) bool; to be set likewise.
-        before: memory of the acting agents before the tick; to be set before the policy runs.
+        before: memory of the acting agents before the tick, after edits of it.
+        changed: whether the edit has changed anything of each edited agent, (E,) bool.
         watched: states of the watched layers, (acting agents, units) each.
         edited: states of the edited agents after the edit, by layer, (E, units) each.
     """
 
-    def __init__(self, policy: RecurrentPolicy, plan: ArmPlan, rows: torch.Tensor, donors: Mapping[DonorRule, Donors]):
-        """Edit the given rows of the acting agents, (E,) int64."""
-        self.plan, self.rows, self.donors = plan, rows, donors
-        self.begun: MemoryState
-        self.changed: torch.Tensor
-        self.before: MemoryState
+    def __init__(
+        self, plan: ArmPlan, rows: torch.Tensor, donors: Mapping[DonorRule, Donors], before: MemoryState,
+        changed: torch.Tensor,
+    ):  # fmt: skip
+        self._plan, self.rows, self.donors, self.before, self.changed = plan, rows, donors, before, changed
         self.watched: dict[str, np.ndarray] = {}
         self.edited: dict[str, torch.Tensor] = {}
-        self._place = {
-            name: (kind, number)
-            for kind in (LSTM_HIDDEN, LSTM_CELL)
-            for number, name in enumerate(memory_names(kind, policy.layers))
-        }
 
     def hooks(self) -> dict[str, Hook]:
         """Return the hooks of a tick of all acting agents."""
-        layers = dict.fromkeys([*(each.layer for each in self.plan.states), *self.plan.watched, *self.plan.reported])
+        plan = self._plan
+        layers = dict.fromkeys([*(edit.layer for edit in plan.states), *plan.watched, *plan.reported])
         return {layer: self._hook(layer) for layer in layers}
 
     def _hook(self, layer: str) -> Hook:
-        def edit(states: torch.Tensor) -> torch.Tensor | None:
-            if layer in self.plan.watched:
+        edits = [edit for edit in self._plan.states if edit.layer == layer]
+
+        def hook(states: torch.Tensor) -> torch.Tensor | None:
+            if layer in self._plan.watched:
                 self.watched[layer] = states.cpu().numpy()
             if not len(self.rows):
                 return None
             rows = self.rows.to(states.device)
-            self.edited[layer] = self._edited(layer, states, rows)
-            self.changed = self.changed | (self.edited[layer] != states[rows]).any(dim=1)
-            is_edited = any(each.layer == layer for each in self.plan.states)
-            return states.index_copy(0, rows, self.edited[layer]) if is_edited else None
+            before, edited = memory_states(self.before).get(layer), states[rows]
+            for edit in edits:
+                if edit.donor:
+                    edit = edit.taking(states[self.donors[edit.donor].rows.to(states.device)])
+                edited = edit.edited(None if before is None else before[rows], edited)
+            self.edited[layer] = edited
+            self.changed = self.changed | (edited != states[rows]).any(dim=1)
+            return states.index_copy(0, rows, edited) if edits else None
 
-        return edit
-
-    def _edited(self, layer: str, everyone: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        """States of the edited agents after the edit, given those of all acting agents before it."""
-        before, states = self._before(layer, rows), everyone[rows]
-        for each in self.plan.states:
-            if each.layer != layer:
-                continue
-            if isinstance(each, Interchange):
-                each = each.taking(everyone[self.donors[each.donor].rows.to(everyone.device)])
-            states = each.edited(before, states)
-        return states
-
-    def _before(self, layer: str, rows: torch.Tensor) -> torch.Tensor | None:
-        """The layer's states before the tick, of some acting agents; None for layers outside the memory."""
-        if layer not in self._place:
-            return None
-        kind, number = self._place[layer]
-        states = self.before.hidden if kind == LSTM_HIDDEN else self.before.cell
-        return states[number, rows.to(states.device)]
+        return hook

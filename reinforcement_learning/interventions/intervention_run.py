@@ -2,20 +2,24 @@
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from activation_store.checked_json import read_small_json, with_checksum, without_checksum
 from activation_store.files import sha256, write_bytes, write_json
-from activation_store.interventions import REPLAYED_EPISODE, Arm, LivesTable, replayed_arms
+from activation_store.interventions import REPLAYED_EPISODE, Arm, LivesTable, Readability, replayed_arms
 from activation_store.tensor_file import read_tensors, write_tensors
+from agent_zoo.erasure import fitted_eraser
+from agent_zoo.linear_readings import Reading, held_out_r_squared
 from agent_zoo.state_moments import StateMoments, from_arrays, to_arrays
-from reinforcement_learning.interventions.arm_plan import ArmPlan
 from reinforcement_learning.interventions.edited_play import PlayedGroup, play_arm
-from reinforcement_learning.interventions.experiment import Experiment
-from reinforcement_learning.interventions.recorded_arms import RecordedArms
+from reinforcement_learning.interventions.edits import Moments
+from reinforcement_learning.interventions.experiment import ArmPlan, Experiment
+from reinforcement_learning.interventions.recordings import RecordedArms
 from reinforcement_learning.play.contest import Contest, Group, groups
 from reinforcement_learning.play.jobs import PlayedAgain
 from reinforcement_learning.play.parallel_play import play_groups
@@ -43,19 +47,33 @@ def play_group(
 
 
 class PlayedArms:
-    """The groups of episodes that a run has played, in files that each prove themselves."""
+    """The groups of episodes that a run has played, in files that each prove themselves.
 
-    def __init__(self, folder: Path, arms: Sequence[Arm], dumps: RecordedArms | None = None):
-        """Look in a run's folder, and in its dumps if they are open."""
-        self._folder = folder / GROUPS_FOLDER
-        self._arms = [arm.name for arm in arms]
-        self._dumps = dumps
-        self._replays = {arm.name: folder / name for name, arm in replayed_arms(arms).items()}
+    Attributes:
+        groups: of episodes, the same for every arm.
+        dumps: of the arms that are recorded; to be open while they are played.
+    """
 
-    def missing(self, arm: Arm, every: Sequence[Group]) -> list[ArmGroup]:
+    def __init__(self, experiment: Experiment, dumps: RecordedArms):
+        options = experiment.options
+        self.experiment, self.dumps = experiment, dumps
+        self.arms, self.groups = experiment.arms(), groups(options.seed, options.episodes)
+        self._folder = options.folder / GROUPS_FOLDER
+        self._replays = {arm.name: options.folder / name for name, arm in replayed_arms(self.arms).items()}
+
+    def missing(self, arm: Arm) -> list[ArmGroup]:
         """Return an arm's groups that are not stored, or damaged, or not in the arm's dump."""
-        wanted = [ArmGroup(group.seed, group.numbers, arm.name) for group in every]
-        return [group for group in wanted if self._stored(group) is None or not self._is_recorded(arm, group)]
+        wanted = [ArmGroup(group.seed, group.numbers, arm.name) for group in self.groups]
+        return [group for group in wanted if self._stored(group) is None or not self.dumps.hold(arm, group)]
+
+    def episodes_missing(self) -> int:
+        """Return how many episodes of all arms are missing."""
+        return sum(len(group.numbers) for arm in self.arms for group in self.missing(arm))
+
+    def plan(self, arm: Arm, moments: Moments) -> ArmPlan:
+        """Return how an arm is played; arguments and errors as `Experiment.plan`."""
+        replayed = REPLAYED_EPISODE if arm.name in self._replays else None
+        return replace(self.experiment.plan(arm, moments), replayed=replayed, recorded=self.dumps.layers_of(arm))
 
     def store(self, group: ArmGroup, played: PlayedGroup) -> None:
         """Keep what a group left."""
@@ -68,33 +86,32 @@ class PlayedArms:
             content["replay"] = hashlib.sha256(played.replay).hexdigest()
         write_json(path, with_checksum(content))
 
-    def rows(self, every: Sequence[Group]) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, Any]]:
         """Return the rows of all lives of all arms."""
-        found = (self._stored(ArmGroup(group.seed, group.numbers, arm)) for arm in self._arms for group in every)
-        return [row for rows in found for row in rows or ()]
+        stored = (
+            self._stored(ArmGroup(group.seed, group.numbers, arm.name)) for arm in self.arms for group in self.groups
+        )
+        return [row for rows in stored for row in rows or ()]
 
-    def moments(self, arm: Arm, every: Sequence[Group]) -> dict[str, StateMoments]:
+    def moments(self, arm: Arm) -> dict[str, StateMoments]:
         """Return the moments that an arm summed up, over all its groups in their order."""
         total: dict[str, StateMoments] = {}
-        for group in every:
-            for name, each in self.moments_of_group(arm, group).items():
+        for of_group in self.moments_by_group(arm):
+            for name, each in of_group.items():
                 total[name] = total[name] + each if name in total else each
         return total
 
-    def replayed(self, arm: Arm) -> int | None:
-        """Return the number of the episode of an arm whose replay is kept; None for none."""
-        return REPLAYED_EPISODE if arm.name in self._replays else None
-
-    def moments_of_group(self, arm: Arm, group: Group) -> dict[str, StateMoments]:
-        """Return the moments that one group of an arm summed up; empty if there are none."""
-        path = self._path(ArmGroup(group.seed, group.numbers, arm.name)).with_suffix(".safetensors")
-        return from_arrays(read_tensors(path, "state moments")[0]) if path.exists() else {}
-
-    def _is_recorded(self, arm: Arm, group: Group) -> bool:
-        return self._dumps is None or self._dumps.hold(arm, group)
+    def moments_by_group(self, arm: Arm) -> list[dict[str, StateMoments]]:
+        """Return the moments that each group of an arm summed up; empty if there are none."""
+        paths = [
+            self._path(ArmGroup(group.seed, group.numbers, arm.name)).with_suffix(".safetensors")
+            for group in self.groups
+        ]
+        return [from_arrays(read_tensors(path, "state moments")[0]) if path.exists() else {} for path in paths]
 
     def _path(self, group: ArmGroup) -> Path:
-        return self._folder / f"arm{self._arms.index(group.arm):03d}-{group.numbers[0]:06d}.json"
+        place = [arm.name for arm in self.arms].index(group.arm)
+        return self._folder / f"arm{place:03d}-{group.numbers[0]:06d}.json"
 
     def _stored(self, group: ArmGroup) -> list[dict[str, Any]] | None:
         path = self._path(group)
@@ -116,59 +133,77 @@ class PlayedArms:
 
 
 def play_experiment(
-    folder: Path, experiment: Experiment, contests: Mapping[str, Contest], seed: int, episodes: int, workers: Workers,
-    on_episodes: Callable[[int], None], dumps: RecordedArms,
-) -> LivesTable:  # fmt: skip
+    played: PlayedArms, contests: Mapping[str, Contest], workers: Workers, on_episodes: Callable[[int], None]
+) -> LivesTable:
     """Play what is missing, and return the lives of all arms.
 
     Args:
-        folder: of the run.
-        experiment: what is done.
         contests: the trained policy alone in its world, and the untrained one in the same world, by those words.
-        seed: of the episodes.
-        episodes: number of episodes, the same for every arm.
-        workers: where to play.
         on_episodes: called with the number of episodes that have just been played.
-        dumps: of the arms that are recorded, open.
 
     Raises:
         NothingToErase: as `Experiment.plan`, before anything but unedited arms is played.
         UserError: as `Experiment.plan` and `play_groups`.
     """
-    arms, every = experiment.arms(), groups(seed, episodes)
-    played = PlayedArms(folder, arms, dumps)
-    twins = {arm.policy: arm for arm in arms if arm.kind == "unedited"}
-    for of_twin in (True, False):  # the moments of the twins' states determine the other arms
-        moments = {} if of_twin else {policy: played.moments(twin, every) for policy, twin in twins.items()}
-        wanted = [arm for arm in arms if (arm.kind == "unedited") == of_twin]
-        plans = {
-            arm.name: replace(
-                experiment.plan(arm, moments.get(arm.policy, {})),
-                replayed=played.replayed(arm),
-                recorded=dumps.layers_of(arm),
-            )
-            for arm in wanted
-        }
+    twins = {arm.policy: arm for arm in played.arms if arm.kind == "unedited"}
+    for is_twin in (True, False):  # the moments of the twins' states determine the other arms
+        moments = {} if is_twin else {policy: played.moments(twin) for policy, twin in twins.items()}
+        wanted = [arm for arm in played.arms if (arm.kind == "unedited") == is_twin]
+        plans = {arm.name: played.plan(arm, moments.get(arm.policy, {})) for arm in wanted}
         for policy, contest in contests.items():
             mine = [arm for arm in wanted if arm.policy == policy]
-            missing = [group for arm in mine for group in played.missing(arm, every)]
-            if not missing:
-                continue
-            job = functools.partial(play_group, plans={arm.name: plans[arm.name] for arm in mine})
-            for group, told in play_groups(contest, missing, job, workers):
-                assert isinstance(group, ArmGroup)
-                if isinstance(told, PlayedGroup):
-                    played.store(group, told)
-                    on_episodes(len(group.numbers))
-                elif isinstance(told, PlayedAgain):
-                    dumps.start_over(group.arm, group)
-                else:
-                    dumps.take(group.arm, told)
-    return LivesTable.of_rows(played.rows(every))
+            missing = [group for arm in mine for group in played.missing(arm)]
+            if missing:
+                job = functools.partial(play_group, plans={arm.name: plans[arm.name] for arm in mine})
+                _play(played, play_groups(contest, missing, job, workers), on_episodes)
+    return LivesTable.of_rows(played.rows())
 
 
-def episodes_to_play(folder: Path, experiment: Experiment, seed: int, episodes: int, dumps: RecordedArms) -> int:
-    """Return how many episodes of all arms are missing; arguments as `play_experiment`."""
-    arms, every = experiment.arms(), groups(seed, episodes)
-    played = PlayedArms(folder, arms, dumps)
-    return sum(len(group.numbers) for arm in arms for group in played.missing(arm, every))
+def _play(played: PlayedArms, results: Iterable[tuple[Group, Any]], on_episodes: Callable[[int], None]) -> None:
+    """Keep what groups leave while they are played."""
+    for group, result in results:
+        assert isinstance(group, ArmGroup)
+        if isinstance(result, PlayedGroup):
+            played.store(group, result)
+            on_episodes(len(group.numbers))
+        elif isinstance(result, PlayedAgain):
+            played.dumps.start_over(group.arm, group)
+        else:
+            played.dumps.take(group.arm, result)
+
+
+def readability(played: PlayedArms) -> list[Readability]:
+    """Measure how well erased variables can be read: from the unedited states, from these erased, and in play.
+
+    Returns:
+        One for each variable that a run has erased, in each arm that erases it; empty if it erases nothing.
+    """
+    twins = {arm.name: arm for arm in played.arms if arm.kind == "unedited"}
+    measured: list[Readability] = []
+    for arm in played.arms:
+        if arm.kind == "edit" and played.experiment.readings:
+            unedited, edited = (played.moments_by_group(each) for each in (twins[arm.twin], arm))
+            total = played.moments(twins[arm.twin])
+            for reading in played.experiment.readings:
+                measured += _of_reading(reading, arm, total, unedited, edited)
+    return measured
+
+
+def _of_reading(
+    reading: Reading, arm: Arm, total: Moments, unedited: Sequence[Moments], edited: Sequence[Moments]
+) -> Iterator[Readability]:
+    moments = reading.of(total[reading.name])
+    before = moments.r_squared()
+    after = moments.r_squared(fitted_eraser(reading, moments, arm.policy).kept)
+    elsewhere, in_play = (
+        held_out_r_squared([reading.of(each[reading.name]) for each in played]) for played in (unedited, edited)
+    )
+    for place, name in enumerate(reading.variables):
+        yield Readability(
+            arm.name, reading.layer, name, moments.sums.count, float(before[place]), float(after[place]),
+            _number_or_none(elsewhere, place), _number_or_none(in_play, place),
+        )  # fmt: skip
+
+
+def _number_or_none(values: np.ndarray | None, place: int) -> float | None:
+    return None if values is None or np.isnan(values[place]) else float(values[place])

@@ -80,6 +80,11 @@ class RunOptions(EditOptions):
         return (self, *self.further)
 
     @property
+    def steered(self) -> tuple[float, ...]:
+        """Doses of the edit that steers, in standard deviations of its read-out; empty if none does."""
+        return next((each.doses for each in self.edits if each.doses), ())
+
+    @property
     def folder(self) -> Path:
         """The run's folder."""
         if self.output is not None:
@@ -87,9 +92,7 @@ class RunOptions(EditOptions):
         words = [str(self.policy)]
         for each in self.edits:
             words += [each.edit, *(name.replace("/", "_") for name in (*each.names, *each.variables))]
-            words += [self.features.stem] if each.edit == "splice" and self.features else []
-            words += [each.erased_layer] if each.erased_layer else []
-            words += ["change"] if each.change else []
-            words += [each.donor] if each.donor else []
+            dictionary = self.features.stem if each.edit == "splice" and self.features else None
+            words += filter(None, (dictionary, each.erased_layer, "change" if each.change else None, each.donor))
         words += ["one-by-one"] if self.one_by_one else []
         return Path("interventions") / "-".join(words)

@@ -9,7 +9,7 @@ from typing import Any
 
 from activation_store.checked_json import read_small_json, with_checksum, without_checksum
 from activation_store.conditions import parts_of
-from activation_store.directions import Direction, Directions, read_directions
+from activation_store.directions import read_directions
 from activation_store.files import locked_folder, make_folder, sha256, write_json
 from activation_store.interventions import (
     EDITED_REPLAY,
@@ -20,25 +20,23 @@ from activation_store.interventions import (
     LivesTable,
     write_lives,
 )
-from activation_store.layers import check_policy_layers
 from activation_store.sparse_dictionary import FEATURE, SparseDictionary, read_dictionary
-from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import layer_units
-from agent_zoo.donor_rule import DonorRule
-from agent_zoo.edit_options import EditOptions
 from agent_zoo.erasure import NothingToErase
-from agent_zoo.feature_edits import check_dictionary, features_of
-from agent_zoo.linear_readings import Reading
-from agent_zoo.own_features import check_feature
+from agent_zoo.feature_edits import check_dictionary
 from argument_checks import split
 from progress_view import progress
-from reinforcement_learning.interventions.experiment import Experiment, RequestedEdit, check_directions
-from reinforcement_learning.interventions.feature_condition import FeatureCondition, check_in_memory
-from reinforcement_learning.interventions.intervention_run import GROUPS_FOLDER, episodes_to_play, play_experiment
-from reinforcement_learning.interventions.readability import readability
-from reinforcement_learning.interventions.recorded_arms import DUMPS_FOLDER, RecordedArms
+from reinforcement_learning.interventions.edits import Edit
+from reinforcement_learning.interventions.experiment import Experiment
+from reinforcement_learning.interventions.intervention_run import (
+    GROUPS_FOLDER,
+    PlayedArms,
+    play_experiment,
+    readability,
+)
+from reinforcement_learning.interventions.recordings import DUMPS_FOLDER, RecordedArms
 from reinforcement_learning.interventions.request import RunOptions
-from reinforcement_learning.interventions.when import Condition, When
+from reinforcement_learning.interventions.when import Condition, FeatureCondition, When
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.extraction import Plan
 from reinforcement_learning.play.shadow_networks import untrained_twin
@@ -48,16 +46,9 @@ from reinforcement_learning.versions import versions
 from user_error import UserError
 
 _NOT_SETTINGS = (
-    "output",
-    "resume",
-    "vectorization",
-    "ray_address",
-    "workers",
-    "policies_dir",
-    "maps_dir",
-    "embeddings_dir",
+    "output", "resume", "vectorization", "ray_address", "workers", "policies_dir", "maps_dir", "embeddings_dir",
     "equivalent_within",
-)
+)  # fmt: skip
 """Options that do not change the results."""
 
 
@@ -68,11 +59,6 @@ Announce = Callable[[Sequence[Arm], int, int], Sequence[str]]
 def play(options: RunOptions, workers: Workers, announce: Announce) -> None:
     """Play what is missing of a run, and write its lives.
 
-    Args:
-        options: of the run.
-        workers: where to play.
-        announce: its lines are printed before anything is played.
-
     Raises:
         UserError: the policy, the directions, the condition or the layer do not fit, the folder holds another run, or
             a variable that is to be erased does not vary; nothing is left of the run then.
@@ -81,7 +67,7 @@ def play(options: RunOptions, workers: Workers, announce: Announce) -> None:
     contest = _contest(options, plan)
     experiment = _experiment(options, contest)
     folder = options.folder
-    described = _described(options, experiment, contest)
+    described = _described(experiment, contest)
     _claim(folder, described, resume=options.resume)
     for line in announce(experiment.arms(), experiment.drawn, contest.env.num_agents):
         print(line, flush=True)
@@ -89,26 +75,25 @@ def play(options: RunOptions, workers: Workers, announce: Announce) -> None:
     with locked_folder(folder):
         write_json(folder / RUN_FILE, with_checksum(described))
         try:
-            lives, dumps = _played(options, experiment, contest, workers)
+            played, lives = _played(experiment, contest, workers)
         except NothingToErase:
             _withdraw(folder)
             raise
-        if erased := readability(folder, experiment, options.seed, options.episodes):
+        if erased := readability(played):
             write_json(folder / RUN_FILE, with_checksum({**described, "erased": [asdict(each) for each in erased]}))
         write_lives(folder / LIVES_FILE, lives)
-    for each in dumps:
+    for each in played.dumps.folders:
         print(f"dump: {each}")
 
 
-def _played(
-    options: RunOptions, experiment: Experiment, contest: Contest, workers: Workers
-) -> tuple[LivesTable, list[Path]]:
-    """Play what is missing, and show how far it is; returns the lives of all arms, and the folders of the dumps."""
+def _played(experiment: Experiment, contest: Contest, workers: Workers) -> tuple[PlayedArms, LivesTable]:
+    """Play what is missing, and show how far it is; returns what was played, and the lives of all arms."""
+    options = experiment.options
     untrained = replace(contest, entrants=(untrained_twin(contest.entrants[0], options.seed),))
-    contests_by_policy = {"trained": contest, "untrained": untrained}
-    with _dumps(options, experiment, contest) as dumps, progress("playing", "episodes") as show:
-        missing = episodes_to_play(options.folder, experiment, options.seed, options.episodes, dumps)
-        print(f"{len(experiment.arms())} arms of {options.episodes} episodes, {missing:,} episodes to play")
+    with _dumps(experiment, contest) as dumps, progress("playing", "episodes") as show:
+        played = PlayedArms(experiment, dumps)
+        missing = played.episodes_missing()
+        print(f"{len(played.arms)} arms of {options.episodes} episodes, {missing:,} episodes to play")
         done = 0
 
         def on_episodes(count: int) -> None:
@@ -116,14 +101,12 @@ def _played(
             done += count
             show(done, missing, "")
 
-        lives = play_experiment(
-            options.folder, experiment, contests_by_policy, options.seed, options.episodes, workers, on_episodes, dumps
-        )
-    return lives, dumps.folders
+        return played, play_experiment(played, {"trained": contest, "untrained": untrained}, workers, on_episodes)
 
 
-def _dumps(options: RunOptions, experiment: Experiment, contest: Contest) -> RecordedArms:
+def _dumps(experiment: Experiment, contest: Contest) -> RecordedArms:
     """The dumps of the arms that --record asks for."""
+    options = experiment.options
     plan = Plan(options.episodes, None, options.seed, split(options.record), format="parquet")
     dumps = RecordedArms(options.folder, contest, experiment.arms(), plan)
     if dumps.folders:
@@ -146,102 +129,58 @@ def _contest(options: RunOptions, plan: Plan) -> Contest:
 def _experiment(options: RunOptions, contest: Contest) -> Experiment:
     """Resolve names, and refuse what does not fit the policy."""
     (entrant,) = contest.entrants
-    found = read_directions(options.directions) if options.directions else None
+    policy, columns = entrant.policy, entrant.info.layout.entity_columns
+    directions = read_directions(options.directions) if options.directions else None
     dictionary = read_dictionary(options.features) if options.features else None
     if dictionary:
-        check_dictionary(dictionary, entrant.policy.layer_units, entrant.name, entrant.sha256)
-    columns = entrant.info.layout.entity_columns
-    edits = tuple(_requested(each, found, dictionary, entrant.policy, columns) for each in options.edits)
-    if any(not edit.layers for edit in edits) and not entrant.policy.layers:
+        check_dictionary(dictionary, policy.layer_units, entrant.name, entrant.sha256)
+    edits = tuple(Edit.named(each, directions, dictionary, policy, columns) for each in options.edits)
+    if any(not edit.layers for edit in edits) and not policy.layers:
         raise UserError(f"{entrant.name} is feed-forward and has no memory to edit")
-    memory = tuple(layer for layer in entrant.policy.layer_units if layer.startswith("lstm_"))
-    feature = _feature_condition(options.condition, dictionary, memory)
-    condition = Condition.parse(options.condition, columns) if options.condition and not feature else None
-    layers = {layer for edit in edits for layer in edit.layers}
-    if options.follow and not entrant.policy.layers:
+    memory = tuple(layer for layer in policy.layer_units if layer.startswith("lstm_"))
+    when = When(options.from_tick, options.until_tick, _condition(options.condition, dictionary, memory, columns))
+    if options.follow and not policy.layers:
         raise UserError(f"--follow {options.follow}: {entrant.name} is feed-forward, so nothing of an edit can last")
     drawn = max(1, round(options.share * contest.env.num_agents))
     if drawn == contest.env.num_agents and any(edit.donor for edit in edits):
         raise UserError(
             f"--share {options.share:g} edits all {drawn} agents of each world, so no donor is left: give a smaller one"
         )
-    experiment = Experiment(
-        edits=edits,
-        doses=next((each.doses for each in options.edits if each.doses), ()),
-        when=When(options.from_tick, options.until_tick, condition),
-        drawn=drawn,
-        controls=options.controls,
-        seed=options.seed,
-        reported=tuple(each for each in found or () if each.layer in layers),
-        memory=memory,
-        follow=options.follow,
-        feature=feature,
-        one_by_one=options.one_by_one,
-    )
-    layer_units(entrant.policy, split(options.record))  # refuses layers that the policy lacks
-    check_directions(experiment, entrant.policy.layer_units, entrant.name, entrant.sha256)
-    return experiment
+    layer_units(policy, split(options.record))  # refuses layers that the policy lacks
+    for edit in edits:
+        edit.check(policy.layer_units, entrant.name, entrant.sha256, options.one_by_one)
+    edited = {layer for edit in edits for layer in edit.layers}
+    reported = tuple(each for each in directions or () if each.layer in edited)
+    return Experiment(options, edits, drawn, when, reported, memory)
 
 
-def _named(found: Directions | None, names: tuple[str, ...]) -> tuple[Direction, ...]:
-    return found.all_named(names) if found is not None else ()
-
-
-def _requested(
-    options: EditOptions, found: Directions | None, dictionary: SparseDictionary | None, policy: RecurrentPolicy,
-    columns: Sequence[str],
-) -> RequestedEdit:  # fmt: skip
-    features = features_of(options, dictionary)
-    return RequestedEdit(
-        options.edit,
-        () if features else _named(found, options.names),
-        "change" if options.change else "state",
-        options.every,
-        _erased(options, policy, columns),
-        DonorRule.parse(options.donor, columns) if options.donor else None,
-        features,
-    )
-
-
-def _feature_condition(
-    said: str | None, dictionary: SparseDictionary | None, memory: tuple[str, ...]
-) -> FeatureCondition | None:
-    """Return the condition on a sparse feature; None if there is none, or it is on something else."""
-    if said is None or dictionary is None:
+def _condition(
+    text: str | None, dictionary: SparseDictionary | None, memory: Sequence[str], columns: Sequence[str]
+) -> Condition | FeatureCondition | None:
+    if not text:
         return None
-    name, comparison, number = parts_of(said, "--while")
-    if not name.startswith(FEATURE):
-        return None
-    feature = dictionary.number(name)
-    check_in_memory(dictionary, memory, feature)
-    return FeatureCondition(dictionary, feature, comparison, number)
+    if dictionary is not None and parts_of(text, "--while")[0].startswith(FEATURE):
+        return FeatureCondition.parse(text, dictionary, memory)
+    return Condition.parse(text, columns)
 
 
-def _erased(options: EditOptions, policy: RecurrentPolicy, columns: Sequence[str]) -> Reading | None:
-    if options.erased_layer is None:
-        return None
-    check_policy_layers([options.erased_layer], policy.layers, policy.cell)
-    for name in options.variables:
-        check_feature(f"--variable {options.variable}", name, columns)
-    return Reading(options.erased_layer, options.variables)
-
-
-def _described(options: RunOptions, experiment: Experiment, contest: Contest) -> dict[str, Any]:
+def _described(experiment: Experiment, contest: Contest) -> dict[str, Any]:
     """The content of run.json."""
-    told = {
+    options = experiment.options
+    arguments = {
         name: str(value) if isinstance(value, Path) else value
         for name, value in asdict(options).items()
         if name not in _NOT_SETTINGS
     }
     return {
-        "arguments": told,
+        "arguments": arguments,
         "equivalent_within": options.equivalent_within,
         "seed": options.seed,
         "policy": contest.entrants[0].name,
         "drawn": experiment.drawn,
         "agents": contest.env.num_agents,
         "at_once": ["total", "in play"],  # so that runs of versions that compared in one way are not continued
-        "arms": [asdict(arm) for arm in experiment.all_arms()],
+        "arms": [arm.content() for arm in experiment.all_arms()],
         "input": {
             "policy": contest.entrants[0].sha256,
             **({"directions": sha256(options.directions)} if options.directions else {}),

@@ -1,11 +1,16 @@
-"""When agents are edited: from a tick on, until a tick, and while a condition on their own body holds."""
+"""When agents are edited: from a tick on, until a tick, and while a condition on their own body or memory holds."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from activation_store.conditions import COMPARISONS, parts_of
+from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, memory_names
+from activation_store.sparse_dictionary import SparseDictionary, feature_name
+from agent_zoo.feature_edits import coder_of
+from agent_zoo.memory import MemoryState
 from agent_zoo.own_features import check_feature, feature_values
 from user_error import UserError
 
@@ -30,7 +35,6 @@ class Condition:
 
         Args:
             text: such as `self_food < 30`.
-            columns: of an entity's row in the game.
 
         Raises:
             UserError: it has another form, or names no feature.
@@ -44,13 +48,53 @@ class Condition:
 
         Args:
             rows: the agents' own rows in the game, (B, columns).
-            columns: of the rows.
             tick: of the episode, from 0.
 
         Returns:
             (B,) bool.
         """
         return COMPARISONS[self.comparison](feature_values(self.feature, rows, columns, tick), self.number)
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureCondition:
+    """A comparison of a feature's strength, in the state with which a tick begins, with a number.
+
+    Attributes:
+        dictionary: of a layer of the memory.
+        feature: number of the feature.
+        number: that the strength is compared with.
+    """
+
+    dictionary: SparseDictionary
+    feature: int
+    comparison: str
+    number: float
+
+    @staticmethod
+    def parse(text: str, dictionary: SparseDictionary, memory: Sequence[str]) -> "FeatureCondition":
+        """Read a condition on a feature.
+
+        Args:
+            text: such as `feature_12 > 3`.
+
+        Raises:
+            UserError: there is no such feature, or its layer's state is not known when a tick begins.
+        """
+        name, comparison, number = parts_of(text, "--while")
+        feature, layer = dictionary.number(name), dictionary.source.layer
+        if layer not in memory:
+            raise UserError(
+                f"--while {feature_name(feature)}: {layer} is not part of the memory, so its state is not known when a "
+                f"tick begins; conditions work on features of {', '.join(memory) or 'no layer'}"
+            )
+        return FeatureCondition(dictionary, feature, comparison, number)
+
+    def holds(self, memory: MemoryState) -> np.ndarray:
+        """Say for which agents it holds, given their memory before the tick: (B,) bool."""
+        states = memory_states(memory)[self.dictionary.source.layer]
+        strengths = coder_of(self.dictionary, str(states.device)).strengths(states)[:, self.feature]
+        return COMPARISONS[self.comparison](strengths.cpu().numpy(), self.number)
 
 
 @dataclass(frozen=True)
@@ -60,12 +104,13 @@ class When:
     Attributes:
         first: the first tick of the episode, from 0.
         until: the first tick after the last one; None for the end of the episode.
-        condition: that must hold in each tick; None for none.
+        condition: on the agent's own body, or on a sparse feature of its memory, that must hold in each tick; None for
+            none.
     """
 
     first: int = 0
     until: int | None = None
-    condition: Condition | None = None
+    condition: Condition | FeatureCondition | None = None
 
     def __post_init__(self) -> None:
         if self.first < 0:
@@ -73,10 +118,22 @@ class When:
         if self.until is not None and self.until <= self.first:
             raise UserError(f"--until-tick must be after --from-tick ({self.first}), not {self.until}")
 
-    def now(self, rows: np.ndarray, columns: Sequence[str], tick: int) -> np.ndarray:
-        """Say which agents are edited in a tick; arguments as `Condition.holds`, (B,) bool."""
+    def now(self, rows: np.ndarray, columns: Sequence[str], tick: int, memory: MemoryState | None = None) -> np.ndarray:
+        """Say which agents are edited in a tick, (B,) bool; arguments as those of the conditions' `holds`."""
         if tick < self.first or (self.until is not None and tick >= self.until):
             return np.zeros(len(rows), dtype=bool)
         if self.condition is None:
             return np.ones(len(rows), dtype=bool)
+        if isinstance(self.condition, FeatureCondition):
+            assert memory is not None
+            return self.condition.holds(memory)
         return self.condition.holds(rows, columns, tick)
+
+
+def memory_states(memory: MemoryState) -> Mapping[str, torch.Tensor]:
+    """Return the states of each layer of a memory by name, (B, units) each."""
+    return {
+        name: states[number]
+        for kind, states in ((LSTM_HIDDEN, memory.hidden), (LSTM_CELL, memory.cell))
+        for number, name in enumerate(memory_names(kind, len(states)))
+    }

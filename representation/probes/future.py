@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from activation_store.planned_displacement import Axis, PlannedDisplacement
+from activation_store.directions import Axis, PlannedDisplacement
 from analysis.features.choices import DIRECTIONS
 from analysis.features.feature import YES_OR_NO
 from analysis.features.observed import Observed

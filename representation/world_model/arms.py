@@ -12,7 +12,7 @@ from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from activation_store.reader import read_metadata
 from activation_store.sparse_dictionary import read_dictionary
 from activation_store.writer import refuse_existing_dump, state_of
-from agent_zoo.edits_along_directions import check_direction
+from agent_zoo.state_edits import check_direction
 from representation.world_model.edits import requested_edits
 from representation.world_model.held_out import HeldOut
 from representation.world_model.imagination import (

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from activation_store.interventions import IN_PLAY, compared
+from activation_store.interventions import Outcome
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.hooks import Hook
 from agent_zoo.memory import MemoryState
@@ -26,9 +26,12 @@ from representation.world_model.windows import CONTEXT, Windows
 Made = Literal["in every tick", "once"]
 STYLES = ("melee", "range", "mage")
 QUANTITIES = {
-    "value": compared("value_change", IN_PLAY),
-    **{f"probability of {name}": compared(f"gain/Move.Direction/{name.title()}", IN_PLAY) for name in DIRECTIONS},
-    **{f"probability of {name}": compared(f"gain/Attack.Style/{name.title()}", IN_PLAY) for name in STYLES},
+    "value": Outcome("value_change", against="in_play").name,
+    **{
+        f"probability of {name}": Outcome("gain", f"Move.Direction/{name.title()}", "in_play").name
+        for name in DIRECTIONS
+    },
+    **{f"probability of {name}": Outcome("gain", f"Attack.Style/{name.title()}", "in_play").name for name in STYLES},
 }
 """What is compared, by the names of the outcomes of intervene.py that say how much it changed at once, in play: what a
 gradient predicts is what this tick's edit does in the state that it finds."""

@@ -6,7 +6,7 @@ starts and dice that are alive in that tick. The one that begins as the edited l
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -17,19 +17,16 @@ from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, check_policy_layers,
 from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.donor_rule import DonorRule, far_donors
 from agent_zoo.edit_options import EditOptions
-from agent_zoo.edits_along_directions import check_direction, edit_along
 from agent_zoo.erasure import fitted_eraser
-from agent_zoo.feature_edits import check_dictionary, edit_of, features_of
+from agent_zoo.feature_edits import check_dictionary, features_of
 from agent_zoo.hooks import Hook
-from agent_zoo.interchange import Interchange, interchange
 from agent_zoo.layers import entity_features
 from agent_zoo.linear_readings import Reading
 from agent_zoo.memory import MemoryState
-from agent_zoo.memory_edits import Clear, Freeze, MemoryEdit
+from agent_zoo.memory_edits import Clear, Freeze, MemoryEdit, Transplant
 from agent_zoo.observation import ObservationLayout
 from agent_zoo.own_features import OWN, check_feature, feature_values
-from agent_zoo.state_edits import EditOf, StateEdit
-from agent_zoo.transplant import Transplant
+from agent_zoo.state_edits import EditOf, Interchange, StateEdit, check_direction, edit_along, interchange
 from representation.world_model.held_out import HeldOut
 from representation.world_model.scene import own_columns
 from user_error import UserError
@@ -170,7 +167,7 @@ def _edit(
         source = features.dictionary.source
         described |= {"features": list(options.names)} if options.names else {}
         described |= {"layer": source.layer, "dictionary": f"{source.run}/{features.dictionary.kind}"}
-        return described, lambda dose: edit_of(features, dose)
+        return described, lambda dose: replace(features, strength=dose)
     if options.erased_layer:
         return _erasure(options, options.erased_layer, held_out)
     if options.edit == "clear":

@@ -20,12 +20,11 @@ from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.edit_options import EditOptions, needs_directions
 from agent_zoo.observation import PackedObservation
 from analysis.figures.style import cluster_colour, new_figure, style, wrapped
-from analysis.interventions.over_episodes import OverEpisodes
-from analysis.interventions.run_file import read_run_file
+from analysis.interventions.inference import OverEpisodes
+from analysis.interventions.run_file import dictionary_of_run, directions_of_run, read_run_file
 from analysis.runs.finished_files import open_finished
 from analysis.statistics.inference import Inference
 from analysis.statistics.resampling import Estimate
-from representation.edited_directions import dictionary_of_run, directions_of_run
 from representation.recorded_observation import packed_observation
 from representation.world_model.at_once import QUANTITIES, SIDES, STYLES, Made, changes_at_once
 from representation.world_model.edits import Edits, requested_edits

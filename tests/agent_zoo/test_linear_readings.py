@@ -8,8 +8,7 @@ from sklearn.linear_model import LinearRegression
 from agent_zoo.erasure import NothingToErase, fitted_eraser
 from agent_zoo.linear_readings import JointMoments, Reading, held_out_r_squared
 from agent_zoo.state_edits import AsFarAs
-from reinforcement_learning.interventions.random_directions import orthonormal
-from reinforcement_learning.interventions.random_erasers import random_eraser
+from reinforcement_learning.interventions.edits import orthonormal, random_eraser
 
 UNITS, COUNT = 8, 3000
 COLUMNS = ("id", "food", "npc_type")

@@ -23,12 +23,12 @@ from activation_store.interventions import (
 )
 from agent_zoo.state_edits import steer
 from analysis.intervention_outputs import PAGE_FILE, report_run
-from analysis.intervention_page.shown_replays import ShownReplays, read_shown_replays
+from analysis.intervention_page.page import ShownReplays, read_shown_replays
 from analysis.replays.compared import first_difference
 from analysis.replays.replay import Replay
 from analysis.runs.finished_files import open_finished
-from reinforcement_learning.interventions.arm_plan import ArmPlan
 from reinforcement_learning.interventions.edited_play import play_arm
+from reinforcement_learning.interventions.experiment import ArmPlan
 from reinforcement_learning.play.contest import Group
 from tests.browser import damaged, opened, scripts_that_ran, settle, until
 from tests.driven import DRIVER, UNITS, driven_contest

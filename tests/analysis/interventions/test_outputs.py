@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from activation_store.checked_json import with_checksum
 from activation_store.files import write_json
 from activation_store.interventions import Readability, write_lives
-from analysis.figures.intervention_doses import dose_response
-from analysis.figures.intervention_effects import effects_figure, kl_by_head
-from analysis.figures.intervention_ranking import ranking_figure
+from analysis.figures.intervention_curves import dose_response
+from analysis.figures.intervention_forests import effects_figure, kl_by_head, ranking_figure
 from analysis.intervention_outputs import OUTPUTS, report_run, write_effects
 from analysis.interventions.outcomes import title, title_with_unit
 from analysis.interventions.run_file import read_run_file

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from activation_store.interventions import LASTING
-from analysis.figures.intervention_persistence import persistence_figure
+from analysis.figures.intervention_curves import persistence_figure
 from analysis.interventions.persistence import half_life
 from analysis.interventions.study import Study, study_effects
 from analysis.interventions.text import summary_lines
@@ -22,7 +21,7 @@ def test_the_planted_half_life_is_within_its_interval() -> None:
     assert found.what == "cell" and found.episodes == 8 and len(found.left) == TICKS + 1
     assert found.half_life.low <= 2 <= found.half_life.high
     assert found.half_life.high - found.half_life.low < 0.5
-    assert not any(LASTING in each.outcome for each in (*study.effects, *study.at_once, *study.spillovers))
+    assert not any("lasting" in each.outcome for each in (*study.effects, *study.at_once, *study.spillovers))
     assert any("cell state: 2.0 ticks" in line or "cell state: 1.9 ticks" in line for line in summary_lines(study))
 
 
@@ -50,6 +49,6 @@ def test_half_lives_by_hand(left: list[float], ticks: float) -> None:
 def test_actions_that_an_edit_moves_by_no_more_than_rounding_are_left_out() -> None:
     table, arms = with_followed(*plant(Planted()), 0.5)
     for lag in range(TICKS + 1):
-        table.outcomes[f"{LASTING}actions/{lag}"] = table.outcomes[f"{LASTING}cell/{lag}"] * 1e-7  # type: ignore[index]
+        table.outcomes[f"lasting/actions/{lag}"] = table.outcomes[f"lasting/cell/{lag}"] * 1e-7  # type: ignore[index]
     study = study_effects(table, arms, Inference(permutations=99, bootstraps=99))
     assert [each.what for each in study.persistences] == ["cell"]

@@ -7,8 +7,7 @@ import pytest
 
 from activation_store.interventions import LivesTable
 from analysis.interventions.controls import edits
-from analysis.interventions.pairs import Pairs, paired
-from analysis.interventions.randomisation import randomisation_test
+from analysis.interventions.pairs import Pairs, paired, randomisation_test
 from analysis.statistics.inference import Inference
 from tests.planted_interventions import TWIN, Arm, Planted, plant
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from activation_store.interventions import LivesTable
-from analysis.interventions.ranking import ranking
-from analysis.interventions.study import Study, study_effects
+from analysis.interventions.study import Study, ranking, study_effects
 from analysis.interventions.text import summary_lines
 from analysis.statistics.inference import Inference
 from tests.planted_interventions import EDIT, NO_EDIT, RANDOM, SAME, TWIN, UNTRAINED, Planted, plant

@@ -7,10 +7,9 @@ import pytest
 
 from activation_store.interventions import KEYS, Arm, LivesTable
 from analysis.interventions.controls import against
-from analysis.interventions.detectable import Condition, detectable
 from analysis.interventions.effects import Effect
 from analysis.interventions.equivalence import equivalence_p, margins
-from analysis.interventions.over_episodes import OverEpisodes
+from analysis.interventions.inference import Condition, OverEpisodes, detectable
 from analysis.interventions.planned import episodes_needed, planned_lines
 from analysis.interventions.study import Study, study_effects
 from analysis.interventions.tables import effects_table

@@ -5,15 +5,13 @@ import pytest
 
 from activation_store.interventions import LivesTable
 from agent_zoo.donor_rule import DonorRule
-from agent_zoo.interchange import interchange
-from agent_zoo.memory_edits import Clear
-from agent_zoo.state_edits import steer
+from agent_zoo.memory_edits import Clear, Transplant
+from agent_zoo.state_edits import interchange, steer
 from agent_zoo.state_moments import StateMoments
-from agent_zoo.transplant import Transplant
-from reinforcement_learning.interventions.arm_plan import ArmPlan
 from reinforcement_learning.interventions.edited_play import PlayedGroup, play_arm
-from reinforcement_learning.interventions.experiment import AT_ONCE_CONTROLS, Experiment, RequestedEdit
-from reinforcement_learning.interventions.when import When
+from reinforcement_learning.interventions.edits import Edit
+from reinforcement_learning.interventions.experiment import AT_ONCE_CONTROLS, ArmPlan, Experiment
+from reinforcement_learning.interventions.request import RunOptions
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from tests.driven import DRIVER, UNITS, driven_contest
@@ -67,8 +65,8 @@ def test_the_edit_as_its_own_control_does_the_same(pool: PolicyPool, made: dict[
 
 def test_edits_have_twenty_controls_at_once_of_each_kind_of_direction() -> None:
     def experiment(controls: int) -> Experiment:
-        edit = RequestedEdit("steer", (unit(2, 6),))
-        return Experiment((edit,), (-1.0, 2.0), When(), 4, controls=controls, seed=0, memory=("lstm_cell",))
+        edit = Edit("steer", (unit(2, 6),))
+        return Experiment(RunOptions(dose="-1,2", controls=controls), (edit,), 4, memory=("lstm_cell",))
 
     assert experiment(0).all_arms() == experiment(0).arms()
     found = experiment(3)

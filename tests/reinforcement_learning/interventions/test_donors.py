@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from agent_zoo.donor_rule import DonorRule
-from reinforcement_learning.interventions.donors import DonorLots, Donors
+from reinforcement_learning.interventions.lots import DonorLots, Donors
 from user_error import UserError
 
 COLUMNS = ("id", "row", "food")

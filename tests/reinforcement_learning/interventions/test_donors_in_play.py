@@ -10,13 +10,13 @@ import torch
 from activation_store.interventions import LivesTable
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.donor_rule import DonorRule
-from agent_zoo.interchange import Interchange, interchange
 from agent_zoo.layers import ENTITY_SCALES
-from agent_zoo.transplant import Transplant
-from reinforcement_learning.interventions.arm_plan import ArmPlan
-from reinforcement_learning.interventions.donor_outcomes import DataSpan
-from reinforcement_learning.interventions.donors import DonorLots
+from agent_zoo.memory_edits import MovedAsFar, Transplant
+from agent_zoo.state_edits import Interchange, interchange
 from reinforcement_learning.interventions.edited_play import PlayedGroup, play_arm
+from reinforcement_learning.interventions.experiment import ArmPlan
+from reinforcement_learning.interventions.lots import DonorLots
+from reinforcement_learning.interventions.outcomes import DataSpan
 from reinforcement_learning.interventions.when import When
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.entrants import untrained_entrant
@@ -116,7 +116,7 @@ def test_the_memory_of_another_agent_moves_actions_as_planted(pool: PolicyPool) 
 
 def test_a_memory_moved_in_a_random_direction_moves_actions_to_one_side(pool: PolicyPool) -> None:
     """So they follow all donors of one side and none of the other, which is half."""
-    found = outcomes(pool, memories=(Transplant(BY_ROW, 1, seed=3),), when=When(4))
+    found = outcomes(pool, memories=(MovedAsFar(Transplant(BY_ROW, 1), seed=3),), when=When(4))
     assert sorted(followed(found, NORTH)) == [0, 1]
 
 

@@ -12,8 +12,8 @@ from agent_zoo.memory import MemoryState
 from agent_zoo.memory_edits import Clear, Freeze, KeptMemory, MovedAsFar
 from agent_zoo.state_edits import AsFarAs, StateEdit, Untouched, collapse, steer
 from agent_zoo.state_moments import Distances
-from reinforcement_learning.interventions.arm_plan import ArmPlan
 from reinforcement_learning.interventions.edited_play import PlayedGroup, play_arm
+from reinforcement_learning.interventions.experiment import ArmPlan
 from reinforcement_learning.interventions.when import Condition, When
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.policy_pool import PolicyPool

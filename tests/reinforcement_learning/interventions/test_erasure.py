@@ -10,8 +10,8 @@ from activation_store.interventions import LivesTable
 from agent_zoo.erasure import fitted_eraser
 from agent_zoo.linear_readings import JointMoments, Reading
 from agent_zoo.state_edits import Eraser
-from reinforcement_learning.interventions.arm_plan import ArmPlan
 from reinforcement_learning.interventions.edited_play import PlayedGroup, play_arm
+from reinforcement_learning.interventions.experiment import ArmPlan
 from reinforcement_learning.interventions.when import When
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.entrants import untrained_entrant

@@ -5,26 +5,27 @@ import torch
 
 from activation_store.interventions import Arm
 from agent_zoo.donor_rule import DonorRule
-from agent_zoo.interchange import Interchange, interchange
+from agent_zoo.memory_edits import MovedAsFar, Transplant
+from agent_zoo.state_edits import Interchange, interchange
 from agent_zoo.state_moments import StateMoments
-from agent_zoo.transplant import Transplant
-from reinforcement_learning.interventions.experiment import Experiment, RequestedEdit
-from reinforcement_learning.interventions.when import When
+from reinforcement_learning.interventions.edits import Edit
+from reinforcement_learning.interventions.experiment import Experiment
+from reinforcement_learning.interventions.request import RunOptions
 from tests.reinforcement_learning.interventions.directions import direction, unit
 
 UNITS = 6
 STATES, DONORS = (torch.randn(20, UNITS, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))
 MOMENTS = dict.fromkeys(("lstm_hidden", "lstm_cell"), StateMoments.of(STATES.numpy()))
 BY_FOOD = DonorRule("self_food")
-TRANSPLANT = RequestedEdit("transplant", every=8, donor=BY_FOOD)
-INTERCHANGE = RequestedEdit("interchange", (unit(2, UNITS),), donor=BY_FOOD)
+TRANSPLANT = Edit("transplant", every=8, donor=BY_FOOD)
+INTERCHANGE = Edit("interchange", (unit(2, UNITS),), donor=BY_FOOD)
 
 
-def experiment(*edits: RequestedEdit) -> Experiment:
-    return Experiment(edits, (), When(), 4, controls=2, seed=0, memory=("lstm_hidden", "lstm_cell"))
+def experiment(*edits: Edit) -> Experiment:
+    return Experiment(RunOptions(controls=2), edits, 4, memory=("lstm_hidden", "lstm_cell"))
 
 
-def arms(*edits: RequestedEdit) -> dict[str, Arm]:
+def arms(*edits: Edit) -> dict[str, Arm]:
     return {arm.name: arm for arm in experiment(*edits).arms()}
 
 
@@ -43,7 +44,7 @@ def test_each_arm_of_a_transplant_draws_its_own_donors() -> None:
     assert plans["edit"].memories == (Transplant(BY_FOOD, 8),) == plans["untrained, edit"].memories
     assert [plans[f"random donor {number}"].donors[0].lottery for number in (1, 2)] == [1, 2]
     (moved,) = plans["random direction 1"].memories
-    assert isinstance(moved, Transplant) and moved.donor == BY_FOOD and moved.seed is not None
+    assert isinstance(moved, MovedAsFar) and moved.donor == BY_FOOD and moved.original == Transplant(BY_FOOD, 8)
     assert set(plans["edit"].spans) == {"lstm_hidden", "lstm_cell"}
 
 

@@ -10,18 +10,17 @@ import torch
 import intervene
 from activation_store.interventions import LIVES_FILE, LivesTable, read_lives
 from activation_store.sparse_dictionary import write_dictionary
-from agent_zoo.feature_edits import EditedFeatures, FeatureEdit, Splice, check_dictionary
+from agent_zoo.feature_edits import FeatureEdit, check_dictionary
 from agent_zoo.memory import MemoryState
 from agent_zoo.sparse_codes import SparseCoder
 from agent_zoo.state_moments import StateMoments
 from analysis.intervention_outputs import report_run
-from reinforcement_learning.interventions.arm_plan import ArmPlan
 from reinforcement_learning.interventions.edited_play import play_arm
-from reinforcement_learning.interventions.experiment import AT_ONCE_CONTROLS, Experiment, RequestedEdit
-from reinforcement_learning.interventions.feature_condition import FeatureCondition, check_in_memory
+from reinforcement_learning.interventions.edits import Edit
+from reinforcement_learning.interventions.experiment import AT_ONCE_CONTROLS, ArmPlan, Experiment
 from reinforcement_learning.interventions.request import RunOptions
 from reinforcement_learning.interventions.start import play
-from reinforcement_learning.interventions.when import When
+from reinforcement_learning.interventions.when import FeatureCondition, When
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.workers import Workers
@@ -35,27 +34,27 @@ NORTH = "gain_total/Move.Direction/North"
 def test_features_get_exact_strengths_and_the_rest_stays() -> None:
     states = torch.randn(50, 6, generator=torch.Generator().manual_seed(0))
     dictionary = axes("lstm_cell", 6)
-    edit = FeatureEdit(EditedFeatures(dictionary, (2, 3)), 1.5)
+    edit = FeatureEdit(dictionary, (2, 3), 1.5)
     edited = edit.apply(states)
     # A unit that pointed down keeps its other feature, so that feature 2 adds to it.
     torch.testing.assert_close(edited[:, 2], 1.5 + states[:, 2].clamp(max=0))
     torch.testing.assert_close(edited[:, [0, 1, 4, 5]], states[:, [0, 1, 4, 5]])
-    removed = FeatureEdit(EditedFeatures(dictionary, (2,)), 0.0).apply(states)
+    removed = FeatureEdit(dictionary, (2,)).apply(states)
     assert float(SparseCoder(dictionary).strengths(removed)[:, 2].abs().max()) == 0
     np.testing.assert_allclose(edit.axes() @ edit.axes().T, np.eye(2), atol=1e-6)
 
 
 def test_splicing_a_perfect_dictionary_changes_nothing_and_a_poor_one_does() -> None:
     states = torch.randn(50, 6, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(Splice(EditedFeatures(axes("lstm_cell", 6))).apply(states), states)
-    poor = Splice(EditedFeatures(axes("lstm_cell", 6, k=1))).apply(states)
+    torch.testing.assert_close(FeatureEdit(axes("lstm_cell", 6)).apply(states), states)
+    poor = FeatureEdit(axes("lstm_cell", 6, k=1)).apply(states)
     assert float((poor != 0).sum(dim=1).max()) == 1
 
 
 def test_features_are_edited_one_by_one() -> None:
     """Each arm edits one feature of the run's, and its random direction moves states as far, along another axis."""
-    collapse = RequestedEdit("collapse", features=EditedFeatures(axes("lstm_hidden", 6), (2, 4)))
-    experiment = Experiment((collapse,), (), When(), 4, 1, 0, one_by_one=True)
+    collapse = Edit("collapse", features=FeatureEdit(axes("lstm_hidden", 6), (2, 4)))
+    experiment = Experiment(RunOptions(controls=1, one_by_one=True), (collapse,), 4)
     arms = [arm for arm in experiment.arms() if arm.direction]
     assert [(arm.name, arm.direction) for arm in arms if arm.kind == "edit" and arm.policy == "trained"] == [
         ("edit, feature_2", "feature_2"), ("edit, feature_4", "feature_4"),
@@ -82,21 +81,21 @@ def lives(pool: PolicyPool, plan: ArmPlan) -> LivesTable:
 
 
 def test_a_planted_cause_moves_its_action(pool: PolicyPool) -> None:
-    features = EditedFeatures(axes("lstm_hidden", UNITS), (DRIVER,))
+    features = FeatureEdit(axes("lstm_hidden", UNITS), (DRIVER,))
     north = []
     for strength in (0.0, 0.4, 0.9):
-        edited = lives(pool, ArmPlan("edit", 4, states=(FeatureEdit(features, strength),)))
+        edited = lives(pool, ArmPlan("edit", 4, states=(replace(features, strength=strength),)))
         north.append(float(np.nanmean(edited.outcomes[NORTH][edited.edited])))
     assert north == sorted(north) and north[-1] - north[0] > 0.2
 
 
 def test_only_while_a_feature_is_strong(pool: PolicyPool) -> None:
     dictionary = axes("lstm_hidden", UNITS)
-    edit = FeatureEdit(EditedFeatures(dictionary, (DRIVER,)), 0.9)
+    edit = FeatureEdit(dictionary, (DRIVER,), 0.9)
 
     def edits(comparison: str, number: float) -> np.ndarray:
         condition = FeatureCondition(dictionary, DRIVER, comparison, number)
-        found = lives(pool, ArmPlan("edit", 4, states=(edit,), feature=condition))
+        found = lives(pool, ArmPlan("edit", 4, When(condition=condition), states=(edit,)))
         return np.isfinite(found.outcomes.get("kl_total", np.full(len(found), np.nan)))
 
     assert edits(">=", 0).sum() == 8 and edits(">", 1e6).sum() == 0
@@ -109,10 +108,9 @@ def test_doses_are_those_of_the_edit_that_steers() -> None:
     """Features that another edit of the same run takes out stay out."""
     dictionary = axes("lstm_cell", 6)
     edits = tuple(
-        RequestedEdit(kind, features=EditedFeatures(dictionary, (number,)))
-        for kind, number in (("steer", 1), ("collapse", 2))
+        Edit(kind, features=FeatureEdit(dictionary, (number,))) for kind, number in (("steer", 1), ("collapse", 2))
     )  # type: ignore[arg-type]
-    experiment = Experiment(edits, (5.0,), When(), 4, controls=0, seed=0)
+    experiment = Experiment(RunOptions(dose="5", controls=0), edits, 4)
     moments = {"lstm_cell": StateMoments.of(np.random.default_rng(0).standard_normal((50, 6)))}
     (arm,) = (each for each in experiment.arms() if each.kind == "edit" and each.policy == "trained")
     found = experiment.plan(arm, moments).states
@@ -128,7 +126,7 @@ def test_dictionaries_that_do_not_fit_are_refused() -> None:
     with pytest.raises(UserError, match="was fitted to another policy"):
         check_dictionary(other, {"lstm_cell": 6}, "kit", "1" * 64)
     with pytest.raises(UserError, match="not part of the memory"):
-        check_in_memory(axes("encoder_output", 6), ("lstm_hidden", "lstm_cell"), 3)
+        FeatureCondition.parse("feature_3 > 0", axes("encoder_output", 6), ("lstm_hidden", "lstm_cell"))
 
 
 @pytest.mark.parametrize(

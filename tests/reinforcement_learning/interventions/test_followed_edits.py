@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from activation_store.interventions import LASTING, LivesTable
+from activation_store.interventions import LivesTable
 from agent_zoo.state_edits import steer
-from reinforcement_learning.interventions.arm_plan import ArmPlan
 from reinforcement_learning.interventions.edited_play import PlayedGroup, play_arm
+from reinforcement_learning.interventions.experiment import ArmPlan
 from reinforcement_learning.interventions.when import When
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import PolicyPool
@@ -44,7 +44,7 @@ def edited_once(pool: PolicyPool, when: When) -> LivesTable:
 
 def left(lives: LivesTable, what: str) -> np.ndarray:
     """What is left after each tick, (edited lives, ticks)."""
-    return np.stack([lives.outcomes[f"{LASTING}{what}/{lag}"][lives.edited] for lag in range(FOLLOW + 1)], axis=1)
+    return np.stack([lives.outcomes[f"lasting/{what}/{lag}"][lives.edited] for lag in range(FOLLOW + 1)], axis=1)
 
 
 def test_a_cell_that_halves_has_lost_half_of_an_edit_after_a_tick(pool: PolicyPool) -> None:

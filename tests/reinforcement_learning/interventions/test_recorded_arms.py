@@ -9,9 +9,9 @@ from activation_store.interventions import Arm
 from activation_store.reader import read_dump, read_metadata
 from agent_zoo.memory_edits import Clear
 from agent_zoo.state_edits import steer
-from reinforcement_learning.interventions.arm_plan import ArmPlan
 from reinforcement_learning.interventions.edited_play import PlayedGroup, play_arm
-from reinforcement_learning.interventions.recorded_arms import RecordedArms, dump_folder
+from reinforcement_learning.interventions.experiment import ArmPlan
+from reinforcement_learning.interventions.recordings import RecordedArms, dump_folder
 from reinforcement_learning.interventions.when import When
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.extraction import Plan, record_group

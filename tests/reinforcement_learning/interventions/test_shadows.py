@@ -14,17 +14,14 @@ from activation_store.files import write_json
 from activation_store.interventions import RUN_FILE, Arm, LivesTable
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.donor_rule import DonorRule
-from agent_zoo.interchange import interchange
 from agent_zoo.memory import MemoryState
-from agent_zoo.memory_edits import Clear, Freeze, MovedAsFar
-from agent_zoo.state_edits import collapse, steer
-from agent_zoo.transplant import Transplant
-from analysis.interventions.ranking import ranking
-from analysis.interventions.study import study_effects
+from agent_zoo.memory_edits import Clear, Freeze, MovedAsFar, Transplant
+from agent_zoo.state_edits import collapse, interchange, steer
+from analysis.interventions.study import ranking, study_effects
 from analysis.statistics.inference import Inference
-from reinforcement_learning.interventions.arm_plan import ArmPlan
+from reinforcement_learning.interventions.at_once import Shadows
 from reinforcement_learning.interventions.edited_play import PlayedGroup, play_arm
-from reinforcement_learning.interventions.shadows import Shadows
+from reinforcement_learning.interventions.experiment import ArmPlan
 from reinforcement_learning.interventions.start import _claim
 from reinforcement_learning.interventions.when import Condition, When
 from reinforcement_learning.play.contest import Contest, Group

@@ -1,7 +1,6 @@
-"""Effects of an edit against its dose, beside random directions at the same doses, a panel for each outcome."""
+"""Curves: effects against the dose of an edit, and what is left of an edit against the ticks since then."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,14 +8,13 @@ from matplotlib.figure import Figure
 
 from analysis.figures.intervention_looks import EDIT, LOOKS, handles, legend_below, limits, zero_line
 from analysis.figures.style import few_ticks, new_figure, style, title, wrapped
-from analysis.interventions.controls import RANDOM
+from analysis.interventions.controls import RANDOM, UNTRAINED
+from analysis.interventions.dose_response import DoseResponse
 from analysis.interventions.outcomes import KL, OFF_MANIFOLD, VALUE_CHANGE, title_with_unit
+from analysis.interventions.persistence import TITLES, Persistence
+from analysis.interventions.study import Study
 from analysis.interventions.text import number, p_text
 from analysis.statistics.resampling import Estimate
-
-if TYPE_CHECKING:
-    from analysis.interventions.dose_response import DoseResponse
-    from analysis.interventions.study import Study
 
 _AT_ONCE = (KL, VALUE_CHANGE, OFF_MANIFOLD)
 _MOST_PANELS = 20
@@ -26,7 +24,7 @@ _LETTERS_IN_PANEL, _LETTERS_A_COLUMN = 40, 31
 _BAND = 0.18
 
 
-def dose_response(study: "Study") -> Figure | None:
+def dose_response(study: Study) -> Figure | None:
     """Draw outcomes in behaviour, and those at once that sum an edit up, against the dose; None without doses.
 
     Of many outcomes, those with the smallest p-values are drawn.
@@ -48,14 +46,14 @@ def dose_response(study: "Study") -> Figure | None:
     return figure
 
 
-def _chosen(responses: Sequence["DoseResponse"]) -> tuple[list["DoseResponse"], int]:
+def _chosen(responses: Sequence[DoseResponse]) -> tuple[list[DoseResponse], int]:
     """Return the outcomes to draw, in their order, and how many are left out."""
     ranked = sorted(responses, key=lambda each: (not each.at_once, np.nan_to_num(each.p, nan=2.0)))[:_MOST_PANELS]
     kept = {each.outcome for each in ranked}
     return [each for each in responses if each.outcome in kept], len(responses) - len(ranked)
 
 
-def _draw(axes: Axes, response: "DoseResponse") -> None:
+def _draw(axes: Axes, response: DoseResponse) -> None:
     zero_line(axes, vertical=False)
     if response.random:
         _draw_series(axes, response.doses, response.random, RANDOM)
@@ -79,7 +77,7 @@ def _draw_series(axes: Axes, doses: Sequence[float], estimates: Sequence[Estimat
     axes.plot(places, values, linewidth=1.6, **look)
 
 
-def _about(study: "Study", left_out: int) -> str:
+def _about(study: Study, left_out: int) -> str:
     more = f" {left_out} outcomes with larger p-values are not drawn; see effects.tsv." if left_out else ""
     confidence = f"{100 * study.settings.confidence:g}%"
     return (
@@ -87,3 +85,45 @@ def _about(study: "Study", left_out: int) -> str:
         "the same agents if nobody had ever edited them, after the same observations; distance is that of the edited "
         f"state; all others are differences from the unedited twin.{more}"
     )
+
+
+_PERSISTENCE_WIDTH, _HEIGHT, _PERSISTENCE_LETTERS = 3.6, 4.0, 38
+_BAND = 0.18
+_ROOM = 0.06
+_SERIES = {"trained": EDIT, "untrained": UNTRAINED}
+
+
+def persistence_figure(study: Study) -> Figure | None:
+    """Draw a panel for each kind of state, and one for the actions; None if no edits were followed."""
+    shown = [what for what in TITLES if any(each.what == what for each in study.persistences)]
+    if not shown:
+        return None
+    with style():
+        figure = new_figure(max(2, len(shown)) * _PERSISTENCE_WIDTH, _HEIGHT)
+        panels = list(figure.subplots(1, len(shown), squeeze=False, sharey=True).flat)
+        for axes, what in zip(panels, shown, strict=True):
+            _draw_persistence(axes, what, [each for each in study.persistences if each.what == what])
+        panels[0].set_ylabel("share left")
+        panels[0].set_ylim(-_ROOM, max(each.value for one in study.persistences for each in one.left) + _ROOM)
+        about = (
+            "Distance of the states, and divergence of the distributions over actions, from those of copies without "
+            f"the edit that get the same observations. Means over {study.episodes} episodes with "
+            f"{100 * study.settings.confidence:g}% intervals."
+        )
+        figure.suptitle(title("How long an edit lasts", about, _PERSISTENCE_LETTERS * max(2, len(shown))))
+        policies = {each.policy for each in study.persistences}
+        legend_below(figure, handles([name for policy, name in _SERIES.items() if policy in policies]))
+    return figure
+
+
+def _draw_persistence(axes: Axes, what: str, persistences: list[Persistence]) -> None:
+    zero_line(axes, vertical=False)
+    axes.axhline(0.5, color="#8a8a8a", linewidth=0.9, linestyle=":")
+    for each in persistences:
+        look = LOOKS[_SERIES[each.policy]] | {"markersize": 3}
+        ticks = np.arange(len(each.left))
+        value, low, high = (np.array([getattr(one, end) for one in each.left]) for end in ("value", "low", "high"))
+        axes.fill_between(ticks, low, high, color=look["color"], alpha=_BAND, linewidth=0)
+        axes.plot(ticks, value, linewidth=1.6, **look)
+    axes.set_title(TITLES[what])
+    axes.set_xlabel("ticks after the edit")

@@ -1,22 +1,64 @@
-"""The activation dumps of an intervention run: one for each arm that is recorded, in the format of extraction."""
+"""What is recorded of an arm while it is played: activation dumps in the format of extraction, and a replay."""
 
 import contextlib
+import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import numpy as np
+from nmmo.render.replay_helper import ReplayHelper
 
+from activation_store.columns import COLUMNS, Column
 from activation_store.interventions import Arm
 from activation_store.schema import DumpMetadata
 from activation_store.writer import DumpWriter, state_of
-from reinforcement_learning.interventions.arm_recorder import EDIT_COLUMNS
+from agent_zoo.capture import capture
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.extraction import Plan, metadata_of
-from reinforcement_learning.play.recorder import Batch, Finished
+from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
+from reinforcement_learning.play.recorder import Batch, Finished, Recorder
+from reinforcement_learning.play.replay import ReplayWriter
+
+DRAWN, EDITED = "drawn", "edited"
+EDIT_COLUMNS: dict[str, Column] = {name: COLUMNS[name] for name in (DRAWN, EDITED)}
+"""Columns of dumps of an intervention run in addition to those of every extraction."""
+
+
+class ArmRecorder:
+    """Records one group of episodes of one arm; activations are those after the edit."""
+
+    def __init__(self, pool: PolicyPool, layers: Sequence[str], drawn: np.ndarray):
+        """Prepare for the episodes that the pool has just started.
+
+        Args:
+            layers: names of `activation_store.layers`, or `agent_zoo.capture.ALL_LAYERS`.
+            drawn: which slots were drawn by lot, (slots,) bool.
+        """
+        self._policy, self._drawn = pool.policies[0], drawn
+        self._recorder = Recorder(pool, layers, fields=())
+        self._recorder.begin()
+
+    @contextlib.contextmanager
+    def capturing(self) -> Iterator[None]:
+        """Within the block, keep the activations of the tick; hooks that edit them must have been attached before."""
+        with capture(self._policy, self._recorder.layers[0]) as self._captured:
+            yield
+
+    def before(self, choice: EntrantActions, edited: np.ndarray) -> None:
+        """Note the actions of a tick before they are played; `edited` are the slots that were edited, (E,) int64."""
+        batch = self._recorder.before(choice, self._captured)
+        columns = {DRAWN: self._drawn[batch.slots], EDITED: np.isin(batch.slots, edited)}
+        records = replace(batch.records, columns={**batch.records.columns, **columns})
+        self._batch = replace(batch, records=records)
+
+    def after(self) -> Iterator[Batch | Finished]:
+        """Yield the records of the tick, once it has been played, and the episodes that it has ended."""
+        yield from self._recorder.after([self._batch])
+
 
 DUMPS_FOLDER = "dumps"
 
@@ -41,9 +83,6 @@ class RecordedArms:
         """Prepare to record.
 
         Args:
-            folder: of the run.
-            contest: of the trained policy.
-            arms: of the run.
             plan: episodes, seed and layers; without layers, nothing is recorded.
         """
         self._dumps = {
@@ -84,9 +123,9 @@ class RecordedArms:
         """Return whether a group of episodes need not be played for the dumps."""
         return arm.name not in self._dumps or self._dumps[arm.name].holds(group)
 
-    def take(self, arm: str, told: Batch | Finished) -> None:
+    def take(self, arm: str, recorded: Batch | Finished) -> None:
         """Write what was recorded of an arm."""
-        self._dumps[arm].take(told)
+        self._dumps[arm].take(recorded)
 
     def start_over(self, arm: str, group: Group) -> None:
         """Forget the unfinished episodes of a group that is played again."""
@@ -111,14 +150,14 @@ class _Dump:
     def holds(self, group: Group) -> bool:
         return self._writer is None or set(group.numbers) <= self._writer.stored.keys()
 
-    def take(self, told: Batch | Finished) -> None:
+    def take(self, recorded: Batch | Finished) -> None:
         if self._writer is None:
             return
-        if isinstance(told, Finished):
-            if told.number not in self._stored:
-                self._writer.finish_episode(told.number, told.description)
+        if isinstance(recorded, Finished):
+            if recorded.number not in self._stored:
+                self._writer.finish_episode(recorded.number, recorded.description)
             return
-        new = told.records.take(~np.isin(told.records.episode, list(self._stored)))
+        new = recorded.records.take(~np.isin(recorded.records.episode, list(self._stored)))
         if len(new):
             self._writer.write(new)
 
@@ -136,3 +175,32 @@ def _metadata(contest: Contest, plan: Plan, arm: Arm) -> DumpMetadata:
         columns={**extracted.columns, **EDIT_COLUMNS},
         environment={**extracted.environment, "intervention": intervention},
     )
+
+
+class KeptReplay:
+    """Records one of a pool's worlds until its episode ends; the game plays as it would without the recording.
+
+    Agents that were drawn by lot are called `POLICY_drawn_17`, the others `POLICY_17`, so that every reader of replays
+    tells them apart as two policies.
+    """
+
+    def __init__(self, pool: PolicyPool, world: int, drawn: np.ndarray):
+        """Start to record.
+
+        Args:
+            drawn: which of the pool's slots were drawn by lot, (slots,) bool.
+        """
+        shared, first = pool.shared[world], world * pool.agents
+        self._realm = shared.world.game.realm
+        for agent, is_drawn in zip(shared.agents, drawn[first : first + pool.agents], strict=True):
+            self._realm.players[agent].name = f"{pool.entrants[0].name}{'_drawn' if is_drawn else ''}_{agent}"
+        self._file = io.BytesIO()
+        self._writer = ReplayWriter(self._file)
+        self._realm.record_replay(self._writer)
+        self._writer.reset()
+
+    def finish(self) -> bytes:
+        """Stop recording, and return the content of the replay's file."""
+        self._writer.finish()
+        self._realm.record_replay(ReplayHelper())  # which records nothing: the pool plays other groups next
+        return self._file.getvalue()

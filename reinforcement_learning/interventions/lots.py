@@ -1,8 +1,8 @@
-"""Donors: agents that nobody edits, from whom edited agents take something in the same tick.
+"""Lots: which agents of an episode are edited, the same in every arm, and from whom they take something.
 
 The episodes of a group are played tick by tick together, so all agents alive are in the same tick of their episode. A
-donor may live in another world of the group. Donors are drawn by lots that depend on the episodes, the tick and the
-agent alone, so they are the same in every run and for any number of processes.
+donor may live in another world of the group. Lots depend on the episodes, the tick and the agent alone, so they are the
+same in every run and for any number of processes.
 """
 
 import zlib
@@ -15,7 +15,22 @@ import torch
 from agent_zoo.donor_rule import DonorRule, far_donors
 from agent_zoo.own_features import feature_values
 
-_STREAM = 0xD0_0E  # apart from the streams that seats, tasks, maps, actions and edited agents are drawn from
+_EDITED_STREAM = 0x1D7A  # apart from the streams that seats, tasks, maps and actions are drawn from
+
+
+def drawn_agents(seed: int, number: int, agents: int, count: int) -> np.ndarray:
+    """Draw `count` of an episode's agents, (agents,) bool.
+
+    Args:
+        count: how many to draw, at most all.
+    """
+    random = np.random.default_rng(np.random.SeedSequence([_EDITED_STREAM, seed, number]))
+    drawn = np.zeros(agents, dtype=bool)
+    drawn[random.permutation(agents)[:count]] = True
+    return drawn
+
+
+_DONOR_STREAM = 0xD0_0E  # apart from the streams that seats, tasks, maps, actions and edited agents are drawn from
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,10 +55,7 @@ class DonorLots:
         """Prepare to draw.
 
         Args:
-            rules: of the edits that need a donor.
             drawn: which slots are edited, and so never donors, (slots,) bool.
-            seed: of the sequence of episodes.
-            numbers: of the episodes in it.
         """
         self.rules = tuple(dict.fromkeys(rules))
         self._drawn, self._seed, self._numbers = drawn, seed, numbers
@@ -57,7 +69,6 @@ class DonorLots:
             edited: rows of the edited agents among the B acting ones, (E,) int64.
             slots: of the acting agents, ascending, (B,) int64.
             own_rows: their own rows in the game, (B, columns).
-            columns: of those rows.
             tick: of the episode, from 0.
 
         Returns:
@@ -81,7 +92,7 @@ class DonorLots:
     def _lots(self, rule: DonorRule, tick: int) -> np.ndarray:
         """One number for each slot, (slots,) from 0 to below 1; the same in all arms with the same rule."""
         lottery = 0 if rule.lottery is None else 1 + rule.lottery
-        key = [_STREAM, self._seed, tick, lottery, zlib.crc32(rule.feature.encode()), *self._numbers]
+        key = [_DONOR_STREAM, self._seed, tick, lottery, zlib.crc32(rule.feature.encode()), *self._numbers]
         return np.random.default_rng(np.random.SeedSequence(key)).random(len(self._drawn))
 
 
@@ -89,7 +100,6 @@ def _choose(rule: DonorRule, own: np.ndarray, possible: np.ndarray, lots: np.nda
     """Return the places of donors, (E,) int64; -1 where no possible donor has another value.
 
     Args:
-        rule: how to choose.
         own: values of the edited agents, (E,).
         possible: values of the possible donors, (D,).
         lots: from 0 to below 1, (E,).

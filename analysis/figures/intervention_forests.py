@@ -1,0 +1,255 @@
+"""Forest plots of effects beside those of controls: of each edit, at once by head, and of directions one by one."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from activation_store.interventions import Outcome
+from analysis.figures.intervention_looks import EDIT, INK, LOOKS, handles, legend_below, limits, zero_line
+from analysis.figures.style import new_figure, style, wrapped
+from analysis.figures.style import title as heading
+from analysis.interventions.controls import RANDOM, Against
+from analysis.interventions.effects import AtOnce, Effect, changes_of
+from analysis.interventions.outcomes import KL, KL_IN_PLAY, VALUE_CHANGE, group, title, title_with_unit
+from analysis.interventions.study import Ranked, Study, ranking
+from analysis.interventions.text import number
+from analysis.statistics.inference import LEVEL
+from analysis.statistics.resampling import Estimate
+
+SPREADS = "standard deviations"
+
+_COLUMNS = 3
+_INCHES_A_SERIES, _INCHES_A_ROW, _INCHES_A_PANEL, _INCHES_AROUND = 0.1, 0.16, 0.6, 1.5
+_PANEL_WIDTH, _LABEL_WIDTH, _NARROWEST = 3.7, 2.0, 7.6
+_LETTERS_AN_INCH = 11
+_LETTERS_IN_PANEL = 40
+_BAND = "#f3f4f6"
+_REACH = 0.8
+"""Share of a row's height that its series spread over."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One outcome of one edit: estimates by series, as drawn; the edit's own as text; whether it counts."""
+
+    label: str
+    group: str
+    series: Mapping[str, Estimate]
+    value: str
+    counts: bool
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Rows on one axis.
+
+    Attributes:
+        rows: from top to bottom; the same in all panels of a figure.
+    """
+
+    title: str
+    unit: str
+    rows: Sequence[Row]
+    ends: tuple[float, float]
+
+
+def effect_row(effect: Effect) -> Row:
+    """Return an effect on behaviour and its controls, in standard deviations of the twin."""
+    return Row(
+        title_with_unit(effect.outcome),
+        group(effect.outcome),
+        {name: _scaled(each, effect.spread) for name, each in _series(effect.effect, effect.against).items()},
+        number(effect.effect.value),
+        effect.verdict == "effect",
+    )
+
+
+def level_row(level: AtOnce, sign: bool = False) -> Row:
+    """Return an outcome at once and its controls; `sign` says that it can be negative."""
+    name = Outcome.parse(level.outcome).of or "all heads"
+    return Row(name, "", _series(level.level, level.against), number(level.level.value, sign), True)
+
+
+def _series(edit: Estimate, against: Sequence[Against]) -> dict[str, Estimate]:
+    return {EDIT: edit, **{each.control: each.effect for each in against}}
+
+
+def _scaled(estimate: Estimate, spread: float) -> Estimate:
+    return Estimate(estimate.value / spread, estimate.low / spread, estimate.high / spread)
+
+
+def forest(
+    panels: Sequence[Panel], words: tuple[str, str], more_handles: Sequence[Line2D] = (), columns: int = _COLUMNS
+) -> Figure:
+    """Draw panels that have the same rows.
+
+    Args:
+        more_handles: entries of the legend beside those of the series that occur.
+        columns: of panels, at most.
+    """
+    columns = min(columns, len(panels))
+    rows_of_panels = -(-len(panels) // columns)
+    series = [name for name in LOOKS if any(name in row.series for panel in panels for row in panel.rows)]
+    most = max(len(panel.rows) for panel in panels)
+    height = _INCHES_A_PANEL + max(1, most) * (_INCHES_A_ROW + _INCHES_A_SERIES * len(series))
+    width = max(_NARROWEST, _LABEL_WIDTH + columns * _PANEL_WIDTH)
+    with style():
+        figure = new_figure(width, _INCHES_AROUND + rows_of_panels * height)
+        grid = figure.subplots(rows_of_panels, columns, squeeze=False)
+        for place, axes in enumerate(grid.flat):
+            if place >= len(panels):
+                axes.set_axis_off()
+                continue
+            panel = panels[place]
+            _draw(axes, panel.rows, series, labelled=place % columns == 0)
+            axes.set_title(wrapped(panel.title, _LETTERS_IN_PANEL), loc="left")
+            axes.set_xlim(*panel.ends)
+            axes.set_xlabel(panel.unit)
+        figure.suptitle(heading(*words, round(_LETTERS_AN_INCH * width)))
+        legend_below(figure, [*handles(series), *more_handles])
+    return figure
+
+
+def _draw(axes: Axes, rows: Sequence[Row], series: Sequence[str], labelled: bool) -> None:
+    zero_line(axes, vertical=True)
+    shifts = _REACH * (np.arange(len(series)) / max(1, len(series)) - (len(series) - 1) / (2 * max(1, len(series))))
+    for place, row in enumerate(rows):
+        if place % 2:
+            axes.axhspan(place - 0.5, place + 0.5, color=_BAND, zorder=-1, linewidth=0)
+        if place and row.group != rows[place - 1].group:
+            axes.axhline(place - 0.5, color="#b8bcc2", linewidth=0.8, zorder=0)
+        for name, shift in zip(series, shifts, strict=True):
+            if name in row.series:
+                _draw_estimate(axes, row.series[name], place + shift, name, row.counts or name != EDIT)
+        axes.annotate(
+            row.value, (1, place), (4, 0), xycoords=("axes fraction", "data"), textcoords="offset points", va="center",
+            fontsize=8, annotation_clip=False,
+        )  # fmt: skip
+    axes.set_yticks(range(len(rows)), [wrapped(row.label, 60) if labelled else "" for row in rows])
+    axes.set_ylim(max(len(rows), 1) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+
+
+def _draw_estimate(axes: Axes, estimate: Estimate, place: float, name: str, filled: bool) -> None:
+    look = LOOKS[name]
+    if np.isfinite(estimate.low):
+        axes.hlines(place, estimate.low, estimate.high, color=look["color"], linewidth=1.3, zorder=2)
+    axes.plot(
+        estimate.value, place, **{**look, "markerfacecolor": look["color"] if filled else "white"}, zorder=3,
+        linestyle="none",
+    )  # fmt: skip
+
+
+def ends_of(rows: Sequence[Row], not_negative: bool = False) -> tuple[float, float]:
+    """Return the ends of an axis on which all estimates of some rows are seen."""
+    return limits([each for row in rows for each in row.series.values()], not_negative)
+
+
+def about_counting() -> list[Line2D]:
+    """Return the legend's entries of effects that count and of those that do not."""
+    return [
+        Line2D([], [], linestyle="none", label=label, **{**LOOKS[EDIT], "markerfacecolor": colour})
+        for label, colour in (("it counts", INK), ("it does not", "white"))
+    ]
+
+
+def intervals(study: Study) -> str:
+    """Say of which size and over how many episodes the intervals are."""
+    episodes = "1 episode" if study.episodes == 1 else f"{study.episodes} episodes"
+    return f"{100 * study.settings.confidence:g}% intervals over {episodes}"
+
+
+def effects_figure(study: Study) -> Figure:
+    """Draw the effects on behaviour of each edit and its controls, in standard deviations of the unedited twin."""
+    panels = {
+        arm: [effect_row(effect) for effect in study.effects if effect.arm == arm and np.isfinite(effect.spread)]
+        for arm in dict.fromkeys(effect.arm for effect in study.effects)
+    }
+    hidden = sorted({title_with_unit(each.outcome) for each in study.effects if not np.isfinite(each.spread)})
+    same = f" Not drawn, since the same in all lives of the twin: {', '.join(hidden)}." if hidden else ""
+    about = (
+        "Mean difference of edited agents from themselves in the unedited twin, in standard deviations over lives of "
+        f"the twin, with {intervals(study)}. Filled: q is at most {LEVEL:g}, and the effect lies beyond every kind of "
+        f"control. Right of each panel: the edit's effect in the outcome's own unit.{same}"
+    )
+    return forest(_panels(panels, SPREADS), ("Effects on behaviour", about), about_counting())
+
+
+def kl_by_head(study: Study) -> Figure | None:
+    """Draw how far each edit moves each action head's distribution; None if no KL of heads was recorded."""
+    heads = [each for _, each in changes_of("kl", study.at_once)]
+    total = [each for each in study.at_once if each.outcome == KL]
+    if not heads:
+        return None
+    size = {name: max(each.level.value for each in heads if each.outcome == name) for name in _names(heads)}
+    ordered = sorted(heads, key=lambda each: -size[each.outcome])
+    panels = {arm: [level_row(each) for each in [*total, *ordered] if each.arm == arm] for arm in _arms(heads)}
+    about = (
+        "KL divergence of the edited distribution from that of the same agents if nobody had ever edited them, after "
+        f"the same observations, in nats; mean over edited ticks, with {intervals(study)}. Right of each panel: the "
+        "edit's own."
+    )
+    return forest(_panels(panels, "KL, nats", not_negative=True), ("What an edit changes at once, in total", about))
+
+
+def _panels(rows_by_arm: Mapping[str, Sequence[Row]], unit: str, not_negative: bool = False) -> list[Panel]:
+    """Return a panel for each arm, all on the same axis."""
+    ends = ends_of([row for rows in rows_by_arm.values() for row in rows], not_negative)
+    return [Panel(arm, unit, rows, ends) for arm, rows in rows_by_arm.items()]
+
+
+def _names(levels: Sequence[AtOnce]) -> list[str]:
+    return list(dict.fromkeys(each.outcome for each in levels))
+
+
+def _arms(levels: Sequence[AtOnce]) -> list[str]:
+    return list(dict.fromkeys(each.arm for each in levels))
+
+
+_RANKING_COLUMNS = 5
+_SERIES = (EDIT, RANDOM)
+
+
+def ranking_figure(study: Study) -> Figure | None:
+    """Draw what each direction did at once and in behaviour; None if they were not edited one by one."""
+    ranked = ranking(study)
+    if not ranked:
+        return None
+    top = "the one that moves the distribution over actions furthest at once, in total, is on top"
+    about = (
+        f"Each direction was edited by itself; {top if KL in ranked[0].at_once else 'they are not ranked'}. In total: "
+        "compared with the same agents if nobody had ever edited them; in play: without the edit of the same tick "
+        "alone. On behaviour: mean difference of edited agents from themselves in the unedited twin, in standard "
+        f"deviations over lives of the twin, with {intervals(study)}; filled if q is at most {LEVEL:g}, and the effect "
+        "lies beyond every kind of control. Right of each panel: the effect in the outcome's own unit."
+    )
+    panels = [*_at_once(ranked), *_on_behaviour(ranked)]
+    return forest(panels, ("Directions, one by one", about), about_counting(), _RANKING_COLUMNS)
+
+
+def _at_once(ranked: Sequence[Ranked]) -> list[Panel]:
+    panels = []
+    for name, unit in ((KL, "nats"), (KL_IN_PLAY, "nats"), (VALUE_CHANGE, "change")):
+        if all(name in each.at_once for each in ranked):
+            signed = name == VALUE_CHANGE
+            rows = [_row(level_row(each.at_once[name], signed), each.direction) for each in ranked]
+            panels.append(Panel(f"at once: {title(name)}", unit, rows, ends_of(rows, not_negative=not signed)))
+    return panels
+
+
+def _on_behaviour(ranked: Sequence[Ranked]) -> list[Panel]:
+    names = [name for name, effect in ranked[0].effects.items() if np.isfinite(effect.spread)]
+    rows = {name: [_row(effect_row(each.effects[name]), each.direction) for each in ranked] for name in names}
+    ends = ends_of([row for each in rows.values() for row in each])
+    return [Panel(title(name), SPREADS, each, ends) for name, each in rows.items()]
+
+
+def _row(row: Row, direction: str) -> Row:
+    """Return a row under its direction's name, with the series that are drawn."""
+    series = {name: each for name, each in row.series.items() if name in _SERIES}
+    return replace(row, label=direction, group="", series=series)

@@ -1,0 +1,252 @@
+"""Inference over episodes and over random directions: intervals, tests, and how large an effect must be to be found."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy import optimize, special, stats
+
+from analysis.statistics.inference import LEVEL, Inference, student_stretch
+from analysis.statistics.permutation_p import counted_p, ratio_p
+from analysis.statistics.power import POWER
+from analysis.statistics.resampling import Estimate
+
+_GRID = (np.arange(400) + 0.5) / 400
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One comparison that an effect must pass: its standard error, and the degrees of freedom of that error."""
+
+    error: float
+    freedom: int
+
+    @property
+    def known(self) -> bool:
+        """Whether the error is known."""
+        return bool(np.isfinite(self.error)) and self.freedom > 0
+
+
+def detectable(conditions: Sequence[Condition], tests: int, smallest_p: float = 0.0, power: float = POWER) -> float:
+    """Return the size of effect that passes all conditions in a share `power` of runs like this one.
+
+    Each condition asks for a two-sided p of at most `LEVEL` / `tests` by Student's t, which is what the correction for
+    `tests` tests asks of a single effect. An effect over its standard error follows a noncentral t (Cohen 1988, section
+    12.8). Conditions are taken for independent; they share the noise of the effect, so that power is a little higher.
+    Errors are themselves estimates, and with few degrees of freedom most are too small, by the median of a chi variable
+    over the root of its degrees of freedom, which is divided out.
+
+    Args:
+        power: between 0.5 and 1.
+
+    Returns:
+        In the unit of the errors; infinite if `smallest_p` is too large for anything to be found, NaN if no condition
+        has a known error.
+    """
+    known = [each for each in conditions if each.known]
+    if not known or not tests:
+        return np.nan
+    level = LEVEL / tests
+    if smallest_p > level:
+        return np.inf
+    freedom = np.array([each.freedom for each in known], dtype=np.float64)
+    error = np.array([each.error for each in known]) / np.sqrt(stats.chi2.median(freedom) / freedom)
+    quantile = stats.t.isf(level / 2, freedom)
+    high = float((quantile * error).max())
+    # Over a grid of each error's own distribution, which stays accurate at one degree of freedom and in far tails.
+    bar = quantile * np.sqrt(stats.chi2.ppf(_GRID[:, None], freedom) / freedom)  # (grid, conditions)
+
+    def beyond_wanted(size: float) -> float:
+        return float(np.prod(special.ndtr(size / error - bar).mean(axis=0))) - power
+
+    while beyond_wanted(high) < 0:
+        high *= 2
+    return float(optimize.brentq(beyond_wanted, 0, high, rtol=1e-4))
+
+
+FEWEST_FOR_RANK = 19
+"""Random directions from which on a rank among them can have a p-value of 5%."""
+
+_SAME = 1e-9
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An effect minus what it is compared with.
+
+    Attributes:
+        estimate: with its interval.
+        error: standard error.
+        freedom: degrees of freedom of that error; 0 if it is unknown.
+        p: two-sided, of no difference, by Student's t; NaN if the error is unknown.
+    """
+
+    estimate: Estimate
+    error: float
+    freedom: int
+    p: float
+
+
+def from_one_more(effect: float, draws: np.ndarray, confidence: float) -> Difference:
+    """Compare an effect with K draws from the distribution that it would be one more draw of, (K,).
+
+    The standard error is the standard deviation of the draws times the root of 1 + 1/K: it holds the variance of the
+    effect itself, as one more draw, and of the mean of the draws. Divided by it, the difference follows Student's t
+    with K - 1 degrees of freedom if draws are normal (Crawford and Howell 1998, The Clinical Neuropsychologist 12,
+    482-486). Effects of directions that are means over the same episodes differ by what the directions do and by the
+    noise of episodes; both are in the spread of the draws, and what the episodes have in common cancels. A single
+    draw tells nothing of the spread: there is neither interval nor p then.
+    """
+    count, value = len(draws), float(effect - draws.mean())
+    spread = float(draws.std(ddof=1)) if count > 1 else np.nan
+    error = spread * np.sqrt(1 + 1 / count)
+    if not error > _SAME * max(abs(effect), np.abs(draws).max()):
+        return Difference(Estimate(value), np.nan, 0, np.nan)
+    half = stats.t.isf((1 - confidence) / 2, count - 1) * error
+    p = 2 * stats.t.sf(abs(value) / error, count - 1)
+    return Difference(Estimate(value, float(value - half), float(value + half)), float(error), count - 1, float(p))
+
+
+def at_least_as_large(effect: float, draws: np.ndarray) -> int:
+    """Return how many draws, (K,), are at least as large as an effect, whatever their sign."""
+    return int((np.abs(draws) >= abs(effect) * (1 - _SAME)).sum())
+
+
+def ranks_among(effects: np.ndarray) -> np.ndarray:
+    """Return p-values of N effects of the first of 1 + K directions by its rank among all, corrected for their number.
+
+    If the first direction is drawn like the others, each is as likely to have the largest effect, whatever the
+    distribution of effects and however they depend on each other. So an effect is compared with the largest of all
+    N of each other direction (single-step maxT: Westfall and Young 1993, "Resampling-based multiple testing", chapter
+    2), after division by the root mean square over directions. No p-value is below 1 / (1 + K).
+
+    Args:
+        effects: (1 + K, N); NaN counts as no effect.
+
+    Returns:
+        (N,), the chance that any of the N would be called an effect is at most the level.
+    """
+    size = np.abs(np.nan_to_num(effects))
+    typical = np.sqrt((size**2).mean(axis=0))
+    scaled = np.divide(size, typical, out=np.zeros_like(size), where=typical > 0)  # (1 + K, N)
+    return np.asarray(counted_p(scaled[0], scaled[1:].max(axis=1, keepdims=True, initial=0)))
+
+
+def rank_threshold(effects: np.ndarray) -> np.ndarray:
+    """Return how large each of N effects must be to be found by `ranks_among` at 5%, (1 + K, N) -> (N,); inf if never.
+
+    Effects of the K other directions are taken as they are.
+    """
+    others = np.abs(np.nan_to_num(effects[1:]))  # (K, N)
+    if len(others) < FEWEST_FOR_RANK:
+        return np.full(effects.shape[1], np.inf)
+    typical = np.sqrt((others**2).mean(axis=0))
+    scaled = np.divide(others, typical, out=np.zeros_like(others), where=typical > 0).max(axis=1)
+    may_be_larger = (1 + len(others)) // (1 + FEWEST_FOR_RANK) - 1
+    return np.asarray(np.sort(scaled)[len(others) - 1 - may_be_larger] * typical)
+
+
+_ROUNDING = 1e-12
+_EXACT_UP_TO = 12  # episodes: 4,096 ways to flip them
+
+COUNTED_UP_TO = 6
+"""Episodes up to which sign flips are so few that no p-value can be below 2 / their number."""
+
+
+@dataclass(frozen=True)
+class OverEpisodes:
+    """Estimates over episodes, the unit of sampling: agents of one episode share a world.
+
+    Intervals come from a bootstrap over episodes: percentiles of the resampled means, stretched about the mean by
+    Student's t. Plain percentiles are too narrow with as few episodes as people play, and t intervals ignore that
+    rare outcomes, such as a cause of death, are skewed.
+    tests/analysis/interventions/test_over_episodes.py measures the coverage with 6 to 20 episodes.
+    """
+
+    settings: Inference
+    _drawn: dict[int, np.ndarray] = field(default_factory=dict, repr=False)
+
+    def estimate(self, values: np.ndarray) -> Estimate:
+        """Return the mean over episodes and its interval; episodes that are NaN are left out, (E,).
+
+        There is no interval with fewer than two episodes, nor where all agree: resampling them cannot tell how far
+        others may be from them.
+        """
+        known = values[np.isfinite(values)]
+        if not len(known):
+            return Estimate(np.nan)
+        mean = float(known.mean())
+        if len(known) < 2 or np.ptp(known) <= _ROUNDING * np.abs(known).max():
+            return Estimate(mean)
+        tail = (1 - self.settings.confidence) / 2
+        ends = np.quantile(self._weights(len(known)) @ known, [tail, 1 - tail])
+        low, high = mean + student_stretch(len(known), self.settings.confidence) * (ends - mean)
+        return Estimate(mean, float(low), float(high))
+
+    def error(self, values: np.ndarray) -> tuple[float, int]:
+        """Return the standard error of the mean over episodes, (E,), and its degrees of freedom; NaN and 0 if unknown.
+
+        Episodes that are NaN are left out.
+        """
+        known = values[np.isfinite(values)]
+        if len(known) < 2 or np.ptp(known) <= _ROUNDING * np.abs(known).max():
+            return np.nan, 0
+        return float(known.std(ddof=1) / np.sqrt(len(known))), len(known) - 1
+
+    def difference(self, values: np.ndarray) -> Difference:
+        """Return the mean over episodes of a difference, (E,), tested by Student's t; NaN are left out."""
+        error, freedom = self.error(values)
+        estimate = self.estimate(values)
+        p = 2 * float(stats.t.sf(abs(estimate.value) / error, freedom)) if freedom else np.nan
+        return Difference(estimate, error, freedom, p)
+
+    def smallest_p(self, values: np.ndarray) -> float:
+        """Return the smallest p-value that `sign_flip_p` can give over these episodes, (E,), whatever their values."""
+        known = int(np.isfinite(values).sum())
+        return 2.0 ** (1 - known) if known <= COUNTED_UP_TO else 0.0
+
+    def resampled_means(self, values: np.ndarray) -> np.ndarray:
+        """Return the means of resampled episodes, (E, ...) -> (resamples, ...); none may be NaN."""
+        return np.tensordot(self._weights(len(values)), values, axes=1) if len(values) else np.full_like(values, np.nan)
+
+    def percentiles(self, resampled: np.ndarray) -> np.ndarray:
+        """Return the ends of the percentile interval over resamples, (resamples, ...) -> (2, ...)."""
+        tail = (1 - self.settings.confidence) / 2
+        # Without interpolation, since some resamples may be infinite.
+        return np.asarray(np.quantile(resampled, [tail, 1 - tail], axis=0, method="nearest"))
+
+    def sign_flip_p(self, values: np.ndarray) -> float:
+        """Return the two-sided p-value of a mean over episodes of 0, (E,); episodes that are NaN are left out.
+
+        If episodes are as likely to have a value as its negative, flipping signs changes nothing (Fisher 1935, "The
+        design of experiments", section 21). With few episodes all flips are tried, with many a random sample; from 7
+        episodes on, p-values too small to be counted follow Student's tail (`ratio_p`). NaN with fewer than two
+        episodes, or where nothing differs from 0.
+        """
+        known = values[np.isfinite(values)]
+        if len(known) < 2 or not known.any():
+            return np.nan
+        size, count = np.sqrt((known**2).sum()), np.array([len(known)])
+        null = np.abs(_flips(len(known), self.settings) @ known)[:, None] / size
+        return float(ratio_p(np.abs(known.sum(keepdims=True)) / size, null, count, count)[0])
+
+    def _weights(self, episodes: int) -> np.ndarray:
+        """Return the weight of each episode in each resample, (R, E); each row sums to 1."""
+        if episodes not in self._drawn:
+            rng = np.random.default_rng([self.settings.seed, episodes, 0])
+            chances = np.full(episodes, 1 / episodes)
+            self._drawn[episodes] = rng.multinomial(episodes, chances, self.settings.bootstraps) / episodes
+        return self._drawn[episodes]
+
+
+def excludes_zero(estimate: Estimate) -> bool:
+    """Return whether an estimate has an interval, and 0 is outside it."""
+    return estimate.low > 0 or estimate.high < 0
+
+
+def _flips(episodes: int, settings: Inference) -> np.ndarray:
+    """Return signs of episodes, +1 or -1, (flips, episodes); if all, without the one that flips nothing."""
+    if episodes <= _EXACT_UP_TO:
+        return 1.0 - 2.0 * ((np.arange(1, 2**episodes)[:, None] >> np.arange(episodes)) & 1)
+    rng = np.random.default_rng([settings.seed, episodes, 1])
+    return rng.choice([-1.0, 1.0], (settings.permutations, episodes))

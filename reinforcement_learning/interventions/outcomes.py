@@ -1,0 +1,292 @@
+"""What a life leaves, counted tick by tick: what agents did, how actions followed donors, how long edits lasted."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from nmmo.lib.material import Foilage
+
+from activation_store.interventions import Outcome
+from agent_zoo.base import RecurrentPolicy
+from agent_zoo.donor_rule import DonorRule
+from agent_zoo.memory import MemoryState
+from agent_zoo.state_moments import StateMoments
+from reinforcement_learning.game.life import CAUSES_OF_DEATH, Life
+from reinforcement_learning.interventions.lots import Donors
+from reinforcement_learning.play.policy_pool import PolicyPool
+from reinforcement_learning.play.stepper import Decision
+
+_PER_TICKS = 100
+_FAR = np.iinfo(np.int16).max
+
+
+class LifeOutcomes:
+    """Counts for every slot of a pool during one group of episodes."""
+
+    def __init__(self, pool: PolicyPool):
+        """Start to count; the pool's episodes must have started."""
+        self.pool = pool
+        self._dealt, self._taken = np.zeros(pool.slots), np.zeros(pool.slots)
+        self._food_seen, self._approached = np.zeros(pool.slots), np.zeros(pool.slots)
+        self._edited_ticks = np.zeros(pool.slots)
+        self._first, self._last = (np.full((pool.slots, 2), np.nan) for _ in range(2))  # positions, row and column
+        self._sums: dict[str, np.ndarray] = {}
+        self._slots = np.zeros(0, dtype=np.int64)  # that acted in the last tick
+        self._food = np.zeros((0, 2), dtype=np.int16)  # the food tile nearest to each of them
+        self._distance = np.zeros(0, dtype=np.int16)  # to it; `_FAR` if none is in view
+
+    def before_tick(self, slots: np.ndarray, position: np.ndarray) -> None:
+        """Look at acting agents before they act.
+
+        Args:
+            slots: of the agents, (B,) int64.
+            position: row and column of each on the map, (B, 2) int16.
+        """
+        self._count_approaches(slots, position)
+        self._first[slots] = np.where(np.isnan(self._first[slots]), position, self._first[slots])
+        self._last[slots] = position
+        tiles = self.pool.arrival.observations["Tile"][slots]
+        self._slots, (self._food, self._distance) = slots, _nearest_food(tiles, position)
+
+    def after_tick(self) -> None:
+        """Read what the engine counted for the agents whose lives have just ended."""
+        for world, (shared, info) in enumerate(zip(self.pool.shared, self.pool.worlds.infos, strict=True)):
+            for life in info.get("lives", ()):
+                game, slot = shared.world.game, world * self.pool.agents + shared.agents.index(life.agent_id)
+                player = (game.dead_this_tick if life.died else game.realm.players)[life.agent_id]
+                self._dealt[slot] = player.history.damage_inflicted
+                self._taken[slot] = player.history.damage_received
+
+    def _count_approaches(self, slots: np.ndarray, position: np.ndarray) -> None:
+        """Count who is nearer now to the food tile that was the nearest before the last tick."""
+        saw = self._distance < _FAR
+        _, now, before = np.intersect1d(slots, self._slots[saw], return_indices=True)
+        moved = np.abs(self._food[saw][before] - position[now]).sum(axis=1)
+        self._food_seen[slots[now]] += 1
+        self._approached[slots[now]] += moved < self._distance[saw][before]
+
+    def add(self, slots: np.ndarray, numbers: Mapping[str, torch.Tensor]) -> None:
+        """Add what an edit did at once to some agents in this tick: name -> (B,)."""
+        self._edited_ticks[slots] += 1
+        for name, values in numbers.items():
+            self._sums.setdefault(name, np.zeros(self.pool.slots))[slots] += values.cpu().numpy()
+
+    def row(self, slot: int, life: Life) -> dict[str, Any]:
+        """Return the outcomes of one life by name; those that do not exist for it are left out."""
+        done = {
+            "ticks": life.ticks,
+            "reward": life.total_reward,
+            "task_progress": life.task_progress,
+            "level": life.level,
+            "meals": _PER_TICKS * life.events.get("EAT_FOOD", 0) / life.ticks,
+            "drinks": _PER_TICKS * life.events.get("DRINK_WATER", 0) / life.ticks,
+            "damage_dealt": _PER_TICKS * self._dealt[slot] / life.ticks,
+            "damage_taken": _PER_TICKS * self._taken[slot] / life.ticks,
+            **{f"died_of/{cause}": float(life.cause_of_death == cause) for cause in CAUSES_OF_DEATH},
+        }
+        if self._food_seen[slot]:
+            done["towards_food"] = self._approached[slot] / self._food_seen[slot]
+        if life.ticks > 1:
+            south, east = (self._last[slot] - self._first[slot]) / (life.ticks - 1)
+            done |= {"south": _PER_TICKS * south, "east": _PER_TICKS * east}
+        edited = self._edited_ticks[slot]
+        if edited:
+            done |= {"edited_ticks": edited, **{name: sums[slot] / edited for name, sums in self._sums.items()}}
+        return done
+
+
+def _nearest_food(tiles: np.ndarray, position: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the nearest food tile in each view, (B, 2), and the moves that it is away, (B,); `_FAR` if there is none.
+
+    Args:
+        tiles: row, column and material of each tile in view, (B, tiles, 3) int16.
+        position: row and column of each agent, (B, 2) int16.
+    """
+    moves = np.abs(tiles[:, :, :2] - position[:, None]).sum(axis=2)  # (B, tiles)
+    moves = np.where(tiles[:, :, 2] == Foilage.index, moves, _FAR)
+    nearest = moves.argmin(axis=1)
+    rows = np.arange(len(tiles))
+    return tiles[rows, nearest, :2], moves[rows, nearest]
+
+
+_FOLLOWS = ("follows_lower", "follows_higher")
+_SMALLEST_GAIN = 1e-4  # of a probability; smaller ones may be rounding
+_SMALLEST_CHANGE = 1e-5  # length of a change of a state; likewise
+_HELD = 0.99  # share of the variance that the leading components hold
+
+
+@dataclass(frozen=True, eq=False)
+class DataSpan:
+    """The span of the leading principal components of a layer's unedited states.
+
+    Attributes:
+        components: orthonormal, (K, units); they hold 99% of the variance.
+    """
+
+    components: np.ndarray
+
+    @staticmethod
+    def of(moments: StateMoments) -> "DataSpan":
+        """Find the components."""
+        values, vectors = np.linalg.eigh(moments.covariance)
+        values, vectors = values[::-1], vectors[:, ::-1]
+        count = 1 + int(np.searchsorted(np.cumsum(values), _HELD * values.sum()))
+        return DataSpan(vectors[:, :count].T)
+
+    def share(self, changes: np.ndarray) -> np.ndarray:
+        """Return the share of each squared change that lies in the span, (B, units) -> (B,); NaN without a change."""
+        wide = changes.astype(np.float64)
+        whole, inside = (wide**2).sum(axis=1), ((wide @ self.components.T) ** 2).sum(axis=1)
+        return np.divide(inside, whole, out=np.full(len(whole), np.nan), where=whole > _SMALLEST_CHANGE**2)
+
+
+class DonorOutcomes:
+    """Counts for every slot during one group of episodes.
+
+    `follows_higher/FEATURE/HEAD/OPTION` is the share of ticks with a donor of a higher value in which the option's
+    probability rises, `follows_lower/...` of ticks with a donor of a lower value in which it falls. The mean of both is
+    the interchange accuracy (Geiger et al. 2021) of the hypothesis that the probability depends on the feature. It is
+    expected to be 0.5 if the donor's value does not matter, even if nearly all donors are on one side. Ticks in which
+    the probability does not move do not count.
+
+    `within_data` is the share of the squared change that lies in the span of the components that hold 99% of the
+    variance of unedited states. Effects of a change outside of it may come from parts of the network that are never
+    active otherwise (Makelov, Lange and Nanda 2024, "Is this the subspace you are looking for?").
+    """
+
+    def __init__(self, slots: int):
+        """Start to count for this number of slots."""
+        self._slots = slots
+        self._moved: dict[str, np.ndarray] = {}  # ticks with a lower and with a higher donor, (2, slots)
+        self._followed: dict[str, np.ndarray] = {}  # those of them in which the option followed
+        self._within, self._ticks = np.zeros(slots), np.zeros(slots)
+
+    def add(self, slots: np.ndarray, numbers: Mapping[str, torch.Tensor], donors: Mapping[DonorRule, Donors]) -> None:
+        """Count a tick of E edited agents.
+
+        Args:
+            slots: of the agents, (E,) int64.
+            numbers: what the edit did at once, as `at_once` returns it.
+        """
+        outcomes = {Outcome.parse(name): values for name, values in numbers.items()}
+        gains = {outcome.of: values.numpy() for outcome, values in outcomes.items() if outcome.measure == "gain"}
+        for rule, each in donors.items():
+            side = np.sign(each.given - each.own)  # (E,)
+            for option, gain in gains.items():
+                name = f"{rule.feature}/{option}"
+                counted = (np.abs(gain) > _SMALLEST_GAIN) & (side != 0)
+                place = (side[counted] > 0).astype(np.int64), slots[counted]
+                self._of(self._moved, name)[place] += 1
+                self._of(self._followed, name)[place] += np.sign(gain[counted]) == side[counted]
+
+    def add_within(self, slots: np.ndarray, shares: Sequence[np.ndarray]) -> None:
+        """Count the share of the change of E agents that lies in the span, (E,) for each edited layer; NaN for none."""
+        if not shares:
+            return
+        known = np.isfinite(shares)  # (layers, E)
+        mean = np.where(known, shares, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+        self._within[slots] += mean
+        self._ticks[slots] += known.any(axis=0)
+
+    def row(self, slot: int) -> dict[str, float]:
+        """Return the outcomes of one life by name; those that do not exist for it are left out."""
+        outcomes = {}
+        for name, moved in self._moved.items():
+            for side, follows in enumerate(_FOLLOWS):
+                if moved[side, slot]:
+                    outcomes[Outcome(follows, name).name] = float(self._followed[name][side, slot] / moved[side, slot])
+        if self._ticks[slot]:
+            outcomes["within_data"] = float(self._within[slot] / self._ticks[slot])
+        return outcomes
+
+    def _of(self, counts: dict[str, np.ndarray], name: str) -> np.ndarray:
+        return counts.setdefault(name, np.zeros((2, self._slots)))
+
+
+_NOT_FOLLOWED = -1
+
+
+class FollowedEdits:
+    """How long edits last in one group of episodes: agents that were edited in one tick, beside copies that were not.
+
+    A copy has the memory that the agent would have had without the edit, and from then on gets the observations of the
+    edited agent. So the two differ in nothing but what is left of the edit.
+    """
+
+    def __init__(self, policy: RecurrentPolicy, slots: int, ticks: int):
+        """Follow agents in so many slots for `ticks` ticks after each edit."""
+        self._policy, self._ticks = policy, ticks
+        self._copies = policy.initial_state(slots)
+        self._lag = np.full(slots, _NOT_FOLLOWED)
+        self._first: dict[str, np.ndarray] = {}
+        self._sums: dict[str, np.ndarray] = {}
+        self._count: dict[str, np.ndarray] = {}
+
+    def due(self, slots: np.ndarray) -> np.ndarray:
+        """Say which agents are to be edited in a tick, (B,) bool: those that are not followed in it."""
+        lag = self._lag[slots]
+        return np.asarray((lag == _NOT_FOLLOWED) | (lag == self._ticks))
+
+    def begin(self, slots: np.ndarray, edited: MemoryState, unedited: MemoryState, divergence: np.ndarray) -> None:
+        """Begin to follow E agents, after the tick in which they were edited.
+
+        Args:
+            slots: of the agents, (E,) int64.
+            unedited: the memories that they would have without the edit.
+            divergence: of their distributions over actions, with the edit from without, (E,) nats.
+        """
+        self._lag[slots] = 0
+        self._copies.put(torch.from_numpy(slots).to(unedited.hidden.device), unedited)
+        apart = _apart(edited, unedited)
+        for name, far in apart.items():
+            self._first.setdefault(name, np.zeros(len(self._lag)))[slots] = far
+        self._add(slots, apart, divergence)
+
+    @torch.no_grad()
+    def follow(self, decision: Decision) -> None:
+        """Play a tick of the copies of all followed agents, and compare them with the agents' own decision."""
+        self._lag[self._lag >= 0] += 1
+        self._lag[self._lag > self._ticks] = _NOT_FOLLOWED
+        rows = np.flatnonzero(self._lag[decision.present] >= 0)
+        if not len(rows):
+            return
+        slots, chosen = decision.present[rows], torch.from_numpy(rows)
+        device = self._copies.hidden.device
+        places = torch.from_numpy(slots).to(device)
+        seen = decision.observation.take(chosen).to(device)
+        distribution, _, after = self._policy(seen, self._copies.take(places))
+        self._copies.put(places, after)
+        divergence = distribution.divergence(decision.distribution.take(chosen.to(device))).sum(dim=1)
+        self._add(slots, _apart(decision.next_state.take(chosen.to(device)), after), divergence.cpu().numpy())
+
+    def row(self, slot: int) -> dict[str, Any]:
+        """Return what is left after each number of ticks of one life's edits, on average, by name."""
+        return {
+            Outcome("lasting", f"{name}/{lag}").name: float(self._sums[name][slot, lag] / count)
+            for name, counts in self._count.items()
+            for lag, count in enumerate(counts[slot])
+            if count
+        }
+
+    def _add(self, slots: np.ndarray, apart: dict[str, np.ndarray], divergence: np.ndarray) -> None:
+        lag = self._lag[slots]
+        self._count_in("actions", slots, lag, divergence)
+        for name, far in apart.items():
+            first = self._first[name][slots]
+            moved = first > 0
+            self._count_in(name, slots[moved], lag[moved], far[moved] / first[moved])
+
+    def _count_in(self, name: str, slots: np.ndarray, lag: np.ndarray, values: np.ndarray) -> None:
+        shape = len(self._lag), self._ticks + 1
+        self._sums.setdefault(name, np.zeros(shape))[slots, lag] += values
+        self._count.setdefault(name, np.zeros(shape, dtype=np.int64))[slots, lag] += 1
+
+
+def _apart(one: MemoryState, other: MemoryState) -> dict[str, np.ndarray]:
+    """Euclidean distance of two memories of each agent over all layers, (B,) for each kind of state they have."""
+    states = {"hidden": one.hidden - other.hidden, "cell": one.cell - other.cell}
+    return {
+        name: each.double().square().sum(dim=(0, 2)).sqrt().cpu().numpy() for name, each in states.items() if len(each)
+    }
