@@ -18,7 +18,7 @@ from nmmo.task import base_predicates as predicates
 from nmmo.task.game_state import GameState, GameStateGenerator
 from nmmo.task.task_api import Task
 
-from reinforcement_learning.game.ways import GoTowards, share_of_way
+from reinforcement_learning.game.fast_game.ways import GoTowards, share_of_way
 
 _ENTITY = EntityState.State.attr_name_to_col
 _EVENT = EventState.State.attr_name_to_col
@@ -109,7 +109,7 @@ def _gone_towards(state: GameState, agent: int, side: str, tiles: int) -> float:
     rows = state.entity_index.get(agent)
     if not rows or state.entity_data[rows[0], _ENTITY["health"]] <= 0:
         return 0.0
-    return share_of_way(_place(state, rows[0]), state.spawn_pos[agent], side, tiles, state.config.MAP_CENTER)
+    return share_of_way(_place(state, rows[0]), state.spawn_pos[agent], side, tiles, state.config)
 
 
 def _events_seen(state: GameState, agent: int, event: str, N: int) -> float:

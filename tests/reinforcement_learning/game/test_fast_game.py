@@ -21,9 +21,9 @@ from reinforcement_learning.game.environment import (
     make_plain_environment,
     observation_layout,
 )
+from reinforcement_learning.game.fast_game.ways import SIDES, GoTowards
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.vectorization import make_worlds
-from reinforcement_learning.game.ways import SIDES, GoTowards
 from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, TaskSettings
 from tests.conftest import AGENT, random_legal_actions
 from tests.forager import forage

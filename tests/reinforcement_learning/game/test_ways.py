@@ -1,6 +1,7 @@
 """Tasks to go to a side of the map, and how long a policy is shown its task."""
 
 from dataclasses import fields
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,13 +10,14 @@ import torch
 from agent_zoo.observation import pack
 from agent_zoo.observation_masking import ObservationMask
 from reinforcement_learning.game.environment import make_environment, observation_layout
+from reinforcement_learning.game.fast_game.ways import REWARD, SIDES, TILES, share_of_way
 from reinforcement_learning.game.game_config import MAP_BORDER
 from reinforcement_learning.game.tasks import curriculum
-from reinforcement_learning.game.ways import REWARD, SIDES, TILES, share_of_way
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.conftest import AGENT
 
 SHOWN_FOR = 3
+CONFIG = SimpleNamespace(MAP_BORDER=MAP_BORDER, MAP_CENTER=128)
 MIDDLE = (MAP_BORDER + 64, MAP_BORDER + 64)
 STEPS = {"north": (-1, 0), "south": (1, 0), "east": (0, 1), "west": (0, -1)}
 
@@ -24,7 +26,7 @@ STEPS = {"north": (-1, 0), "south": (1, 0), "east": (0, 1), "west": (0, -1)}
 def test_only_steps_towards_the_side_count(side: str) -> None:
     for way, (row, column) in STEPS.items():
         place = (MIDDLE[0] + 8 * row, MIDDLE[1] + 8 * column)
-        assert share_of_way(place, MIDDLE, side, TILES, 128) == (8 / TILES if way == side else 0)
+        assert share_of_way(place, MIDDLE, side, TILES, CONFIG) == (8 / TILES if way == side else 0)
 
 
 @pytest.mark.parametrize("side", SIDES)
@@ -32,8 +34,8 @@ def test_near_the_edge_the_way_is_shorter(side: str) -> None:
     row, column = STEPS[side]
     edge = (MIDDLE[0] + row * (63 if row > 0 else 64), MIDDLE[1] + column * (63 if column > 0 else 64))
     start = (edge[0] - 4 * row, edge[1] - 4 * column)
-    assert share_of_way(edge, start, side, TILES, 128) == 1
-    assert share_of_way((edge[0] - 2 * row, edge[1] - 2 * column), start, side, TILES, 128) == 0.5
+    assert share_of_way(edge, start, side, TILES, CONFIG) == 1
+    assert share_of_way((edge[0] - 2 * row, edge[1] - 2 * column), start, side, TILES, CONFIG) == 0.5
 
 
 @pytest.mark.parametrize(("name", "number"), [("two_ways", 2), ("four_ways", 4)])
@@ -57,7 +59,7 @@ def test_the_reward_is_the_way_gone(small_world: EnvironmentSettings, maps) -> N
     for agent, player in game.realm.players.items():
         task = game.agent_task_map[agent][0]
         side, tiles = task._eval_fn.kwargs["side"], task._eval_fn.kwargs["tiles"]
-        own = share_of_way(player.pos, starts[agent], side, tiles, small_world.map_size)
+        own = share_of_way(player.pos, starts[agent], side, tiles, game.config)
         assert task._progress == own or task.completed
         assert task.reward_multiplier == REWARD
         gone += own

@@ -1,10 +1,9 @@
 """Tasks to go to one side of the map: opposed goals that start alike, so an agent must remember which is its own."""
 
+from nmmo.core.config import Config
 from nmmo.task.game_state import GameState
 from nmmo.task.group import Group
 from nmmo.task.task_spec import TaskSpec
-
-from reinforcement_learning.game.game_config import MAP_BORDER
 
 SIDES = ("north", "south", "east", "west")
 TILES = 32
@@ -28,15 +27,16 @@ def GoTowards(gs: GameState, subject: Group, side: str, tiles: int) -> float:
     if not any(subject.health > 0):
         return 0.0
     place = (int(subject.row[0]), int(subject.col[0]))
-    return share_of_way(place, gs.spawn_pos[subject.agents[0]], side, tiles, gs.config.MAP_CENTER)
+    return share_of_way(place, gs.spawn_pos[subject.agents[0]], side, tiles, gs.config)
 
 
-def share_of_way(place: tuple[int, int], start: tuple[int, int], side: str, tiles: int, map_size: int) -> float:
+def share_of_way(place: tuple[int, int], start: tuple[int, int], side: str, tiles: int, config: Config) -> float:
     """Return the share of the way gone, 0 to 1, from places on the map as (row, column); see `GoTowards`."""
     axis = 0 if side in ("north", "south") else 1
-    last = MAP_BORDER + map_size - 1
+    first = config.MAP_BORDER
+    last = first + config.MAP_CENTER - 1
     if side in ("north", "west"):
-        gone, room = start[axis] - place[axis], start[axis] - MAP_BORDER
+        gone, room = start[axis] - place[axis], start[axis] - first
     else:
         gone, room = place[axis] - start[axis], last - start[axis]
     return min(max(gone / max(min(tiles, room), 1), 0.0), 1.0)
