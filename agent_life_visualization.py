@@ -7,7 +7,7 @@
 One figure per life, and lives.json with all events, are written to agent_plots/NAME-..., named after the settings.
 """
 
-import environment_check  # isort: skip  # noqa: F401 (must come first)
+import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-import argument_checks
-import command_line
 from activation_store.reader import read_dump, read_identity, read_metadata
 from activation_store.schema import DumpMetadata
-from argument_checks import at_least, seed_value
+from common import argument_checks, command_line
+from common.argument_checks import at_least, seed_value
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,7 +69,7 @@ def main() -> None:
     from analysis.life.selection import choose, life_spans, matching
     from analysis.runs.cluster_run import read_cluster_run
     from analysis.runs.run_folder import RunFolder, description
-    from analysis.terminal import step
+    from common.progress_view import step
 
     console = Console()
     run = read_cluster_run(arguments.cluster_dir, arguments.dump) if arguments.cluster_dir else None
@@ -102,7 +101,7 @@ def propagated_labels_of(
 ) -> "PropagatedLabels":
     """Label every record of the chosen lives, save the rule, and print its accuracy."""
     from analysis.runs.propagated_labels import fit_rule, propagate_labels, save_propagated
-    from analysis.terminal import step
+    from common.progress_view import step
 
     with step(console, "learning from the run's labels") as report:
         rule = fit_rule(run, arguments.dump, report)
@@ -122,11 +121,11 @@ def draw(
     console: "Console",
 ) -> None:
     """Read the episodes of the chosen lives, draw a figure of each life, and write their events."""
-    from analysis.figures.life import life_figure
     from analysis.life.cluster_strip import ClusterStrip
+    from analysis.life.life_figure import life_figure
     from analysis.life.summary import ending, life_summary
     from analysis.life.timeline import columns_used, timeline_of
-    from analysis.terminal import step
+    from common.progress_view import step
 
     with step(console, "reading the episodes") as report:
         records = read_dump(

@@ -8,24 +8,24 @@
 Figures, arrays, directions and summaries are written to analysis_results/RUN/, a folder named after the settings.
 """
 
-import environment_check  # isort: skip  # noqa: F401 (must come first)
+import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-import command_line
 from activation_store.reader import read_metadata
 from activation_store.schema import DumpMetadata
 from analysis.clusters.settings import AnalysisSettings
+from common import command_line
 
 if TYPE_CHECKING:
     from analysis.clusters.clustering import Clustering
     from analysis.clusters.dataset import Dataset, Step
     from analysis.clusters.projection import Projection
+    from analysis.clusters.report.outputs import Run
     from analysis.clusters.summary import Summary
     from analysis.features import Feature
-    from analysis.outputs import Run
     from analysis.runs.run_folder import RunFolder
 
 EXPLAINED_SHARES = (0.5, 0.9, 0.99)
@@ -52,7 +52,8 @@ def analyse(
     from rich.console import Console
 
     from analysis.clusters.dataset import read_dataset
-    from analysis.terminal import cluster_table, step, verdict_lines
+    from analysis.clusters.terminal import cluster_table, verdict_lines
+    from common.progress_view import step
 
     console = Console()
     for line in settings.without_effect():
@@ -60,7 +61,7 @@ def analyse(
     show = partial(step, console)
     run = start(settings, read_dataset(settings, metadata, features, show), folder, show)
 
-    from analysis import outputs
+    from analysis.clusters.report import outputs
 
     clustering = summary = report = None
     if not settings.metric_only:
@@ -87,7 +88,7 @@ def start(settings: AnalysisSettings, data: "Dataset", folder: "RunFolder", show
     """Find the principal components, save the files that every run has, and collect the inputs of all outputs."""
     with show("loading the libraries"):
         from analysis.clusters.components import principal_components
-        from analysis.outputs import Run, save_features
+        from analysis.clusters.report.outputs import Run, save_features
     with show("finding principal components"):
         run = Run(settings, data, principal_components(data.activations), folder, show)
     save_features(run)
@@ -96,9 +97,9 @@ def start(settings: AnalysisSettings, data: "Dataset", folder: "RunFolder", show
 
 def find_and_compare(run: "Run") -> tuple["Projection", "Clustering", "Summary"]:
     """Find clusters and compute their statistics."""
-    from analysis import outputs
     from analysis.clusters.cluster_statistics import cluster_statistics
     from analysis.clusters.clustering import cluster_method
+    from analysis.clusters.report import outputs
     from analysis.clusters.summarise import summarise
     from analysis.statistics.stability import projection_stability, stability_floor
 

@@ -11,11 +11,11 @@ tables, summary.txt, directions.safetensors and report.html are written to analy
 After an interruption, the same command goes on where it stopped.
 """
 
-import environment_check  # isort: skip  # noqa: F401 (must come first)
+import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
-import command_line
 from activation_store.reader import read_metadata
-from representation.dynamics.settings import DynamicsSettings
+from analysis.dynamics.settings import DynamicsSettings
+from common import command_line
 
 
 def main() -> None:
@@ -25,11 +25,11 @@ def main() -> None:
     metadata = read_metadata(settings.dump)
     settings.check_against(metadata)
 
+    from analysis.dynamics.dynamics_run import analyse
+    from analysis.dynamics.tracks import load_policy_of
     from analysis.features import features_named, with_heads_of
     from analysis.runs.run_folder import RunFolder, description
-    from argument_checks import split
-    from representation.dynamics.dynamics_run import analyse
-    from representation.dynamics.tracks import load_policy_of
+    from common.argument_checks import split
 
     features = with_heads_of(metadata, features_named(split(settings.features)))
     loaded = None

@@ -7,7 +7,7 @@ Figures, life_phase.txt and life_phase.json are written to analysis_results/RUN-
 settings.
 """
 
-import environment_check  # isort: skip  # noqa: F401 (must come first)
+import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,16 +15,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-import argument_checks
-import command_line
 from activation_store.reader import read_identity, read_metadata
-from argument_checks import at_least, between, seed_value
-from user_error import UserError
+from common import argument_checks, command_line
+from common.argument_checks import at_least, between, seed_value
+from common.user_error import UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from analysis.life_phase.results import LifePhases
+    from analysis.life.phases.results import LifePhases
     from analysis.runs.cluster_run import ClusterRun
     from analysis.runs.propagated_labels import PropagatedLabels
     from analysis.runs.run_folder import RunFolder
@@ -71,7 +70,7 @@ def main() -> None:
 
     from rich.console import Console
 
-    from analysis.life_phase.text import as_text
+    from analysis.life.phases.text import as_text
     from analysis.runs.cluster_run import read_cluster_run
     from analysis.runs.run_folder import RunFolder, description
 
@@ -119,7 +118,7 @@ def propagated_labels_of(
 ) -> "PropagatedLabels":
     """Label every record of the dump, and save the labels and the rule."""
     from analysis.runs.propagated_labels import fit_rule, propagate_labels, save_propagated
-    from analysis.terminal import step
+    from common.progress_view import step
 
     with step(console, "learning from the run's labels") as report:
         rule = fit_rule(run, arguments.dump, report)
@@ -133,9 +132,9 @@ def count_and_test(
     arguments: Arguments, propagated: "PropagatedLabels", lives: int, console: "Console"
 ) -> "LifePhases":
     """Compute all numbers."""
-    from analysis.life_phase.results import life_phases
+    from analysis.life.phases.results import life_phases
     from analysis.statistics.resampling import Bootstrap
-    from analysis.terminal import step
+    from common.progress_view import step
 
     bootstrap = Bootstrap(resamples=arguments.bootstraps, seed=arguments.seed)
     with step(console, f"testing against {arguments.permutations:,} random shifts and orders") as report:
@@ -146,10 +145,10 @@ def count_and_test(
 
 def draw(results: "LifePhases", heading: str, folder: "RunFolder", console: "Console") -> None:
     """Draw the three figures."""
-    from analysis.figures.life_phase import life_phase_figure
-    from analysis.figures.transitions import transitions_figure
-    from analysis.life_phase.text import caption
-    from analysis.terminal import step
+    from analysis.life.phases.figure import life_phase_figure
+    from analysis.life.phases.text import caption
+    from analysis.life.phases.transitions_figure import transitions_figure
+    from common.progress_view import step
 
     labels = results.sequences.labels
     with step(console, "drawing"):

@@ -9,7 +9,7 @@ Checkpoints that evaluate.py has played are drawn too, on maps that they have an
 comparison.json are written to analysis_results/RUN/; see docs/training.md.
 """
 
-import environment_check  # isort: skip  # noqa: F401 (must come first)
+import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
 import re
 from dataclasses import dataclass
@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-import argument_checks
-import command_line
-from argument_checks import at_least, split
-from user_error import UserError
+from common import argument_checks, command_line
+from common.argument_checks import at_least, split
+from common.user_error import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -130,9 +129,9 @@ def command_line_value(value: object) -> object:
 
 def write(compared: "ComparedRuns", folder: "RunFolder") -> None:
     """Write tables, comparison.json and figures."""
-    from analysis.figures.generalisation import generalisation
-    from analysis.figures.learning_curves import learning_curves
     from analysis.training_runs.comparison import COMPARISON_FILE, CURVES_FIGURE, GENERALISATION_FIGURE, as_json
+    from analysis.training_runs.generalisation import generalisation
+    from analysis.training_runs.learning_curves import learning_curves
 
     for table in compared.tables:
         folder.save_text(f"{table.name}.tsv", table.as_text())

@@ -9,7 +9,7 @@ Results are written to eval_<mode>_<seed>.json in the same folder. To continue a
 command.
 """
 
-import environment_check  # isort: skip  # noqa: F401 (must come first)
+import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
 import re
 import sys
@@ -21,19 +21,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 import agent_zoo
-import argument_checks
-import command_line
-import original_options
 from agent_zoo.checkpoint_files import import_hint, not_imported, policy_names
 from agent_zoo.shown_settings import SHOWN
-from argument_checks import at_least, seed_value, split
+from common import argument_checks, command_line
+from common.argument_checks import at_least, seed_value, split
+from common.user_error import UserError
+from reinforcement_learning import original_options
 from reinforcement_learning.game.plain_world import Protocol, evaluation_world, played_by
 from reinforcement_learning.play.workers import Vectorization, chosen_device, chosen_workers
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-from user_error import UserError
 
 if TYPE_CHECKING:
-    from reinforcement_learning.play.evaluation_results import SeedResults
+    from reinforcement_learning.play.evaluating.results import SeedResults
 
 EPISODES = {"pvp": 200, "pve": 32}
 
@@ -95,8 +94,8 @@ def main() -> None:
     workers = chosen_workers(arguments.vectorization, arguments.ray_address, worlds=arguments.num_envs)
     device = chosen_device(arguments.device, arguments.vectorization)
 
-    from activation_store.files import locked_folder, make_folder
-    from reinforcement_learning.play.evaluation import Evaluation, contests, evaluate
+    from common.files import locked_folder, make_folder
+    from reinforcement_learning.play.evaluating.evaluation import Evaluation, contests, evaluate
     from reinforcement_learning.play.parallel_play import processes_of
 
     processes_of(workers)  # refuses a cluster that does not answer or is too small

@@ -6,7 +6,7 @@
 The page, RUN/explorer.html by default, is a single file that works offline in any browser.
 """
 
-import environment_check  # isort: skip  # noqa: F401 (must come first)
+import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +14,9 @@ from typing import Annotated
 
 import tyro
 
-import argument_checks
-import command_line
-from argument_checks import at_least
-from user_error import UserError
+from common import argument_checks, command_line
+from common.argument_checks import at_least
+from common.user_error import UserError
 
 
 @dataclass(frozen=True)
@@ -48,15 +47,15 @@ def main() -> None:
 
     from rich.console import Console
 
-    from activation_store.files import write_text
     from analysis.runs.finished_run import read_run
-    from analysis.terminal import step
+    from common.files import write_text
+    from common.progress_view import step
 
     console = Console()
     run = read_run(arguments.run, arguments.dump)
     with step(console, "loading the libraries"):
-        from analysis.explorer_page.content import explored
-        from analysis.explorer_page.page import explorer_page
+        from analysis.explorer.content import explored
+        from analysis.explorer.page import explorer_page
     content = explored(run, arguments.max_ticks, partial(step, console))
     with step(console, f"building the page of {len(content.rows):,} points and {len(content.seen):,} ticks"):
         write_text(arguments.path, explorer_page(content))

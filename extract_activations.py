@@ -10,7 +10,7 @@ The dump in activation_data/NAME/ consists of metadata.json and activations.json
 tick, or with --format parquet one file per episode. Continue an interrupted extraction with --resume.
 """
 
-import environment_check  # isort: skip  # noqa: F401 (must come first)
+import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
 import tempfile
 from dataclasses import dataclass
@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-import argument_checks
-import command_line
 from activation_store.layers import check_layers
 from agent_zoo.checkpoint_files import import_hint, list_checkpoints, not_imported, policy_names
-from argument_checks import at_least, between, did_you_mean, regrowth_value, seed_value, split
+from common import argument_checks, command_line
+from common.argument_checks import at_least, between, did_you_mean, regrowth_value, seed_value, split
+from common.user_error import UserError
 from reinforcement_learning.game.plain_world import Protocol
 from reinforcement_learning.play.workers import Vectorization, Workers, chosen_device, chosen_workers
-from user_error import UserError
 
 if TYPE_CHECKING:
     from agent_zoo.checkpoint import CheckpointInfo

@@ -9,7 +9,7 @@ read tasks as numbers of a language model: --task-embeddings takes them from a c
 policies and, as a file, for `train.py --task.encoder file --task.embeddings FILE`. See docs/original_checkpoints.md.
 """
 
-import environment_check  # isort: skip  # noqa: F401 (must come first)
+import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-import command_line
-from activation_store.files import is_folder
 from agent_zoo.checkpoint_files import SUFFIX, TRAINER_STATE
-from argument_checks import check_file_name
-from user_error import UserError
+from common import command_line
+from common.argument_checks import check_file_name
+from common.files import is_folder
+from common.user_error import UserError
 
 if TYPE_CHECKING:
     from reinforcement_learning.original_policies import Curriculum, Imported
@@ -84,7 +84,7 @@ def targets_of(arguments: Arguments) -> dict[Path, Path]:
 
 def newest(path: Path) -> Path:
     """Return the newest checkpoint of a run folder; a file as it is."""
-    from agent_zoo.original_file import newest_model
+    from agent_zoo.original.file import newest_model
 
     return newest_model(path) if is_folder(path) else path
 

@@ -19,7 +19,7 @@ Some agents of each world are drawn by lot and edited; the others share the worl
 the edit, with random edits of the same size, and with an untrained network. See docs/interventions.md.
 """
 
-import environment_check  # isort: skip  # noqa: F401 (must come first)
+import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
 import sys
 from dataclasses import dataclass, replace
@@ -28,17 +28,22 @@ from typing import Annotated
 
 import tyro
 
-import argument_checks
-import command_line
 from activation_store.layers import check_layers
 from activation_store.sparse_dictionary import FEATURE
 from agent_zoo.checkpoint_files import policy_names
-from agent_zoo.edit_options import EditOptions, check_features, check_together, needs_directions, separate_edits
-from analysis.interventions.equivalence import margins
-from argument_checks import at_least, regrowth_value, seed_value, split
-from reinforcement_learning.interventions.request import RunOptions
+from analysis.interventions.edits.edit_options import (
+    EditOptions,
+    check_features,
+    check_together,
+    needs_directions,
+    separate_edits,
+)
+from analysis.interventions.effects.equivalence import margins
+from analysis.interventions.play.request import RunOptions
+from common import argument_checks, command_line
+from common.argument_checks import at_least, regrowth_value, seed_value, split
+from common.user_error import UserError
 from reinforcement_learning.play.workers import chosen_workers
-from user_error import UserError
 
 
 @dataclass(frozen=True)
@@ -60,8 +65,8 @@ def main() -> None:
     options = parse(sys.argv[1:])
     workers = chosen_workers(options.vectorization, options.ray_address, options.workers)
 
-    from analysis.interventions.planned import planned_lines
-    from reinforcement_learning.interventions.start import play
+    from analysis.interventions.effects.planned import planned_lines
+    from analysis.interventions.play.start import play
 
     play(options, workers, lambda arms, drawn, agents: planned_lines(arms, options.episodes, drawn, agents))
     report(options.folder)
@@ -120,8 +125,8 @@ def _check_one_by_one(options: RunOptions) -> None:
 
 def report(folder: Path, equivalent_within: str | None = None) -> None:
     """Compute effects from what a run played, draw them, and print them."""
-    from analysis.intervention_outputs import PAGE_FILE, report_run
-    from progress_view import progress
+    from analysis.interventions.outputs import PAGE_FILE, report_run
+    from common.progress_view import progress
 
     with progress("reporting") as show:
         lines = report_run(folder, progress=show, equivalent_within=equivalent_within)

@@ -8,7 +8,7 @@ Runs of saliency.py beside RUN are shown too, and so is NAME-simulated beside th
 named. The page, RUN/panel.html by default, is a single file that works offline in any browser; see docs/panel.md.
 """
 
-import environment_check  # isort: skip  # noqa: F401 (must come first)
+import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +16,9 @@ from typing import Annotated
 
 import tyro
 
-import argument_checks
-import command_line
-from argument_checks import at_least
-from user_error import UserError
+from common import argument_checks, command_line
+from common.argument_checks import at_least
+from common.user_error import UserError
 
 
 @dataclass(frozen=True)
@@ -58,12 +57,12 @@ def main() -> None:
 
     from rich.console import Console
 
-    from activation_store.files import write_text
-    from analysis.panel_page.content import read_panel
-    from analysis.panel_page.dynamics import read_dynamics
-    from analysis.panel_page.page import panel_page
-    from analysis.terminal import step
-    from representation.panel_sources import find_saliency, find_sources
+    from analysis.panel.content import read_panel
+    from analysis.panel.dynamics import read_dynamics
+    from analysis.panel.page import panel_page
+    from analysis.panel.sources import find_saliency, find_sources
+    from common.files import write_text
+    from common.progress_view import step
 
     console = Console()
     say = partial(console.print, highlight=False, markup=False, soft_wrap=True)

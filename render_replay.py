@@ -8,7 +8,7 @@ Replays are recorded by `python train.py -m replay` or by Neural MMO's FileRepla
 FILE by default.
 """
 
-import environment_check  # isort: skip  # noqa: F401 (must come first)
+import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-import argument_checks
-import command_line
-from argument_checks import at_least, between
-from user_error import UserError
+from common import argument_checks, command_line
+from common.argument_checks import at_least, between
+from common.user_error import UserError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,7 +84,7 @@ def main() -> None:
 
     from analysis.replays.events import events_of
     from analysis.replays.file import read_replay
-    from analysis.terminal import step
+    from common.progress_view import step
 
     console = Console()
     with step(console, f"reading {arguments.file.name}") as report:
@@ -144,7 +143,7 @@ def matched_clusters(arguments: Arguments, replay: "Replay", console: "Console")
     if arguments.dump is None or arguments.cluster_dir is None:
         return None
     from analysis.replays.clusters import clusters_of
-    from analysis.terminal import step
+    from common.progress_view import step
 
     with step(console, f"finding the episode in {arguments.dump.name}") as report:
         return clusters_of(replay, arguments.file, arguments.dump, arguments.cluster_dir, report)
@@ -154,9 +153,9 @@ def render_page(
     arguments: Arguments, replay: "Replay", events: "Events", clusters: "ReplayClusters | None", console: "Console"
 ) -> None:
     """Write the page."""
-    from activation_store.files import write_text
-    from analysis.replay_page.page import replay_page
-    from analysis.terminal import step
+    from analysis.replays.page.page import replay_page
+    from common.files import write_text
+    from common.progress_view import step
 
     with step(console, "rendering the page"):
         write_text(arguments.path, replay_page(replay, events, clusters, arguments.file.name))
@@ -169,7 +168,7 @@ def render_film(
     from analysis.replays.choice import player_called, ticks_between
     from analysis.replays.film import write_film
     from analysis.replays.frames import STRIP, FrameDrawer, colours_by_cluster, colours_by_policy
-    from analysis.terminal import step
+    from common.progress_view import step
 
     ticks = ticks_between(replay, arguments.start, arguments.end, arguments.skip)
     followed = None if arguments.follow is None else player_called(arguments.follow, replay)

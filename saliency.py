@@ -11,11 +11,11 @@ written to analysis_results/RUN/; see docs/saliency.md. Maps are checked by defa
 After an interruption, the same command goes on where it stopped.
 """
 
-import environment_check  # isort: skip  # noqa: F401 (must come first)
+import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
-import command_line
 from activation_store.reader import read_metadata
-from representation.attribution.settings import SaliencySettings
+from analysis.attribution.settings import SaliencySettings
+from common import command_line
 
 
 def main() -> None:
@@ -24,9 +24,9 @@ def main() -> None:
     settings.check()
     metadata = read_metadata(settings.dump)
 
+    from analysis.attribution.saliency_run import attribute_dump, check_before
+    from analysis.dynamics.tracks import load_policy_of
     from analysis.runs.run_folder import RunFolder, description
-    from representation.attribution.saliency_run import attribute_dump, check_before
-    from representation.dynamics.tracks import load_policy_of
 
     policy, info = load_policy_of(metadata, settings.dump, settings.policy, settings.policies_dir)
     policy.requires_grad_(False)

@@ -14,7 +14,7 @@ A run is a folder analysis_results/NAME-semantic-k8, which all scripts for clust
 cluster_life_phase.py, agent_life_visualization.py, render_replay.py and intervene.py. See docs/semantic_clusters.md.
 """
 
-import environment_check  # isort: skip  # noqa: F401 (must come first)
+import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
 import sys
 from collections.abc import Callable
@@ -22,9 +22,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-import command_line
-from argument_checks import did_you_mean
-from representation.semantic_clusters.options import (
+from analysis.codes.options import (
     AgreementArguments,
     Command,
     CompareArguments,
@@ -34,7 +32,9 @@ from representation.semantic_clusters.options import (
     PlotArguments,
     VideoArguments,
 )
-from user_error import UserError
+from common import command_line
+from common.argument_checks import did_you_mean
+from common.user_error import UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -53,7 +53,7 @@ def main() -> None:
 
     from rich.console import Console
 
-    from analysis.terminal import step
+    from common.progress_view import step
 
     console = Console()
     COMMANDS[arguments[0]](options, console, partial(step, console))
@@ -62,8 +62,8 @@ def main() -> None:
 def fit(options: FitSettings, console: "Console", step: "Step") -> None:
     """Find codes in a dump, compare them, and print where the results are."""
     from activation_store.reader import read_metadata
+    from analysis.clusters.terminal import cluster_table, verdict_lines
     from analysis.runs.run_folder import RunFolder, description
-    from analysis.terminal import cluster_table, verdict_lines
 
     metadata = read_metadata(options.dump)
     options.check_against(metadata)
@@ -72,7 +72,7 @@ def fit(options: FitSettings, console: "Console", step: "Step") -> None:
     told["arguments"]["layer"] = options.read_layer
     with RunFolder(options.run_folder, told) as folder:
         with step("loading the libraries"):
-            from representation.semantic_clusters.run import run_fit
+            from analysis.codes.run import run_fit
         summary = run_fit(options, metadata, features, folder, step)
     console.print(cluster_table(summary))
     console.print(verdict_lines(summary), highlight=False)
@@ -81,14 +81,14 @@ def fit(options: FitSettings, console: "Console", step: "Step") -> None:
 
 def describe(options: DescribeArguments, console: "Console", step: "Step") -> None:
     """Write a card for each code, a map of where they are, and labels.yaml for their names."""
-    from activation_store.files import write_json, write_text
     from analysis.codes.cards import cards_markdown, cards_of
+    from analysis.codes.code_places import code_places
     from analysis.codes.content import coded_dump
-    from analysis.figures.code_places import code_places
     from analysis.position import positions
     from analysis.runs.names import called, keep_names
     from analysis.runs.run_folder import write_figure
     from analysis.statistics.resampling import Bootstrap
+    from common.files import write_json, write_text
 
     coded = coded_dump(options.run, options.dump, step)
     with step("comparing codes with chance"):
@@ -109,14 +109,14 @@ def describe(options: DescribeArguments, console: "Console", step: "Step") -> No
 
 def plot(options: PlotArguments, console: "Console", step: "Step") -> None:
     """Draw the plane beside t-SNE and UMAP, and measure how well each keeps neighbourhoods."""
-    from activation_store.files import write_json
     from analysis.codes.content import open_run
     from analysis.runs.run_folder import write_figure
+    from common.files import write_json
 
     run, rule = open_run(options.run, options.dump)
     with step("loading the libraries"):
+        from analysis.codes.code_planes import code_planes
         from analysis.codes.planes import kept_by, planes_of, states_of
-        from analysis.figures.code_planes import code_planes
     states = states_of(run, rule, options.on, options.states, step)
     planes = planes_of(states, run.seed, step)
     with step("measuring neighbourhoods"):
@@ -152,13 +152,13 @@ def videos(options: VideoArguments, console: "Console", step: "Step") -> None:
 
 def hover(options: HoverArguments, console: "Console", step: "Step") -> None:
     """Write the explorer's page of a run: the plane and its codes, a strip of views on hover, the life on click."""
-    from activation_store.files import write_text
     from analysis.codes.content import open_run
+    from common.files import write_text
 
     run, _ = open_run(options.run, options.dump)
     with step("loading the libraries"):
-        from analysis.explorer_page.content import explored
-        from analysis.explorer_page.page import explorer_page
+        from analysis.explorer.content import explored
+        from analysis.explorer.page import explorer_page
     content = explored(run, options.max_ticks, step)
     path = options.run / "hover.html"
     with step(f"building the page of {len(content.rows):,} states and {len(content.seen):,} ticks"):
@@ -169,12 +169,12 @@ def hover(options: HoverArguments, console: "Console", step: "Step") -> None:
 def compare(options: CompareArguments, console: "Console", step: "Step") -> None:
     """Measure the codes, and other ways to divide the same states."""
     from activation_store.directions import write_directions
-    from activation_store.files import make_folder, write_json, write_text
     from analysis.codes.content import open_run
+    from common.files import make_folder, write_json, write_text
 
     run, rule = open_run(options.run, options.dump)
     with step("loading the libraries"):
-        from representation.semantic_clusters.leaderboard import MEASURES, leaderboard
+        from analysis.codes.leaderboard import MEASURES, leaderboard
     board = leaderboard(run, rule, options.states, options.bootstraps, step)
     folder = options.output_dir or options.run
     make_folder(folder)
@@ -192,13 +192,13 @@ def compare(options: CompareArguments, console: "Console", step: "Step") -> None
 
 def agreement(options: AgreementArguments, console: "Console", step: "Step") -> None:
     """Show recorded lives to other trainings, and measure whether their codes divide them in the same way."""
-    from activation_store.files import make_folder, write_json, write_text
     from activation_store.reader import read_metadata
+    from common.files import make_folder, write_json, write_text
 
     metadata = read_metadata(options.dump)
     with step("loading the libraries"):
-        from representation.semantic_clusters.agreement import HEADS, agreement_of
-        from representation.semantic_clusters.replayed import load_networks
+        from analysis.codes.agreement import HEADS, agreement_of
+        from analysis.codes.replayed import load_networks
     networks = load_networks(options.dump, metadata, options.names, options.policies_dir)
     agreed = agreement_of(options.dump, metadata, networks, options.states, options.bootstraps, options.seed, step)
     make_folder(options.folder)

@@ -31,7 +31,7 @@ dice as the unedited ones. Both are written, edited ones to a folder with the na
 effects is printed and written to effects/ in the model's folder.
 """
 
-import environment_check  # isort: skip  # noqa: F401 (must come first)
+import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -39,23 +39,23 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import command_line
-from agent_zoo.edit_options import EditOptions, separate_edits
-from representation.world_model.options import MODEL_FILE, SimulationOptions, refuse_directions_by_number
+from analysis.interventions.edits.edit_options import EditOptions, separate_edits
+from analysis.world_model.options import MODEL_FILE, SimulationOptions, refuse_directions_by_number
+from common import command_line
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     from activation_store.records import Records
-    from representation.world_model.held_out import HeldOut
+    from analysis.world_model.held_out import HeldOut
 
 
 def main() -> None:
     """Parse, load the model and the recorded lives, and answer the question that the options ask."""
     options = parse(sys.argv[1:])
 
-    from representation.world_model.held_out import HeldOut
-    from representation.world_model.model import load_model
+    from analysis.world_model.held_out import HeldOut
+    from analysis.world_model.model import load_model
 
     path = options.model / MODEL_FILE if options.model.is_dir() else options.model
     model, origin = load_model(path)
@@ -75,11 +75,11 @@ def parse(arguments: list[str]) -> SimulationOptions:
 
 def simulate_lives(options: SimulationOptions, held_out: "HeldOut", path: Path) -> None:
     """Simulate lives, write their dumps, and print what came of them."""
-    from activation_store.files import sha256
-    from progress_view import progress
-    from representation.world_model.arms import arms_of
-    from representation.world_model.outcomes import effects, group_of, steps_of
-    from representation.world_model.simulation import simulate
+    from analysis.world_model.arms import arms_of
+    from analysis.world_model.outcomes import effects, group_of, steps_of
+    from analysis.world_model.simulation import simulate
+    from common.files import sha256
+    from common.progress_view import progress
 
     digest, seed = sha256(path), options.seed
     arms = arms_of(options, held_out, digest)
@@ -109,8 +109,8 @@ def simulate_lives(options: SimulationOptions, held_out: "HeldOut", path: Path) 
 
 def measure_quality(options: SimulationOptions, held_out: "HeldOut", path: Path) -> None:
     """Measure how well ticks are predicted; print the headline and write tables and a figure."""
-    from progress_view import progress
-    from representation.world_model import noise_ceiling, quality
+    from analysis.world_model import noise_ceiling, quality
+    from common.progress_view import progress
 
     courses = real_courses(options, held_out) if options.other_dice else None
     with progress("measuring quality") as share:
@@ -128,9 +128,9 @@ def measure_quality(options: SimulationOptions, held_out: "HeldOut", path: Path)
 def real_courses(options: SimulationOptions, held_out: "HeldOut") -> "Iterator[tuple[Records, Records]]":
     """Refuse what cannot be played; return what is played from recorded ticks on, as it was and with other dice."""
     from activation_store.reader import read_metadata
+    from analysis.world_model.windows import CONTEXT, memory_layers
     from reinforcement_learning.play.branches import Plan, play_branches
     from reinforcement_learning.play.recorded_world import drawn_points, recorded_contest
-    from representation.world_model.windows import CONTEXT, memory_layers
 
     points = drawn_points(held_out.dump, held_out.origin.test, options.other_dice, CONTEXT - 1, options.seed)
     metadata, episodes = read_metadata(held_out.dump), sorted({point.episode for point in points})
@@ -144,8 +144,8 @@ def real_courses(options: SimulationOptions, held_out: "HeldOut") -> "Iterator[t
 
 def compare_findings(options: SimulationOptions, held_out: "HeldOut", path: Path) -> None:
     """Print and write how findings about the memory differ between recorded and simulated lives."""
-    from progress_view import progress
-    from representation.world_model import findings
+    from analysis.world_model import findings
+    from common.progress_view import progress
 
     with progress("comparing") as share:
         rows = findings.compare_findings(held_out, options.wanted, options.ticks, options.seed, share)
@@ -155,8 +155,8 @@ def compare_findings(options: SimulationOptions, held_out: "HeldOut", path: Path
 
 def validate(options: SimulationOptions, held_out: "HeldOut", path: Path) -> None:
     """Print and write what edits do as predicted, as simulated and in the game."""
-    from progress_view import progress
-    from representation.world_model import validation
+    from analysis.world_model import validation
+    from common.progress_view import progress
 
     origin, folder = held_out.origin, path.parent / "validation"
     runs = [validation.read_intervened(each, origin.policy, origin.policy_sha256) for each in options.validate]
@@ -176,11 +176,11 @@ def validate(options: SimulationOptions, held_out: "HeldOut", path: Path) -> Non
 def differentiate(options: SimulationOptions, held_out: "HeldOut", path: Path) -> None:
     """Print and write what a number of simulated ticks depends on, with and without passing through the world."""
     from activation_store.directions import read_directions
-    from progress_view import progress
-    from representation.attribution.components import chosen_components
-    from representation.attribution.targets import target_named
-    from representation.world_model import saliency
-    from representation.world_model.outcomes import write_table
+    from analysis.attribution.components import chosen_components
+    from analysis.attribution.targets import target_named
+    from analysis.world_model import saliency
+    from analysis.world_model.outcomes import write_table
+    from common.progress_view import progress
 
     assert options.saliency and options.directions
     model, sha, folder = held_out.model, held_out.origin.policy_sha256, path.parent / "saliency"
@@ -203,9 +203,9 @@ def differentiate(options: SimulationOptions, held_out: "HeldOut", path: Path) -
 
 def compare_jacobians(options: SimulationOptions, held_out: "HeldOut", path: Path) -> None:
     """Print and write how components move each other, and how often that has the sign of their correlations."""
-    from progress_view import progress
-    from representation.world_model import jacobians
-    from representation.world_model.outcomes import write_table
+    from analysis.world_model import jacobians
+    from analysis.world_model.outcomes import write_table
+    from common.progress_view import progress
 
     assert options.jacobians
     dynamics, folder = jacobians.read_dynamics(options.jacobians, held_out.origin), path.parent / "jacobians"
@@ -221,7 +221,7 @@ def compare_jacobians(options: SimulationOptions, held_out: "HeldOut", path: Pat
 
 def show_table(title: str, rows: "Sequence[DataclassInstance]", path: Path) -> None:
     """Print rows under a title, and write them to a file."""
-    from representation.world_model.outcomes import write_table
+    from analysis.world_model.outcomes import write_table
 
     write_table(path, rows)
     heads = list(asdict(rows[0]))

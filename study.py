@@ -10,7 +10,7 @@ Stages are commands of the other scripts. Finished ones are skipped as long as t
 unchanged; after an interruption, the same command goes on. See docs/findings.md.
 """
 
-import environment_check  # isort: skip  # noqa: F401 (must come first)
+import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
 import sys
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from typing import Annotated
 
 import tyro
 
-import command_line
+from common import command_line
 
 
 @dataclass(frozen=True)

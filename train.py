@@ -13,7 +13,7 @@
 The policy is saved as policies/NAME.safetensors; metrics, training curves and checkpoints are in runs/NAME/.
 """
 
-import environment_check  # isort: skip  # noqa: F401 (must come first)
+import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
 import os
 import sys
@@ -27,10 +27,11 @@ from typing import Annotated, Literal
 import tyro
 
 import agent_zoo
-import command_line
-import original_options
 from agent_zoo.checkpoint_files import SUFFIX, policy_names
-from argument_checks import check_file_name
+from common import command_line
+from common.argument_checks import check_file_name
+from common.user_error import UserError
+from reinforcement_learning import original_options
 from reinforcement_learning.settings import (
     Settings,
     check_resumed,
@@ -39,7 +40,7 @@ from reinforcement_learning.settings import (
     read_policies_dir,
     read_run_settings,
 )
-from reinforcement_learning.training.sweep import (
+from reinforcement_learning.training.sweeps.sweep import (
     check_sweep,
     is_local,
     read_sweep,
@@ -47,7 +48,6 @@ from reinforcement_learning.training.sweep import (
     trial_command,
     trial_settings,
 )
-from user_error import UserError
 
 DEFAULT_AGENT = "neurips23_start_kit"
 STANDS_FOR = {"--env.mask-intrinsics": "own", "--syllabus": "learning_progress"}
@@ -194,10 +194,10 @@ def sweep(arguments: Arguments, command: Sequence[str]) -> None:
 
 def sweep_here(arguments: Arguments, shared: Sequence[str]) -> None:
     """Start or continue a sweep whose values Optuna chooses on this machine, and show all its trials."""
-    from activation_store.files import locked_folder, make_folder
-    from reinforcement_learning.training.local_sweep import TrialCommands, run_local_sweep
-    from reinforcement_learning.training.search_space import read_search_space
-    from reinforcement_learning.training.sweep_folder import BEST_FILE, SweepFolder
+    from common.files import locked_folder, make_folder
+    from reinforcement_learning.training.sweeps.local_sweep import TrialCommands, run_local_sweep
+    from reinforcement_learning.training.sweeps.search_space import read_search_space
+    from reinforcement_learning.training.sweeps.sweep_folder import BEST_FILE, SweepFolder
 
     name = arguments.name or default_name(arguments.agent)
     check_file_name(name)
@@ -218,7 +218,7 @@ def sweep_here(arguments: Arguments, shared: Sequence[str]) -> None:
 
 def sweep_with_wandb(arguments: Arguments, shared: Sequence[str]) -> None:
     """Start or join a sweep of Weights & Biases, and run trials."""
-    from activation_store.files import make_folder
+    from common.files import make_folder
     from reinforcement_learning.training.tracking import check_login
 
     config = None
@@ -274,8 +274,8 @@ def replay(arguments: Arguments) -> None:
     folder, name, settings = arguments.policies_dir, arguments.name, arguments.settings
     policy_names(folder, () if name is None else (name,))  # refuses missing policies before anything heavy is loaded
 
-    from reinforcement_learning.play.replay import record_replay, replay_path
-    from reinforcement_learning.play.replay_contest import replay_contest
+    from reinforcement_learning.play.replays.contest import replay_contest
+    from reinforcement_learning.play.replays.replay import record_replay, replay_path
     from reinforcement_learning.play.terminal import replay_progress
 
     path = replay_path(folder, settings.train.seed, name, settings.task.only)

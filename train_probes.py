@@ -11,16 +11,16 @@ Record dumps with --layers encoder_output,lstm_hidden,lstm_cell,action_decoder -
 Figures, tables, probes.json and directions.safetensors are written to analysis_results/RUN/; see docs/probes.md.
 """
 
-import environment_check  # isort: skip  # noqa: F401 (must come first)
+import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
 from dataclasses import asdict
 from pathlib import Path
 
-import command_line
-from activation_store.files import sha256
 from activation_store.reader import read_metadata
 from activation_store.schema import METADATA_FILE
-from representation.probes.settings import ProbeSettings
+from analysis.probes.settings import ProbeSettings
+from common import command_line
+from common.files import sha256
 
 
 def main() -> None:
@@ -29,8 +29,8 @@ def main() -> None:
     settings.check()
     metadata = {folder.resolve().name: read_metadata(folder) for folder in settings.dumps}
 
+    from analysis.probes.probe_run import check_dumps, probe_dumps, wanted_of
     from analysis.runs.run_folder import RunFolder
-    from representation.probes.probe_run import check_dumps, probe_dumps, wanted_of
 
     check_dumps(settings, metadata)
     wanted = {name: wanted_of(settings, each) for name, each in metadata.items()}

@@ -11,11 +11,11 @@ Record dumps with --layers all --untrained-twin --fields Market,Task,ActionTarge
 Dictionaries, tables and figures are written to analysis_results/RUN/; see docs/sparse_features.md.
 """
 
-import environment_check  # isort: skip  # noqa: F401 (must come first)
+import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
-import command_line
 from activation_store.reader import read_metadata
-from representation.sparse_autoencoder.settings import SparseSettings
+from analysis.sparse.settings import SparseSettings
+from common import command_line
 
 
 def main() -> None:
@@ -24,7 +24,7 @@ def main() -> None:
     settings.check()
     metadata = read_metadata(settings.dump)
 
-    from representation.sparse_autoencoder.sparse_run import check_dump, train_autoencoders
+    from analysis.sparse.sparse_run import check_dump, train_autoencoders
 
     recorded = check_dump(settings, metadata)
     folder = train_autoencoders(settings, metadata, recorded)

@@ -12,10 +12,10 @@ Record dumps with --format parquet --layers encoder_output,lstm_hidden,lstm_cell
 The model, metrics.jsonl and curves are written to world_models/NAME/; see docs/world_model.md.
 """
 
-import environment_check  # isort: skip  # noqa: F401 (must come first)
+import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
-import command_line
-from representation.world_model.options import WorldSettings
+from analysis.world_model.options import WorldSettings
+from common import command_line
 
 
 def main() -> None:
@@ -23,7 +23,7 @@ def main() -> None:
     settings = command_line.parse(WorldSettings, __doc__, flag_pairs=True)
     settings.check()
 
-    from representation.world_model.training import check_material, train_world_model
+    from analysis.world_model.training import check_material, train_world_model
 
     print(f"world model and curves: {train_world_model(settings, *check_material(settings)).parent}")
 

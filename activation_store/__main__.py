@@ -9,7 +9,7 @@
 `convert` also imports dumps of the original tools: a .json or .jsonl file, or its folder.
 """
 
-import environment_check  # isort: skip  # noqa: F401 (must come first)
+import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +17,10 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-import argument_checks
-import command_line
-from argument_checks import at_least, seed_value, split
-from progress_view import progress
-from user_error import UserError
+from common import argument_checks, command_line
+from common.argument_checks import at_least, seed_value, split
+from common.progress_view import progress
+from common.user_error import UserError
 
 Folder = tyro.conf.Positional[Path]
 
@@ -136,7 +135,7 @@ def validate(command: Validate) -> None:
 
 def convert(command: Convert) -> None:
     """Write the dump in the requested format."""
-    from activation_store import conversion
+    from activation_store.exchange import conversion
 
     if command.format == "json" and command.precision == "float16":
         raise UserError("--precision float16 needs --format parquet: JSON writes numbers out in full")
@@ -147,7 +146,7 @@ def convert(command: Convert) -> None:
 
 def sample(command: Sample) -> None:
     """Write a small dump of the same format."""
-    from activation_store import conversion
+    from activation_store.exchange import conversion
 
     if (command.lives is None) == (command.episodes is None):
         raise UserError("give the size of the sample: either --lives N or --episodes N")
@@ -171,7 +170,7 @@ def sample(command: Sample) -> None:
 
 def export(command: Export) -> None:
     """Write one Parquet file for other programs."""
-    from activation_store.export import export as write
+    from activation_store.exchange.export import export as write
     from activation_store.selection import OBSERVATIONS
     from activation_store.subsample import Subsample
 

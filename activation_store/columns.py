@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 from pydantic import ConfigDict
 
-from user_error import UserError
+from common.user_error import UserError
 
 Dtype = Literal["bool", "uint8", "int8", "int16", "int32", "int64", "float32"]
 

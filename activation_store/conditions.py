@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from user_error import UserError
+from common.user_error import UserError
 
 COMPARISONS: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
     "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "==": operator.eq, "!=": operator.ne

@@ -16,8 +16,8 @@ import numpy as np
 import orjson
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from activation_store.tensor_file import Kind, read_tensors, write_tensors
-from user_error import UserError
+from common.tensor_file import Kind, read_tensors, write_tensors
+from common.user_error import UserError
 
 DIRECTIONS_FILE = "directions.safetensors"
 """Name of a run's file of directions."""

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ConfigDict
 
-from activation_store.files import atomic_path
-from user_error import UserError
+from common.files import atomic_path
+from common.user_error import UserError
 
 RUN_FILE = "run.json"
 """Name of the file that says what a run does, with its arms."""

@@ -11,10 +11,10 @@ from typing import Any
 import orjson
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from activation_store.checked_json import read_small_json, with_checksum, without_checksum
-from activation_store.files import PARTIAL_SUFFIX, sha256, write_json
 from activation_store.schema import METADATA_FILE, RECORDS_FILE, DumpFile, DumpMetadata, PrecisionError, shard_name
-from user_error import UserError
+from common.checked_json import read_small_json, with_checksum, without_checksum
+from common.files import PARTIAL_SUFFIX, sha256, write_json
+from common.user_error import UserError
 
 JOURNAL_FILE = "unfinished.json"
 _JSON_SHARDS = "episode-*.jsonlines"

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from argument_checks import did_you_mean
-from user_error import UserError
+from common.argument_checks import did_you_mean
+from common.user_error import UserError
 
 ENCODER_OUTPUT = "encoder_output"
 LSTM_HIDDEN = "lstm_hidden"

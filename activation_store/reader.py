@@ -6,12 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from activation_store.checked_json import read_small_json
-from activation_store.files import PARTIAL_SUFFIX, sha256
+from activation_store.formats.json_format import read_json_batches, read_json_identity
+from activation_store.formats.parquet_format import read_shard_batches, read_shard_identity
 from activation_store.gathering import Gathering
 from activation_store.journal import JOURNAL_FILE
-from activation_store.json_format import read_json_batches, read_json_identity
-from activation_store.parquet_format import read_shard_batches, read_shard_identity
 from activation_store.records import Records
 from activation_store.schema import (
     IDENTITY,
@@ -24,8 +22,10 @@ from activation_store.schema import (
 )
 from activation_store.selection import Selection, select
 from activation_store.subsample import ALL_RECORDS, Subsample
-from argument_checks import did_you_mean
-from user_error import UserError
+from common.argument_checks import did_you_mean
+from common.checked_json import read_small_json
+from common.files import PARTIAL_SUFFIX, sha256
+from common.user_error import UserError
 
 Progress = Callable[[float], None]
 """Called with the share of the work done, from 0 to 1."""

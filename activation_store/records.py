@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from user_error import UserError
+from common.user_error import UserError
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from typing import Any, Literal
 import orjson
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from activation_store.checked_json import with_checksum, without_checksum
 from activation_store.columns import Column, column_faults
 from activation_store.layers import ACTION_DECODER
 from activation_store.records import RaggedRows, Records
-from user_error import UserError
+from common.checked_json import with_checksum, without_checksum
+from common.user_error import UserError
 
 __all__ = ["ActionHead", "DumpFile", "DumpMetadata", "PrecisionError", "RaggedRows", "Records"]
 

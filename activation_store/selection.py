@@ -9,8 +9,8 @@ import numpy as np
 from activation_store.lives import Life
 from activation_store.schema import MAY_BE_UNRECORDED, DumpMetadata
 from activation_store.subsample import ALL_RECORDS, Subsample
-from argument_checks import did_you_mean
-from user_error import UserError
+from common.argument_checks import did_you_mean
+from common.user_error import UserError
 
 OBSERVATIONS = ("tile", "entity", "inventory")
 CAN_BE_LEFT_OUT = (*OBSERVATIONS, "tables", *MAY_BE_UNRECORDED)

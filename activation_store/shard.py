@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from activation_store.files import HashedFile, atomic_file, full_disk_named
-from activation_store.json_format import JsonShard
-from activation_store.parquet_format import ParquetShard
+from activation_store.formats.json_format import JsonShard
+from activation_store.formats.parquet_format import ParquetShard
 from activation_store.records import Records
 from activation_store.schema import DumpFile, DumpMetadata, PrecisionError
-from user_error import UserError
+from common.files import HashedFile, atomic_file, full_disk_named
+from common.user_error import UserError
 
 
 class ShardWriter:

@@ -18,8 +18,8 @@ import numpy as np
 import orjson
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from activation_store.tensor_file import Kind, read_tensors, write_tensors
-from user_error import UserError
+from common.tensor_file import Kind, read_tensors, write_tensors
+from common.user_error import UserError
 
 FORMAT_VERSION = 1
 FEATURE = "feature_"

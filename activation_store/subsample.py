@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-import argument_checks
-from user_error import UserError
+from common import argument_checks
+from common.user_error import UserError
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MULTIPLIERS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)

@@ -13,7 +13,7 @@ from activation_store.schema import (
     TILES_IN_VIEW,
     DumpMetadata,
 )
-from user_error import UserError
+from common.user_error import UserError
 
 _FLOAT16_LARGEST = float(np.finfo(np.float16).max)
 

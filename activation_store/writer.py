@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from activation_store.columns import COLUMNS
-from activation_store.files import locked_folder, make_folder, write_json
+from activation_store.formats.json_format import join_shards
 from activation_store.journal import (
     JOURNAL_FILE,
     Journal,
@@ -22,12 +22,12 @@ from activation_store.journal import (
     shard_path,
     shards_in,
 )
-from activation_store.json_format import join_shards
 from activation_store.records import Records
 from activation_store.schema import METADATA_FILE, RECORDS_FILE, TILES_IN_VIEW, DumpFile, DumpMetadata, shard_name
 from activation_store.shard import ShardWriter
 from activation_store.validity import check_shapes, check_values
-from user_error import UserError
+from common.files import locked_folder, make_folder, write_json
+from common.user_error import UserError
 
 State = Literal["absent", "unfinished", "whole"]
 DERIVED = ("row", "col", "life")

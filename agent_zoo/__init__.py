@@ -7,16 +7,19 @@ from types import ModuleType
 from typing import Any
 
 from agent_zoo.networks import Network
-from argument_checks import did_you_mean
-from user_error import UserError
+from common.argument_checks import did_you_mean
+from common.user_error import UserError
 
 REQUIRED_CLASSES = ("Policy", "Recurrent", "RewardWrapper")
 EARLIER_CLASS = "EarlierPolicy"
+_NO_AGENTS = ("memories", "network_parts", "original", "semantic")
+"""Folders of what agents share."""
 
 
 def names() -> list[str]:
-    """Return the agents that can be trained: every folder of this package, in alphabetical order."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg)
+    """Return the agents that can be trained: every other folder of this package, in alphabetical order."""
+    folders = {module.name for module in pkgutil.iter_modules(__path__) if module.ispkg}
+    return sorted(folders.difference(_NO_AGENTS))
 
 
 def check_name(name: str) -> None:

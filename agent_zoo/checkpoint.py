@@ -15,16 +15,16 @@ from pydantic import ConfigDict, NonNegativeInt, TypeAdapter, ValidationError
 from torch.overrides import TorchFunctionMode
 
 import agent_zoo
-from activation_store.files import write_bytes
-from activation_store.tensor_file import Kind, read_tensors, write_tensors
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.networks import Network
 from agent_zoo.observation import ObservationLayout
 from agent_zoo.observation_masking import ObservationMask
-from agent_zoo.origin import Origin
-from agent_zoo.semantic_shape import SemanticShape
+from agent_zoo.original.origin import Origin
+from agent_zoo.semantic.shape import SemanticShape
 from agent_zoo.tensors import as_arrays, as_tensors
-from user_error import UserError
+from common.files import write_bytes
+from common.tensor_file import Kind, read_tensors, write_tensors
+from common.user_error import UserError
 
 _MAKERS: set[Callable[..., Any]] = {
     torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn, torch.randint, torch.eye, torch.arange,

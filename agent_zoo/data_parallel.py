@@ -19,7 +19,7 @@ import torch.distributed
 from torch import nn
 
 from agent_zoo.torchrun import number_of_processes
-from user_error import UserError
+from common.user_error import UserError
 
 TIMEOUT = timedelta(minutes=30)
 Record = TypeVar("Record")

@@ -14,15 +14,15 @@ from typing import Annotated
 if __package__ is None:  # run as a file: Python then looks for modules in agent_zoo/ instead of the project's root
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-import environment_check  # isort: skip  # noqa: F401 (must come before what is not in the standard library)
+import common.environment_check  # isort: skip  # noqa: F401 (must come before what is not in the standard library)
 
 import tyro
 
-import command_line
-from activation_store.files import make_folder
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint, save_checkpoint
-from user_error import UserError
+from common import command_line
+from common.files import make_folder
+from common.user_error import UserError
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import torch
 
-from agent_zoo.distribution import ActionDistribution
+from agent_zoo.network_parts.distribution import ActionDistribution
 from agent_zoo.observation import ActionHead
 
 DECIDED_BY = {

@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 from agent_zoo.base import BasePolicy
-from agent_zoo.layers import RowFeatures, entity_features
+from agent_zoo.network_parts.layers import RowFeatures, entity_features
+from agent_zoo.network_parts.soft_observation import SoftRows
 from agent_zoo.observation import CandidateTable, ObservationLayout
-from agent_zoo.soft_observation import SoftRows
 
 
 class LinearRowsPolicy(BasePolicy):

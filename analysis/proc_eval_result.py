@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING
 if __package__ is None:  # run as a file: Python then looks for modules in analysis/ instead of the project's root
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-import environment_check  # isort: skip  # noqa: F401 (must come before what is not in the standard library)
+import common.environment_check  # isort: skip  # noqa: F401 (must come before what is not in the standard library)
 
 import tyro
 
-import argument_checks
-import command_line
-from argument_checks import at_least, seed_value
-from user_error import UserError, one_line
+from common import argument_checks, command_line
+from common.argument_checks import at_least, seed_value
+from common.user_error import UserError, one_line
 
 if TYPE_CHECKING:
     from analysis.evaluation.scores import PolicyResults
@@ -56,8 +55,8 @@ def main() -> None:
 
     from rich.console import Console
 
-    from activation_store.files import make_folder
     from analysis.statistics.resampling import Bootstrap
+    from common.files import make_folder
 
     first = arguments.results[0]
     folder = arguments.output_dir or (first if first.is_dir() else first.parent)
@@ -106,13 +105,13 @@ def read(paths: tuple[Path, ...]) -> list["PolicyResults"]:
 
 def report(policies: list["PolicyResults"], bootstrap: "Bootstrap", folder: Path) -> list["Table"]:
     """Score, compare, and once all is computed, write it; returns the tables for the terminal."""
-    from activation_store.files import atomic_file
     from analysis.evaluation import tables as tables
     from analysis.evaluation.comparisons import improvements, ranking
     from analysis.evaluation.results import MODES
+    from analysis.evaluation.score_summary import score_summary
     from analysis.evaluation.scores import score
-    from analysis.figures.score_summary import score_summary
     from analysis.statistics.resampling import KeptDraws
+    from common.files import atomic_file
 
     draws = KeptDraws(bootstrap)
     scores = [score(results, bootstrap, draws) for results in policies]

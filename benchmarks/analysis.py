@@ -23,8 +23,6 @@ import numpy as np
 import psutil
 import tyro
 
-import command_line
-from activation_store.files import write_json
 from activation_store.reader import read_batches, read_dump, read_metadata
 from activation_store.records import Records
 from activation_store.schema import DumpMetadata
@@ -32,7 +30,9 @@ from activation_store.selection import select
 from activation_store.subsample import Subsample
 from activation_store.writer import DumpWriter
 from benchmarks.measure import spread
-from user_error import UserError
+from common import command_line
+from common.files import write_json
+from common.user_error import UserError
 
 LAYER = "action_decoder"
 NOISE = 0.01

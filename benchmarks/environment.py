@@ -23,14 +23,14 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-import command_line
-from activation_store.files import write_json
+from common import command_line
+from common.files import write_json
+from common.user_error import UserError
 from reinforcement_learning.game.environment import make_environment, make_plain_environment, observation_layout
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from reinforcement_learning.versions import versions
 from tests.forager import forage
-from user_error import UserError
 
 AGENT = "neurips23_start_kit"
 

@@ -23,15 +23,16 @@ import numpy as np
 import torch
 import tyro
 
-import command_line
-from activation_store.conversion import convert
-from activation_store.files import write_json
+from activation_store.exchange.conversion import convert
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import DumpMetadata
 from activation_store.subsample import Subsample
 from activation_store.writer import DumpWriter
 from analysis.features import FEATURE_NAMES, feature_matrix
 from benchmarks.measure import spread
+from common import command_line
+from common.files import write_json
+from common.user_error import UserError
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.play.contest import Contest, Group, groups
 from reinforcement_learning.play.entrants import load_entrant
@@ -39,7 +40,6 @@ from reinforcement_learning.play.extraction import Plan, metadata_of, record_gro
 from reinforcement_learning.play.recording_progress import Recorded
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from reinforcement_learning.versions import versions
-from user_error import UserError
 
 LAYERS = ("action_decoder",)
 _NEEDED: dict[str, Any] = {"columns": [], "leave_out": ["tile", "tables", "reward", "value", "log_probability"]}

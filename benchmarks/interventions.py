@@ -20,19 +20,19 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-import command_line
-from activation_store.files import write_json
-from agent_zoo.memory_edits import KeptMemory
-from agent_zoo.state_edits import StateEdit, Untouched
+from analysis.interventions.edits.memory_edits import KeptMemory
+from analysis.interventions.edits.state_edits import StateEdit, Untouched
+from analysis.interventions.play.edited_play import play_arm
+from analysis.interventions.play.experiment import ArmPlan
 from benchmarks.measure import spread
+from common import command_line
+from common.files import write_json
+from common.user_error import UserError
 from reinforcement_learning.game.maps import ensure_maps
-from reinforcement_learning.interventions.edited_play import play_arm
-from reinforcement_learning.interventions.experiment import ArmPlan
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.entrants import load_entrant
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from reinforcement_learning.versions import versions
-from user_error import UserError
 
 _WORLDS = 4
 _MOVE = 1e-6

@@ -21,15 +21,16 @@ from rich.console import Console
 from rich.table import Table
 
 import agent_zoo
-import command_line
-from activation_store.files import write_json
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import load_checkpoint
-from agent_zoo.freed_memory import keep_freed_memory
+from agent_zoo.memories.freed_memory import keep_freed_memory
 from agent_zoo.observation import ObservationLayout, PackedRows
 from benchmarks.dense import DenseObservation, dense_recurrent
 from benchmarks.floor import COLUMNS, Floor, matrix_speed, operations
 from benchmarks.measure import Comparison, Work, compare, spread
+from common import command_line
+from common.files import write_json
+from common.user_error import UserError
 from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
@@ -41,7 +42,6 @@ from reinforcement_learning.training.optimizers import make_optimizer
 from reinforcement_learning.training.ppo import minibatches, update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from reinforcement_learning.versions import versions
-from user_error import UserError
 
 RECORDER = "neurips23_start_kit"
 WARM_UPS = 2  # rounds after which the process holds all the memory that a dense network needs

@@ -22,12 +22,9 @@ import tyro
 from rich.console import Console
 from scipy import stats
 
-import command_line
-import progress_view
-from activation_store.files import write_json
-from analysis.life_phase.label_sequences import LabelSequences
-from analysis.life_phase.transitions import transitions
-from analysis.life_phase.visits import visits
+from analysis.life.phases.label_sequences import LabelSequences
+from analysis.life.phases.transitions import transitions
+from analysis.life.phases.visits import visits
 from analysis.lives import Lives
 from analysis.statistics.differences import Differences, cluster_differences
 from analysis.statistics.inference import LEVEL, Inference
@@ -37,6 +34,9 @@ from benchmarks.null_rates_controls import verdict_cases
 from benchmarks.null_rates_drift import ANY_AGE, GIVEN_AGE, MEMORY, drifting_cases, found_in_orders
 from benchmarks.null_rates_saliency import policy_free_cases, true_cases, warned_cases
 from benchmarks.power import planted
+from common import command_line, progress_view
+from common.files import write_json
+from common.user_error import UserError
 from tests.planted_labels import FREQUENCIES, favoured_pair, labels_at_random, lasting_labels, memory_of_two_steps
 from tests.planted_lives import (
     COURSES,
@@ -47,7 +47,6 @@ from tests.planted_lives import (
     uneven_lengths,
     values_of,
 )
-from user_error import UserError
 
 Outcomes = dict[str, bool]
 """What was found in one run, by what was looked for."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from analysis.interventions.study import ranking, study_effects
+from analysis.interventions.effects.study import ranking, study_effects
 from analysis.statistics.inference import Inference
 from tests.planted_interventions import Planted, plant
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from activation_store.interventions import Arm, LivesTable
-from analysis.interventions.effects import Effect, effects_of_edits
-from analysis.interventions.equivalence import Margins
-from analysis.interventions.follows import options_that_follow
-from analysis.interventions.inference import OverEpisodes
-from analysis.interventions.pairs import paired
-from analysis.interventions.planned import OUTCOMES, PAIRED_SPREAD
+from analysis.interventions.effects.effects import Effect, effects_of_edits
+from analysis.interventions.effects.equivalence import Margins
+from analysis.interventions.effects.follows import options_that_follow
+from analysis.interventions.effects.inference import OverEpisodes
+from analysis.interventions.effects.pairs import paired
+from analysis.interventions.effects.planned import OUTCOMES, PAIRED_SPREAD
 from analysis.statistics.inference import Inference
 
 Run = Callable[[np.random.Generator, Inference], dict[str, bool]]

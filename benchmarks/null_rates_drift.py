@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from analysis.life_phase.label_sequences import LabelSequences
-from analysis.life_phase.memory import memory_of_two
-from analysis.life_phase.transitions import transitions
-from analysis.life_phase.visits import visits
+from analysis.life.phases.label_sequences import LabelSequences
+from analysis.life.phases.memory import memory_of_two
+from analysis.life.phases.transitions import transitions
+from analysis.life.phases.visits import visits
 from analysis.statistics.inference import LEVEL, Inference
 from tests.planted_labels import drifting_odds
 

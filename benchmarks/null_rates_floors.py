@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from analysis.dynamics.behaviours import resampled_lives
+from analysis.dynamics.decompositions import Decomposition, Scale, decompose
+from analysis.dynamics.floors import above_gaussians
+from analysis.sparse.stability import matched, stability
+from analysis.sparse.training import Plan, normalisation, train
 from analysis.statistics.cluster_method import ClusterMethod
 from analysis.statistics.inference import Inference
 from analysis.statistics.stability import exceeds, projection_stability, stability_floor
 from analysis.statistics.surrogate import gaussian_surrogate
-from representation.dynamics.behaviours import resampled_lives
-from representation.dynamics.decompositions import Decomposition, Scale, decompose
-from representation.dynamics.floors import above_gaussians
-from representation.sparse_autoencoder.stability import matched, stability
-from representation.sparse_autoencoder.training import Plan, normalisation, train
 from tests.planted_lives import make_lives, smooth, values_of
 
 LENGTHS = [15, 40, 5, 20] * 5

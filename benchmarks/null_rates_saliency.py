@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from representation.attribution.sanity import RANDOM
+from analysis.attribution.sanity import RANDOM
 from tests.planted_maps import POLICY_FREE, Maps, checked, policy_free, true_maps
 
 SALIENCY = "saliency: "

@@ -17,13 +17,12 @@ from typing import Annotated, Any
 
 import tyro
 
-import argument_checks
-import command_line
-from activation_store.files import write_json
-from argument_checks import at_least
 from benchmarks.measure import spread
+from common import argument_checks, command_line
+from common.argument_checks import at_least
+from common.files import write_json
+from common.user_error import UserError
 from tests.browser import QUIET, path_of_chromium
-from user_error import UserError
 
 GOAL = 3.0
 _LONGEST = 300.0
@@ -130,7 +129,7 @@ def main() -> None:
 
 
 def _generated(folder: Path, rollouts: int) -> Path:
-    from analysis.panel_page.page import panel_page
+    from analysis.panel.page import panel_page
     from tests.generated_panel import generated_panel
 
     path = folder / "panel.html"

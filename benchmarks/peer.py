@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pufferlib.vector
 
+from common.user_error import UserError
 from reinforcement_learning.game.environment import EpisodeStart, make_plain_environment
 from reinforcement_learning.game.process_worlds import ProcessWorlds
 from reinforcement_learning.game.serial_worlds import serial_worlds
 from reinforcement_learning.settings import Settings
-from user_error import UserError
 
 
 class RecordedWorlds:

@@ -18,14 +18,14 @@ import tyro
 from scipy import stats
 from scipy.signal import lfilter
 
-import command_line
-from activation_store.files import write_json
 from analysis.lives import Lives
 from analysis.statistics.circular_shift import circular_shift_test
 from analysis.statistics.effect_intervals import effect_intervals
 from analysis.statistics.inference import LEVEL, Inference
 from analysis.statistics.power import POWER, detectable
-from user_error import UserError
+from common import command_line
+from common.files import write_json
+from common.user_error import UserError
 
 LIVES_AND_EPISODES = ((30, 1), (100, 1), (500, 1), (100, 4), (500, 4), (100, 10), (500, 10))
 SHARES = (0.1, 0.3)

@@ -18,21 +18,21 @@ from typing import Annotated, TypeVar
 import numpy as np
 import tyro
 
-import command_line
-from activation_store.files import write_json
 from activation_store.reader import read_metadata
 from activation_store.subsample import Subsample
+from analysis.probes.dataset import ProbeData, Wanted, read_probe_data
+from analysis.probes.inputs import Input, inputs_named, recorded
+from analysis.probes.logistic import fit_logistic
+from analysis.probes.probing import PROBES, probe, why_not
+from analysis.probes.ridge import Choice, Choices
+from analysis.probes.scores import losses
+from analysis.probes.target import Target
+from analysis.probes.targets import targets_named
+from analysis.probes.task import folds_of_worlds, mean_of_the_rest
 from analysis.runs.run_folder import versions
-from representation.probes.dataset import ProbeData, Wanted, read_probe_data
-from representation.probes.inputs import Input, inputs_named, recorded
-from representation.probes.logistic import fit_logistic
-from representation.probes.probing import PROBES, probe, why_not
-from representation.probes.ridge import Choice, Choices
-from representation.probes.scores import losses
-from representation.probes.target import Target
-from representation.probes.targets import targets_named
-from representation.probes.task import folds_of_worlds, mean_of_the_rest
-from user_error import UserError
+from common import command_line
+from common.files import write_json
+from common.user_error import UserError
 
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 LIBRARY_STEPS = 300

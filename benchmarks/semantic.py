@@ -15,10 +15,11 @@ from typing import Annotated
 import torch
 import tyro
 
-import command_line
-from activation_store.files import write_json
 from agent_zoo.data_parallel import ALONE
 from benchmarks.measure import Work, compare, spread
+from common import command_line
+from common.files import write_json
+from common.user_error import UserError
 from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
@@ -31,7 +32,6 @@ from reinforcement_learning.training.ppo import update
 from reinforcement_learning.training.rollout import RolloutCollector
 from reinforcement_learning.training.semantic_training import SemanticTraining
 from reinforcement_learning.versions import versions
-from user_error import UserError
 
 AGENT = "neurips23_start_kit"
 GOAL = 1.25

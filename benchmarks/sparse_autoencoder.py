@@ -18,11 +18,11 @@ import numpy as np
 import torch
 import tyro
 
-import command_line
-from activation_store.files import write_json
 from activation_store.sparse_dictionary import DictionaryKind
 from analysis.runs.run_folder import versions
-from representation.sparse_autoencoder.training import Plan, normalisation, train
+from analysis.sparse.training import Plan, normalisation, train
+from common import command_line
+from common.files import write_json
 
 MILLION = 1_000_000
 TRUE_UNITS, TRUE_FEATURES, ACTIVE = 24, 48, 3

@@ -12,10 +12,8 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-import command_line
+from common import command_line
 from tests.house import ROOT, circle, file_arrows, functions, modules, room_arrows
-
-NOT_STAGES = {"argument_checks.py", "command_line.py", "environment_check.py", "progress_view.py", "user_error.py"}
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ def main() -> None:
         for length, name, path in functions(modules().values())[: arguments.functions]
     ]
     command_line.print_table(("lines", "function", "file"), rows)
-    stages = sorted(path for path in ROOT.glob("*.py") if path.name not in NOT_STAGES)
+    stages = sorted(path for path in ROOT.glob("*.py"))
     helps = [(script.name, f"{help_seconds(script, arguments.samples):.2f}") for script in stages]
     command_line.print_table(("script", "seconds to --help"), helps)
 

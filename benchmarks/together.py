@@ -9,10 +9,10 @@ from tempfile import TemporaryDirectory
 import orjson
 import yaml
 
-from activation_store.files import write_text
+from common.files import write_text
+from common.user_error import UserError
 from reinforcement_learning.settings import Settings, plain_settings
 from reinforcement_learning.training.run_folder import METRICS_FILE
-from user_error import UserError
 
 REST = "rest"
 """The phase of everything that no other phase counts, such as waiting for another process."""

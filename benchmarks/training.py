@@ -29,16 +29,17 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-import command_line
-from activation_store.files import write_json
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.freed_memory import keep_freed_memory
+from agent_zoo.memories.freed_memory import keep_freed_memory
 from agent_zoo.observation import ObservationLayout
 from benchmarks.dense import dense_recurrent
 from benchmarks.floor import COLUMNS, Floor, matrix_speed, operations
 from benchmarks.learning import WARM_UPS, cut, inference, learning, pad
 from benchmarks.peer import RecordedWorlds, Repetition, plain_worlds
 from benchmarks.together import REST, train_together
+from common import command_line
+from common.files import write_json
+from common.user_error import UserError
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.vectorization import first_episodes, make_groups, make_worlds
 from reinforcement_learning.play.entrants import untrained_entrant
@@ -50,7 +51,6 @@ from reinforcement_learning.training.optimizers import make_optimizer
 from reinforcement_learning.training.ppo import update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from reinforcement_learning.versions import versions
-from user_error import UserError
 
 AGENT = "neurips23_start_kit"
 PHASES = ("environment", "copying", "inference", "learning")

@@ -7,7 +7,7 @@ import difflib
 import re
 from collections.abc import Iterable
 
-from user_error import UserError
+from common.user_error import UserError
 
 FASTEST_REGROWTH = 40
 """Of eaten food, as a multiple of the game's rate: food then grows back in every tick."""

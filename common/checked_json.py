@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
-from activation_store.files import read_json
-from user_error import UserError
+from common.files import read_json
+from common.user_error import UserError
 
 CHECKSUM = "checksum"
 _BYTES_AT_MOST = 1 << 26

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
-from user_error import UserError, printable
+from common.user_error import UserError, printable
 
 Arguments = TypeVar("Arguments")
 

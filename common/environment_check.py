@@ -19,7 +19,7 @@ def fault() -> str:
         return ""
     too_old = "Python {}.{} is too old".format(*sys.version_info[:2])
     why = too_old if sys.version_info < OLDEST else "it lacks " + ", ".join(missing)
-    has_environment = (Path(__file__).resolve().parent / ".venv" / "bin" / "python").exists()
+    has_environment = (Path(__file__).resolve().parents[1] / ".venv" / "bin" / "python").exists()
     first = "" if has_environment else "run `make setup`, then "
     return "{} is not this project's Python ({}): {}use `.venv/bin/python`, or `source .venv/bin/activate`".format(
         sys.executable or "this", why, first

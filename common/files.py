@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 import orjson
 
-from user_error import UserError
+from common.user_error import UserError
 
 PARTIAL_SUFFIX = ".partial"
 _HASH_BLOCK_BYTES = 1 << 18

@@ -152,3 +152,15 @@ def progress(
             bar.update(task, completed=done, total=whole, told=told)
 
         yield report
+
+
+@contextlib.contextmanager
+def step(console: "Console", description: str) -> Iterator[Callable[[float], None]]:
+    """Show that a step is running, then its duration; yields a callback for the share done, from 0 to 1.
+
+    Without a terminal, a plain line is printed every half minute and at the end.
+    """
+    started = time.monotonic()
+    with progress(description, console=console) as report:
+        yield report
+    console.print(f"{description}: {time.monotonic() - started:.1f} s", highlight=False)

@@ -15,8 +15,8 @@ import orjson
 import safetensors
 from safetensors.numpy import load, save
 
-from activation_store.files import read_bytes, write_bytes
-from user_error import UserError
+from common.files import read_bytes, write_bytes
+from common.user_error import UserError
 
 Kind = Literal[
     "policy", "training state", "directions", "task embeddings", "state moments", "sparse dictionary",

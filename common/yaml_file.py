@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from user_error import UserError
+from common.user_error import UserError
 
 LARGEST_BYTES = 1 << 20
 DEEPEST = 32

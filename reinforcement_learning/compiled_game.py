@@ -25,7 +25,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from user_error import one_line
+from common.user_error import one_line
 
 SWITCH = "NMMO_COMPILED_GAME"
 _SOURCES = Path(__file__).parent / "game" / "fast_game"

@@ -4,7 +4,7 @@ import os
 
 import torch
 
-from user_error import UserError
+from common.user_error import UserError
 
 
 def pick_device(name: str) -> torch.device:

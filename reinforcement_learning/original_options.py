@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from user_error import UserError
+from common.user_error import UserError
 
 _LEAVE_OUT = "leave it out: "
 TRAIN: Mapping[str, str] = {

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import numpy as np
 
-from activation_store.files import make_folder, read_bytes, sha256, write_bytes
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, save_checkpoint
 from agent_zoo.checkpoint_files import SUFFIX
-from agent_zoo.origin import Origin
-from agent_zoo.original_curriculum import read_curriculum
-from agent_zoo.original_file import OriginalFile, read_original
-from agent_zoo.original_weights import original_shape, policy_from_original
+from agent_zoo.original.curriculum import read_curriculum
+from agent_zoo.original.file import OriginalFile, read_original
+from agent_zoo.original.origin import Origin
+from agent_zoo.original.weights import original_shape, policy_from_original
+from common.files import make_folder, read_bytes, sha256, write_bytes
+from common.user_error import UserError, printable
 from reinforcement_learning.game.embedding_file import write_embeddings
 from reinforcement_learning.settings import RewardSettings, TaskSettings, task_record
 from reinforcement_learning.versions import versions
-from user_error import UserError, printable
 
 
 @dataclass(frozen=True)

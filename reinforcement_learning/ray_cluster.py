@@ -6,7 +6,7 @@ import signal
 import socket
 from typing import Any
 
-from user_error import UserError
+from common.user_error import UserError
 
 _CONNECT_SECONDS = 10
 

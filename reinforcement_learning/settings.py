@@ -17,15 +17,15 @@ import tyro
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
-from activation_store.files import read_json
 from activation_store.layers import MemoryCell
-from activation_store.yaml_file import one_line, read_yaml, shown
 from agent_zoo.networks import Network
 from agent_zoo.reward_rules import RewardRules
-from agent_zoo.semantic_shape import BETA, MOST_CODES, PAIRWISE_WEIGHT, Feed
+from agent_zoo.semantic.shape import BETA, MOST_CODES, PAIRWISE_WEIGHT, Feed
 from agent_zoo.shown_settings import FULL_RADIUS
-from argument_checks import FASTEST_REGROWTH
-from user_error import UserError
+from common.argument_checks import FASTEST_REGROWTH
+from common.files import read_json
+from common.user_error import UserError
+from common.yaml_file import one_line, read_yaml, shown
 
 LARGEST_NUM_MAPS = 4096
 RUN_SETTINGS_FILE = "settings.json"

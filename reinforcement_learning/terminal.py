@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from progress_view import Report, progress
+from common.progress_view import Report, progress
 from reinforcement_learning.progress import Progress as ProgressCallback
 
 

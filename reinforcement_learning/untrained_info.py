@@ -6,7 +6,7 @@ from typing import Any
 import agent_zoo
 from agent_zoo.checkpoint import CheckpointInfo
 from agent_zoo.observation import ObservationLayout
-from agent_zoo.semantic_shape import SemanticShape
+from agent_zoo.semantic.shape import SemanticShape
 from reinforcement_learning.settings import Settings, task_record
 from reinforcement_learning.versions import versions
 

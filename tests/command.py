@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-import command_line
+from common import command_line
 
 ROOT = Path(__file__).parents[1]
 

@@ -16,9 +16,9 @@ import orjson
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
-from activation_store.checked_json import CHECKSUM, with_checksum
-from activation_store.tensor_file import Kind, read_tensors, write_tensors
-from user_error import LONGEST_MESSAGE, UserError
+from common.checked_json import CHECKSUM, with_checksum
+from common.tensor_file import Kind, read_tensors, write_tensors
+from common.user_error import LONGEST_MESSAGE, UserError
 
 SECONDS = 5
 """Of a processor: other tests on the same machine must not make a case fail. By the clock, six times as much."""

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from activation_store.schema import ActionHead, DumpMetadata
-from analysis.panel_page.behaviours import main_behaviours
-from analysis.panel_page.content import Panel, Source
-from analysis.panel_page.dynamics import Component, Dynamics
-from analysis.panel_page.ticks import Ticks
+from analysis.panel.behaviours import main_behaviours
+from analysis.panel.content import Panel, Source
+from analysis.panel.dynamics import Component, Dynamics
+from analysis.panel.ticks import Ticks
 from analysis.runs.cluster_run import ClusterRun
 from analysis.runs.finished_files import RunDescription
 from analysis.runs.propagated_labels import CarryingRule

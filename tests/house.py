@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("activation_store", "agent_zoo", "analysis", "representation", "reinforcement_learning")
+ROOMS = ("common", "activation_store", "agent_zoo", "reinforcement_learning", "analysis")
+"""From the ground upwards: each may import those before it."""
 
 Arrows = dict[str, set[str]]
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from analysis.attribution.methods import counterfactual_materials
+from analysis.attribution.sanity import Sanity, Views, judged, policy_free_maps
 from analysis.materials import MATERIAL_NAMES
-from representation.attribution.methods import counterfactual_materials
-from representation.attribution.sanity import Sanity, Views, judged, policy_free_maps
 
 SIDE, MATERIALS = 15, len(MATERIAL_NAMES)
 KINDS = ("grass", "foilage", "scrub", "water", "stone")

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from activation_store.directions import Direction, Source, write_directions
-from activation_store.files import sha256
 from activation_store.lives import places_of
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import METADATA_FILE
 from analysis.runs.run_folder import RunFolder
+from common.files import sha256
 
 LAYER, UNITS, COMPONENTS, BEHAVIOURS, LAGS, TICKS = "lstm_cell", 4, 2, 2, 2, 6
 

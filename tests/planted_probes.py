@@ -6,9 +6,9 @@ from torch import nn
 
 from analysis.features.feature import YES_OR_NO
 from analysis.lives import Lives
-from representation.probes.dataset import ProbeData
-from representation.probes.inputs import Input, inputs_named
-from representation.probes.target import Target
+from analysis.probes.dataset import ProbeData
+from analysis.probes.inputs import Input, inputs_named
+from analysis.probes.target import Target
 
 WORLDS, LIVES_IN_A_WORLD, TICKS = 8, 10, 50
 LONGEST_COUNT = 30

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from activation_store.files import sha256, write_bytes, write_json
 from activation_store.reader import read_dump
 from analysis.clusters.clustering import Clustering, largest_first
 from analysis.clusters.projection import Projection
 from analysis.clusters.settings import AnalysisSettings
 from analysis.labels import NOISE
+from common.files import sha256, write_bytes, write_json
 from tests.command import run_here
 
 CLUSTERS = 5
@@ -65,7 +65,7 @@ def planted_run(dump: Path, results: Path, subsample: int, *options: object) -> 
     """Analyse a dump with planted clusters; returns the run's folder in `results`."""
     plane = PlantedPlane(dump, subsample)
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("analysis.outputs", "analysis.clusters.clustering"):
+        for module in ("analysis.clusters.report.outputs", "analysis.clusters.clustering"):
             patch.setattr(f"{module}.project", plane.project)
             patch.setattr(f"{module}.hdbscan_clusters", plane.clusters)
         patch.setattr("analysis.clusters.clustering.hdbscan_labels", plane.labels)

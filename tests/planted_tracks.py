@@ -3,8 +3,8 @@
 import numpy as np
 
 from activation_store.records import RaggedRows, Records
+from analysis.dynamics.tracks import Tracks
 from analysis.lives import lives_of
-from representation.dynamics.tracks import Tracks
 
 
 def tracks_of(

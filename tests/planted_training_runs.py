@@ -9,10 +9,10 @@ from typing import Any, Literal
 import numpy as np
 import orjson
 
-from activation_store.checked_json import CHECKSUM, entry_checksum
+from common.checked_json import CHECKSUM, entry_checksum
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.training.run_folder import RunFolder
-from reinforcement_learning.training.sweep import override
+from reinforcement_learning.training.sweeps.sweep import override
 from tests.planted_results import play, provenance
 
 BATCH = 1_000

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from activation_store.files import sha256
 from agent_zoo.capture import ALL_LAYERS
 from agent_zoo.checkpoint import save_checkpoint
+from common.files import sha256
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.extraction import Plan, extract

@@ -8,12 +8,12 @@ import torch
 
 from agent_zoo.capture import ALL_LAYERS
 from agent_zoo.checkpoint import save_checkpoint
+from analysis.recorded.recorded_observation import FIELDS
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import load_entrant, untrained_entrant
 from reinforcement_learning.play.extraction import Plan, extract
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
-from representation.recorded_observation import FIELDS
 from tests.conftest import AGENT
 from tests.shared import shared_folder
 

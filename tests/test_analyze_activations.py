@@ -15,11 +15,11 @@ from activation_store.reader import read_dump
 from activation_store.schema import METADATA_FILE, RECORDS_FILE
 from activation_store.subsample import Subsample
 from analysis.features import features_named
+from common.user_error import UserError
 from tests.command import assert_refused, run_here
 from tests.command import run as run_script
 from tests.planted import FIGHTING, Planted, planted_dump, write_planted
 from tests.shared import shared_folder
-from user_error import UserError
 
 FIGURES = {"umap_scatter.png", "cluster_features.png", "umap_metric_scatter.png"}
 ALWAYS = {
@@ -222,7 +222,7 @@ def test_without_clusters_nothing_is_embedded_or_clustered(
         raise AssertionError("this takes the time that --metric-only is to save")
 
     for name in ("project", "hdbscan_clusters", "umap_embedding"):
-        monkeypatch.setattr(f"analysis.outputs.{name}", never)
+        monkeypatch.setattr(f"analysis.clusters.report.outputs.{name}", never)
     options = ["--metric-only", "--cluster-before-umap", "--pre-cluster-dims", "5", "--feature-scatter"]
     folder = analyse(dump, tmp_path, "--subsample", SUBSAMPLE, *options, "--features", FEW_FEATURES)
     assert folder.name == f"planted-sub{SUBSAMPLE}-metric-pca5-scatter-{FEW_FEATURES.replace(',', '+')}"

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from activation_store.directions import read_directions
-from activation_store.files import sha256
 from activation_store.reader import read_dump, read_metadata
+from analysis.dynamics.tracks import load_policy_of, read_tracks
+from analysis.dynamics.update import Update
 from analysis.runs.arrays import arrays_of
-from representation.dynamics.tracks import load_policy_of, read_tracks
-from representation.dynamics.update import Update
+from common.files import sha256
+from common.user_error import UserError
 from tests.command import assert_refused, run_here
 from tests.recorded_policy import NAME, RecordedPolicy, record_policy, shared_recorded_policy
 from tests.shared import shared_folder
-from user_error import UserError
 
 QUICK = (
     "--components", 4, "--clusters", 5, "--behaviours", 3, "--subsample", 2, "--lives", 24, "--lags", 3, "--states", 40,
@@ -32,9 +32,9 @@ FIGURES = {
 
 @pytest.fixture(scope="module", autouse=True)
 def few_iterations():
-    """tests/representation/dynamics/test_lasting.py has the search for fixed points at its full length."""
+    """tests/analysis/dynamics/test_lasting.py has the search for fixed points at its full length."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("representation.dynamics.fixed_points.ITERATIONS", 30)
+        patch.setattr("analysis.dynamics.fixed_points.ITERATIONS", 30)
         yield
 
 
@@ -134,7 +134,7 @@ def test_the_same_run_gives_the_same_numbers_after_an_interruption(
         def stop(*_: object, **__: object) -> None:
             raise RuntimeError("stopped")
 
-        patch.setattr("representation.dynamics.motion_stages.lagged_jacobians", stop)
+        patch.setattr("analysis.dynamics.motion_stages.lagged_jacobians", stop)
         run_here("analyze_dynamics.py", *arguments)
     folder = tmp_path / results.name
     assert not folder.exists()

@@ -9,8 +9,8 @@ import pytest
 
 from activation_store.directions import read_directions
 from activation_store.reader import read_dump
-from analysis.panel_page.behaviours import fit_rule
-from analysis.panel_page.dynamics import read_dynamics
+from analysis.panel.behaviours import fit_rule
+from analysis.panel.dynamics import read_dynamics
 from analysis.runs.arrays import arrays_of
 from tests.browser import opened
 from tests.command import assert_refused, run_here
@@ -62,7 +62,7 @@ def world(simulated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def combined(simulated: Path, recorded: RecordedFeatures, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("combined")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("representation.dynamics.fixed_points.ITERATIONS", 30)
+        patch.setattr("analysis.dynamics.fixed_points.ITERATIONS", 30)
         done = run_here(
             "analyze_dynamics.py", simulated, "--behaviours-of", "lstm_hidden,world_hidden", "--policies-dir",
             recorded.policies, *QUICK, "--output-dir", output,

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from argument_checks import SEEDS, at_least, between, check, did_you_mean, seed_value, split
-from user_error import UserError
+from common.argument_checks import SEEDS, at_least, between, check, did_you_mean, seed_value, split
+from common.user_error import UserError
 
 POLICIES = ("hybrid_3M", "masked_3M", "seeing_3M", "start_kit_3M", "takeru_3M", "yaofeng_3M")
 

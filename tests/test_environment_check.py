@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-import environment_check
+from common import environment_check
 from tests.command import ROOT
 from tests.test_architecture import SCRIPTS, SCRIPTS_IN_ROOMS
 
-NO_SCRIPTS = {"command_line", "environment_check", "original_options"}
-STARTED_BY_USERS = [*(f"{script}.py" for script in sorted(SCRIPTS - NO_SCRIPTS)), *SCRIPTS_IN_ROOMS]
+CHECK = "common/environment_check.py"
+STARTED_BY_USERS = [*(f"{script}.py" for script in sorted(SCRIPTS)), *SCRIPTS_IN_ROOMS]
 
 
 def run_bare(script: str, root: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -33,16 +33,16 @@ def test_without_dependencies_one_line_says_what_to_use(script: str) -> None:
     assert line.startswith("error: ") and ".venv/bin/python" in line and "it lacks numpy, tyro" in line
 
 
-@pytest.mark.parametrize("script", [*STARTED_BY_USERS, "environment_check.py"])
+@pytest.mark.parametrize("script", [*STARTED_BY_USERS, CHECK])
 def test_an_old_python_understands_all_up_to_the_check(script: str) -> None:
     """A syntax error, or a failing import before the check, would occur before its message."""
     tree = ast.parse((ROOT / script).read_text(), feature_version=(3, 8))
     imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
-    if script == "environment_check.py":
+    if script == CHECK:
         assert {node.names[0].name.split(".")[0] for node in imports if isinstance(node, ast.Import)} == {"sys"}
         return
     names = [node.names[0].name if isinstance(node, ast.Import) else node.module for node in imports]
-    before = names[: names.index("environment_check")]
+    before = names[: names.index("common.environment_check")]
     assert before in ([], ["sys", "dataclasses", "pathlib", "typing"])
 
 
@@ -51,7 +51,7 @@ def test_an_environment_that_is_not_there_yet_is_to_be_made_first(
 ) -> None:
     assert environment_check.fault() == ""
     monkeypatch.setattr(environment_check, "NEEDED", ("sys", "no_such_package"))
-    monkeypatch.setattr(environment_check, "__file__", str(tmp_path / "environment_check.py"))
+    monkeypatch.setattr(environment_check, "__file__", str(tmp_path / CHECK))
     assert re.search(
         r"it lacks no_such_package\): run `make setup`, then use `.venv/bin/python`", environment_check.fault()
     )

@@ -10,10 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from activation_store.files import locked_folder
+from common.files import locked_folder
 from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
 from reinforcement_learning.game.maps import ensure_maps
-from reinforcement_learning.play.evaluation_journal import EvaluationJournal
+from reinforcement_learning.play.evaluating.journal import EvaluationJournal
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import assert_refused, run, run_here, start
 from tests.shared import shared_folder

@@ -12,12 +12,12 @@ import torch
 
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import refuse_kept_memory
+from analysis.recorded.recorded_observation import packed_observation
+from common.user_error import UserError
 from reinforcement_learning.play.entrants import load_entrant
-from representation.recorded_observation import packed_observation
 from tests.activation_store.test_round_trip import assert_same_records
 from tests.command import assert_refused, run, run_here, run_on_terminal, start
 from tests.shared import shared_folder
-from user_error import UserError
 
 WORLD = (
     "--env.num-agents", "16", "--env.num-npcs", "16", "--env.num-maps", "2", "--env.horizon", "64",

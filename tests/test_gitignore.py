@@ -69,8 +69,8 @@ def test_every_default_folder_is_listed_here() -> None:
     import render_replay
     import train
     from analysis.clusters.settings import AnalysisSettings
+    from analysis.probes.settings import ProbeSettings
     from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-    from representation.probes.settings import ProbeSettings
 
     of_scripts = [
         each.Arguments

@@ -13,11 +13,11 @@ from activation_store.reader import read_dump, read_identity
 from activation_store.schema import LIFE_KEY
 from activation_store.subsample import Subsample
 from analysis.life.selection import choose, life_spans
+from common.user_error import UserError
 from tests.command import assert_refused, run, run_here
 from tests.planted import Planted, planted_dump, write_planted
 from tests.planted_run import planted_run
 from tests.recorded import Recording
-from user_error import UserError
 
 PNG = b"\x89PNG"
 

@@ -11,14 +11,14 @@ import orjson
 import pytest
 import yaml
 
+from common.user_error import UserError
 from reinforcement_learning.settings import Settings, load_settings, read_run_settings
-from reinforcement_learning.training.local_sweep import TrialCommands
-from reinforcement_learning.training.search_space import SearchSpace, read_search_space
-from reinforcement_learning.training.sweep import override, read_sweep
-from reinforcement_learning.training.sweep_folder import SweepFolder, Trial
+from reinforcement_learning.training.sweeps.local_sweep import TrialCommands
+from reinforcement_learning.training.sweeps.search_space import SearchSpace, read_search_space
+from reinforcement_learning.training.sweeps.sweep import override, read_sweep
+from reinforcement_learning.training.sweeps.sweep_folder import SweepFolder, Trial
 from tests.command import assert_refused, run, run_here, start
 from tests.test_train import FOREVER, ONE_UPDATE, TWO_UPDATES, folders
-from user_error import UserError
 
 METRIC = {"name": "lives/ticks", "goal": "maximize"}
 RATES = {"train.learning_rate": {"distribution": "log_uniform_values", "min": 1e-5, "max": 1e-2}}

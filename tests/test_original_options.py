@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 import evaluate
-import original_options
 import train
+from common.user_error import UserError
+from reinforcement_learning import original_options
 from tests.command import ROOT, assert_refused, run, run_here
-from user_error import UserError
 
 
 @pytest.fixture(scope="module")

@@ -65,7 +65,7 @@ def made(recorded: RecordedFeatures, tmp_path_factory: pytest.TempPathFactory) -
         shutil.copytree(recorded.dump, dump)
         results = ("--output-dir", folder / "analysis_results")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("representation.dynamics.fixed_points.ITERATIONS", 30)
+            patch.setattr("analysis.dynamics.fixed_points.ITERATIONS", 30)
             done = run_here("analyze_dynamics.py", dump, *policies, *DYNAMICS, *results)
         assert done.returncode == 0, done.stderr
         plant(folder / "analysis_results" / f"{POLICY}-lstm_cell-dynamics")

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console
 
-from analysis.terminal import step
-from progress_view import SHARE, ProgressLines, progress, progress_line
+from common.progress_view import SHARE, ProgressLines, progress, progress_line, step
 from reinforcement_learning.training.terminal import TrainingDisplay
 
 
@@ -98,8 +97,8 @@ def test_work_that_reports_nothing_still_says_that_it_goes_on(clock: Clock) -> N
 
 
 def test_lines_appear_while_the_work_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("progress_view.LINE_EVERY", 0.0)
-    monkeypatch.setattr("progress_view._LOOK_EVERY", 0.01)
+    monkeypatch.setattr("common.progress_view.LINE_EVERY", 0.0)
+    monkeypatch.setattr("common.progress_view._LOOK_EVERY", 0.01)
     written = io.StringIO()
     with progress("embedding", console=Console(file=written, width=80)):
         deadline = time.monotonic() + 30

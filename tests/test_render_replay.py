@@ -11,7 +11,6 @@ import imageio.v3 as imageio
 import numpy as np
 import pytest
 
-from activation_store.files import sha256
 from activation_store.reader import read_dump
 from activation_store.schema import METADATA_FILE
 from analysis.figures.style import NOISE_COLOUR, cluster_colour
@@ -21,6 +20,7 @@ from analysis.replays.file import read_replay
 from analysis.replays.frames import STRIP, FrameDrawer, colours_by_policy
 from analysis.replays.replay import Replay
 from analysis.runs.run_folder import RunFolder
+from common.files import sha256
 from tests.browser import damaged, opened, scripts_that_ran, settle, until
 from tests.command import assert_refused, run, run_here
 from tests.recorded import POLICIES, Recording

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from activation_store.directions import Direction, Source, write_directions
-from activation_store.files import sha256
 from activation_store.reader import read_dump
 from analysis.runs.arrays import arrays_of
+from common.files import sha256
 from tests.browser import opened
 from tests.command import assert_refused, run_here
 from tests.recorded_policy import NAME, RecordedPolicy, shared_recorded_policy
@@ -94,7 +94,7 @@ def test_an_interrupted_run_goes_on_with_the_same_numbers(
         raise RuntimeError("stopped")
 
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="stopped"):
-        patch.setattr("representation.attribution.saliency_run.check_maps", stop)
+        patch.setattr("analysis.attribution.saliency_run.check_maps", stop)
         run_here("saliency.py", *arguments)
     done = run_here("saliency.py", *arguments)
     assert done.returncode == 0 and "going on after 3 samples" in done.stdout

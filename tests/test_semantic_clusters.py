@@ -22,6 +22,7 @@ from analysis.runs.finished_files import open_finished
 from analysis.runs.finished_run import read_run
 from analysis.runs.names import read_names
 from analysis.runs.propagated_labels import fit_rule, propagate_labels
+from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.extraction import Plan
@@ -30,7 +31,6 @@ from tests.command import assert_refused, run_here
 from tests.conftest import AGENT
 from tests.planted_run import rewrite
 from tests.recorded import Recording, record
-from user_error import UserError
 
 LAYER = "action_decoder"
 QUICK = ("--subsample", 2, "--permutations", 99, "--bootstraps", 99)

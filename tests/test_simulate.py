@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 
 import simulate
-from activation_store.checked_json import with_checksum
 from activation_store.directions import write_directions
-from activation_store.files import sha256, write_json
 from activation_store.reader import read_dump, read_metadata
 from activation_store.sparse_dictionary import write_dictionary
-from representation.world_model.findings import PARTS
-from representation.world_model.model import load_model
-from representation.world_model.options import MODEL_FILE
-from representation.world_model.scene import VITALS
+from analysis.world_model.findings import PARTS
+from analysis.world_model.model import load_model
+from analysis.world_model.options import MODEL_FILE
+from analysis.world_model.scene import VITALS
+from common.checked_json import with_checksum
+from common.files import sha256, write_json
+from common.user_error import UserError
+from tests.analysis.interventions.play.directions import unit
 from tests.command import assert_refused, run_here
 from tests.planted_dictionary import axes
 from tests.recorded_features import RecordedFeatures, recorded_features
-from tests.reinforcement_learning.interventions.directions import unit
 from tests.trained_world_model import trained_world_model
-from user_error import UserError
 
 
 @pytest.fixture(scope="module")

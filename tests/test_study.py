@@ -13,10 +13,10 @@ import yaml
 from analysis.findings.all_claims import claims_of, claims_table
 from analysis.findings.page import verify_page
 from analysis.findings.study_file import read_study
+from common.user_error import UserError
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import ROOT, assert_refused, run, run_here, start
 from tests.tiny_policies import save_policies
-from user_error import UserError
 
 ARMS = "--episodes 2 --controls 1 --share 0.25 --workers 1"
 AGENTS = {"kit": ("neurips23_start_kit", 1), "second": ("neurips23_start_kit", 1)}

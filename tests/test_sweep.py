@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from common.user_error import UserError
 from reinforcement_learning.settings import Settings
-from reinforcement_learning.training.sweep import agent_environment, override, read_sweep, trial_command
+from reinforcement_learning.training.sweeps.sweep import agent_environment, override, read_sweep, trial_command
 from tests.command import ROOT, assert_refused, environment, run, run_here
 from tests.test_train import ONE_UPDATE, folders
-from user_error import UserError
 
 OFFLINE = ("--wandb.mode", "offline")
 

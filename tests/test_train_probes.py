@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from activation_store.directions import Source, read_directions
-from activation_store.files import sha256
 from activation_store.reader import read_dump, read_metadata
-from representation.probes.probe_run import check_dumps, wanted_of
-from representation.probes.settings import ProbeSettings
+from analysis.probes.probe_run import check_dumps, wanted_of
+from analysis.probes.settings import ProbeSettings
+from common.files import sha256
+from common.user_error import UserError
 from tests.command import assert_refused, run, run_here
 from tests.recorded_probes import record_for_probes, shared_probe_dump
 from tests.shared import shared_folder
-from user_error import UserError
 
 STEPS = (0, 5000)
 TARGETS = "self_food,tick,is_moving,n_visible_npcs,is_buying"

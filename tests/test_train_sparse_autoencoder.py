@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from activation_store.directions import read_directions
-from activation_store.files import sha256
 from activation_store.sparse_dictionary import read_dictionary
-from representation.sparse_autoencoder import fitting
+from analysis.sparse import fitting
+from common.files import sha256
 from tests.command import assert_refused, run_here
 from tests.recorded_features import MORE, POLICY, UNITS, RecordedFeatures, sparse_arguments
 

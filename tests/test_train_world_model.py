@@ -7,10 +7,10 @@ import numpy as np
 import orjson
 import pytest
 
-from activation_store.files import sha256
 from activation_store.reader import read_dump, read_metadata
 from agent_zoo.checkpoint import load_checkpoint
-from representation.recorded_observation import check_shows_everything, packed_observation
+from analysis.recorded.recorded_observation import check_shows_everything, packed_observation
+from common.files import sha256
 from tests.command import assert_refused, run_here
 from tests.recorded_features import RecordedFeatures, recorded_features
 from tests.trained_world_model import arguments, trained_world_model

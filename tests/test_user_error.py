@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-import command_line
-from activation_store.files import read_json
-from user_error import LONGEST_MESSAGE, UserError, printable
+from common import command_line
+from common.files import read_json
+from common.user_error import LONGEST_MESSAGE, UserError, printable
 
 HOSTILE = "a\nb\r\x1b[31mred\x07\u202e\x00\ud800é 'x'"
 

@@ -9,7 +9,7 @@ import torch
 
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import save_checkpoint
-from agent_zoo.layers import entity_features
+from agent_zoo.network_parts.layers import entity_features
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
 

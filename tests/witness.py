@@ -18,7 +18,7 @@ from nmmo.lib.event_code import EventCode
 from nmmo.systems import item
 
 from activation_store.writer import DumpWriter
-from agent_zoo.distribution import ActionDistribution
+from agent_zoo.network_parts.distribution import ActionDistribution
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.extraction import Plan, metadata_of, record_group, write
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from activation_store.exchange.original_tools import find_original, import_original
 from activation_store.lives import number_lives
-from activation_store.original_tools import find_original, import_original
 from activation_store.reader import read_batches, read_identity, read_metadata
 from activation_store.schema import DumpMetadata, Format, Precision
 from activation_store.selection import Selection, select
 from activation_store.writer import DumpWriter
-from user_error import UserError
+from common.user_error import UserError
 
 
 def convert(

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import orjson
 
-from activation_store.files import atomic_path, full_disk_named
-from activation_store.parquet_format import ROW_GROUP_RECORDS
-from activation_store.parquet_layout import TABLE, TILE, Numbers, numbers_of, values_of
+from activation_store.formats.parquet_format import ROW_GROUP_RECORDS
+from activation_store.formats.parquet_layout import TABLE, TILE, Numbers, numbers_of, values_of
 from activation_store.reader import read_batches, read_metadata
 from activation_store.records import RaggedRows, Records
 from activation_store.schema import DumpMetadata
 from activation_store.selection import Selection, select
 from activation_store.subsample import ALL_RECORDS, Subsample
-from user_error import UserError
+from common.files import atomic_path, full_disk_named
+from common.user_error import UserError
 
 if TYPE_CHECKING:
     import pyarrow as pa

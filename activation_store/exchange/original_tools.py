@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import orjson
 
-from activation_store.gathering import join_rows
-from activation_store.layers import ACTION_DECODER
-from activation_store.original_layout import (
+from activation_store.exchange.original_layout import (
     ACTION_HEADS,
     COMBAT_STATUS_TICKS,
     ENTITY_COLUMNS,
     INVENTORY_COLUMNS,
     SLOTS_OF_A_PROCESS,
 )
+from activation_store.gathering import join_rows
+from activation_store.layers import ACTION_DECODER
 from activation_store.records import RaggedRows, Records
 from activation_store.schema import (
     MAY_BE_UNRECORDED,
@@ -35,7 +35,7 @@ from activation_store.schema import (
     Precision,
 )
 from activation_store.writer import DumpWriter
-from user_error import UserError
+from common.user_error import UserError
 
 _BATCH = 16
 _BLOCK_BYTES = 1 << 18

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import orjson
 
-from activation_store.files import HashedFile, atomic_file
-from activation_store.json_records import JsonRecords, RecordError
+from activation_store.formats.json_records import JsonRecords, RecordError
 from activation_store.lives import Life, number_lives
 from activation_store.records import Records
 from activation_store.schema import IDENTITY, MAY_BE_UNRECORDED, RECORDS_FILE, DumpFile, DumpMetadata
 from activation_store.selection import Selection
-from user_error import UserError
+from common.files import HashedFile, atomic_file
+from common.user_error import UserError
 
 _BATCH = 256
 _BLOCK_BYTES = 1 << 20

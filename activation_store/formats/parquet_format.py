@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from activation_store.columns import check_finite
-from activation_store.files import HashedFile
-from activation_store.gathering import Gathering, no_rows, tiles_shape
-from activation_store.lives import number_lives, rank_in_life
-from activation_store.parquet_layout import (
+from activation_store.formats.parquet_layout import (
     ACTIVATION,
     TABLE,
     TILE,
@@ -26,6 +23,8 @@ from activation_store.parquet_layout import (
     read_rows,
     to_table,
 )
+from activation_store.gathering import Gathering, no_rows, tiles_shape
+from activation_store.lives import number_lives, rank_in_life
 from activation_store.records import RaggedRows, Records
 from activation_store.schema import (
     IDENTITY,
@@ -35,7 +34,8 @@ from activation_store.schema import (
     DumpMetadata,
 )
 from activation_store.selection import Selection
-from user_error import UserError
+from common.files import HashedFile
+from common.user_error import UserError
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from activation_store import byte_planes
 from activation_store.columns import Column
+from activation_store.formats import byte_planes
 from activation_store.records import RaggedRows, Records
 from activation_store.schema import IDENTITY, MAY_BE_UNRECORDED, TILE_COLUMNS, TILES_IN_VIEW, DumpMetadata
 

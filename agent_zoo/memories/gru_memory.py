@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from agent_zoo.memory import HiddenMemory, MemoryState, initialize_recurrent
+from agent_zoo.memories.memory import HiddenMemory, MemoryState, initialize_recurrent
 
 
 class GRU(nn.GRU, HiddenMemory):

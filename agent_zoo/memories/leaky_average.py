@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from agent_zoo.memory import HiddenMemory, MemoryState, initialize_recurrent
+from agent_zoo.memories.memory import HiddenMemory, MemoryState, initialize_recurrent
 
 SHORTEST, LONGEST = 2.0, 128.0
 """Time constants before training, in ticks: spread evenly between these on a logarithmic scale over a layer's units."""

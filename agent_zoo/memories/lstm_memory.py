@@ -6,7 +6,7 @@ from torch.nn import functional
 
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, memory_names
 from agent_zoo.hooks import Hooks
-from agent_zoo.memory import Memory, MemoryState, changed_rows, initialize_recurrent
+from agent_zoo.memories.memory import Memory, MemoryState, changed_rows, initialize_recurrent
 
 
 class LSTM(nn.LSTM, Memory):

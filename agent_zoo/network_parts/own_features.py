@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from argument_checks import did_you_mean
-from user_error import UserError
+from common.argument_checks import did_you_mean
+from common.user_error import UserError
 
 OWN = "self_"
 TICK = "tick"

@@ -1,6 +1,6 @@
 """What the networks as published read of table rows."""
 
-from agent_zoo.layers import ITEM_TYPE, NPC_TYPE, Category, EmbeddedRowFeatures, RowFeatures
+from agent_zoo.network_parts.layers import ITEM_TYPE, NPC_TYPE, Category, EmbeddedRowFeatures, RowFeatures
 from agent_zoo.observation import ObservationLayout
 
 IDENTITY_EMBEDDING = 32

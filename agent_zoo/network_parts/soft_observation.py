@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from agent_zoo.distribution import ILLEGAL
-from agent_zoo.layers import RowFeatures, entity_features, item_features, own_rows
+from agent_zoo.network_parts.distribution import ILLEGAL
+from agent_zoo.network_parts.layers import RowFeatures, entity_features, item_features, own_rows
 from agent_zoo.observation import CandidateTable, ObservationLayout, PackedObservation, PackedRows, legal_options
 
 _TINY = 1e-30
@@ -90,7 +90,7 @@ def softened(observation: PackedObservation, layout: ObservationLayout) -> SoftO
 def soft_mean_over_table(
     embedded: torch.Tensor, padding: torch.Tensor, presence: torch.Tensor, table_size: int
 ) -> torch.Tensor:
-    """Average a table's embedded rows, including padding rows; see `agent_zoo.layers.mean_over_table`.
+    """Average a table's embedded rows, including padding rows; see `agent_zoo.network_parts.layers.mean_over_table`.
 
     Args:
         embedded: embeddings of the rows, (B, R, units).

@@ -4,8 +4,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from agent_zoo.network_parts.sums import sums_of_rows
 from agent_zoo.observation import ObservationLayout
-from agent_zoo.sums import sums_of_rows
 
 KERNEL = 3
 

@@ -6,7 +6,8 @@ from torch.nn import functional
 
 from activation_store.layers import MemoryCell
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.layers import (
+from agent_zoo.linear_rows import LinearRowsPolicy
+from agent_zoo.network_parts.layers import (
     Candidates,
     entity_features,
     item_features,
@@ -14,11 +15,10 @@ from agent_zoo.layers import (
     own_rows,
     padding_row,
 )
-from agent_zoo.linear_rows import LinearRowsPolicy
+from agent_zoo.network_parts.published_features import raw_entity_features, raw_item_features
+from agent_zoo.network_parts.soft_observation import SoftCandidates, SoftObservation, grid_of_rows, soft_mean_over_table
+from agent_zoo.network_parts.tiles import TileConvolution, tile_encoder
 from agent_zoo.observation import CandidateTable, ObservationLayout, PackedObservation
-from agent_zoo.published_features import raw_entity_features, raw_item_features
-from agent_zoo.soft_observation import SoftCandidates, SoftObservation, grid_of_rows, soft_mean_over_table
-from agent_zoo.tiles import TileConvolution, tile_encoder
 
 TILE_EMBEDDING = 32
 TILE_CHANNELS = (32, 8)

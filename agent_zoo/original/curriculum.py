@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from activation_store.files import read_bytes
-from agent_zoo.inert_pickle import Global, Record, load
-from agent_zoo.torch_archive import MOST_PICKLE_BYTES
-from user_error import UserError
+from agent_zoo.original.inert_pickle import Global, Record, load
+from agent_zoo.original.torch_archive import MOST_PICKLE_BYTES
+from common.files import read_bytes
+from common.user_error import UserError
 
 _REBUILD = ("numpy.core.multiarray._reconstruct", "numpy._core.multiarray._reconstruct")
 _FROM_BUFFER = ("numpy.core.numeric._frombuffer", "numpy._core.numeric._frombuffer")

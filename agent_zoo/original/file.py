@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 
-from activation_store.files import read_bytes
 from agent_zoo.checkpoint_files import TRAINER_STATE
-from agent_zoo.inert_pickle import load
-from agent_zoo.original_modules import state_dict
-from agent_zoo.original_tensors import TensorReader
-from agent_zoo.torch_archive import TorchArchive
-from user_error import UserError
+from agent_zoo.original.inert_pickle import load
+from agent_zoo.original.modules import state_dict
+from agent_zoo.original.tensors import TensorReader
+from agent_zoo.original.torch_archive import TorchArchive
+from common.files import read_bytes
+from common.user_error import UserError
 
 MOST_BYTES = 1 << 30
 _USUAL = {

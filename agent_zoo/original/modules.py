@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from agent_zoo.inert_pickle import Record
-from agent_zoo.original_tensors import is_tensor
+from agent_zoo.original.inert_pickle import Record
+from agent_zoo.original.tensors import is_tensor
 
 MOST_MODULES = 1 << 12
 _DEEPEST = 64

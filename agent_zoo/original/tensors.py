@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
-from agent_zoo.inert_pickle import PERSISTENT, Global, Record
-from agent_zoo.torch_archive import TorchArchive
+from agent_zoo.original.inert_pickle import PERSISTENT, Global, Record
+from agent_zoo.original.torch_archive import TorchArchive
 
 _TENSOR = {"torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2"}
 _PARAMETER = {"torch._utils._rebuild_parameter", "torch._utils._rebuild_parameter_with_state"}

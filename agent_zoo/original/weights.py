@@ -12,8 +12,8 @@ import torch
 
 import agent_zoo
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.original_layout import original_layout
-from user_error import UserError
+from agent_zoo.original.layout import original_layout
+from common.user_error import UserError
 
 Tensors = Mapping[str, torch.Tensor]
 _Take = Callable[[torch.Tensor], torch.Tensor]

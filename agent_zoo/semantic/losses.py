@@ -7,8 +7,8 @@ import math
 
 import torch
 
-from agent_zoo.semantic_module import nearest_code
-from agent_zoo.semantic_shape import BETA
+from agent_zoo.semantic.module import nearest_code
+from agent_zoo.semantic.shape import BETA
 
 ALPHA = 20.0
 """Degrees of freedom of the similarities, among hidden states and in the plane."""

@@ -7,7 +7,7 @@ quantisation there. The number of the nearest code is fed to the heads along wit
 import torch
 from torch import nn
 
-from agent_zoo.semantic_shape import SemanticShape
+from agent_zoo.semantic.shape import SemanticShape
 
 MIDDLE_UNITS = 128
 """Units between the two linear maps to the plane."""

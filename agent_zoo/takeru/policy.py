@@ -6,7 +6,8 @@ from torch.nn import functional
 
 from activation_store.layers import MemoryCell
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.layers import (
+from agent_zoo.linear_rows import LinearRowsPolicy
+from agent_zoo.network_parts.layers import (
     ENTITY_ID,
     ENTITY_SCALES,
     MESSAGE,
@@ -18,12 +19,11 @@ from agent_zoo.layers import (
     own_rows,
     padding_row,
 )
-from agent_zoo.linear_rows import LinearRowsPolicy
+from agent_zoo.network_parts.places import LinearOverPlaces
+from agent_zoo.network_parts.published_features import clipped_entity_features, scaled_item_features
+from agent_zoo.network_parts.soft_observation import SoftCandidates, SoftObservation, grid_of_rows, soft_mean_over_table
+from agent_zoo.network_parts.tiles import TileConvolution, tile_encoder
 from agent_zoo.observation import CandidateTable, ObservationLayout, PackedObservation, PackedRows
-from agent_zoo.places import LinearOverPlaces
-from agent_zoo.published_features import clipped_entity_features, scaled_item_features
-from agent_zoo.soft_observation import SoftCandidates, SoftObservation, grid_of_rows, soft_mean_over_table
-from agent_zoo.tiles import TileConvolution, tile_encoder
 
 MATERIAL_EMBEDDING = 32
 TILE_CHANNELS = (16, 8)

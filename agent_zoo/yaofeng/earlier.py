@@ -5,7 +5,7 @@ from torch import nn
 from torch.nn import functional
 
 from agent_zoo.base import BasePolicy
-from agent_zoo.layers import (
+from agent_zoo.network_parts.layers import (
     ENTITY_ID,
     ENTITY_SCALES,
     Candidates,
@@ -15,8 +15,8 @@ from agent_zoo.layers import (
     own_rows,
     padding_row,
 )
+from agent_zoo.network_parts.tiles import TileConvolution, scaled_places, tile_encoder
 from agent_zoo.observation import ObservationLayout, PackedObservation
-from agent_zoo.tiles import TileConvolution, scaled_places, tile_encoder
 
 MATERIAL_EMBEDDING = 62  # 64 with the scaled row and column
 TILE_CHANNELS = (32, 8)

@@ -6,12 +6,19 @@ from torch.nn import functional
 
 from activation_store.layers import MemoryCell
 from agent_zoo.base import BasePolicy, RecurrentPolicy
-from agent_zoo.layers import Candidates, entity_features, item_features, mean_over_table, own_rows, padding_row
+from agent_zoo.network_parts.layers import (
+    Candidates,
+    entity_features,
+    item_features,
+    mean_over_table,
+    own_rows,
+    padding_row,
+)
+from agent_zoo.network_parts.places import LinearOverPlaces
+from agent_zoo.network_parts.published_features import multiplied_item_features, unscaled_entity_features
+from agent_zoo.network_parts.soft_observation import SoftCandidates, SoftObservation, SoftRows, grid_of_rows
+from agent_zoo.network_parts.tiles import KERNEL, tile_encoder
 from agent_zoo.observation import CandidateTable, ObservationLayout, PackedObservation
-from agent_zoo.places import LinearOverPlaces
-from agent_zoo.published_features import multiplied_item_features, unscaled_entity_features
-from agent_zoo.soft_observation import SoftCandidates, SoftObservation, SoftRows, grid_of_rows
-from agent_zoo.tiles import KERNEL, tile_encoder
 from agent_zoo.yaofeng.residual_tiles import ResidualTiles
 
 MATERIAL_EMBEDDING = 62  # 64 with the row and column

@@ -4,8 +4,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from agent_zoo.network_parts.tiles import KERNEL, TileConvolution, convolved, convolved_planes, looked_up
 from agent_zoo.observation import ObservationLayout
-from agent_zoo.tiles import KERNEL, TileConvolution, convolved, convolved_planes, looked_up
 
 PLACE_UNITS = 2
 _MAP_SIDE = 128

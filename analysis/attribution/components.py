@@ -9,9 +9,9 @@ import torch
 from activation_store.directions import Direction, Directions
 from activation_store.layers import check_policy_layers
 from agent_zoo.base import RecurrentPolicy
-from argument_checks import split
-from representation.recorded_observation import state_layers
-from user_error import UserError
+from analysis.recorded.recorded_observation import state_layers
+from common.argument_checks import split
+from common.user_error import UserError
 
 _MOST_ALIKE = 1e8
 """Condition number of the components' covariance above which they cannot be told apart."""

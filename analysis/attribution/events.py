@@ -11,6 +11,9 @@ from activation_store.conditions import COMPARISONS, parts_of
 from activation_store.lives import places_of
 from activation_store.reader import read_dump, read_identity
 from activation_store.schema import LIFE_KEY, DumpMetadata
+from analysis.attribution.attributions import ENTITY_KINDS, PARTS, Attributions, OverSamples
+from analysis.attribution.samples import Sample
+from analysis.attribution.settings import SaliencySettings
 from analysis.clusters.dataset import Step
 from analysis.features.feature import Feature
 from analysis.features.matrix import feature_matrix
@@ -20,9 +23,6 @@ from analysis.figures.style import category_colour, new_figure, style, title
 from analysis.lives import lives_of
 from analysis.materials import MATERIAL_NAMES
 from analysis.statistics.resampling import Estimate
-from representation.attribution.attributions import ENTITY_KINDS, PARTS, Attributions, OverSamples
-from representation.attribution.samples import Sample
-from representation.attribution.settings import SaliencySettings
 
 LifeKey = tuple[int, ...]
 """Slot, agent and episode of a life."""

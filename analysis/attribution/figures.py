@@ -8,10 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image, ImageDraw, ImageFont
 
+from analysis.attribution.attributions import PARTS, Attributions, OverSamples
+from analysis.attribution.sanity import Check, Sanity
 from analysis.figures.style import EFFECT_MAP, category_colour, few_ticks, new_figure, style, title
 from analysis.materials import MATERIAL_NAMES, PALETTE
-from representation.attribution.attributions import PARTS, Attributions, OverSamples
-from representation.attribution.sanity import Check, Sanity
 
 _GROUPS_SHOWN = 12
 _PASSED, _FAILED = "#33475b", "#bd1f01"

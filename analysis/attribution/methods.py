@@ -6,12 +6,12 @@ from typing import Literal
 import torch
 
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.layers import RowFeatures, own_rows
+from agent_zoo.network_parts.layers import RowFeatures, own_rows
 from agent_zoo.observation import ObservationLayout, PackedObservation, PackedRows, legal_options, packed_options
-from representation.attribution.components import MemoryComponents
-from representation.attribution.settings import SaliencySettings
-from representation.attribution.targets import Target
-from representation.attribution.windows import COMPONENTS, MEMORY, Differentiable, Windows, by_column, decided
+from analysis.attribution.components import MemoryComponents
+from analysis.attribution.settings import SaliencySettings
+from analysis.attribution.targets import Target
+from analysis.attribution.windows import COMPONENTS, MEMORY, Differentiable, Windows, by_column, decided
 
 _PARTS_AT_ONCE = 512
 """Changed observations that are played together in occlusion."""

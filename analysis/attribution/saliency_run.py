@@ -10,22 +10,14 @@ import torch
 from rich.console import Console
 
 from activation_store.directions import read_directions
-from activation_store.files import sha256
 from activation_store.lives import life_keys, places_of
 from activation_store.records import Records
 from activation_store.schema import METADATA_FILE, DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, build_untrained
 from agent_zoo.observation import ObservationLayout
-from analysis.lives import places_among
-from analysis.replays.film import write_film
-from analysis.runs.cluster_run import LABELS_FILE, ClusterRun, read_cluster_run
-from analysis.runs.run_folder import RunFolder
-from analysis.saliency_page.page import ShownSample, saliency_page
-from analysis.summary_page.page import command_of
-from analysis.terminal import step
-from representation.attribution import figures
-from representation.attribution.attributions import (
+from analysis.attribution import figures
+from analysis.attribution.attributions import (
     ARRAYS,
     RAGGED,
     Attributions,
@@ -34,8 +26,8 @@ from representation.attribution.attributions import (
     summary_lines,
     widened,
 )
-from representation.attribution.components import MemoryComponents, chosen_components, fitted_components
-from representation.attribution.events import (
+from analysis.attribution.components import MemoryComponents, chosen_components, fitted_components
+from analysis.attribution.events import (
     AroundEvent,
     Event,
     compared_around,
@@ -45,16 +37,24 @@ from representation.attribution.events import (
     event_table,
     sample_starts,
 )
-from representation.attribution.figures import FPS, film_size, frames
-from representation.attribution.methods import Maps, attribute, average_baseline
-from representation.attribution.samples import Sample, read_samples
-from representation.attribution.sanity import TWINS, Check, Sanity, check_maps
-from representation.attribution.settings import TITLES, SaliencySettings
-from representation.attribution.targets import Target, target_named
-from representation.attribution.windows import Differentiable, Windows, check_agent
-from representation.parts import Parts
-from representation.recorded_observation import check_shows_everything, state_layers
-from user_error import UserError
+from analysis.attribution.figures import FPS, film_size, frames
+from analysis.attribution.methods import Maps, attribute, average_baseline
+from analysis.attribution.page.page import ShownSample, saliency_page
+from analysis.attribution.samples import Sample, read_samples
+from analysis.attribution.sanity import TWINS, Check, Sanity, check_maps
+from analysis.attribution.settings import TITLES, SaliencySettings
+from analysis.attribution.targets import Target, target_named
+from analysis.attribution.windows import Differentiable, Windows, check_agent
+from analysis.lives import places_among
+from analysis.pages.summary.page import command_of
+from analysis.recorded.recorded_observation import check_shows_everything, state_layers
+from analysis.replays.film import write_film
+from analysis.runs.cluster_run import LABELS_FILE, ClusterRun, read_cluster_run
+from analysis.runs.parts import Parts
+from analysis.runs.run_folder import RunFolder
+from common.files import sha256
+from common.progress_view import step
+from common.user_error import UserError
 
 BEHAVIOURS_FILE = "behaviour_labels.npz"
 _AT_ONCE = 64

@@ -13,10 +13,10 @@ from activation_store.schema import DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import memory_from_layers
 from agent_zoo.observation import ObservationLayout
-from representation.attribution.settings import SaliencySettings
-from representation.attribution.windows import Windows
-from representation.recorded_observation import packed_observation, state_layers
-from user_error import UserError
+from analysis.attribution.settings import SaliencySettings
+from analysis.attribution.windows import Windows
+from analysis.recorded.recorded_observation import packed_observation, state_layers
+from common.user_error import UserError
 
 
 @dataclass(frozen=True, eq=False)

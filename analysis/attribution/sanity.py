@@ -13,12 +13,12 @@ import numpy as np
 import torch
 
 from agent_zoo.base import RecurrentPolicy
+from analysis.attribution.attributions import OverSamples
+from analysis.attribution.methods import Maps, counterfactual_materials, play
+from analysis.attribution.targets import Target
+from analysis.attribution.windows import Windows
 from analysis.materials import MATERIAL_NAMES
 from analysis.statistics.resampling import Estimate
-from representation.attribution.attributions import OverSamples
-from representation.attribution.methods import Maps, counterfactual_materials, play
-from representation.attribution.targets import Target
-from representation.attribution.windows import Windows
 
 FOOD = MATERIAL_NAMES.index("foilage")
 _FIRST_HALF = (0.0, 0.02, 0.06, 0.15, 0.35)

@@ -6,8 +6,8 @@ from typing import Literal
 
 import tyro
 
-from argument_checks import at_least, between, check, seed_value, split
-from user_error import UserError
+from common.argument_checks import at_least, between, check, seed_value, split
+from common.user_error import UserError
 
 Method = Literal["gradient", "integrated", "smooth", "occlusion"]
 

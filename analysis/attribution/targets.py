@@ -9,12 +9,12 @@ import torch
 from activation_store.directions import Direction, Directions
 from activation_store.layers import check_policy_layers
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.distribution import ILLEGAL, ActionDistribution
+from agent_zoo.network_parts.distribution import ILLEGAL, ActionDistribution
 from agent_zoo.observation import ObservationLayout
 from analysis.features.actions import STYLES
 from analysis.features.choices import DIRECTIONS
-from argument_checks import did_you_mean
-from user_error import UserError
+from common.argument_checks import did_you_mean
+from common.user_error import UserError
 
 VALUE = "value"
 CHOSEN = "chosen"

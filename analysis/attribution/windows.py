@@ -13,13 +13,13 @@ from torch.nn import functional
 
 from activation_store.layers import ACTION_DECODER, ENCODER_OUTPUT, LSTM_CELL, LSTM_HIDDEN, STATES, memory_names
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.layers import Candidates, RowFeatures, own_rows
-from agent_zoo.memory import MemoryState
+from agent_zoo.memories.memory import MemoryState
+from agent_zoo.network_parts.layers import Candidates, RowFeatures, own_rows
+from agent_zoo.network_parts.tiles import TileConvolution
 from agent_zoo.observation import PackedObservation, PackedRows
-from agent_zoo.tiles import TileConvolution
-from representation.attribution.components import MemoryComponents
-from representation.attribution.targets import Outcome, Target
-from user_error import UserError
+from analysis.attribution.components import MemoryComponents
+from analysis.attribution.targets import Outcome, Target
+from common.user_error import UserError
 
 _NEEDED = {"tile_convolution": TileConvolution, "entity_features": RowFeatures, "item_features": RowFeatures}
 MEMORY = ("hidden", "cell")

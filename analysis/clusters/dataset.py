@@ -16,13 +16,13 @@ from analysis.features.observed import own_truth_columns
 from analysis.features.registry import CATEGORIES
 from analysis.lives import Lives, lives_of, rolling_mean
 from analysis.position import POSITION_COLUMNS, has_position
-from user_error import UserError
+from common.user_error import UserError
 
 ROLLING_WINDOW = 5
 """Length in kept records of a life of the centred window over which some figures average features."""
 
 Step = Callable[[str], AbstractContextManager[Progress]]
-"""Shows that a step is running and yields a callback for the share done; `analysis.terminal.step` with its console."""
+"""Shows that a step is running and yields a callback for the share done; `progress_view.step` with its console."""
 
 _COLUMNS = ("map", *POSITION_COLUMNS)
 

@@ -20,7 +20,7 @@ from analysis.lives import Lives, places_among
 from analysis.statistics.coverage import coverage
 from analysis.statistics.effect_intervals import ENOUGH_EPISODES
 from analysis.statistics.inference import FEWEST_LIVES, Inference
-from user_error import UserError
+from common.user_error import UserError
 
 MOST_RECORDS = 5_000
 """Whole lives are drawn at random so that no more records are measured."""

@@ -9,7 +9,7 @@ import numpy as np
 from activation_store.schema import Records
 from analysis.lives import Lives
 from analysis.position import positions
-from user_error import UserError
+from common.user_error import UserError
 
 OWN_VARIABLES = ("tick", "age", "row", "column", "agent", "episode")
 _CATEGORIES = ("agent", "episode")

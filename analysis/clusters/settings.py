@@ -11,8 +11,8 @@ import tyro
 from activation_store.layers import ACTION_DECODER
 from activation_store.schema import DumpMetadata
 from activation_store.subsample import Subsample
-from argument_checks import at_least, between, check, did_you_mean, seed_value, split
-from user_error import UserError
+from common.argument_checks import at_least, between, check, did_you_mean, seed_value, split
+from common.user_error import UserError
 
 if TYPE_CHECKING:
     from analysis.features import Feature

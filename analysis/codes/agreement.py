@@ -10,17 +10,17 @@ import numpy as np
 
 from activation_store.schema import DumpMetadata
 from analysis.codes.content import Step
-from analysis.lives import Lives
-from analysis.statistics.resampling import Estimate
-from analysis.statistics.surrogate import gaussian_surrogate
-from representation.semantic_clusters.measures import (
+from analysis.codes.measures import (
     LifeResamples,
     normalised_information,
     perplexity,
     weighted_adjusted_rand,
 )
-from representation.semantic_clusters.partitions import codebook, k_means
-from representation.semantic_clusters.replayed import EVERY, Network, Seen, draw_lives, replay, untrained
+from analysis.codes.partitions import codebook, k_means
+from analysis.codes.replayed import EVERY, Network, Seen, draw_lives, replay, untrained
+from analysis.lives import Lives
+from analysis.statistics.resampling import Estimate
+from analysis.statistics.surrogate import gaussian_surrogate
 
 CODES, FITTED, K_MEANS = "codes", "codes fitted to states", "k-means on states"
 TRAINED, UNTRAINED, GAUSSIAN = "trained", "untrained", "Gaussian"

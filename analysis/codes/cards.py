@@ -11,9 +11,9 @@ from analysis.codes.content import CodedDump
 from analysis.features.actions import STYLES
 from analysis.features.choices import DIRECTIONS
 from analysis.life.endings import endings
-from analysis.life_phase.label_sequences import LabelSequences, label_sequences
-from analysis.life_phase.transitions import Dwelling, Transitions, dwelling, transitions
-from analysis.life_phase.visits import VISITS_A_SPAN, visits
+from analysis.life.phases.label_sequences import LabelSequences, label_sequences
+from analysis.life.phases.transitions import Dwelling, Transitions, dwelling, transitions
+from analysis.life.phases.visits import VISITS_A_SPAN, visits
 from analysis.position import positions
 from analysis.runs.names import LABELS_FILE, called
 from analysis.share_text import share_text

@@ -15,7 +15,7 @@ from analysis.lives import places_among
 from analysis.replays.agent_frames import SIZE, AgentFrames, black_frame
 from analysis.replays.film import write_film
 from analysis.runs.names import called
-from user_error import UserError
+from common.user_error import UserError
 
 SHORTEST, LONGEST = 5, 20
 """Ticks of a stretch; of a longer one the first are shown."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from agent_zoo.semantic_losses import (
+from agent_zoo.semantic.losses import (
     ALPHA,
     CODEBOOK_SPEED,
     log_similarities,
@@ -14,8 +14,8 @@ from agent_zoo.semantic_losses import (
     quantisation_loss,
     restart_dead_codes,
 )
-from agent_zoo.semantic_module import SemanticModule, nearest_code
-from agent_zoo.semantic_shape import SemanticShape
+from agent_zoo.semantic.module import SemanticModule, nearest_code
+from agent_zoo.semantic.shape import SemanticShape
 from analysis.lives import Lives
 
 Progress = Callable[[float], None]

@@ -12,6 +12,14 @@ from activation_store.reader import Progress, read_dump, read_metadata
 from activation_store.records import Records
 from activation_store.schema import DumpMetadata
 from analysis.codes.content import Step
+from analysis.codes.measures import (
+    LifeResamples,
+    information_beyond_chance,
+    perplexity,
+    persistence,
+    weighted_adjusted_rand,
+)
+from analysis.codes.partitions import Fit, Partition, codebook, partitions, trajectories
 from analysis.features.observed import Observed
 from analysis.lives import Lives, lives_of, places_among
 from analysis.position import positions
@@ -19,15 +27,7 @@ from analysis.runs.codebook_rule import CodebookRule
 from analysis.runs.finished_run import FinishedRun
 from analysis.statistics.resampling import Estimate
 from analysis.statistics.surrogate import gaussian_surrogate
-from representation.semantic_clusters.measures import (
-    LifeResamples,
-    information_beyond_chance,
-    perplexity,
-    persistence,
-    weighted_adjusted_rand,
-)
-from representation.semantic_clusters.partitions import Fit, Partition, codebook, partitions, trajectories
-from user_error import UserError
+from common.user_error import UserError
 
 AXES = 3
 """Axes of a partition, so that editing them edits as many dimensions whatever the partition is."""

@@ -10,10 +10,10 @@ import tyro
 from activation_store.layers import LSTM_HIDDEN, SEMANTIC_CODE, SEMANTIC_PLANE
 from activation_store.schema import DumpMetadata
 from activation_store.subsample import Subsample
-from agent_zoo.semantic_shape import BETA, MOST_CODES, PAIRWISE_WEIGHT
+from agent_zoo.semantic.shape import BETA, MOST_CODES, PAIRWISE_WEIGHT
 from analysis.clusters.settings import FEATURES_COMPARED, AnalysisSettings
-from argument_checks import SEEDS, at_least, between, check, did_you_mean, seed_value, split
-from user_error import UserError
+from common.argument_checks import SEEDS, at_least, between, check, did_you_mean, seed_value, split
+from common.user_error import UserError
 
 FEWEST_STATES_A_CODE = 10
 """Fewer states than this times the number of codes are too few to fit."""

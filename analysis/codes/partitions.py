@@ -8,11 +8,11 @@ import numpy as np
 
 from analysis.clusters.clustering import hdbscan_labels
 from analysis.clusters.projection import umap_embedding
+from analysis.codes.fit import FitOptions, fit_codebook
+from analysis.dynamics.behaviours import DIMENSIONS, STEPS
+from analysis.dynamics.neighbours import ward_labels
 from analysis.lives import Lives
 from analysis.runs.propagated_labels import rule_from
-from representation.dynamics.behaviours import DIMENSIONS, STEPS
-from representation.dynamics.neighbours import ward_labels
-from representation.semantic_clusters.fit import FitOptions, fit_codebook
 
 _NEIGHBOURS, _MIN_DIST, _SMALLEST, _SAMPLES = 15, 0.1, 15, 5
 _STEPS, _STATES = 400, 256
@@ -126,7 +126,7 @@ def _behaviours(states: np.ndarray, lives: Lives, seed: int, groups: int) -> Lab
 
 def _strongest_feature(states: np.ndarray, lives: Lives, seed: int, features: int) -> Labeller:
     """Train a small TopK autoencoder; a state belongs to its strongest feature."""
-    from representation.sparse_autoencoder.training import Plan, normalisation, train
+    from analysis.sparse.training import Plan, normalisation, train
 
     normal = normalisation(states, seed)
     plan = Plan("topk", features, min(_ACTIVE, features), seed, max(1, _STATES_SEEN // len(states)))

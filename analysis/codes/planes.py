@@ -15,7 +15,7 @@ from analysis.codes.content import Step
 from analysis.lives import lives_of
 from analysis.runs.codebook_rule import CodebookRule
 from analysis.runs.finished_run import FinishedRun
-from user_error import UserError
+from common.user_error import UserError
 
 NEIGHBOURS = 15
 PERPLEXITY = 30.0

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from activation_store.files import sha256
 from activation_store.layers import ENCODER_OUTPUT, LSTM_HIDDEN, SEMANTIC_CODE
 from activation_store.lives import number_lives
 from activation_store.reader import Progress, read_identity
@@ -22,9 +21,10 @@ from agent_zoo.checkpoint import CheckpointInfo, build_policy, load_checkpoint
 from agent_zoo.checkpoint_files import SUFFIX, policy_names
 from agent_zoo.shown_settings import SHOWN
 from analysis.lives import Lives
-from representation.recorded_observation import FIELDS, check_shows_everything, packed_observation
-from representation.sequences import Parts, SequenceBatch, lives
-from user_error import UserError
+from analysis.recorded.recorded_observation import FIELDS, check_shows_everything, packed_observation
+from analysis.recorded.sequences import Parts, SequenceBatch, lives
+from common.files import sha256
+from common.user_error import UserError
 
 RECORDING = f"--layers all --fields {FIELDS}"
 """Options with which a dump can be replayed."""

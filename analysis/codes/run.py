@@ -9,14 +9,16 @@ from activation_store.layers import SEMANTIC_PLANE
 from activation_store.reader import read_dump
 from activation_store.schema import DumpMetadata
 from activation_store.selection import OBSERVATIONS
-from analysis import outputs
 from analysis.clusters.cluster_statistics import cluster_statistics
 from analysis.clusters.clustering import Clustering, largest_first
 from analysis.clusters.components import principal_components
 from analysis.clusters.dataset import Dataset, Step, read_dataset
 from analysis.clusters.projection import Projection
+from analysis.clusters.report import outputs
 from analysis.clusters.summarise import summarise
 from analysis.clusters.summary import CodeUse, Summary
+from analysis.codes.fit import Codebook, FitOptions, fit_codebook
+from analysis.codes.options import FitSettings
 from analysis.features import Feature
 from analysis.labels import NOISE
 from analysis.lives import Lives
@@ -24,9 +26,7 @@ from analysis.runs.codebook_rule import CODEBOOK_FILE, CodebookRule
 from analysis.runs.run_folder import RunFolder
 from analysis.statistics.cluster_method import ClusterMethod
 from analysis.statistics.stability import ProjectionStability, StabilityFloor, projection_stability, stability_floor
-from representation.semantic_clusters.fit import Codebook, FitOptions, fit_codebook
-from representation.semantic_clusters.options import FitSettings
-from user_error import UserError
+from common.user_error import UserError
 
 AXES = ("plane 1", "plane 2")
 PLANE_FILE = "plane.npy"

@@ -9,12 +9,12 @@ from itertools import combinations
 
 import numpy as np
 
+from analysis.dynamics.decompositions import Scale
+from analysis.dynamics.neighbours import cluster_agreement, cluster_floor, explained_by, ward_labels
+from analysis.dynamics.tracks import Tracks
 from analysis.labels import NOISE
 from analysis.lives import Lives
-from representation.dynamics.decompositions import Scale
-from representation.dynamics.neighbours import cluster_agreement, cluster_floor, explained_by, ward_labels
-from representation.dynamics.tracks import Tracks
-from user_error import UserError
+from common.user_error import UserError
 
 STEPS = (2, 4, 6)
 """Ticks over which differences of the state are taken."""

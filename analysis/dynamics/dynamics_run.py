@@ -8,23 +8,23 @@ from typing import Any
 from rich.console import Console
 
 from activation_store.directions import DIRECTIONS_FILE, write_directions
-from activation_store.files import sha256
 from activation_store.schema import METADATA_FILE, DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo
 from analysis.clusters.dataset import Step
+from analysis.dynamics import outputs, report, report_lasting
+from analysis.dynamics.motion_stages import Persisting, study_effects, study_motion, study_persistence
+from analysis.dynamics.perturbations import FollowedEdit, compare, read_followed
+from analysis.dynamics.results import Effects, Motion, States
+from analysis.dynamics.settings import DynamicsSettings
+from analysis.dynamics.states_stage import study_states
+from analysis.dynamics.update import Update
 from analysis.features import Feature
+from analysis.pages.summary.page import Section, command_of, summary_page
+from analysis.runs.parts import Parts
 from analysis.runs.run_folder import RunFolder
-from analysis.summary_page.page import Section, command_of, summary_page
-from analysis.terminal import step
-from representation.dynamics import outputs, report, report_lasting
-from representation.dynamics.motion_stages import Persisting, study_effects, study_motion, study_persistence
-from representation.dynamics.perturbations import FollowedEdit, compare, read_followed
-from representation.dynamics.results import Effects, Motion, States
-from representation.dynamics.settings import DynamicsSettings
-from representation.dynamics.states_stage import study_states
-from representation.dynamics.update import Update
-from representation.parts import Parts
+from common.files import sha256
+from common.progress_view import step
 
 REPORT_FILE = "report.html"
 _STATE_FIGURES = {

@@ -6,17 +6,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from analysis.dynamics.decompositions import TITLES
+from analysis.dynamics.jacobians import mean_jacobians, time_constants
+from analysis.dynamics.memory_length import means_over_lives
+from analysis.dynamics.motion_stages import HeldInput, Persisting
+from analysis.dynamics.perturbations import KINDS, FollowedEdit
+from analysis.dynamics.results import LEVEL, Effects, Motion, States
+from analysis.dynamics.update import Update
 from analysis.figures.legend import add_cluster_legend
 from analysis.figures.points import Panel, draw_clusters
 from analysis.figures.style import EFFECT_MAP, NOISE_COLOUR, cluster_colour, new_figure, style, title
 from analysis.labels import NOISE
-from representation.dynamics.decompositions import TITLES
-from representation.dynamics.jacobians import mean_jacobians, time_constants
-from representation.dynamics.memory_length import means_over_lives
-from representation.dynamics.motion_stages import HeldInput, Persisting
-from representation.dynamics.perturbations import KINDS, FollowedEdit
-from representation.dynamics.results import LEVEL, Effects, Motion, States
-from representation.dynamics.update import Update
 
 _CELL = 0.24
 _LIVES_SHOWN, _TICKS_SHOWN, _BEHAVIOURS_SHOWN = 6, 100, 3

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from representation.dynamics.tracks import tensor
-from representation.dynamics.update import Update
+from analysis.dynamics.tracks import tensor
+from analysis.dynamics.update import Update
 
 ITERATIONS = 400
 _RATE = 0.05

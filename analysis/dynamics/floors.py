@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from analysis.dynamics.behaviours import resampled_lives
+from analysis.dynamics.decompositions import Decomposition, Kind, decompose
 from analysis.lives import Lives
 from analysis.statistics.inference import LEVEL
 from analysis.statistics.surrogate import above_floor, gaussian_surrogate
-from representation.dynamics.behaviours import resampled_lives
-from representation.dynamics.decompositions import Decomposition, Kind, decompose
 
 SURROGATES = 20
 """With fewer, a single component could not have q <= 0.05 whatever its stability."""

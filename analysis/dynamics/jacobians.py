@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from analysis.dynamics.behaviours import Behaviours
+from analysis.dynamics.tracks import Tracks, tensor
+from analysis.dynamics.update import Update
 from analysis.lives import Lives
 from analysis.statistics.inference import false_discovery
 from analysis.statistics.shifted_correlations import shifted_correlations
-from representation.dynamics.behaviours import Behaviours
-from representation.dynamics.tracks import Tracks, tensor
-from representation.dynamics.update import Update
 
 AT_ONCE = 128
 """States whose derivatives are computed together."""

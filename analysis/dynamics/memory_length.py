@@ -11,10 +11,10 @@ from activation_store.lives import places_of
 from activation_store.reader import read_dump
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout, PackedObservation
+from analysis.dynamics.tracks import Tracks, tensor
+from analysis.dynamics.update import Update
 from analysis.lives import places_among
-from representation.dynamics.tracks import Tracks, tensor
-from representation.dynamics.update import Update
-from representation.recorded_observation import packed_observation
+from analysis.recorded.recorded_observation import packed_observation
 
 _STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 WHOLE = "whole memory"

@@ -12,11 +12,7 @@ from activation_store.schema import DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout
 from analysis.clusters.dataset import Step
-from analysis.features import Feature, feature_matrix
-from analysis.statistics.differences import cluster_differences
-from analysis.statistics.inference import Inference
-from analysis.statistics.shifted_correlations import shifted_correlations
-from representation.dynamics.behaviours import (
+from analysis.dynamics.behaviours import (
     BehaviourPair,
     Behaviours,
     BehaviourSpace,
@@ -24,8 +20,8 @@ from representation.dynamics.behaviours import (
     pairs_of,
     space_of,
 )
-from representation.dynamics.fixed_points import FixedPoints, find_fixed_points
-from representation.dynamics.jacobians import (
+from analysis.dynamics.fixed_points import FixedPoints, find_fixed_points
+from analysis.dynamics.jacobians import (
     LaggedCorrelations,
     Probes,
     lagged_correlations,
@@ -35,15 +31,19 @@ from representation.dynamics.jacobians import (
     slow_modes,
     spectra,
 )
-from representation.dynamics.memory_length import MemoryLength, memory_length, read_observations
-from representation.dynamics.perturbations import Lasting, distances, lasting
-from representation.dynamics.results import Effects, Motion, States
-from representation.dynamics.settings import DynamicsSettings
-from representation.dynamics.tracks import Tracks, read_tracks, tensor
-from representation.dynamics.update import Update
-from representation.parts import Parts
-from representation.recorded_observation import check_shows_everything
-from user_error import UserError
+from analysis.dynamics.memory_length import MemoryLength, memory_length, read_observations
+from analysis.dynamics.perturbations import Lasting, distances, lasting
+from analysis.dynamics.results import Effects, Motion, States
+from analysis.dynamics.settings import DynamicsSettings
+from analysis.dynamics.tracks import Tracks, read_tracks, tensor
+from analysis.dynamics.update import Update
+from analysis.features import Feature, feature_matrix
+from analysis.recorded.recorded_observation import check_shows_everything
+from analysis.runs.parts import Parts
+from analysis.statistics.differences import cluster_differences
+from analysis.statistics.inference import Inference
+from analysis.statistics.shifted_correlations import shifted_correlations
+from common.user_error import UserError
 
 MODES = 8
 """Slow modes that are described."""

@@ -8,17 +8,17 @@ from activation_store.directions import Direction, Source, SourceKind
 from activation_store.lives import places_of
 from analysis.clusters.dataset import Dataset, Step
 from analysis.clusters.directions import cluster_directions
+from analysis.dynamics import figures, report, report_lasting
+from analysis.dynamics.decompositions import Kind
+from analysis.dynamics.jacobians import SlowMode
+from analysis.dynamics.memory_length import memory_use
+from analysis.dynamics.motion_stages import Persisting
+from analysis.dynamics.perturbations import FollowedEdit
+from analysis.dynamics.results import Effects, Motion, States
+from analysis.dynamics.update import Update
 from analysis.runs.cluster_run import LABELS_FILE
 from analysis.runs.run_folder import RunFolder
-from representation.dynamics import figures, report, report_lasting
-from representation.dynamics.decompositions import Kind
-from representation.dynamics.jacobians import SlowMode
-from representation.dynamics.memory_length import memory_use
-from representation.dynamics.motion_stages import Persisting
-from representation.dynamics.perturbations import FollowedEdit
-from representation.dynamics.results import Effects, Motion, States
-from representation.dynamics.update import Update
-from representation.tables import tab_separated
+from analysis.tables import tab_separated
 
 KINDS: dict[Kind, SourceKind] = {
     "pca": "principal component", "ica": "independent component", "nmf": "non-negative component"

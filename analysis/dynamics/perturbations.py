@@ -10,15 +10,15 @@ import torch
 
 from activation_store.directions import Direction
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
-from analysis.interventions.persistence import half_life
-from analysis.interventions.run_file import directions_of_run
+from analysis.dynamics.jacobians import AT_ONCE, Probes
+from analysis.dynamics.tracks import Tracks, tensor
+from analysis.dynamics.update import Update
+from analysis.interventions.effects.persistence import half_life
+from analysis.interventions.effects.run_file import directions_of_run
 from analysis.runs.finished_files import open_finished
 from analysis.statistics.resampling import Estimate
-from argument_checks import split
-from representation.dynamics.jacobians import AT_ONCE, Probes
-from representation.dynamics.tracks import Tracks, tensor
-from representation.dynamics.update import Update
-from user_error import UserError
+from common.argument_checks import split
+from common.user_error import UserError
 
 _RESAMPLES = 500
 _TAIL = 0.025

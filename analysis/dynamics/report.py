@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from analysis.dynamics.decompositions import TITLES, Decomposition
+from analysis.dynamics.jacobians import time_constants
+from analysis.dynamics.results import LEVEL, Effects, Motion, States, distinctive, strongest
 from analysis.features.feature import Feature
-from representation.dynamics.decompositions import TITLES, Decomposition
-from representation.dynamics.jacobians import time_constants
-from representation.dynamics.results import LEVEL, Effects, Motion, States, distinctive, strongest
 
 _SHOWN = 6
 _LAGS_SHOWN = (1, 2, 4, 8)

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from analysis.dynamics.jacobians import time_constants
+from analysis.dynamics.motion_stages import HeldInput, Persisting
+from analysis.dynamics.perturbations import FollowedEdit
+from analysis.dynamics.results import States
 from analysis.statistics.resampling import Estimate
-from representation.dynamics.jacobians import time_constants
-from representation.dynamics.motion_stages import HeldInput, Persisting
-from representation.dynamics.perturbations import FollowedEdit
-from representation.dynamics.results import States
 
 _SMALL = 0.01
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.clusters.dataset import Dataset
+from analysis.dynamics.behaviours import BehaviourPair, Behaviours, BehaviourSpace
+from analysis.dynamics.decompositions import Decomposition, Scale
+from analysis.dynamics.jacobians import Agreement, LaggedCorrelations, SlowMode
+from analysis.dynamics.tracks import Tracks
 from analysis.features.feature import Feature
 from analysis.statistics.differences import Differences
 from analysis.statistics.shifted_correlations import ShiftedCorrelations
-from representation.dynamics.behaviours import BehaviourPair, Behaviours, BehaviourSpace
-from representation.dynamics.decompositions import Decomposition, Scale
-from representation.dynamics.jacobians import Agreement, LaggedCorrelations, SlowMode
-from representation.dynamics.tracks import Tracks
 
 FEATURES_NAMED = 3
 LEVEL = 0.05

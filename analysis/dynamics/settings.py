@@ -8,8 +8,8 @@ import tyro
 from activation_store.layers import BOTTLENECK, LSTM_CELL, LSTM_HIDDEN
 from activation_store.schema import DumpMetadata
 from analysis.clusters.settings import FEATURES_COMPARED
-from argument_checks import at_least, between, check, did_you_mean, seed_value, split
-from user_error import UserError
+from common.argument_checks import at_least, between, check, did_you_mean, seed_value, split
+from common.user_error import UserError
 
 _MOST_COMPONENTS = 256
 MOST_PAIRED = 64

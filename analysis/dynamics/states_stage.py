@@ -8,16 +8,10 @@ from activation_store.schema import DumpMetadata
 from analysis.clusters.dataset import Dataset, Step, read_dataset
 from analysis.clusters.projection import tsne_embedding
 from analysis.clusters.settings import AnalysisSettings
-from analysis.features import Feature
-from analysis.lives import Lives
-from analysis.statistics.differences import Differences, cluster_differences
-from analysis.statistics.inference import Inference
-from analysis.statistics.shifted_correlations import ShiftedCorrelations, correlations_given_time
-from analysis.statistics.surrogate import gaussian_surrogate
-from representation.dynamics.behaviours import resampled_lives
-from representation.dynamics.decompositions import TITLES, Axes, Decomposition, Kind, Scale, decompose
-from representation.dynamics.floors import above_gaussians
-from representation.dynamics.neighbours import (
+from analysis.dynamics.behaviours import resampled_lives
+from analysis.dynamics.decompositions import TITLES, Axes, Decomposition, Kind, Scale, decompose
+from analysis.dynamics.floors import above_gaussians
+from analysis.dynamics.neighbours import (
     cluster_agreement,
     cluster_floor,
     explained_by,
@@ -26,9 +20,15 @@ from representation.dynamics.neighbours import (
     plane_agreement,
     ward_labels,
 )
-from representation.dynamics.results import States
-from representation.dynamics.settings import MOST_PAIRED, DynamicsSettings
-from representation.parts import Parts
+from analysis.dynamics.results import States
+from analysis.dynamics.settings import MOST_PAIRED, DynamicsSettings
+from analysis.features import Feature
+from analysis.lives import Lives
+from analysis.runs.parts import Parts
+from analysis.statistics.differences import Differences, cluster_differences
+from analysis.statistics.inference import Inference
+from analysis.statistics.shifted_correlations import ShiftedCorrelations, correlations_given_time
+from analysis.statistics.surrogate import gaussian_surrogate
 
 DIMENSIONS = 64
 """Principal components in which neighbours are looked for, at most, unless --components is more."""

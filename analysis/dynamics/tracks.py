@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from activation_store.files import sha256
 from activation_store.layers import ENCODER_OUTPUT
 from activation_store.lives import number_lives
 from activation_store.reader import Progress, read_dump, read_identity
@@ -18,9 +17,10 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint
 from agent_zoo.checkpoint_files import SUFFIX
 from analysis.clusters.dataset import feature_columns
+from analysis.dynamics.update import Update
 from analysis.lives import Lives, lives_of
-from representation.dynamics.update import Update
-from user_error import UserError
+from common.files import sha256
+from common.user_error import UserError
 
 SHORTEST_LIFE = 16
 """Ticks of the shortest life that is drawn."""

@@ -12,9 +12,9 @@ import torch
 
 from activation_store.layers import ENCODER_OUTPUT, LSTM_CELL, LSTM_HIDDEN
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.memory import MemoryState
-from representation.recorded_observation import state_layers
-from user_error import UserError
+from agent_zoo.memories.memory import MemoryState
+from analysis.recorded.recorded_observation import state_layers
+from common.user_error import UserError
 
 _NO_CELL = 1e-4
 """Below this |tanh(c)|, the output gate cannot be told from h = o tanh(c)."""

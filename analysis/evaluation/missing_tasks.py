@@ -6,7 +6,7 @@ import numpy as np
 
 from analysis.evaluation.held_out_tasks import PREFIX, TASK_NAMES
 from analysis.evaluation.scores import PolicyResults
-from user_error import UserError
+from common.user_error import UserError
 
 _TASKS_NAMED = 3
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from analysis.evaluation.results import PolicyRun
-from user_error import UserError
+from common.user_error import UserError
 
 _FOLDERS = "_dir"  # where maps and embeddings lie says nothing about the game
 

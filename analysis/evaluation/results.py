@@ -9,11 +9,11 @@ from typing import Any, Literal, NoReturn, get_args
 
 import numpy as np
 
-from activation_store.checked_json import entry_fits
-from activation_store.files import read_json
 from analysis.evaluation.held_out_tasks import TASK_NAMES, task_index
 from analysis.evaluation.provenance import Provenance, read_provenance
-from user_error import UserError
+from common.checked_json import entry_fits
+from common.files import read_json
+from common.user_error import UserError
 
 Mode = Literal["pvp", "pve"]
 MODES: tuple[Mode, ...] = get_args(Mode)

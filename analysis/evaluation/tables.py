@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from activation_store.files import write_text
 from analysis.evaluation.comparisons import Improvement, Rating
 from analysis.evaluation.held_out_tasks import CATEGORIES, TASK_CATEGORIES, TASK_NAMES, TASK_WEIGHTS
 from analysis.evaluation.results import LENGTH, Mode
 from analysis.evaluation.scores import PolicyScores, seed_score
 from analysis.statistics.resampling import Estimate
+from common.files import write_text
 
 Cell = str | int | float | None
 TABLES = (

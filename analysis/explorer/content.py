@@ -19,7 +19,7 @@ from analysis.runs.propagated_labels import PropagatedLabels, fit_rule, propagat
 from analysis.statistics.given_time import TimeCourse, age_of, time_course
 from analysis.statistics.inference import FEWEST_EPISODES
 from analysis.statistics.shifts import SharedShifts, random_shifts, shared_shifts
-from user_error import UserError
+from common.user_error import UserError
 
 Step = Callable[[str], AbstractContextManager[Progress]]
 """Shows that a step is running and yields a callback for the share done."""

@@ -5,24 +5,24 @@ from typing import Any
 
 import numpy as np
 
-from analysis.explorer_page.content import Explored
-from analysis.explorer_page.life_columns import ACTS, events_in_words, life_columns, panels_of
-from analysis.explorer_page.views import SIDE, view_tables
+from analysis.explorer.content import Explored
+from analysis.explorer.life_columns import ACTS, events_in_words, life_columns, panels_of
+from analysis.explorer.views import SIDE, view_tables
 from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker
 from analysis.labels import NOISE
 from analysis.life.action_words import action_words
 from analysis.life.events import EVENT_KINDS
 from analysis.materials import MATERIALS
-from analysis.page_parts.packing import Packed, embedded, pack, scripts_of
-from analysis.page_parts.pages import Scripts, environment
+from analysis.pages.packing import Packed, embedded, pack, scripts_of
+from analysis.pages.pages import Scripts, environment
 from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES
 from analysis.replays.replay import NPC_KINDS
 
 _HERE = Path(__file__).parent
 _SCRIPTS = (
-    "page_parts/packing.js", "page_parts/glyphs.js", "explorer_page/data.js", "explorer_page/view.js",
-    "explorer_page/statistics.js", "explorer_page/embedding.js", "explorer_page/life.js", "explorer_page/selection.js",
-    "explorer_page/clusters.js", "explorer_page/main.js",
+    "pages/packing.js", "pages/glyphs.js", "explorer/data.js", "explorer/view.js",
+    "explorer/statistics.js", "explorer/embedding.js", "explorer/life.js", "explorer/selection.js",
+    "explorer/clusters.js", "explorer/main.js",
 )  # fmt: skip
 _SYMBOLS = {
     "o": "circle", "^": "triangle-up", "s": "square", "D": "diamond", "v": "triangle-down", "P": "cross", "X": "x",

@@ -7,7 +7,7 @@ from activation_store.schema import TILE_COLUMNS, TILES_IN_VIEW
 from analysis.features.observed import Observed
 from analysis.materials import MATERIALS
 from analysis.position import positions
-from user_error import UserError
+from common.user_error import UserError
 
 SIDE = 15
 """Side of the view in tiles; the agent stands in the middle."""

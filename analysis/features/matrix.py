@@ -16,7 +16,7 @@ from analysis.features.feature import Feature
 from analysis.features.observed import Observed, own_truth_columns
 from analysis.features.registry import FEATURES
 from analysis.lives import places_among
-from user_error import UserError
+from common.user_error import UserError
 
 
 def feature_matrix(

@@ -9,7 +9,7 @@ import numpy as np
 from activation_store.columns import TRUTH
 from activation_store.schema import TILE_COLUMNS, DumpMetadata, Records
 from analysis.lives import Lives, lives_of
-from user_error import UserError
+from common.user_error import UserError
 
 
 @dataclass(frozen=True, eq=False)

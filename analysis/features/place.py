@@ -5,7 +5,7 @@ import numpy as np
 from analysis.features.basics import own
 from analysis.features.feature import Feature
 from analysis.features.observed import Observed
-from user_error import UserError
+from common.user_error import UserError
 
 MAP_BORDER = 16
 """Width in tiles of the void border around every map; rows and columns count from the border's outer edge."""

@@ -19,7 +19,7 @@ from analysis.features.place import PLACE
 from analysis.features.surroundings import SURROUNDINGS
 from analysis.features.view import VIEW
 from analysis.features.ways import MOVED, WAYS
-from user_error import UserError
+from common.user_error import UserError
 
 
 def _options(categories: Iterable[Category]) -> tuple[Feature, ...]:

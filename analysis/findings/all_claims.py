@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from activation_store.files import read_bytes, write_text
 from analysis.findings.families import rows_of_claims
 from analysis.findings.page import read_beside, said_of
 from analysis.findings.study_file import Claim
 from analysis.statistics.inference import false_discovery
-from user_error import UserError
+from common.files import read_bytes, write_text
+from common.user_error import UserError
 
 START, END = "<!-- claims: written by study.py claims -->", "<!-- end of claims -->"
 """Lines between which the table of claims stands in a file."""

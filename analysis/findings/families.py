@@ -7,7 +7,7 @@ import numpy as np
 from analysis.findings.results import Results
 from analysis.findings.study_file import Q_PRIMARY, Row, Study
 from analysis.statistics.inference import false_discovery
-from user_error import UserError
+from common.user_error import UserError
 
 Values = dict[str, str]
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from activation_store.files import make_folder, read_bytes, read_json, write_json, write_text
 from analysis.findings.families import rows_of_claims
 from analysis.findings.results import Results, formatted, number
 from analysis.findings.study_file import BY_EPISODE, Claim, Forest, ResultTable, Study, read_study
-from user_error import UserError
+from common.files import make_folder, read_bytes, read_json, write_json, write_text
+from common.user_error import UserError
 
 STUDY_FILE = "study.yaml"
 PLAYED_FILE = "stages.json"

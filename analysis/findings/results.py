@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from activation_store.files import read_bytes
 from analysis.findings.study_file import BY_EPISODE, Row, Study, check_apart
 from analysis.statistics.over_trainings import ByWorld, in_worlds, over_trainings
-from user_error import UserError
+from common.files import read_bytes
+from common.user_error import UserError
 
 CONFIDENCE = 0.95
 

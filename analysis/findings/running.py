@@ -19,10 +19,10 @@ from typing import Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from activation_store.files import make_folder, read_json, sha256, write_json
 from analysis.findings.page import History, Named, Played
 from analysis.findings.study_file import HERE, Stage, Study, places
-from user_error import UserError, one_line
+from common.files import make_folder, read_json, sha256, write_json
+from common.user_error import UserError, one_line
 
 DEFAULT_RESULTS = Path("study_results")
 STATE_FILE = "study.json"

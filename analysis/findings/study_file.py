@@ -10,9 +10,9 @@ from pathlib import Path
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from activation_store.yaml_file import one_line, read_yaml, shown
 from analysis.findings.worlds import seeds_of, with_own_seed
-from user_error import UserError
+from common.user_error import UserError
+from common.yaml_file import one_line, read_yaml, shown
 
 HERE = "here"
 """Stands for a stage's own folder in its command."""

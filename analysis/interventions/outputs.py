@@ -3,18 +3,18 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from activation_store.files import sha256, write_json, write_text
 from activation_store.interventions import LIVES_FILE, RUN_FILE, Arm, LivesTable, Readability, read_lives
-from analysis.intervention_page.page import REPLAYS, ShownReplays, intervention_page, read_shown_replays
-from analysis.interventions.equivalence import Margins, margins
-from analysis.interventions.run_file import read_run_file
-from analysis.interventions.study import edited_one_by_one, study_effects
-from analysis.interventions.tables import by_episode_table, effects_table, erased_table, readability_lines
-from analysis.interventions.text import summary_lines
+from analysis.interventions.effects.equivalence import Margins, margins
+from analysis.interventions.effects.run_file import read_run_file
+from analysis.interventions.effects.study import edited_one_by_one, study_effects
+from analysis.interventions.effects.tables import by_episode_table, effects_table, erased_table, readability_lines
+from analysis.interventions.effects.text import summary_lines
+from analysis.interventions.page.page import REPLAYS, ShownReplays, intervention_page, read_shown_replays
 from analysis.runs.finished_files import open_finished
 from analysis.runs.run_folder import DONE_FILE, write_figure
 from analysis.statistics.inference import Inference
-from user_error import UserError
+from common.files import sha256, write_json, write_text
+from common.user_error import UserError
 
 EFFECTS_FILE, TABLE_FILE, ERASED_FILE = "effects.json", "effects.tsv", "erased.tsv"
 BY_EPISODE_FILE = "effects_by_episode.tsv"
@@ -102,8 +102,8 @@ def write_effects(
     Raises:
         UserError: as `study_effects`, or a file cannot be written.
     """
-    from analysis.figures.intervention_curves import dose_response, persistence_figure
-    from analysis.figures.intervention_forests import effects_figure, kl_by_head, ranking_figure
+    from analysis.interventions.figures.curves import dose_response, persistence_figure
+    from analysis.interventions.figures.forests import effects_figure, kl_by_head, ranking_figure
 
     study = study_effects(table, arms, Inference(permutations=draws, bootstraps=draws, seed=seed), within)
     ranked = edited_one_by_one(arms)

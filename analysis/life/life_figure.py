@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from analysis.figures.life_strips import cluster_handles, cluster_strip, counts_beside, lanes
 from analysis.figures.style import new_figure, style, title, whole_ticks
 from analysis.life.cluster_strip import ClusterStrip
 from analysis.life.events import DIED, EVENT_KINDS
+from analysis.life.strips_figure import cluster_handles, cluster_strip, counts_beside, lanes
 from analysis.life.timeline import ESTIMATES, LANES, LEVELS, NEARBY, VITALS, Timeline
 
 _WIDTH = 14.0

@@ -6,7 +6,7 @@ import numpy as np
 
 from activation_store.lives import number_lives
 from activation_store.schema import LIFE_KEY
-from user_error import UserError
+from common.user_error import UserError
 
 PERCENTILE = 75
 

@@ -10,9 +10,9 @@ from activation_store.selection import OBSERVATIONS
 from analysis.clusters.projection import umap_embedding
 from analysis.labels import NOISE
 from analysis.lives import lives_of, places_among
-from analysis.panel_page.dynamics import Dynamics
+from analysis.panel.dynamics import Dynamics
 from analysis.runs.propagated_labels import CarryingRule, rule_from
-from user_error import UserError
+from common.user_error import UserError
 
 STEPS = (2, 4, 6)
 """Ticks over which analyze_dynamics.py takes differences of the state."""

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import numpy as np
 
-from activation_store.files import sha256
 from activation_store.reader import Progress, read_identity, read_metadata
 from activation_store.schema import METADATA_FILE, DumpMetadata
 from analysis.lives import places_among
-from analysis.panel_page.behaviours import behaviours_of, fit_rule, main_behaviours, plane, states_of_life
-from analysis.panel_page.dynamics import Dynamics
-from analysis.panel_page.rollouts import Chosen, choose, shared_out
-from analysis.panel_page.saliency import Saliency
-from analysis.panel_page.ticks import Probabilities, Ticks, joined_ticks, read_ticks
+from analysis.panel.behaviours import behaviours_of, fit_rule, main_behaviours, plane, states_of_life
+from analysis.panel.dynamics import Dynamics
+from analysis.panel.rollouts import Chosen, choose, shared_out
+from analysis.panel.saliency import Saliency
+from analysis.panel.ticks import Probabilities, Ticks, joined_ticks, read_ticks
 from analysis.runs.propagated_labels import CarryingRule
-from user_error import UserError
+from common.files import sha256
+from common.user_error import UserError
 
 Step = Callable[[str], AbstractContextManager[Progress]]
 """Shows that a step is running and yields a callback for the share done."""

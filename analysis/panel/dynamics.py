@@ -12,7 +12,7 @@ from analysis.runs.arrays import arrays_of
 from analysis.runs.cluster_run import ClusterRun, read_cluster_run
 from analysis.runs.finished_files import FinishedFiles, RunDescription, open_finished
 from analysis.runs.finished_run import SUMMARY_FILE, recorded_dump
-from user_error import UserError
+from common.user_error import UserError
 
 MOTION_FILE = "motion.npz"
 STATES_FILE = "states.npz"

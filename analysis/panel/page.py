@@ -8,24 +8,24 @@ from typing import Any
 import numpy as np
 
 from activation_store.schema import TILES_IN_VIEW
-from analysis.explorer_page.views import SIDE
+from analysis.explorer.views import SIDE
 from analysis.features.actions import STYLES
 from analysis.features.choices import DIRECTIONS
 from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker
 from analysis.materials import MATERIALS
-from analysis.page_parts.packing import Packed, embedded, pack, scripts_of
-from analysis.page_parts.pages import Scripts, environment
-from analysis.panel_page.content import Panel
-from analysis.panel_page.saliency import PARTS, Saliency
-from analysis.panel_page.ticks import VITALS
+from analysis.pages.packing import Packed, embedded, pack, scripts_of
+from analysis.pages.pages import Scripts, environment
+from analysis.panel.content import Panel
+from analysis.panel.saliency import PARTS, Saliency
+from analysis.panel.ticks import VITALS
 from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES
 from analysis.replays.replay import NPC_KINDS
 
 _HERE = Path(__file__).parent
 _SCRIPTS = (
-    "page_parts/packing.js", "page_parts/glyphs.js", "explorer_page/view.js", "panel_page/data.js",
-    "panel_page/state.js", "panel_page/scatter.js", "panel_page/player.js", "panel_page/lines.js",
-    "panel_page/matrices.js", "panel_page/main.js",
+    "pages/packing.js", "pages/glyphs.js", "explorer/view.js", "panel/data.js",
+    "panel/state.js", "panel/scatter.js", "panel/player.js", "panel/lines.js",
+    "panel/matrices.js", "panel/main.js",
 )  # fmt: skip
 _SHAPES = {
     "o": "circle", "^": "triangle", "s": "square", "D": "diamond", "v": "triangle", "P": "square", "X": "diamond",

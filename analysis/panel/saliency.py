@@ -12,7 +12,7 @@ from analysis.lives import places_among
 from analysis.runs.arrays import arrays_of
 from analysis.runs.finished_files import open_finished
 from analysis.runs.run_folder import DONE_FILE
-from user_error import UserError
+from common.user_error import UserError
 
 MAPS_FILE = "maps.npz"
 SANITY_FILE = "sanity.json"

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from activation_store.schema import METADATA_FILE, DumpMetadata
 from agent_zoo.base import RecurrentPolicy
-from analysis.panel_page.content import Source, read_source
-from analysis.panel_page.dynamics import Dynamics
-from analysis.panel_page.saliency import Saliency, found_beside, read_saliency
-from analysis.panel_page.ticks import Probabilities
-from representation.action_probabilities import missing_for_probabilities, probabilities_of
-from representation.dynamics.tracks import load_policy_of
-from user_error import UserError
+from analysis.dynamics.tracks import load_policy_of
+from analysis.panel.content import Source, read_source
+from analysis.panel.dynamics import Dynamics
+from analysis.panel.saliency import Saliency, found_beside, read_saliency
+from analysis.panel.ticks import Probabilities
+from analysis.recorded.action_probabilities import missing_for_probabilities, probabilities_of
+from common.user_error import UserError
 
 Say = Callable[[str], None]
 

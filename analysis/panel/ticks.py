@@ -11,13 +11,13 @@ from activation_store.lives import number_lives, places_of
 from activation_store.reader import Progress, read_dump
 from activation_store.records import Records
 from activation_store.schema import LIFE_KEY, TILE_COLUMNS, DumpMetadata
-from analysis.explorer_page.views import entity_tables
+from analysis.explorer.views import entity_tables
 from analysis.features.observed import Observed, own_truth_columns
 from analysis.life.action_words import action_words
 from analysis.lives import lives_of
 from analysis.materials import MATERIALS
-from analysis.panel_page.rollouts import Chosen
-from user_error import UserError
+from analysis.panel.rollouts import Chosen
+from common.user_error import UserError
 
 VITALS = ("health", "food", "water")
 LEGAL = "legal"

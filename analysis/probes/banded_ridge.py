@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from representation.probes.ridge import PENALTIES, Choice, Choices, Fitted, Moments, NormalEquations, ReadOuts, without
+from analysis.probes.ridge import PENALTIES, Choice, Choices, Fitted, Moments, NormalEquations, ReadOuts, without
 
 PENALTY_RATIOS = (1e-2, 1e4)
 """Least and largest penalty of the baseline, divided by the memory's, that is tried: the baseline is the wider one."""

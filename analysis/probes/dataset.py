@@ -14,7 +14,7 @@ from analysis.features.matrix import check_unbroken
 from analysis.features.observed import Observed
 from analysis.features.registry import EXTENDED_FEATURES
 from analysis.lives import Lives
-from representation.probes.baselines import (
+from analysis.probes.baselines import (
     TIME_CONSTANTS,
     Reservoir,
     as_seen,
@@ -23,9 +23,9 @@ from representation.probes.baselines import (
     traces,
     whole_view,
 )
-from representation.probes.inputs import ENCODER_OUTPUT, OBSERVATION, RESERVOIR, TRACES, Input
-from representation.probes.target import Target
-from user_error import UserError
+from analysis.probes.inputs import ENCODER_OUTPUT, OBSERVATION, RESERVOIR, TRACES, Input
+from analysis.probes.target import Target
+from common.user_error import UserError
 
 FEWEST_WORLDS = 3
 """One to test on, one to choose the regularisation on, one to fit on."""

@@ -10,9 +10,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, FixedLocator, NullLocator
 
 from analysis.figures.style import cluster_colour, few_ticks, new_figure, style, title, wrapped
-from analysis.statistics.inference import LEVEL
-from representation.probes.inputs import OBSERVATION, RESERVOIR, TRACES, observations_of, title_of
-from representation.probes.report import (
+from analysis.probes.inputs import OBSERVATION, RESERVOIR, TRACES, observations_of, title_of
+from analysis.probes.report import (
     AUC,
     EVERY_BASELINE,
     AdvantageRow,
@@ -22,6 +21,7 @@ from representation.probes.report import (
     ScoreRow,
     is_found,
 )
+from analysis.statistics.inference import LEVEL
 
 _HISTORIES_AT_MOST = 12
 _COLUMNS = 4

@@ -8,9 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis.figures.style import cluster_colour, new_figure, style, title, wrapped
-from analysis.statistics.inference import LEVEL
-from representation.probes.inputs import is_memory, title_of
-from representation.probes.report import (
+from analysis.probes.inputs import is_memory, title_of
+from analysis.probes.report import (
     AUC,
     EVERY_BASELINE,
     R_SQUARED,
@@ -20,6 +19,7 @@ from representation.probes.report import (
     effect_of,
     is_found,
 )
+from analysis.statistics.inference import LEVEL
 
 _PANELS_AT_MOST = 4
 _COLOURS = "YlGnBu"

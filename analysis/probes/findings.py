@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from representation.probes.dataset import ProbeData
-from representation.probes.inputs import Input
-from representation.probes.probing import Probed
-from representation.probes.ridge import fit_ridge
-from representation.probes.scores import Estimates, Losses, Resamples, losses
-from representation.probes.task import alike, folds_of_worlds, mean_of_the_rest, scored_alike, smooth_basis
+from analysis.probes.dataset import ProbeData
+from analysis.probes.inputs import Input
+from analysis.probes.probing import Probed
+from analysis.probes.ridge import fit_ridge
+from analysis.probes.scores import Estimates, Losses, Resamples, losses
+from analysis.probes.task import alike, folds_of_worlds, mean_of_the_rest, scored_alike, smooth_basis
 
 Key = tuple[str, str]
 """A kind of probe and the name of an input."""

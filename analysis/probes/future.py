@@ -15,7 +15,7 @@ from analysis.features.observed import Observed
 from analysis.features.over_time import earlier, was_replenished
 from analysis.life.endings import died
 from analysis.lives import Lives
-from representation.probes.target import Target
+from analysis.probes.target import Target
 
 HORIZONS = (2, 5, 10, 20)
 """Ticks ahead for which displacement is predicted."""

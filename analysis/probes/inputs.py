@@ -15,7 +15,7 @@ from activation_store.layers import (
     UNTRAINED,
 )
 from activation_store.schema import DumpMetadata
-from user_error import UserError
+from common.user_error import UserError
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from representation.probes.ridge import Choice, Choices, Fitted, ReadOuts, groups, standardising
+from analysis.probes.ridge import Choice, Choices, Fitted, ReadOuts, groups, standardising
 
 _STEPS_AT_MOST = 200
 _CLOSE_ENOUGH = 1e-5

@@ -8,30 +8,30 @@ from rich.markup import escape
 from rich.table import Table
 
 from activation_store.directions import Direction, Source
-from analysis.runs.run_folder import RunFolder
-from analysis.share_text import share_text
-from analysis.statistics.inference import LEVEL
-from representation.probes.dataset import ProbeData
-from representation.probes.figures_curves import (
+from analysis.probes.dataset import ProbeData
+from analysis.probes.figures_curves import (
     has_history_curve,
     has_horizons,
     probe_emergence,
     probe_history,
     probe_horizon,
 )
-from representation.probes.figures_targets import probe_advantage, probe_increment, probe_summary
-from representation.probes.inputs import MEMORIES
-from representation.probes.probing import LINEAR, MLP
-from representation.probes.report import (
+from analysis.probes.figures_targets import probe_advantage, probe_increment, probe_summary
+from analysis.probes.inputs import MEMORIES
+from analysis.probes.probing import LINEAR, MLP
+from analysis.probes.report import (
     EVERY_BASELINE,
     AdvantageRow,
     DumpReport,
     IncrementRow,
     is_found,
 )  # fmt: skip
-from representation.probes.ridge import ReadOuts
-from representation.probes.target import Target
-from representation.tables import tab_separated
+from analysis.probes.ridge import ReadOuts
+from analysis.probes.target import Target
+from analysis.runs.run_folder import RunFolder
+from analysis.share_text import share_text
+from analysis.statistics.inference import LEVEL
+from analysis.tables import tab_separated
 
 _SHOWN = 12
 _TABLES = ("scores", "advantages", "increments", "increments_given", "given", "cka")

@@ -6,20 +6,20 @@ from rich.console import Console
 
 from activation_store.directions import DIRECTIONS_FILE, Direction, Source, write_directions
 from activation_store.schema import DumpMetadata
+from analysis.probes import outputs
+from analysis.probes.dataset import Wanted, check_enough_episodes, read_probe_data
+from analysis.probes.findings import commonality, findings
+from analysis.probes.inputs import inputs_named, recorded
+from analysis.probes.outputs import directions_of
+from analysis.probes.probing import PROBES, probe
+from analysis.probes.report import DumpReport, chance, corrected_over_run, report_dump
+from analysis.probes.scores import Resamples
+from analysis.probes.settings import ProbeSettings
+from analysis.probes.similarity import comparable, similarities
+from analysis.probes.targets import NOT_EVERYWHERE, targets_named
 from analysis.runs.run_folder import RunFolder
-from analysis.terminal import step
-from representation.probes import outputs
-from representation.probes.dataset import Wanted, check_enough_episodes, read_probe_data
-from representation.probes.findings import commonality, findings
-from representation.probes.inputs import inputs_named, recorded
-from representation.probes.outputs import directions_of
-from representation.probes.probing import PROBES, probe
-from representation.probes.report import DumpReport, chance, corrected_over_run, report_dump
-from representation.probes.scores import Resamples
-from representation.probes.settings import ProbeSettings
-from representation.probes.similarity import comparable, similarities
-from representation.probes.targets import NOT_EVERYWHERE, targets_named
-from user_error import UserError
+from common.progress_view import step
+from common.user_error import UserError
 
 
 def check_dumps(settings: ProbeSettings, metadata: dict[str, DumpMetadata]) -> None:

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from representation.probes.dataset import ProbeData
-from representation.probes.inputs import Input
-from representation.probes.ridge import ReadOuts
-from representation.probes.scores import Losses
-from representation.probes.target import Target
-from representation.probes.task import Task, folds_of_worlds
+from analysis.probes.dataset import ProbeData
+from analysis.probes.inputs import Input
+from analysis.probes.ridge import ReadOuts
+from analysis.probes.scores import Losses
+from analysis.probes.target import Target
+from analysis.probes.task import Task, folds_of_worlds
 
 LINEAR, MLP = "linear", "mlp"
 PROBES = (LINEAR, MLP)

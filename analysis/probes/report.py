@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from activation_store.schema import DumpMetadata
+from analysis.probes.dataset import ProbeData
+from analysis.probes.findings import Findings, Increment, Key
+from analysis.probes.inputs import Input
+from analysis.probes.probing import Probed
+from analysis.probes.scores import Estimates
+from analysis.probes.target import Target
 from analysis.statistics.inference import LEVEL, false_discovery
-from representation.probes.dataset import ProbeData
-from representation.probes.findings import Findings, Increment, Key
-from representation.probes.inputs import Input
-from representation.probes.probing import Probed
-from representation.probes.scores import Estimates
-from representation.probes.target import Target
 
 R_SQUARED, AUC = "R2", "AUC"
 _CHECKPOINT = re.compile(r"(.+)_\d{10}")

@@ -7,8 +7,8 @@ from typing import Literal
 import tyro
 
 from activation_store.subsample import Subsample
-from argument_checks import at_least, check, seed_value, split
-from user_error import UserError
+from common.argument_checks import at_least, check, seed_value, split
+from common.user_error import UserError
 
 LONGEST_HISTORY = 32
 FEWEST_RESAMPLES = 100

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from analysis.lives import Lives
-from representation.probes.scores import CONFIDENCE
+from analysis.probes.scores import CONFIDENCE
 
 _DRAWS = 20
 _FEWEST_THINGS = 4

@@ -17,9 +17,9 @@ from analysis.features.over_time import earlier
 from analysis.features.registry import EXTENDED_FEATURES
 from analysis.features.view import RADIUS, SIDE
 from analysis.materials import MATERIAL_NAMES
-from representation.probes.future import FUTURE
-from representation.probes.target import Target
-from user_error import UserError
+from analysis.probes.future import FUTURE
+from analysis.probes.target import Target
+from common.user_error import UserError
 
 _SUMS_UP_OTHERS = ("is_idle",)
 _WATER = MATERIAL_NAMES.index("water")

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from analysis.lives import Lives
-from representation.probes.banded_ridge import fit_ridge_beside
-from representation.probes.dataset import ProbeData
-from representation.probes.ridge import Fitted, ReadOuts, fit_ridge
-from representation.probes.scores import Losses, average_precision, losses
+from analysis.probes.banded_ridge import fit_ridge_beside
+from analysis.probes.dataset import ProbeData
+from analysis.probes.ridge import Fitted, ReadOuts, fit_ridge
+from analysis.probes.scores import Losses, average_precision, losses
 
 _KNOTS = 8
 SCALE = 30.0
@@ -162,7 +162,7 @@ class Task:
             yield name, self._networks(both, self.data.targets)
 
     def _networks(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        from representation.probes.mlp import fit_mlp
+        from analysis.probes.mlp import fit_mlp
 
         predicted = np.full(y.shape, np.nan)
         columns = self.usable
@@ -225,7 +225,7 @@ def classified(x: np.ndarray, y: np.ndarray, fold: np.ndarray, yes_or_no: np.nda
     """Put logistic regressions in the place of the ridge regressions of yes-or-no targets, with the same penalties."""
     if not yes_or_no.any():
         return ridge
-    from representation.probes.logistic import fit_logistic
+    from analysis.probes.logistic import fit_logistic
 
     logistic = fit_logistic(x, y[:, yes_or_no], fold, ridge.choices.of_targets(yes_or_no))
     ridge.predicted[:, yes_or_no] = logistic.predicted

@@ -10,7 +10,7 @@ from activation_store.layers import LSTM_HIDDEN
 from activation_store.records import Records
 from activation_store.schema import DumpMetadata
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.distribution import ILLEGAL
+from agent_zoo.network_parts.distribution import ILLEGAL
 
 SHOWN = ("Move.Direction", "Attack.Style")
 """Heads with few options, each of which has a name."""

@@ -11,7 +11,7 @@ from activation_store.records import RaggedRows, Records
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout, PackedObservation, PackedRows
 from agent_zoo.observation_masking import ObservationMask
-from user_error import UserError
+from common.user_error import UserError
 
 FIELDS = "Market,Task,ActionTargets"
 """Fields that `extract_activations.py --fields` must record for this."""

@@ -14,7 +14,7 @@ from activation_store.reader import Progress, read_dump, read_identity, read_met
 from activation_store.records import Records
 from activation_store.schema import DumpMetadata
 from analysis.lives import Lives, lives_of
-from user_error import UserError
+from common.user_error import UserError
 
 SHUFFLED_TOGETHER = 4
 """Number of episodes in memory at once when shuffling; more give better mixing but take more memory."""

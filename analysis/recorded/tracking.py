@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from user_error import UserError
+from common.user_error import UserError
 
 _WAYS_OUT = "run `wandb login`, or pass --wandb.mode offline, or --no-track"
 

@@ -1,7 +1,7 @@
 """Choose the ticks of a replay to show, and the agent to follow."""
 
 from analysis.replays.replay import Replay
-from user_error import UserError
+from common.user_error import UserError
 
 _NAMES_SHOWN = 5
 

@@ -10,7 +10,7 @@ from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import DumpMetadata, Records
 from analysis.replays.replay import Replay
 from analysis.runs.cluster_run import LABELS_FILE, read_cluster_run
-from user_error import UserError
+from common.user_error import UserError
 
 UNLABELLED = -2
 

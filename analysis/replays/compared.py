@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from analysis.replays.replay import Entities, Replay
-from user_error import UserError
+from common.user_error import UserError
 
 AnyEntities = TypeVar("AnyEntities", bound=Entities)
 

@@ -16,7 +16,7 @@ import numpy as np
 from analysis.materials import HARVESTED, MATERIALS
 from analysis.replays.replay import SLOTS, STYLES, Item, Npcs, Players, Replay
 from analysis.replays.stream import JsonStream
-from user_error import UserError
+from common.user_error import UserError
 
 Progress = Callable[[float], None]
 """Called with the share of the file read, from 0 to 1."""

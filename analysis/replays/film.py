@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from activation_store.files import atomic_path
-from user_error import UserError
+from common.files import atomic_path
+from common.user_error import UserError
 
 FILM_SUFFIXES = (".gif", ".mp4")
 # Each picture has its own palette, so a film of any length needs only one picture in memory.

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from activation_store.files import open_file
-from user_error import UserError
+from common.files import open_file
+from common.user_error import UserError
 
 LARGEST_CONTENT_BYTES = 2 << 30
 """Decompressed bytes of a replay at most; 1,024 ticks of 128 agents and 256 NPCs have about 0.2 to 0.5 billion."""

@@ -6,14 +6,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from activation_store.files import sha256
 from activation_store.schema import IDENTITY, METADATA_FILE
 from activation_store.subsample import Subsample
 from analysis.labels import NOISE
 from analysis.runs.arrays import arrays_of
 from analysis.runs.finished_files import open_finished
 from analysis.runs.run_folder import RUN_FILE
-from user_error import UserError
+from common.files import sha256
+from common.user_error import UserError
 
 LABELS_FILE = "cluster_labels.npz"
 _DIGITS_SHOWN = 12

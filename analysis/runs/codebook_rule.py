@@ -7,7 +7,7 @@ import numpy as np
 
 from analysis.runs.arrays import arrays_of
 from analysis.runs.finished_files import FinishedFiles
-from user_error import UserError
+from common.user_error import UserError
 
 CODEBOOK_FILE = "codebook.npz"
 _ARRAYS = ("weight", "bias", "places", "label")

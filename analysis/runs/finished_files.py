@@ -8,10 +8,10 @@ from typing import Annotated, Any, TypeVar
 import orjson
 from pydantic import Field, TypeAdapter, ValidationError
 
-from activation_store.checked_json import read_small_json
-from activation_store.files import read_bytes
 from analysis.runs.run_folder import DONE_FILE, RUN_FILE
-from user_error import UserError
+from common.checked_json import read_small_json
+from common.files import read_bytes
+from common.user_error import UserError
 
 Content = TypeVar("Content")
 

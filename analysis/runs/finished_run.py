@@ -14,7 +14,7 @@ from analysis.runs.cluster_run import LABELS_FILE, ClusterRun, read_cluster_run
 from analysis.runs.finished_files import FinishedFiles, RunDescription, open_finished
 from analysis.runs.names import read_names
 from analysis.runs.run_folder import RUN_FILE
-from user_error import UserError
+from common.user_error import UserError
 
 EMBEDDING_FILE = "embedding.npy"
 SUMMARY_FILE = "summary.json"

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from activation_store.files import read_bytes, write_text
-from user_error import UserError
+from common.files import read_bytes, write_text
+from common.user_error import UserError
 
 LABELS_FILE = "labels.yaml"
 LONGEST_NAME = 60

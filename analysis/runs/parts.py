@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import numpy as np
 import orjson
 
-from activation_store.files import atomic_file, read_json, write_json
 from analysis.runs.arrays import arrays_of
-from user_error import UserError
+from common.files import atomic_file, read_json, write_json
+from common.user_error import UserError
 
 _KEY_FILE = "key.json"
 T = TypeVar("T")

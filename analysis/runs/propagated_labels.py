@@ -21,7 +21,7 @@ from analysis.lives import lives_of, places_among
 from analysis.runs.cluster_run import ClusterRun
 from analysis.runs.codebook_rule import CODEBOOK_FILE, CodebookRule, read_codebook
 from analysis.runs.finished_files import open_finished
-from user_error import UserError
+from common.user_error import UserError
 
 if TYPE_CHECKING:
     from sklearn.neighbors import NearestNeighbors

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from activation_store.files import (
+from activation_store.schema import METADATA_FILE, DumpMetadata
+from analysis.runs.processor import processor
+from common.files import (
     as_json,
     atomic_file,
     locked_folder,
@@ -20,9 +22,7 @@ from activation_store.files import (
     write_json,
     write_text,
 )  # fmt: skip
-from activation_store.schema import METADATA_FILE, DumpMetadata
-from analysis.runs.processor import processor
-from user_error import UserError
+from common.user_error import UserError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -15,12 +15,12 @@ import torch
 
 from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.memory import MemoryState
+from agent_zoo.memories.memory import MemoryState
 from agent_zoo.observation import PackedObservation
 from agent_zoo.sparse_codes import SparseCoder
-from representation.recorded_observation import packed_observation
-from representation.sparse_autoencoder.scores import CONFIDENCE, Estimate, Units
-from representation.sparse_autoencoder.splicing import RecordedPolicy, read_ticks
+from analysis.recorded.recorded_observation import packed_observation
+from analysis.sparse.scores import CONFIDENCE, Estimate, Units
+from analysis.sparse.splicing import RecordedPolicy, read_ticks
 
 TICKS = 1000
 """Recorded ticks that features are taken out of, in all episodes together."""

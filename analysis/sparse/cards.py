@@ -14,9 +14,9 @@ from activation_store.sparse_dictionary import feature_name
 from analysis.features.feature import YES_OR_NO, Feature
 from analysis.features.observed import Observed, own_truth_columns
 from analysis.share_text import share_text
-from analysis.sparse_page.page import FeatureCards
-from representation.sparse_autoencoder.meaning import AGE_BINS, WEAKEST, Meanings
-from representation.sparse_autoencoder.states import Behaviours
+from analysis.sparse.meaning import AGE_BINS, WEAKEST, Meanings
+from analysis.sparse.page.page import FeatureCards
+from analysis.sparse.states import Behaviours
 
 _STRONG, _MODERATE = 0.5, 0.3
 _CONCENTRATED = 2.0

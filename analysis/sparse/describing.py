@@ -12,20 +12,20 @@ from activation_store.sparse_dictionary import SparseDictionary, feature_name
 from analysis.features.feature import Feature
 from analysis.features.registry import features_named
 from analysis.runs.run_folder import RunFolder
-from analysis.sparse_page.page import FeatureCards, sparse_page
-from analysis.terminal import step
-from argument_checks import split
-from representation.sparse_autoencoder.attribution import OUTPUTS, Attributions, attribute
-from representation.sparse_autoencoder.cards import BESIDE, feature_cards, rows_of
-from representation.sparse_autoencoder.erasing import ErasureRow, edits, row
-from representation.sparse_autoencoder.figures import attribution_scatter
-from representation.sparse_autoencoder.meaning import PERMUTATIONS, Meanings, meanings
-from representation.sparse_autoencoder.scores import Estimate, strengths_of
-from representation.sparse_autoencoder.settings import SparseSettings
-from representation.sparse_autoencoder.splicing import RecordedPolicy, splice
-from representation.sparse_autoencoder.states import Behaviours, Split, read_behaviours
-from representation.tables import tab_separated
-from user_error import UserError
+from analysis.sparse.attribution import OUTPUTS, Attributions, attribute
+from analysis.sparse.cards import BESIDE, feature_cards, rows_of
+from analysis.sparse.erasing import ErasureRow, edits, row
+from analysis.sparse.figures import attribution_scatter
+from analysis.sparse.meaning import PERMUTATIONS, Meanings, meanings
+from analysis.sparse.page.page import FeatureCards, sparse_page
+from analysis.sparse.scores import Estimate, strengths_of
+from analysis.sparse.settings import SparseSettings
+from analysis.sparse.splicing import RecordedPolicy, splice
+from analysis.sparse.states import Behaviours, Split, read_behaviours
+from analysis.tables import tab_separated
+from common.argument_checks import split
+from common.progress_view import step
+from common.user_error import UserError
 
 PAGE_FILE = "sparse_features.html"
 FEATURES_FILE = "sparse_features"

@@ -14,7 +14,7 @@ from scipy import sparse
 
 from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.sparse_codes import SparseCoder
-from representation.sparse_autoencoder.meaning import correlations
+from analysis.sparse.meaning import correlations
 
 REMOVED = (1, 4, 16)
 """Numbers of features that are removed."""

@@ -8,10 +8,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from analysis.figures.style import cluster_colour, new_figure, style
-from representation.sparse_autoencoder.attribution import Attributions
-from representation.sparse_autoencoder.report import ScoreRow
-from representation.sparse_autoencoder.stability import Stability
-from representation.sparse_autoencoder.training import Epoch
+from analysis.sparse.attribution import Attributions
+from analysis.sparse.report import ScoreRow
+from analysis.sparse.stability import Stability
+from analysis.sparse.training import Epoch
 
 _ROW = 0.27
 _BINS = np.linspace(-6, 0, 49)

@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from activation_store.checked_json import read_small_json, with_checksum, without_checksum
-from activation_store.files import make_folder, write_json
 from activation_store.layers import UNTRAINED
 from activation_store.sparse_dictionary import (
     BASELINES,
@@ -25,12 +23,14 @@ from activation_store.sparse_dictionary import (
     read_dictionary,
     write_dictionary,
 )
-from progress_view import progress
-from representation.sparse_autoencoder.autoencoder import folded
-from representation.sparse_autoencoder.settings import SparseSettings
-from representation.sparse_autoencoder.states import States
-from representation.sparse_autoencoder.training import Epoch, Normalisation, Plan, normalisation, train
-from user_error import UserError
+from analysis.sparse.autoencoder import folded
+from analysis.sparse.settings import SparseSettings
+from analysis.sparse.states import States
+from analysis.sparse.training import Epoch, Normalisation, Plan, normalisation, train
+from common.checked_json import read_small_json, with_checksum, without_checksum
+from common.files import make_folder, write_json
+from common.progress_view import progress
+from common.user_error import UserError
 
 _ICA_SAMPLE = 20_000
 _ICA_STEPS = 200

@@ -12,8 +12,8 @@ import numpy as np
 from scipy import sparse
 from scipy.stats import rankdata
 
+from analysis.sparse.states import Behaviours
 from analysis.statistics.inference import FEWEST_LIVES, LEVEL, false_discovery
-from representation.sparse_autoencoder.states import Behaviours
 
 PERMUTATIONS = 999
 WEAKEST = 0.1

@@ -14,14 +14,14 @@ import safetensors.numpy
 from rich.markup import escape
 from rich.table import Table
 
-from activation_store.files import make_folder
 from activation_store.schema import DumpMetadata
 from activation_store.sparse_dictionary import AUTOENCODERS, SparseDictionary, write_dictionary
 from analysis.runs.run_folder import RunFolder
-from representation.sparse_autoencoder import figures
-from representation.sparse_autoencoder.report import Tested
-from representation.sparse_autoencoder.states import Split
-from representation.tables import tab_separated
+from analysis.sparse import figures
+from analysis.sparse.report import Tested
+from analysis.sparse.states import Split
+from analysis.tables import tab_separated
+from common.files import make_folder
 
 CONFIG_FILE, WEIGHTS_FILE = "cfg.json", "sae_weights.safetensors"
 _LAYOUT_OF = "6.0.0"

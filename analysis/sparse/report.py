@@ -4,10 +4,10 @@ import math
 from dataclasses import dataclass
 
 from activation_store.sparse_dictionary import BASELINES
-from representation.sparse_autoencoder.fitting import Fitted
-from representation.sparse_autoencoder.scores import Estimate, Units, Usage
-from representation.sparse_autoencoder.splicing import SplicedRun
-from representation.sparse_autoencoder.stability import Stability
+from analysis.sparse.fitting import Fitted
+from analysis.sparse.scores import Estimate, Units, Usage
+from analysis.sparse.splicing import SplicedRun
+from analysis.sparse.stability import Stability
 
 
 @dataclass(frozen=True)

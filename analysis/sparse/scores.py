@@ -8,9 +8,9 @@ from scipy import sparse
 
 from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.sparse_codes import SparseCoder
+from analysis.sparse.states import States
 from analysis.statistics.inference import student_stretch
 from analysis.statistics.resampling import Estimate
-from representation.sparse_autoencoder.states import States
 
 RESAMPLES = 1000
 CONFIDENCE = 0.95

@@ -9,9 +9,9 @@ import tyro
 
 from activation_store.layers import check_layers
 from activation_store.sparse_dictionary import AUTOENCODERS, DictionaryKind
-from argument_checks import at_least, check, did_you_mean, seed_value, split
-from representation.tracking import Wandb
-from user_error import UserError
+from analysis.recorded.tracking import Wandb
+from common.argument_checks import at_least, check, did_you_mean, seed_value, split
+from common.user_error import UserError
 
 MOST_FEATURES = 1 << 20
 _WIDTH = re.compile(r"(\d{1,7})(x?)")

@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from activation_store.files import sha256
 from activation_store.layers import UNTRAINED
 from activation_store.schema import METADATA_FILE, DumpMetadata
 from activation_store.sparse_dictionary import AUTOENCODERS, DictionarySource
+from analysis.recorded.tracking import Mirror, check_login
 from analysis.runs.run_folder import RunFolder, refuse_existing_run
-from analysis.terminal import step
-from argument_checks import did_you_mean
-from representation.sparse_autoencoder import describing, outputs
-from representation.sparse_autoencoder.fitting import (
+from analysis.sparse import describing, outputs
+from analysis.sparse.fitting import (
     GAUSSIAN,
     Entry,
     Fitted,
@@ -26,21 +24,23 @@ from representation.sparse_autoencoder.fitting import (
     fit,
     floor_entries,
 )
-from representation.sparse_autoencoder.report import Tested
-from representation.sparse_autoencoder.scores import Units, Usage, usage
-from representation.sparse_autoencoder.settings import SparseSettings
-from representation.sparse_autoencoder.splicing import (
+from analysis.sparse.report import Tested
+from analysis.sparse.scores import Units, Usage, usage
+from analysis.sparse.settings import SparseSettings
+from analysis.sparse.splicing import (
     RecordedPolicy,
     load_recorded_policy,
     load_untrained,
     reconstructions,
     splice,
 )
-from representation.sparse_autoencoder.stability import matched, stability
-from representation.sparse_autoencoder.states import Split, States, check_enough, read_states, split_episodes
-from representation.sparse_autoencoder.training import Epoch
-from representation.tracking import Mirror, check_login
-from user_error import UserError
+from analysis.sparse.stability import matched, stability
+from analysis.sparse.states import Split, States, check_enough, read_states, split_episodes
+from analysis.sparse.training import Epoch
+from common.argument_checks import did_you_mean
+from common.files import sha256
+from common.progress_view import step
+from common.user_error import UserError
 
 TESTED = 20_000
 """States of the test episodes that dictionaries are tested on, at most."""

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from activation_store.files import sha256
 from activation_store.layers import ENCODER_OUTPUT, STATES, UNTRAINED
 from activation_store.reader import read_dump
 from activation_store.records import Records
@@ -20,14 +19,15 @@ from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import memory_from_layers
 from agent_zoo.checkpoint import CheckpointInfo, build_untrained, load_checkpoint
-from agent_zoo.distribution import ActionDistribution
-from agent_zoo.memory import MemoryState
+from agent_zoo.memories.memory import MemoryState
+from agent_zoo.network_parts.distribution import ActionDistribution
 from agent_zoo.observation import PackedObservation
 from agent_zoo.sparse_codes import SparseCoder
 from analysis.lives import lives_of, previous_tick
-from representation.recorded_observation import check_shows_everything, packed_observation, state_layers
-from representation.sparse_autoencoder.scores import Estimate, Units
-from user_error import UserError
+from analysis.recorded.recorded_observation import check_shows_everything, packed_observation, state_layers
+from analysis.sparse.scores import Estimate, Units
+from common.files import sha256
+from common.user_error import UserError
 
 MEAN = "mean"
 """Name of the control that replaces every state by the mean state."""

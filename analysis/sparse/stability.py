@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.sparse.scores import CONFIDENCE, RESAMPLES, Estimate
 from analysis.statistics.inference import LEVEL
 from analysis.statistics.surrogate import above_floor
-from representation.sparse_autoencoder.scores import CONFIDENCE, RESAMPLES, Estimate
 
 FOUND_AGAIN = 0.9
 """Cosine from which on two features count as the same."""

@@ -16,7 +16,7 @@ from analysis.features.observed import own_truth_columns
 from analysis.lives import Lives, lives_of
 from analysis.statistics.given_time import age_of, time_course
 from analysis.statistics.surrogate import gaussian_surrogate
-from user_error import UserError
+from common.user_error import UserError
 
 FEWEST_EPISODES = 2
 """One to fit to, one to test on."""

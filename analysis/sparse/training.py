@@ -10,9 +10,9 @@ import orjson
 import torch
 
 from activation_store.sparse_dictionary import DictionaryKind
-from activation_store.tensor_file import Kind, read_tensors, write_tensors
-from representation.sparse_autoencoder.autoencoder import Parameters, step
-from user_error import UserError
+from analysis.sparse.autoencoder import Parameters, step
+from common.tensor_file import Kind, read_tensors, write_tensors
+from common.user_error import UserError
 
 BATCH = 512
 """States in a batch."""

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from user_error import UserError
+from common.user_error import UserError
 
 ByWorld = Mapping[str, float]
 """What one training reached in each world that it played, by the world's name; NaN where a world has no value."""

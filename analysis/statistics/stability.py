@@ -11,7 +11,7 @@ import numpy as np
 from analysis.lives import Lives
 from analysis.statistics.cluster_method import ClusterMethod
 from analysis.statistics.surrogate import gaussian_surrogate
-from user_error import UserError
+from common.user_error import UserError
 
 SEEDS = 3
 EMBEDDED_ANEW = 3

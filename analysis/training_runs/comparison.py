@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from activation_store.files import sha256
 from analysis.evaluation.results import Mode
 from analysis.evaluation.tables import Table
 from analysis.training_runs.curves import Curve, curves_of, fewest_updates
@@ -21,7 +20,8 @@ from analysis.training_runs.last_stretch import Comparison, Level, comparisons_o
 from analysis.training_runs.notes import notes_on, notes_on_evaluations
 from analysis.training_runs.run import CHECKPOINTS_FOLDER, METRICS_FILE, TrainingRun
 from analysis.training_runs.tables import comparison_table, curve_table, evaluation_table, level_table
-from user_error import UserError
+from common.files import sha256
+from common.user_error import UserError
 
 COMPARISON_FILE = "comparison.json"
 CURVES_FIGURE = "learning_curves.png"

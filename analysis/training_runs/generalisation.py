@@ -8,10 +8,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis.evaluation.results import Mode
-from analysis.figures.learning_curves import add_group_legend, against_steps
 from analysis.figures.style import cluster_colour, cluster_marker, new_figure, style, title
 from analysis.training_runs.curves import curves_of
 from analysis.training_runs.held_out import MEASURES, TRAINING_MEASURES, EvaluationCurve
+from analysis.training_runs.learning_curves import add_group_legend, against_steps
 
 if TYPE_CHECKING:
     from analysis.training_runs.comparison import ComparedRuns

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from analysis.training_runs.run import AGENT, SEED, TrainingRun
-from user_error import UserError
+from common.user_error import UserError
 
 GroupBy = Literal["name", "settings"]
 

@@ -8,7 +8,6 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from activation_store.files import sha256
 from analysis.evaluation.held_out_tasks import TASK_WEIGHTS
 from analysis.evaluation.protocol import check_one_protocol
 from analysis.evaluation.provenance import Provenance
@@ -19,7 +18,8 @@ from analysis.training_runs.curves import SeedCurve
 from analysis.training_runs.groups import Group
 from analysis.training_runs.last_stretch import Level, level_of, mean_of, mean_over_runs
 from analysis.training_runs.run import CHECKPOINTS_FOLDER, TrainingRun
-from user_error import UserError
+from common.files import sha256
+from common.user_error import UserError
 
 Maps = Literal["held-out", "training"]
 KINDS: tuple[Maps, ...] = get_args(Maps)

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from analysis.training_runs.run import TrainingRun
-from argument_checks import did_you_mean
-from user_error import UserError
+from common.argument_checks import did_you_mean
+from common.user_error import UserError
 
 TITLES = {
     "lives/total_reward": "Return: sum of rewards over a life",

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import orjson
 
-from activation_store.checked_json import read_small_json
-from activation_store.files import sha256
-from user_error import UserError
+from common.checked_json import read_small_json
+from common.files import sha256
+from common.user_error import UserError
 
 SETTINGS_FILE = "settings.json"
 _OLDER_REWARDS = {"reward.as_published": False}

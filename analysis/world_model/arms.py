@@ -12,10 +12,10 @@ from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from activation_store.reader import read_metadata
 from activation_store.sparse_dictionary import read_dictionary
 from activation_store.writer import refuse_existing_dump, state_of
-from agent_zoo.state_edits import check_direction
-from representation.world_model.edits import requested_edits
-from representation.world_model.held_out import HeldOut
-from representation.world_model.imagination import (
+from analysis.interventions.edits.state_edits import check_direction
+from analysis.world_model.edits import requested_edits
+from analysis.world_model.held_out import HeldOut
+from analysis.world_model.imagination import (
     ImaginedTick,
     Number,
     Start,
@@ -23,10 +23,10 @@ from representation.world_model.imagination import (
     imagine,
     read_out,
 )
-from representation.world_model.model import WorldModel
-from representation.world_model.options import DIRECTIONS, SimulationOptions
-from representation.world_model.simulation import Arm, simulated_metadata
-from user_error import UserError
+from analysis.world_model.model import WorldModel
+from analysis.world_model.options import DIRECTIONS, SimulationOptions
+from analysis.world_model.simulation import Arm, simulated_metadata
+from common.user_error import UserError
 
 TICKS = 4
 """A search maximises the mean over these first ticks, with the most probable actions and latent states."""

@@ -13,15 +13,15 @@ import torch
 from activation_store.interventions import Outcome
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.hooks import Hook
-from agent_zoo.memory import MemoryState
+from agent_zoo.memories.memory import MemoryState
+from agent_zoo.network_parts.soft_observation import SoftObservation
 from agent_zoo.observation import PackedObservation
-from agent_zoo.soft_observation import SoftObservation
 from agent_zoo.soft_path import SoftChoices, soft_tick
-from representation.world_model.edits import Edits
-from representation.world_model.imagination import MOVE_HEAD, STYLE_HEAD, imagine, informed_start
-from representation.world_model.model import WorldModel
-from representation.world_model.options import DIRECTIONS, SETTLING
-from representation.world_model.windows import CONTEXT, Windows
+from analysis.world_model.edits import Edits
+from analysis.world_model.imagination import MOVE_HEAD, STYLE_HEAD, imagine, informed_start
+from analysis.world_model.model import WorldModel
+from analysis.world_model.options import DIRECTIONS, SETTLING
+from analysis.world_model.windows import CONTEXT, Windows
 
 Made = Literal["in every tick", "once"]
 STYLES = ("melee", "range", "mage")

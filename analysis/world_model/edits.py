@@ -15,21 +15,28 @@ import torch
 from activation_store.directions import Directions
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, check_policy_layers, memory_names
 from activation_store.sparse_dictionary import SparseDictionary
-from agent_zoo.donor_rule import DonorRule, far_donors
-from agent_zoo.edit_options import EditOptions
-from agent_zoo.erasure import fitted_eraser
-from agent_zoo.feature_edits import check_dictionary, features_of
 from agent_zoo.hooks import Hook
-from agent_zoo.layers import entity_features
-from agent_zoo.linear_readings import Reading
-from agent_zoo.memory import MemoryState
-from agent_zoo.memory_edits import Clear, Freeze, MemoryEdit, Transplant
+from agent_zoo.memories.memory import MemoryState
+from agent_zoo.network_parts.layers import entity_features
+from agent_zoo.network_parts.own_features import OWN, check_feature, feature_values
 from agent_zoo.observation import ObservationLayout
-from agent_zoo.own_features import OWN, check_feature, feature_values
-from agent_zoo.state_edits import EditOf, Interchange, StateEdit, check_direction, edit_along, interchange
-from representation.world_model.held_out import HeldOut
-from representation.world_model.scene import own_columns
-from user_error import UserError
+from analysis.interventions.edits.donor_rule import DonorRule, far_donors
+from analysis.interventions.edits.edit_options import EditOptions
+from analysis.interventions.edits.erasure import fitted_eraser
+from analysis.interventions.edits.feature_edits import check_dictionary, features_of
+from analysis.interventions.edits.linear_readings import Reading
+from analysis.interventions.edits.memory_edits import Clear, Freeze, MemoryEdit, Transplant
+from analysis.interventions.edits.state_edits import (
+    EditOf,
+    Interchange,
+    StateEdit,
+    check_direction,
+    edit_along,
+    interchange,
+)
+from analysis.world_model.held_out import HeldOut
+from analysis.world_model.scene import own_columns
+from common.user_error import UserError
 
 Edit = StateEdit | Interchange | MemoryEdit | Transplant
 Made = tuple[dict[str, Any], Callable[[float], Edit]]

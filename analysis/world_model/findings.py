@@ -13,17 +13,17 @@ import numpy as np
 import torch
 
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
-from agent_zoo.memory import MemoryState
+from agent_zoo.memories.memory import MemoryState
 from agent_zoo.soft_path import soft_tick
+from analysis.sparse.scores import CONFIDENCE, RESAMPLES
 from analysis.statistics.inference import student_stretch
-from representation.sparse_autoencoder.scores import CONFIDENCE, RESAMPLES
-from representation.world_model.held_out import HeldOut, life_numbers
-from representation.world_model.imagination import imagine, informed_start
-from representation.world_model.model import WorldModel
-from representation.world_model.policy_interface import Surroundings, imagined_view
-from representation.world_model.scene import VITALS, SoftScene
-from representation.world_model.windows import CONTEXT, Windows
-from user_error import UserError
+from analysis.world_model.held_out import HeldOut, life_numbers
+from analysis.world_model.imagination import imagine, informed_start
+from analysis.world_model.model import WorldModel
+from analysis.world_model.policy_interface import Surroundings, imagined_view
+from analysis.world_model.scene import VITALS, SoftScene
+from analysis.world_model.windows import CONTEXT, Windows
+from common.user_error import UserError
 
 PARTS = {
     "tiles": ("material",), "entities": ("kinds", "health", "target"), "own row": ("own",),

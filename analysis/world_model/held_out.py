@@ -8,18 +8,17 @@ from typing import Literal
 import numpy as np
 import torch
 
-from activation_store.files import sha256
 from activation_store.reader import read_batches, read_dump, read_metadata
 from activation_store.schema import METADATA_FILE
 from activation_store.selection import select
 from activation_store.subsample import Subsample
-from agent_zoo.linear_readings import JointMoments, Reading
-from agent_zoo.own_features import OWN
+from agent_zoo.network_parts.own_features import OWN
 from analysis.features.observed import Observed, own_truth_columns
-from representation.sequences import SequenceBatch
-from representation.world_model.imagination import Start, bottleneck_start, informed_start, random_start
-from representation.world_model.model import Origin, WorldModel
-from representation.world_model.windows import (
+from analysis.interventions.edits.linear_readings import JointMoments, Reading
+from analysis.recorded.sequences import SequenceBatch
+from analysis.world_model.imagination import Start, bottleneck_start, informed_start, random_start
+from analysis.world_model.model import Origin, WorldModel
+from analysis.world_model.windows import (
     Windows,
     check_dump,
     maps_of_episodes,
@@ -27,7 +26,8 @@ from representation.world_model.windows import (
     read_windows,
     world_of,
 )
-from user_error import UserError
+from common.files import sha256
+from common.user_error import UserError
 
 LIVES_IN_EPISODE = 128
 """Most simulations in a batch, which are an episode of a simulated dump."""

@@ -11,13 +11,13 @@ from activation_store.directions import Direction
 from activation_store.layers import ACTION_DECODER, ENCODER_OUTPUT, LSTM_CELL
 from agent_zoo.capture import capture
 from agent_zoo.hooks import Hook
-from agent_zoo.memory import MemoryState
+from agent_zoo.memories.memory import MemoryState
 from agent_zoo.soft_path import SoftChoices, soft_tick, straight_through
-from representation.world_model.model import WorldModel
-from representation.world_model.network import Prediction, WorldState, drawn
-from representation.world_model.policy_interface import ImaginedView, Surroundings, imagined_actions, imagined_view
-from representation.world_model.scene import SoftScene
-from representation.world_model.windows import CONTEXT, Windows
+from analysis.world_model.model import WorldModel
+from analysis.world_model.network import Prediction, WorldState, drawn
+from analysis.world_model.policy_interface import ImaginedView, Surroundings, imagined_actions, imagined_view
+from analysis.world_model.scene import SoftScene
+from analysis.world_model.windows import CONTEXT, Windows
 
 MOVE_HEAD, STYLE_HEAD = "Move.Direction", "Attack.Style"
 

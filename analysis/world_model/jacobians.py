@@ -14,15 +14,15 @@ import torch
 from activation_store.directions import DIRECTIONS_FILE, read_directions
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from activation_store.schema import METADATA_FILE
+from analysis.dynamics.jacobians import Agreement, LaggedCorrelations, Probes, mean_jacobians, sign_agreement
 from analysis.runs.arrays import arrays_of
 from analysis.runs.finished_files import FinishedFiles, open_finished
-from representation.dynamics.jacobians import Agreement, LaggedCorrelations, Probes, mean_jacobians, sign_agreement
-from representation.world_model.held_out import LIVES_IN_EPISODE, HeldOut
-from representation.world_model.imagination import Start, imagine, informed_start
-from representation.world_model.model import Origin, WorldModel
-from representation.world_model.saliency import Taps
-from representation.world_model.windows import CONTEXT, as_windows, chosen_sequences
-from user_error import UserError
+from analysis.world_model.held_out import LIVES_IN_EPISODE, HeldOut
+from analysis.world_model.imagination import Start, imagine, informed_start
+from analysis.world_model.model import Origin, WorldModel
+from analysis.world_model.saliency import Taps
+from analysis.world_model.windows import CONTEXT, as_windows, chosen_sequences
+from common.user_error import UserError
 
 Side = Literal["whole", "memory alone", "recorded inputs"]
 """Through everything; with the world cut; and of the run of analyze_dynamics.py, where inputs are held as recorded."""

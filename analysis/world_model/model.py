@@ -10,14 +10,13 @@ import orjson
 import torch
 from torch.nn import functional
 
-from activation_store.tensor_file import Kind, read_tensors, write_tensors
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, build_policy
 from agent_zoo.observation import ObservationLayout
 from agent_zoo.tensors import as_arrays, as_tensors
-from representation.world_model.network import Bottleneck, Sizes, WorldNetwork
-from representation.world_model.policy_interface import action_size
-from representation.world_model.scene import (
+from analysis.world_model.network import Bottleneck, Sizes, WorldNetwork
+from analysis.world_model.policy_interface import action_size
+from analysis.world_model.scene import (
     ITEM_TYPES,
     MOVES,
     VITAL_LEVELS,
@@ -27,8 +26,9 @@ from representation.world_model.scene import (
     vital_columns,
     vital_levels,
 )
-from representation.world_model.windows import Windows
-from user_error import UserError
+from analysis.world_model.windows import Windows
+from common.tensor_file import Kind, read_tensors, write_tensors
+from common.user_error import UserError
 
 HEADS = (
     "material", "kinds", "target", "health", "vitals", "own", "item_type", "items", "legal", "move", "reward", "end",

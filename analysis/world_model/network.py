@@ -20,9 +20,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from agent_zoo.layers import ENTITY_SCALES
-from agent_zoo.memory import MemoryState
-from representation.world_model.scene import (
+from agent_zoo.memories.memory import MemoryState
+from agent_zoo.network_parts.layers import ENTITY_SCALES
+from analysis.world_model.scene import (
     ITEM_TYPES,
     KINDS,
     MOVES,

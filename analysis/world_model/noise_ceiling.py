@@ -17,11 +17,11 @@ from activation_store.records import Records
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo
 from analysis.lives import lives_of
-from representation.sequences import SequenceBatch
-from representation.sparse_autoencoder.scores import Units
-from representation.world_model.held_out import life_numbers
-from representation.world_model.model import WorldModel
-from representation.world_model.open_loop import (
+from analysis.recorded.sequences import SequenceBatch
+from analysis.sparse.scores import Units
+from analysis.world_model.held_out import life_numbers
+from analysis.world_model.model import WorldModel
+from analysis.world_model.open_loop import (
     HIGHER_IS_BETTER,
     compared,
     cosine,
@@ -31,9 +31,9 @@ from representation.world_model.open_loop import (
     policy_kl,
     scene_errors,
 )
-from representation.world_model.scene import vital_columns
-from representation.world_model.windows import CONTEXT, Windows, as_windows
-from user_error import UserError
+from analysis.world_model.scene import vital_columns
+from analysis.world_model.windows import CONTEXT, Windows, as_windows
+from common.user_error import UserError
 
 _BEST = {"tiles": 1.0, "vitals": 0.0, "memory": 1.0}
 """Measures for which there is such a bound, with their values if nothing is wrong."""

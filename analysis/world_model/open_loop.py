@@ -18,19 +18,19 @@ import torch
 from torch.nn import functional
 
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.memory import MemoryState
+from agent_zoo.memories.memory import MemoryState
+from agent_zoo.network_parts.soft_observation import log_legality
 from agent_zoo.observation import ObservationLayout
-from agent_zoo.soft_observation import log_legality
 from agent_zoo.soft_path import soft_tick
-from representation.sparse_autoencoder.scores import Estimate, Units
-from representation.world_model.held_out import life_numbers
-from representation.world_model.imagination import informed_start
-from representation.world_model.model import WorldModel
-from representation.world_model.network import WorldState, drawn, median
-from representation.world_model.policy_interface import imagined_view
-from representation.world_model.scene import MOVES, Scene, SoftScene, displacement, edged, legal_heads, shift
-from representation.world_model.unroll import scene_of
-from representation.world_model.windows import CONTEXT, Windows
+from analysis.sparse.scores import Estimate, Units
+from analysis.world_model.held_out import life_numbers
+from analysis.world_model.imagination import informed_start
+from analysis.world_model.model import WorldModel
+from analysis.world_model.network import WorldState, drawn, median
+from analysis.world_model.policy_interface import imagined_view
+from analysis.world_model.scene import MOVES, Scene, SoftScene, displacement, edged, legal_heads, shift
+from analysis.world_model.unroll import scene_of
+from analysis.world_model.windows import CONTEXT, Windows
 
 POLICY_HEADS = ("Move.Direction", "Attack.Style")
 """Heads whose probabilities are compared; the options of others are rows, which simulated views do not share."""

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from agent_zoo.edit_options import EditOptions, check_features, check_together, needs_directions
-from argument_checks import at_least, between, check, did_you_mean, seed_value, split
-from representation.tracking import Wandb
-from user_error import UserError
+from analysis.interventions.edits.edit_options import EditOptions, check_features, check_together, needs_directions
+from analysis.recorded.tracking import Wandb
+from common.argument_checks import at_least, between, check, did_you_mean, seed_value, split
+from common.user_error import UserError
 
 LONGEST_HORIZON = 64
 SETTINGS_FILE = "settings.json"

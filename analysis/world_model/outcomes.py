@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from activation_store.files import write_text
-from representation.sparse_autoencoder.scores import RESAMPLES, Estimate, Units
-from representation.world_model.imagination import MOVE_HEAD, ImaginedTick, Number
-from representation.world_model.options import DIRECTIONS
-from representation.world_model.scene import VITALS
+from analysis.sparse.scores import RESAMPLES, Estimate, Units
+from analysis.world_model.imagination import MOVE_HEAD, ImaginedTick, Number
+from analysis.world_model.options import DIRECTIONS
+from analysis.world_model.scene import VITALS
+from common.files import write_text
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
-from agent_zoo.layers import ENTITY_SCALES, NPC_TYPE
+from agent_zoo.network_parts.layers import ENTITY_SCALES, NPC_TYPE
+from agent_zoo.network_parts.soft_observation import SoftObservation, SoftRows
 from agent_zoo.observation import ObservationLayout, PackedObservation, PackedRows
-from agent_zoo.soft_observation import SoftObservation, SoftRows
-from representation.world_model.scene import KINDS, SoftScene, cells, legal_heads, own_columns
+from analysis.world_model.scene import KINDS, SoftScene, cells, legal_heads, own_columns
 
 ENTITIES = 32
 """The policy is shown the most probable entities, at most so many besides itself."""

@@ -8,17 +8,17 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 
-from activation_store.files import atomic_path, write_json
 from analysis.figures.style import cluster_colour, new_figure, style
-from representation.sparse_autoencoder.scores import Units
-from representation.world_model.held_out import HeldOut
-from representation.world_model.imagination import imagine, informed_start
-from representation.world_model.model import WorldModel
-from representation.world_model.noise_ceiling import OtherDice
-from representation.world_model.open_loop import HIGHER_IS_BETTER, Errors, compared, joined, open_loop
-from representation.world_model.outcomes import write_table
-from representation.world_model.windows import CONTEXT, Windows
-from user_error import UserError
+from analysis.sparse.scores import Units
+from analysis.world_model.held_out import HeldOut
+from analysis.world_model.imagination import imagine, informed_start
+from analysis.world_model.model import WorldModel
+from analysis.world_model.noise_ceiling import OtherDice
+from analysis.world_model.open_loop import HIGHER_IS_BETTER, Errors, compared, joined, open_loop
+from analysis.world_model.outcomes import write_table
+from analysis.world_model.windows import CONTEXT, Windows
+from common.files import atomic_path, write_json
+from common.user_error import UserError
 
 
 @dataclass(frozen=True)

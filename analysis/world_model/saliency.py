@@ -13,18 +13,17 @@ import numpy as np
 import torch
 
 from activation_store.directions import Direction
-from activation_store.files import atomic_path
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
-from agent_zoo.distribution import ILLEGAL
 from agent_zoo.hooks import Hook
-from agent_zoo.memory import MemoryState
+from agent_zoo.memories.memory import MemoryState
+from agent_zoo.network_parts.distribution import ILLEGAL
+from analysis.attribution.components import fitted_components
+from analysis.attribution.targets import Action, ReadOut, Target, Value
 from analysis.figures.style import cluster_colour, new_figure, style
-from representation.attribution.components import fitted_components
-from representation.attribution.targets import Action, ReadOut, Target, Value
-from representation.sparse_autoencoder.scores import Estimate, Units
-from representation.world_model.arms import value
-from representation.world_model.held_out import HeldOut
-from representation.world_model.imagination import (
+from analysis.sparse.scores import Estimate, Units
+from analysis.world_model.arms import value
+from analysis.world_model.held_out import HeldOut
+from analysis.world_model.imagination import (
     MOVE_HEAD,
     STYLE_HEAD,
     ImaginedTick,
@@ -33,10 +32,11 @@ from representation.world_model.imagination import (
     imagine,
     read_out,
 )
-from representation.world_model.model import WorldModel
-from representation.world_model.outcomes import over_lives
-from representation.world_model.scene import SoftScene, own_columns
-from user_error import UserError
+from analysis.world_model.model import WorldModel
+from analysis.world_model.outcomes import over_lives
+from analysis.world_model.scene import SoftScene, own_columns
+from common.files import atomic_path
+from common.user_error import UserError
 
 Patterns = Mapping[str, torch.Tensor]
 """What a unit of each of K components adds to the policy's hidden and cell state after a tick, (K, units) by layer. The

@@ -20,16 +20,16 @@ from activation_store.reader import read_metadata
 from activation_store.records import RaggedRows, Records
 from activation_store.schema import DumpMetadata
 from activation_store.writer import DumpWriter
-from agent_zoo.layers import RowFeatures, entity_features, item_features
-from agent_zoo.memory import MemoryState
+from agent_zoo.memories.memory import MemoryState
+from agent_zoo.network_parts.layers import RowFeatures, entity_features, item_features
 from agent_zoo.observation import ActionHead, ObservationLayout, PackedRows
-from representation.world_model.edits import Edits, EditsWithDonors, UneditedLives
-from representation.world_model.held_out import LIVES_IN_EPISODE, HeldOut
-from representation.world_model.imagination import ImaginedTick, Number, Start, TickEdits, imagine
-from representation.world_model.model import WorldModel
-from representation.world_model.options import SimulationOptions
-from representation.world_model.outcomes import Outcomes, OutcomeSums
-from representation.world_model.scene import own_columns
+from analysis.world_model.edits import Edits, EditsWithDonors, UneditedLives
+from analysis.world_model.held_out import LIVES_IN_EPISODE, HeldOut
+from analysis.world_model.imagination import ImaginedTick, Number, Start, TickEdits, imagine
+from analysis.world_model.model import WorldModel
+from analysis.world_model.options import SimulationOptions
+from analysis.world_model.outcomes import Outcomes, OutcomeSums
+from analysis.world_model.scene import own_columns
 
 _FIRST_PLAYER = 1001
 _LARGEST = 32767

@@ -14,23 +14,19 @@ import torch
 from matplotlib.axes import Axes
 from rich.console import Console
 
-from activation_store.files import atomic_path, locked_folder, make_folder, sha256, write_bytes, write_json
 from activation_store.reader import read_metadata
 from activation_store.schema import METADATA_FILE
-from activation_store.tensor_file import Kind, read_tensors, write_tensors
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint
 from agent_zoo.data_parallel import ALONE, Processes, join_processes
-from agent_zoo.freed_memory import keep_freed_memory
+from agent_zoo.memories.freed_memory import keep_freed_memory
 from analysis.figures.style import cluster_colour, new_figure, style
-from analysis.terminal import step
-from progress_view import progress
-from representation.tracking import Mirror, check_login
-from representation.world_model.model import HEADS, Origin, WorldModel, build, measure, save_model
-from representation.world_model.network import Sizes
-from representation.world_model.options import MODEL_FILE, SETTINGS_FILE, WorldSettings
-from representation.world_model.unroll import Unrolled, unroll
-from representation.world_model.windows import (
+from analysis.recorded.tracking import Mirror, check_login
+from analysis.world_model.model import HEADS, Origin, WorldModel, build, measure, save_model
+from analysis.world_model.network import Sizes
+from analysis.world_model.options import MODEL_FILE, SETTINGS_FILE, WorldSettings
+from analysis.world_model.unroll import Unrolled, unroll
+from analysis.world_model.windows import (
     Windows,
     check_dump,
     maps_of,
@@ -38,7 +34,10 @@ from representation.world_model.windows import (
     split_maps,
     world_of,
 )
-from user_error import UserError
+from common.files import atomic_path, locked_folder, make_folder, sha256, write_bytes, write_json
+from common.progress_view import progress, step
+from common.tensor_file import Kind, read_tensors, write_tensors
+from common.user_error import UserError
 
 REPORT_EVERY = 20
 """Batches between two lines of metrics; the state is saved after a line."""

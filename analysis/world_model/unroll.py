@@ -13,13 +13,13 @@ import torch
 from torch.nn import functional
 
 from agent_zoo.data_parallel import ALONE, Processes
-from agent_zoo.memory import MemoryState
+from agent_zoo.memories.memory import MemoryState
 from agent_zoo.soft_path import ReadsProbabilities
-from representation.world_model.model import HEADS, Statistics, WorldModel
-from representation.world_model.network import Prediction, Sizes, WorldState, drawn, spread_levels
-from representation.world_model.policy_interface import Surroundings, imagined_view
-from representation.world_model.scene import Scene, SoftScene, displacement
-from representation.world_model.windows import CONTEXT, Windows
+from analysis.world_model.model import HEADS, Statistics, WorldModel
+from analysis.world_model.network import Prediction, Sizes, WorldState, drawn, spread_levels
+from analysis.world_model.policy_interface import Surroundings, imagined_view
+from analysis.world_model.scene import Scene, SoftScene, displacement
+from analysis.world_model.windows import CONTEXT, Windows
 
 
 @dataclass(frozen=True)

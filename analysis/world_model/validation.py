@@ -14,25 +14,25 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from activation_store.directions import Directions
-from activation_store.files import atomic_path, sha256, write_json
 from activation_store.interventions import LIVES_FILE, RUN_FILE, Arm, LivesTable, read_lives
 from activation_store.sparse_dictionary import SparseDictionary
-from agent_zoo.edit_options import EditOptions, needs_directions
 from agent_zoo.observation import PackedObservation
 from analysis.figures.style import cluster_colour, new_figure, style, wrapped
-from analysis.interventions.inference import OverEpisodes
-from analysis.interventions.run_file import dictionary_of_run, directions_of_run, read_run_file
+from analysis.interventions.edits.edit_options import EditOptions, needs_directions
+from analysis.interventions.effects.inference import OverEpisodes
+from analysis.interventions.effects.run_file import dictionary_of_run, directions_of_run, read_run_file
+from analysis.recorded.recorded_observation import packed_observation
 from analysis.runs.finished_files import open_finished
 from analysis.statistics.inference import Inference
 from analysis.statistics.resampling import Estimate
-from representation.recorded_observation import packed_observation
-from representation.world_model.at_once import QUANTITIES, SIDES, STYLES, Made, changes_at_once
-from representation.world_model.edits import Edits, requested_edits
-from representation.world_model.held_out import HeldOut, life_numbers
-from representation.world_model.options import DIRECTIONS, SETTLING
-from representation.world_model.outcomes import over_lives, write_table
-from representation.world_model.windows import CONTEXT, Windows, as_windows
-from user_error import UserError
+from analysis.world_model.at_once import QUANTITIES, SIDES, STYLES, Made, changes_at_once
+from analysis.world_model.edits import Edits, requested_edits
+from analysis.world_model.held_out import HeldOut, life_numbers
+from analysis.world_model.options import DIRECTIONS, SETTLING
+from analysis.world_model.outcomes import over_lives, write_table
+from analysis.world_model.windows import CONTEXT, Windows, as_windows
+from common.files import atomic_path, sha256, write_json
+from common.user_error import UserError
 
 TABLE_FILE, JSON_FILE, FIGURE_FILE = "validation.tsv", "validation.json", "validation.png"
 AGREEMENT_FILE = "sign_agreement.tsv"

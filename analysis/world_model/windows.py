@@ -13,12 +13,12 @@ from activation_store.reader import Progress, read_metadata
 from activation_store.schema import DumpMetadata, refuse_kept_memory
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo
-from agent_zoo.memory import MemoryState
+from agent_zoo.memories.memory import MemoryState
 from agent_zoo.soft_path import check_reads_probabilities
-from representation.recorded_observation import FIELDS, check_shows_everything, packed_observation
-from representation.sequences import Parts, SequenceBatch, windows
-from representation.world_model.policy_interface import Surroundings, recorded_actions
-from representation.world_model.scene import (
+from analysis.recorded.recorded_observation import FIELDS, check_shows_everything, packed_observation
+from analysis.recorded.sequences import Parts, SequenceBatch, windows
+from analysis.world_model.policy_interface import Surroundings, recorded_actions
+from analysis.world_model.scene import (
     MOVES,
     UNKNOWN,
     Scene,
@@ -30,7 +30,7 @@ from representation.world_model.scene import (
     unknown_terrain,
     with_view,
 )  # fmt: skip
-from user_error import UserError
+from common.user_error import UserError
 
 CONTEXT = 3
 """Ticks that the model sees before it predicts."""

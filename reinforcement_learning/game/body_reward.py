@@ -9,8 +9,8 @@ from pettingzoo.utils.wrappers import BaseParallelWrapper
 
 import agent_zoo
 from agent_zoo.rewards import WeightedReward
+from common.user_error import UserError
 from reinforcement_learning.settings import RewardSettings
-from user_error import UserError
 
 FULL = 100
 _POWER, _ROOT = 4, 2  # n and m of the drive

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from activation_store.files import sha256
-from activation_store.tensor_file import Kind, read_tensors, write_tensors
-from argument_checks import did_you_mean
+from common.argument_checks import did_you_mean
+from common.files import sha256
+from common.tensor_file import Kind, read_tensors, write_tensors
+from common.user_error import UserError
 from reinforcement_learning.settings import TaskSettings
-from user_error import UserError
 
 _KIND: Kind = "task embeddings"
 

@@ -18,11 +18,11 @@ import numpy as np
 import torch
 from nmmo.task.task_spec import TaskSpec
 
-from activation_store.files import sha256
-from activation_store.tensor_file import Kind, read_tensors, write_tensors
+from common.files import sha256
+from common.tensor_file import Kind, read_tensors, write_tensors
+from common.user_error import UserError
 from reinforcement_learning.progress import Progress, no_progress
 from reinforcement_learning.settings import TaskSettings
-from user_error import UserError
 
 _KEY = re.compile("[0-9a-f]{64}")
 _MODEL_FILES = (".json", ".safetensors", ".txt", ".model")

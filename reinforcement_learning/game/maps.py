@@ -19,7 +19,7 @@ import numpy as np
 import orjson
 from filelock import FileLock
 
-from activation_store.files import make_folder, read_bytes, sync_folder, write_bytes, write_json
+from common.files import make_folder, read_bytes, sync_folder, write_bytes, write_json
 from reinforcement_learning.processes import end_with_parent, usable_cores
 from reinforcement_learning.progress import Progress, no_progress
 from reinforcement_learning.settings import LARGEST_NUM_MAPS, EnvironmentSettings

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any, Literal
 
+from common.user_error import UserError
 from reinforcement_learning.settings import EnvironmentSettings
-from user_error import UserError
 
 Mode = Literal["pvp", "pve"]
 Protocol = Literal["toolkit", "original"]

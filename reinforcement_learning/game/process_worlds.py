@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pufferlib.vector
 
+from common.user_error import UserError
 from reinforcement_learning.game.serial_worlds import serial_worlds
 from reinforcement_learning.processes import end_with_parent
-from user_error import UserError
 
 
 class ProcessWorlds:

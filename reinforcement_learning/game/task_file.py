@@ -16,8 +16,8 @@ from nmmo.systems import skill as nmmo_skill
 from nmmo.task import base_predicates
 from nmmo.task.task_spec import TaskSpec
 
-from activation_store.yaml_file import read_yaml, shown
-from user_error import UserError
+from common.user_error import UserError
+from common.yaml_file import read_yaml, shown
 
 FILE_SUFFIXES = (".yaml", ".yml")
 _KEYS = {"predicate", "arguments", "weight"}

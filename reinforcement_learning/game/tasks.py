@@ -12,7 +12,8 @@ import numpy as np
 from nmmo.task.task_api import Task
 from nmmo.task.task_spec import TaskSpec, make_task_from_spec
 
-from activation_store.files import read_json, write_json
+from common.files import read_json, write_json
+from common.user_error import UserError
 from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
 from reinforcement_learning.game.fast_game.ways import ways_tasks
 from reinforcement_learning.game.task_encoder import encode_tasks
@@ -20,7 +21,6 @@ from reinforcement_learning.game.task_file import FILE_SUFFIXES, read_tasks
 from reinforcement_learning.game.training_tasks import survival_tasks, training_tasks
 from reinforcement_learning.progress import Progress, no_progress
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-from user_error import UserError
 
 _NAMES_SHOWN = 8
 _WAYS = {"two_ways": 2, "four_ways": 4}

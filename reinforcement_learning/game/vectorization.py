@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from agent_zoo.torchrun import number_of_processes, processes_on_this_machine
+from common.user_error import UserError
 from reinforcement_learning.game.environment import AS_THE_AGENT_HAS_IT, EpisodeStart, World, make_environment
 from reinforcement_learning.game.process_worlds import ProcessWorlds
 from reinforcement_learning.game.serial_worlds import serial_worlds
@@ -20,7 +21,6 @@ from reinforcement_learning.settings import (
     TaskSettings,
     check_workers,
 )
-from user_error import UserError
 
 
 def make_worlds(

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent_zoo.observation import ObservationLayout
+from common.user_error import UserError
 from reinforcement_learning.game.environment import make_environment, observation_layout
 from reinforcement_learning.play.entrants import (
     Entrant,
@@ -14,7 +15,6 @@ from reinforcement_learning.play.entrants import (
     with_own_tasks,
 )
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-from user_error import UserError
 
 
 @dataclass(frozen=True)

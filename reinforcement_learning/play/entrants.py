@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from activation_store.files import sha256
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, build_policy, load_checkpoint
 from agent_zoo.checkpoint_files import SUFFIX, policy_names
 from agent_zoo.observation import ObservationLayout
+from common.files import sha256
+from common.user_error import UserError
 from reinforcement_learning.game.embedding_file import pin_embeddings
 from reinforcement_learning.game.environment import make_environment, observation_layout
 from reinforcement_learning.game.shared_world import Kind
 from reinforcement_learning.game.tasks import offered_tasks
 from reinforcement_learning.settings import EnvironmentSettings, RewardSettings, Settings, TaskSettings, task_record
 from reinforcement_learning.untrained_info import untrained_info
-from user_error import UserError
 
 ENCODER_SETTINGS = (
     "encoder", "language_model", "language_model_revision", "embeddings", "embeddings_sha256", "embedding_size",

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
+from common.user_error import UserError
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.jobs import GroupPlayer, Job, PackedContest, Told
-from user_error import UserError
 
 
 def play_in_processes(

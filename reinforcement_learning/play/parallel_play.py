@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
+from common.user_error import UserError
 from reinforcement_learning.play.contest import WORLDS_TOGETHER, Contest, Group
 from reinforcement_learning.play.jobs import Job, PackedContest, PlayedAgain, Told
 from reinforcement_learning.play.local_play import play_in_processes
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.processes import usable_cores
-from user_error import UserError
 
 
 def processes_of(workers: Workers) -> int:

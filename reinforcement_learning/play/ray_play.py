@@ -15,11 +15,11 @@ from typing import Any
 
 import torch
 
+from common.user_error import UserError
 from reinforcement_learning.game.maps import read_maps, write_maps
 from reinforcement_learning.play.contest import Group, maps_of_group
 from reinforcement_learning.play.jobs import GroupPlayer, Job, PackedContest, PlayedAgain, Told
 from reinforcement_learning.ray_cluster import cores, free_cores
-from user_error import UserError
 
 _START_SECONDS = 300
 _STOP_SECONDS = 5

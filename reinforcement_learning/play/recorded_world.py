@@ -11,12 +11,12 @@ from activation_store.reader import read_dump
 from activation_store.schema import DumpMetadata, refuse_kept_memory
 from activation_store.selection import CAN_BE_LEFT_OUT
 from agent_zoo.checkpoint_files import SUFFIX, policy_names
+from common.user_error import UserError
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.play.branches import BranchPoint
 from reinforcement_learning.play.contest import Contest, Group, maps_of_group
 from reinforcement_learning.play.entrants import load_entrant
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-from user_error import UserError
 
 
 def recorded_contest(

@@ -12,9 +12,9 @@ import torch
 from activation_store.layers import STATES, UNTRAINED
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import build_untrained
+from common.user_error import UserError
 from reinforcement_learning.play.entrants import Entrant
 from reinforcement_learning.play.stepper import Decision, remember
-from user_error import UserError
 
 
 class ShadowNetwork:

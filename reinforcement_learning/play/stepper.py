@@ -13,9 +13,9 @@ import numpy as np
 import torch
 
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.distribution import ActionDistribution
-from agent_zoo.memory import MemoryState
+from agent_zoo.memories.memory import MemoryState
 from agent_zoo.narrow_view import options_in_game
+from agent_zoo.network_parts.distribution import ActionDistribution
 from agent_zoo.observation import ObservationLayout, PackedObservation, pack
 from reinforcement_learning.game.environment import Episode, EpisodeStart
 from reinforcement_learning.game.episode_journal import EpisodeJournal

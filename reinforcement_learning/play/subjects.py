@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from activation_store.files import free_bytes
 from activation_store.size_estimate import expected_record_bytes
 from agent_zoo.checkpoint_files import SUFFIX, find_checkpoints
-from argument_checks import SEEDS
+from common.argument_checks import SEEDS
+from common.files import free_bytes
+from common.user_error import UserError
 from reinforcement_learning.device import pick_device
 from reinforcement_learning.game.maps import ensure_maps, maps_folder
 from reinforcement_learning.game.plain_world import Mode, Protocol, original_rules, without_training_aids
@@ -26,7 +27,6 @@ from reinforcement_learning.play.extraction import Plan, metadata_of
 from reinforcement_learning.play.shadow_networks import untrained_twin, with_shadow_networks
 from reinforcement_learning.settings import EnvironmentSettings, Settings, TaskSettings
 from reinforcement_learning.terminal import counted_progress
-from user_error import UserError
 
 Checkpoint = int | Literal["all", "trained"]
 """A checkpoint by agent-steps, all checkpoints, or the trained policy itself."""

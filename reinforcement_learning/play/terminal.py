@@ -6,7 +6,7 @@ from time import perf_counter
 
 from rich.console import Console
 
-from progress_view import progress
+from common.progress_view import progress
 from reinforcement_learning.play.policy_pool import EpisodeLives
 from reinforcement_learning.play.recording_progress import Recorded
 from reinforcement_learning.progress import Progress

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from nmmo.task.task_spec import TaskSpec
 
+from common.user_error import UserError
 from reinforcement_learning.game.tasks import offered_tasks, save_weights
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.training.rollout import Rollout
-from user_error import UserError
 
 LIVES_PER_TASK = 4
 _MOST_DRAWN = 5

@@ -15,8 +15,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
 
-from activation_store.files import write_bytes
-from user_error import UserError
+from common.files import write_bytes
+from common.user_error import UserError
 
 MOST_POINTS = 300
 """Maximum number of points; longer runs are drawn as means over consecutive updates."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import orjson
 
-from activation_store.files import write_bytes
+from common.files import write_bytes
 
 TABLE_FILE = "elo.tsv"
 HISTORY_FILE = "elo.jsonl"

@@ -11,10 +11,10 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from agent_zoo.torchrun import number_of_processes
+from common.user_error import UserError
 from reinforcement_learning.processes import PARENT_PROCESS, usable_cores
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.training.stop_signal import StopSignal
-from user_error import UserError
 
 _LOOK_EVERY = 0.2
 _SECONDS_TO_END = 30

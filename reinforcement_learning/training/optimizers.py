@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.semantic_losses import CODEBOOK_SPEED
+from agent_zoo.semantic.losses import CODEBOOK_SPEED
 from reinforcement_learning.settings import TrainSettings
 
 

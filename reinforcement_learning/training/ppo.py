@@ -9,9 +9,9 @@ import torch
 from agent_zoo.base import RecurrentPolicy, SegmentOutputs
 from agent_zoo.data_parallel import ALONE, Processes
 from agent_zoo.idle_heads import entropy, log_probability
+from common.user_error import UserError
 from reinforcement_learning.settings import TrainSettings
 from reinforcement_learning.training.rollout import Rollout
-from user_error import UserError
 
 
 @dataclass(frozen=True)

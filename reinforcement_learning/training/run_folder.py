@@ -5,10 +5,10 @@ from pathlib import Path
 import orjson
 from filelock import FileLock, Timeout
 
-from activation_store.files import make_folder, write_bytes, write_json
 from agent_zoo.checkpoint_files import SUFFIX
+from common.files import make_folder, write_bytes, write_json
+from common.user_error import UserError
 from reinforcement_learning.settings import RUN_SETTINGS_FILE, Settings, plain_settings
-from user_error import UserError
 
 METRICS_FILE = "metrics.jsonl"
 CURVES_FILE = "curves.png"

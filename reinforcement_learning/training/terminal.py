@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.panel import Panel
 
-from progress_view import Clock, ProgressLines
+from common.progress_view import Clock, ProgressLines
 from reinforcement_learning.training.trainer import Metrics, Reports
 from reinforcement_learning.training.training_panel import training_panel, update_line
 

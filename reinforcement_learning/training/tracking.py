@@ -6,8 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from common.user_error import UserError
 from reinforcement_learning.settings import Settings, WandbSettings
-from user_error import UserError
 
 _WAYS_OUT = "run `wandb login`, or pass --wandb.mode offline, or --no-track"
 

@@ -12,7 +12,8 @@ import torch
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import build_policy, save_checkpoint
 from agent_zoo.data_parallel import ALONE, Processes, join_records
-from agent_zoo.memory import MemoryState
+from agent_zoo.memories.memory import MemoryState
+from common.user_error import UserError
 from reinforcement_learning.device import pick_device
 from reinforcement_learning.game.environment import EpisodeStart, Life, observation_layout
 from reinforcement_learning.game.vectorization import first_episodes, make_groups
@@ -32,7 +33,6 @@ from reinforcement_learning.training.stop_signal import StopSignal
 from reinforcement_learning.training.tracking import Tracker
 from reinforcement_learning.training.training_state import TrainingState, optimizer_tensors, restore_optimizer
 from reinforcement_learning.untrained_info import untrained_info
-from user_error import UserError
 
 Metrics = dict[str, float]
 

@@ -4,11 +4,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import agent_zoo
-from activation_store.files import make_folder
 from agent_zoo.checkpoint import copy_checkpoint
 from agent_zoo.checkpoint_files import SUFFIX
 from agent_zoo.data_parallel import Processes, join_processes, leaders_text
-from agent_zoo.freed_memory import keep_freed_memory
+from agent_zoo.memories.freed_memory import keep_freed_memory
+from common.files import make_folder
+from common.user_error import UserError
 from reinforcement_learning.device import pick_device
 from reinforcement_learning.game.embedding_file import pin_embeddings
 from reinforcement_learning.game.language_model_encoder import pin_language_model
@@ -25,7 +26,6 @@ from reinforcement_learning.training.tracking import NoTracker, WandbTracker, ch
 from reinforcement_learning.training.trainer import train
 from reinforcement_learning.training.training_state import TrainingState
 from reinforcement_learning.versions import versions
-from user_error import UserError
 
 COLLAPSED = 1.5
 """A codebook with a lower perplexity tells states apart no more."""

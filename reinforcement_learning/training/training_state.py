@@ -13,12 +13,12 @@ import orjson
 import torch
 from pydantic import ConfigDict, NonNegativeInt, TypeAdapter, ValidationError
 
-from activation_store.tensor_file import Kind, read_tensors, write_tensors
 from agent_zoo.data_parallel import Processes
-from agent_zoo.memory import MemoryState
+from agent_zoo.memories.memory import MemoryState
 from agent_zoo.tensors import as_arrays, as_tensors
+from common.tensor_file import Kind, read_tensors, write_tensors
+from common.user_error import UserError
 from reinforcement_learning.game.environment import NO_ACTIONS, EpisodeStart
-from user_error import UserError
 
 FORMAT_VERSION = 2
 _KIND: Kind = "training state"

@@ -8,10 +8,10 @@ from typing import Any
 import orjson
 import pytest
 
-from activation_store.files import write_json
 from activation_store.reader import read_dump
 from activation_store.schema import METADATA_FILE, DumpFile, DumpMetadata
-from user_error import UserError
+from common.files import write_json
+from common.user_error import UserError
 
 
 def one_line(folder: Path, **options: Any) -> str:

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from activation_store.byte_planes import join, split
+from activation_store.formats.byte_planes import join, split
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import METADATA_FILE, shard_name
+from common.user_error import UserError
 from tests.activation_store.damage import one_line, sign, sign_metadata
 from tests.planted import planted_dump, with_optional_parts, write_planted
-from user_error import UserError
 
 FUZZ = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 SHARD = shard_name(0)

@@ -17,8 +17,8 @@ from activation_store.directions import (
     read_directions,
     write_directions,
 )
-from activation_store.tensor_file import read_tensors, write_tensors
-from user_error import UserError
+from common.tensor_file import read_tensors, write_tensors
+from common.user_error import UserError
 
 UNITS = 7
 SOURCE = Source("probe", "a-probes", "a", "a_3M", "0" * 64)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from activation_store.interventions import LivesTable, read_lives, write_lives
-from user_error import UserError
+from common.user_error import UserError
 
 ROWS = [
     {"arm": "edit", "episode": 1, "agent": 7, "edited": True, "ticks": 12, "kl_total/Move": 0.5},

@@ -3,7 +3,7 @@
 import pytest
 
 from activation_store.layers import LAYERS, LSTM_CELL, check_layers, check_policy_layers, layer_names, memory_names
-from user_error import UserError
+from common.user_error import UserError
 
 
 def test_the_last_lstm_layer_has_the_plain_name_in_every_policy() -> None:

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from activation_store.schema import DumpMetadata
+from common.user_error import UserError
 from tests.planted import planted_metadata
-from user_error import UserError
 
 
 def test_metadata_of_played_lives_have_no_further_keys() -> None:

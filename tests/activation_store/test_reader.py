@@ -13,14 +13,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from activation_store.files import write_json
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import METADATA_FILE, RECORDS_FILE, DumpMetadata
 from activation_store.subsample import Subsample
+from common.files import write_json
+from common.user_error import UserError
 from tests.activation_store.damage import one_line, sign, sign_metadata
 from tests.activation_store.test_round_trip import assert_same_records
 from tests.planted import planted_dump, with_ticks, write_planted
-from user_error import UserError
 
 FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 JUNK = st.recursive(

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from activation_store.files import locked_folder
 from activation_store.journal import JOURNAL_FILE
 from activation_store.reader import read_dump
 from activation_store.schema import METADATA_FILE
 from activation_store.writer import DumpWriter, state_of
+from common.files import locked_folder
+from common.user_error import UserError
 from tests.activation_store.test_round_trip import assert_same_records, both_formats, completed
 from tests.planted import Planted, planted_dump, with_optional_parts
-from user_error import UserError
 
 ROOT = Path(__file__).parents[2]
 EPISODES = 3

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from activation_store.columns import pack_legal, unpack_legal
-from activation_store.parquet_format import ROW_GROUP_RECORDS
+from activation_store.formats.parquet_format import ROW_GROUP_RECORDS
 from activation_store.reader import read_dump, read_identity, read_metadata
 from activation_store.schema import IDENTITY, LIFE_KEY, METADATA_FILE, RECORDS_FILE, RaggedRows, Records
 from activation_store.subsample import Subsample
+from common.user_error import UserError
 from tests.planted import planted_dump, with_optional_parts, write_planted
-from user_error import UserError
 
 TWO_LAYERS = {"lstm_hidden": 5, "action_decoder": 7}
 FORMATS = ("json", "parquet")

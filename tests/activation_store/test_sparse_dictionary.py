@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from activation_store.directions import read_directions
 from activation_store.sparse_dictionary import SparseDictionary, read_dictionary, write_dictionary
-from activation_store.tensor_file import read_tensors, write_tensors
+from common.tensor_file import read_tensors, write_tensors
+from common.user_error import UserError
 from tests.fuzz import budget, damaged_tensors, read_or_refuse
 from tests.planted_features import SOURCE
-from user_error import UserError
 
 
 def dictionary(kind: str = "topk", features: int = 6, units: int = 4) -> SparseDictionary:

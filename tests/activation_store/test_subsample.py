@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from activation_store.subsample import Subsample
-from user_error import UserError
+from common.user_error import UserError
 
 LIVES = np.array([(slot, agent, episode) for slot in range(4) for agent in range(1, 129) for episode in range(8)])
 

@@ -12,8 +12,8 @@ from activation_store.columns import COLUMNS
 from activation_store.reader import read_metadata
 from activation_store.schema import METADATA_FILE, RECORDS_FILE, Records, shard_name
 from activation_store.writer import DumpWriter, state_of
+from common.user_error import UserError
 from tests.planted import Planted, planted_dump, planted_metadata, write_planted
-from user_error import UserError
 
 
 @pytest.fixture(scope="module")

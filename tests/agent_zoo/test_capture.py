@@ -7,9 +7,9 @@ import torch
 from agent_zoo.capture import ALL_LAYERS, capture, memory_from_layers, run_with_layers
 from agent_zoo.checkpoint import load_checkpoint
 from agent_zoo.observation import pack
+from common.user_error import UserError
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.tiny_policies import save_policies
-from user_error import UserError
 
 AGENTS = 20
 MEMORY = ("lstm_hidden_1", "lstm_hidden", "lstm_cell_1", "lstm_cell")

@@ -15,14 +15,14 @@ import safetensors.torch
 import torch
 
 import agent_zoo
-from activation_store.tensor_file import read_tensors, write_tensors
 from agent_zoo.checkpoint import build_policy, load_checkpoint, read_info, save_checkpoint
 from agent_zoo.observation import pack
+from common.tensor_file import read_tensors, write_tensors
+from common.user_error import UserError
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.settings import PolicySettings, Settings
 from tests.conftest import AGENT
 from tests.fuzz import limited
-from user_error import UserError
 
 SHIPPED = Path(__file__).parents[2] / "policies"
 DEEP: dict[str, Any] = functools.reduce(lambda inner, _: {"a": inner}, range(500), {})

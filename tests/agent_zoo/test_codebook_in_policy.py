@@ -10,18 +10,18 @@ import torch
 
 import agent_zoo
 from activation_store.layers import layer_names
-from activation_store.tensor_file import read_tensors, write_tensors
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import run_with_layers
 from agent_zoo.checkpoint import load_checkpoint, save_checkpoint
-from agent_zoo.memory import MemoryState
+from agent_zoo.memories.memory import MemoryState
 from agent_zoo.observation import ObservationLayout, PackedObservation, pack
-from agent_zoo.semantic_shape import SemanticShape
+from agent_zoo.semantic.shape import SemanticShape
+from common.tensor_file import read_tensors, write_tensors
+from common.user_error import UserError
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.settings import PolicySettings, SemanticSettings, Settings
 from tests.agent_zoo.test_hooks import log_probabilities
 from tests.conftest import AGENT
-from user_error import UserError
 
 AGENTS, UNITS, CODES = 30, 8, 4
 BUILDS = [(AGENT, 1, "number"), ("yaofeng", 2, "embedding"), ("takeru", 0, "number")]

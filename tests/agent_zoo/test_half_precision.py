@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from activation_store.tensor_file import read_tensors, write_tensors
 from agent_zoo.checkpoint import load_checkpoint, read_info, save_checkpoint
 from agent_zoo.observation import ObservationLayout, pack
+from common.tensor_file import read_tensors, write_tensors
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.settings import (
     EnvironmentSettings,

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from agent_zoo import idle_heads
-from agent_zoo.distribution import ILLEGAL, ActionDistribution, Choices
 from agent_zoo.idle_heads import DECIDED_BY, counted, entropy, log_probability
+from agent_zoo.network_parts.distribution import ILLEGAL, ActionDistribution, Choices
 from agent_zoo.observation import ActionHead, ObservationLayout
 from reinforcement_learning.game.environment import make_environment
 from reinforcement_learning.game.maps import ensure_maps

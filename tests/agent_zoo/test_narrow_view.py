@@ -9,8 +9,8 @@ import torch
 from agent_zoo.narrow_view import options_in_game
 from agent_zoo.observation import ObservationLayout, PackedObservation, legal_options, pack, packed_options
 from agent_zoo.observation_masking import ObservationMask
+from common.user_error import UserError
 from reinforcement_learning.settings import EnvironmentSettings
-from user_error import UserError
 
 RADII = (1, 2, 3, 5, 6)
 TARGETS = ("Attack.Target", "Give.Target", "GiveGold.Target")

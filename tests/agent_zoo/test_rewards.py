@@ -13,9 +13,9 @@ from nmmo.lib.event_log import EventState
 import agent_zoo
 from agent_zoo.base import BaseRewardWrapper
 from agent_zoo.rewards import Condition, WeightedReward
+from common.user_error import UserError
 from reinforcement_learning.game.environment import make_environment
 from reinforcement_learning.settings import RewardSettings, load_settings
-from user_error import UserError
 
 TICKS = 30
 EVENT = EventState.State.attr_name_to_col

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.explorer_page.content import Explored, explored
-from analysis.explorer_page.page import explorer_page
+from analysis.explorer.content import Explored, explored
+from analysis.explorer.page import explorer_page
 from analysis.figures.style import cluster_colour
 from analysis.runs.finished_run import read_run
 from tests.analysed import Analysed

@@ -19,8 +19,8 @@ from analysis.evaluation.missing_tasks import scorable
 from analysis.evaluation.protocol import check_comparable
 from analysis.evaluation.results import read_results
 from analysis.evaluation.scores import gather
-from analysis.panel_page.dynamics import read_dynamics
-from analysis.panel_page.saliency import read_saliency
+from analysis.panel.dynamics import read_dynamics
+from analysis.panel.saliency import read_saliency
 from analysis.replays.file import read_replay
 from analysis.runs.finished_run import read_run
 from tests.analysed import Analysed

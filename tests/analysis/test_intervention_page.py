@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from activation_store.checked_json import with_checksum
-from activation_store.files import write_json
 from activation_store.interventions import (
     EDITED_REPLAY,
     LIVES_FILE,
@@ -21,18 +19,20 @@ from activation_store.interventions import (
     read_lives,
     write_lives,
 )
-from agent_zoo.state_edits import steer
-from analysis.intervention_outputs import PAGE_FILE, report_run
-from analysis.intervention_page.page import ShownReplays, read_shown_replays
+from analysis.interventions.edits.state_edits import steer
+from analysis.interventions.outputs import PAGE_FILE, report_run
+from analysis.interventions.page.page import ShownReplays, read_shown_replays
+from analysis.interventions.play.edited_play import play_arm
+from analysis.interventions.play.experiment import ArmPlan
 from analysis.replays.compared import first_difference
 from analysis.replays.replay import Replay
 from analysis.runs.finished_files import open_finished
-from reinforcement_learning.interventions.edited_play import play_arm
-from reinforcement_learning.interventions.experiment import ArmPlan
+from common.checked_json import with_checksum
+from common.files import write_json
 from reinforcement_learning.play.contest import Group
+from tests.analysis.interventions.play.directions import unit
 from tests.browser import damaged, opened, scripts_that_ran, settle, until
 from tests.driven import DRIVER, UNITS, driven_contest
-from tests.reinforcement_learning.interventions.directions import unit
 
 pytestmark = pytest.mark.slow
 

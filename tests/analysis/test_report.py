@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import tyro
 
-from activation_store.files import write_json
+from analysis.clusters.report.captions import CAPTIONS
+from analysis.clusters.report.report import command_of, report_html
 from analysis.clusters.settings import AnalysisSettings
-from analysis.report_page.captions import CAPTIONS
-from analysis.report_page.report import command_of, report_html
 from analysis.share_text import share_text
+from common.files import write_json
 from tests.analysed import Analysed
 from tests.browser import opened, scripts_that_ran
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from benchmarks.peer import RecordedWorlds, Repetition, plain_worlds
+from common.user_error import UserError
 from reinforcement_learning.game.vectorization import first_episodes, make_groups, make_worlds
 from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, Settings, TaskSettings
-from user_error import UserError
 
 AGENT = "neurips23_start_kit"
 

@@ -6,10 +6,10 @@ import pytest
 
 from benchmarks import together
 from benchmarks.together import REST, train_together
+from common.user_error import UserError
 from reinforcement_learning.processes import usable_cores
 from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, Settings, TaskSettings, TrainSettings
 from tests.command import ROOT
-from user_error import UserError
 
 AGENT = "neurips23_start_kit"
 

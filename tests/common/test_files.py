@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from activation_store.files import atomic_file, atomic_path
-from user_error import UserError
+from common.files import atomic_file, atomic_path
+from common.user_error import UserError
 
 
 def test_a_file_appears_only_at_the_end(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from activation_store.tensor_file import Kind, read_tensors, write_tensors
-from user_error import UserError
+from common.tensor_file import Kind, read_tensors, write_tensors
+from common.user_error import UserError
 
 ARRAYS = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.array(3, np.int64)}
 KINDS: dict[Kind, str] = {

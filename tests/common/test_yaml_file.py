@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from activation_store.yaml_file import read_yaml
+from common.user_error import UserError
+from common.yaml_file import read_yaml
 from reinforcement_learning.game.task_file import read_tasks
 from reinforcement_learning.settings import Settings, load_settings
-from reinforcement_learning.training.sweep import read_sweep
+from reinforcement_learning.training.sweeps.sweep import read_sweep
 from tests.command import assert_refused, run_here
-from user_error import UserError
 
 SECONDS = 30
 """Far less than what these files took before, however busy the machine is."""

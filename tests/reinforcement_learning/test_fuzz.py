@@ -14,14 +14,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_zoo.memory import MemoryState
+from agent_zoo.memories.memory import MemoryState
 from analysis.evaluation.held_out_tasks import PREFIX, TASK_NAMES
 from reinforcement_learning.game.environment import EpisodeStart
 from reinforcement_learning.game.life import Life
 from reinforcement_learning.game.task_file import read_tasks
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import untrained_entrant
-from reinforcement_learning.play.evaluation_results import SeedResults
+from reinforcement_learning.play.evaluating.results import SeedResults
 from reinforcement_learning.play.policy_pool import EpisodeLives
 from reinforcement_learning.settings import PolicySettings, Settings, load_settings, read_run_settings
 from reinforcement_learning.training.training_state import TrainingState

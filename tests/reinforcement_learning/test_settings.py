@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from common.user_error import UserError
 from reinforcement_learning.settings import (
     RewardSettings,
     Settings,
@@ -16,7 +17,6 @@ from reinforcement_learning.settings import (
     read_run_settings,
 )
 from tests.conftest import AGENT
-from user_error import UserError
 
 SHIPPED = Path(__file__).parents[2] / "config.yaml"
 

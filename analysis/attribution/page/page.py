@@ -12,11 +12,11 @@ import numpy as np
 from activation_store.records import Records
 from analysis.life.action_words import ITEMS
 from analysis.materials import MATERIALS
-from analysis.page_parts.packing import embedded, pack, scripts_of
-from analysis.page_parts.pages import Scripts, environment
+from analysis.pages.packing import embedded, pack, scripts_of
+from analysis.pages.pages import Scripts, environment
 
 _HERE = Path(__file__).parent
-_SCRIPTS = ("page_parts/packing.js", "saliency_page/main.js")
+_SCRIPTS = ("pages/packing.js", "attribution/page/main.js")
 _KINDS = {-1: "immortal NPC", 0: "player", 1: "passive NPC", 2: "neutral NPC", 3: "aggressive NPC"}
 _ENTITY = ("id", "npc_type", "row", "col")
 """The first columns of every entity row, in the game's order."""

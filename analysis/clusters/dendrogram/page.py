@@ -4,12 +4,12 @@ from pathlib import Path
 
 from analysis.clusters.clustering import Clustering
 from analysis.clusters.dataset import Dataset
+from analysis.clusters.dendrogram.content import COLOURS, POINTS_AT_MOST, page_content
 from analysis.clusters.projection import Projection
 from analysis.clusters.tree import cluster_tree
-from analysis.dendrogram_page.content import COLOURS, POINTS_AT_MOST, page_content
 from analysis.figures.style import NOISE_COLOUR, cluster_colour
-from analysis.page_parts.packing import embedded, scripts_of
-from analysis.page_parts.pages import Scripts, environment
+from analysis.pages.packing import embedded, scripts_of
+from analysis.pages.pages import Scripts, environment
 
 _HERE = Path(__file__).parent
 
@@ -43,5 +43,5 @@ def dendrogram_page(projection: Projection, clustering: Clustering, clustered_in
         clusters=len(tree),
         facts=embedded(facts),
         style=Markup((_HERE / "style.css").read_text()),
-        scripts=Scripts.of([get_plotlyjs(), *scripts_of("dendrogram_page/explorer.js")]),
+        scripts=Scripts.of([get_plotlyjs(), *scripts_of("clusters/dendrogram/explorer.js")]),
     )

@@ -94,10 +94,10 @@ def repeat_without(run: Run, clustering: Clustering, found: ClusterStatistics, m
 
 def draw_clusters(run: Run, projection: Projection, clustering: Clustering, summary: Summary) -> None:
     """Draw the plane by cluster and by feature, and how clusters differ."""
-    from analysis.figures.cluster_choices import cluster_choices
-    from analysis.figures.cluster_features import cluster_features
-    from analysis.figures.metric_scatter import metric_scatter
-    from analysis.figures.plane_scatter import plane_scatter
+    from analysis.clusters.figures.cluster_choices import cluster_choices
+    from analysis.clusters.figures.cluster_features import cluster_features
+    from analysis.clusters.figures.metric_scatter import metric_scatter
+    from analysis.clusters.figures.plane_scatter import plane_scatter
 
     data, kind = run.data, projection.kind
     with run.step("drawing clusters"):
@@ -114,10 +114,10 @@ def draw_clusters(run: Run, projection: Projection, clustering: Clustering, summ
 
 def draw_components(run: Run, clustering: Clustering | None) -> ComponentReport:
     """Draw the first principal components and their associations with features; writes pca.npz."""
+    from analysis.clusters.figures.pca_choices import pca_choices
+    from analysis.clusters.figures.pca_feature_correlations import pca_feature_correlations
+    from analysis.clusters.figures.pca_feature_profiles import pca_feature_profiles
     from analysis.figures.pair_panels import pair_panels
-    from analysis.figures.pca_choices import pca_choices
-    from analysis.figures.pca_feature_correlations import pca_feature_correlations
-    from analysis.figures.pca_feature_profiles import pca_feature_profiles
 
     data, components, dims = run.data, run.components, run.settings.pre_cluster_dims
     scores = components.scores(data.activations, dims)
@@ -170,7 +170,7 @@ def draw_umap_pairs(run: Run, clustering: Clustering | None) -> None:
 
 def write_dendrogram_explorer(run: Run, projection: Projection, clustering: Clustering) -> None:
     """Write the page for exploring HDBSCAN's tree of clusters by density."""
-    from analysis.dendrogram_page.page import dendrogram_page
+    from analysis.clusters.dendrogram.page import dendrogram_page
 
     with run.step("writing the dendrogram explorer"):
         page = dendrogram_page(projection, clustering, run.settings.clustered_in, run.data, run.settings.seed)
@@ -198,7 +198,7 @@ def write_summary(run: Run, summary: Summary | None, report: ComponentReport | N
 
 def write_report(run: Run) -> None:
     """Write report.html: one page that reports the run's results, made from the files in its folder."""
-    from analysis.report_page.report import report_html
+    from analysis.clusters.report.report import report_html
 
     with run.step("writing the report"):
         run.folder.save_text("report.html", report_html(run.folder.path))

@@ -6,13 +6,13 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from activation_store.files import read_json
+from analysis.clusters.report.captions import CAPTIONS, caption_of
 from analysis.clusters.summary import SAME_CLUSTER, format_number
 from analysis.clusters.summary_text import format_interval, format_p, format_share
 from analysis.figures.style import cluster_colour
-from analysis.page_parts.pages import environment
-from analysis.report_page.captions import CAPTIONS, caption_of
+from analysis.pages.pages import environment
 from analysis.runs.run_folder import RUN_FILE
+from common.files import read_json
 
 SUMMARY_FILE = "summary.json"
 EXPLORER_FILE = "explorer.html"

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agent_zoo.own_features import TICK, check_feature
-from user_error import UserError
+from agent_zoo.network_parts.own_features import TICK, check_feature
+from common.user_error import UserError
 
 _FAR = 0.25  # share of the donors with another value that count as far
 

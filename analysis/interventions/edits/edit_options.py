@@ -9,8 +9,8 @@ import tyro
 
 from activation_store.layers import LSTM_HIDDEN, check_layers
 from activation_store.sparse_dictionary import FEATURE
-from argument_checks import split
-from user_error import UserError
+from common.argument_checks import split
+from common.user_error import UserError
 
 EditKind = Literal["collapse", "steer", "swap", "erase", "clear", "freeze", "transplant", "interchange", "splice"]
 _NEEDS_DIRECTION = ("collapse", "steer", "interchange")

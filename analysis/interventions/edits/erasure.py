@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
-from agent_zoo.linear_readings import JointMoments, Reading
-from agent_zoo.state_edits import Eraser
-from user_error import UserError
+from analysis.interventions.edits.linear_readings import JointMoments, Reading
+from analysis.interventions.edits.state_edits import Eraser
+from common.user_error import UserError
 
 _UNCORRELATED = 1e-6  # correlations with variables below this are rounding
 

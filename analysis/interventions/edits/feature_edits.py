@@ -8,10 +8,10 @@ import numpy as np
 import torch
 
 from activation_store.sparse_dictionary import SparseDictionary
-from agent_zoo.edit_options import EditOptions
 from agent_zoo.sparse_codes import SparseCoder
-from agent_zoo.state_edits import DirectedEdit, EditOf
-from user_error import UserError
+from analysis.interventions.edits.edit_options import EditOptions
+from analysis.interventions.edits.state_edits import DirectedEdit, EditOf
+from common.user_error import UserError
 
 _CODERS = 8
 

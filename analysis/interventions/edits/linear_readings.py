@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agent_zoo.own_features import feature_values
-from agent_zoo.state_moments import StateMoments
+from agent_zoo.network_parts.own_features import feature_values
+from analysis.interventions.edits.state_moments import StateMoments
 
 _STILL = 1e-10  # of its mean square: a variance below this is rounding
 _FLAT = 1e-9  # of the largest: eigenvalues of the states' correlations below this are rounding

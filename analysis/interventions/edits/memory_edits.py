@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from agent_zoo.donor_rule import DonorRule
-from agent_zoo.memory import MemoryState
-from user_error import UserError
+from agent_zoo.memories.memory import MemoryState
+from analysis.interventions.edits.donor_rule import DonorRule
+from common.user_error import UserError
 
 
 class MemoryEdit(ABC):

@@ -18,8 +18,8 @@ import torch
 from torch.nn.functional import normalize
 
 from activation_store.directions import Direction
-from agent_zoo.donor_rule import DonorRule
-from user_error import UserError
+from analysis.interventions.edits.donor_rule import DonorRule
+from common.user_error import UserError
 
 EditOf = Literal["state", "change"]
 _ORTHOGONAL = 1e-3  # largest cosine of directions that count as orthogonal

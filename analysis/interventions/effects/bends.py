@@ -7,11 +7,11 @@ import numpy as np
 
 from activation_store.directions import Axis, PlannedDisplacement, planned_displacement
 from activation_store.interventions import LivesTable, Outcome
-from analysis.interventions.controls import Judged, PerEpisode, compare, controls_of, edits, judged
-from analysis.interventions.equivalence import BEND, Margins
-from analysis.interventions.inference import OverEpisodes
-from analysis.interventions.outcomes import EAST, SOUTH
-from analysis.interventions.pairs import Pairs
+from analysis.interventions.effects.controls import Judged, PerEpisode, compare, controls_of, edits, judged
+from analysis.interventions.effects.equivalence import BEND, Margins
+from analysis.interventions.effects.inference import OverEpisodes
+from analysis.interventions.effects.outcomes import EAST, SOUTH
+from analysis.interventions.effects.pairs import Pairs
 from analysis.statistics.resampling import Estimate
 
 _PER_TICKS = 100  # of the outcomes south and east

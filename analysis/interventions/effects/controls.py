@@ -8,8 +8,8 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from activation_store.interventions import AT_ONCE, ArmKind
-from analysis.interventions.equivalence import equivalence_p
-from analysis.interventions.inference import (
+from analysis.interventions.effects.equivalence import equivalence_p
+from analysis.interventions.effects.inference import (
     Condition,
     OverEpisodes,
     at_least_as_large,
@@ -17,7 +17,7 @@ from analysis.interventions.inference import (
     excludes_zero,
     from_one_more,
 )
-from analysis.interventions.pairs import Pairs
+from analysis.interventions.effects.pairs import Pairs
 from analysis.statistics.inference import LEVEL, false_discovery
 from analysis.statistics.resampling import Estimate
 

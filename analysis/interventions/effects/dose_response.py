@@ -6,10 +6,18 @@ from typing import Literal
 
 import numpy as np
 
-from analysis.interventions.controls import RANDOM, Against, PerEpisode, against, controls_of, edits, on_episodes_of
-from analysis.interventions.effects import effect_per_episode, level_per_episode
-from analysis.interventions.inference import Condition, OverEpisodes, detectable, excludes_zero
-from analysis.interventions.pairs import Pairs, Test, randomisation_test
+from analysis.interventions.effects.controls import (
+    RANDOM,
+    Against,
+    PerEpisode,
+    against,
+    controls_of,
+    edits,
+    on_episodes_of,
+)
+from analysis.interventions.effects.effects import effect_per_episode, level_per_episode
+from analysis.interventions.effects.inference import Condition, OverEpisodes, detectable, excludes_zero
+from analysis.interventions.effects.pairs import Pairs, Test, randomisation_test
 from analysis.statistics.inference import LEVEL, false_discovery
 from analysis.statistics.resampling import Estimate
 

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from analysis.interventions.outcomes import is_known_outcome
-from user_error import UserError
+from analysis.interventions.effects.outcomes import is_known_outcome
+from common.user_error import UserError
 
 FOLLOWS, BEND = "follows", "bend"
 """Names by which margins of shares that follow a variable, and of bends, are given."""

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import stats
 
 from activation_store.interventions import LivesTable, Outcome
-from analysis.interventions.controls import (
+from analysis.interventions.effects.controls import (
     DRAWN_DIRECTIONS,
     Judged,
     PerEpisode,
@@ -19,10 +19,10 @@ from analysis.interventions.controls import (
     on_episodes_of,
     tests_of,
 )
-from analysis.interventions.equivalence import FOLLOWS, Margins
-from analysis.interventions.inference import FEWEST_FOR_RANK, OverEpisodes, rank_threshold, ranks_among
-from analysis.interventions.outcomes import FOLLOWS_SIDES
-from analysis.interventions.pairs import Pairs
+from analysis.interventions.effects.equivalence import FOLLOWS, Margins
+from analysis.interventions.effects.inference import FEWEST_FOR_RANK, OverEpisodes, rank_threshold, ranks_among
+from analysis.interventions.effects.outcomes import FOLLOWS_SIDES
+from analysis.interventions.effects.pairs import Pairs
 from analysis.statistics.inference import false_discovery
 from analysis.statistics.power import POWER
 from analysis.statistics.resampling import Estimate

@@ -160,7 +160,7 @@ class OverEpisodes:
     Intervals come from a bootstrap over episodes: percentiles of the resampled means, stretched about the mean by
     Student's t. Plain percentiles are too narrow with as few episodes as people play, and t intervals ignore that
     rare outcomes, such as a cause of death, are skewed.
-    tests/analysis/interventions/test_over_episodes.py measures the coverage with 6 to 20 episodes.
+    tests/analysis/interventions/effects/test_over_episodes.py measures the coverage with 6 to 20 episodes.
     """
 
     settings: Inference

@@ -5,13 +5,20 @@ from math import ceil
 
 import numpy as np
 
-from analysis.interventions.controls import DRAWN_DIRECTIONS, RANDOM, SAME_VARIANCE, UNTRAINED, controls_of, edits
-from analysis.interventions.dose_response import DoseResponse
-from analysis.interventions.effects import AtOnce, Effect, Spillover
-from analysis.interventions.follows import Follows
-from analysis.interventions.inference import COUNTED_UP_TO, FEWEST_FOR_RANK, OverEpisodes
-from analysis.interventions.outcomes import EDITED_TICKS, KL, KL_IN_PLAY, OFF_MANIFOLD, WITHIN_DATA, title
-from analysis.interventions.pairs import Pairs
+from analysis.interventions.effects.controls import (
+    DRAWN_DIRECTIONS,
+    RANDOM,
+    SAME_VARIANCE,
+    UNTRAINED,
+    controls_of,
+    edits,
+)
+from analysis.interventions.effects.dose_response import DoseResponse
+from analysis.interventions.effects.effects import AtOnce, Effect, Spillover
+from analysis.interventions.effects.follows import Follows
+from analysis.interventions.effects.inference import COUNTED_UP_TO, FEWEST_FOR_RANK, OverEpisodes
+from analysis.interventions.effects.outcomes import EDITED_TICKS, KL, KL_IN_PLAY, OFF_MANIFOLD, WITHIN_DATA, title
+from analysis.interventions.effects.pairs import Pairs
 from analysis.statistics.inference import LEVEL
 
 FEWEST_EPISODES = 5

@@ -10,7 +10,7 @@ import numpy as np
 from activation_store.interventions import Arm, LivesTable, Outcome
 from analysis.statistics.inference import Inference
 from analysis.statistics.permutation_p import counted_p
-from user_error import UserError
+from common.user_error import UserError
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from activation_store.interventions import Outcome
-from analysis.interventions.inference import OverEpisodes
-from analysis.interventions.pairs import Pairs
+from analysis.interventions.effects.inference import OverEpisodes
+from analysis.interventions.effects.pairs import Pairs
 from analysis.statistics.resampling import Estimate
 
 TITLES = {"cell": "cell state", "hidden": "hidden state", "actions": "actions"}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from activation_store.interventions import Arm, ArmKind
-from analysis.interventions.inference import COUNTED_UP_TO, Condition, detectable
+from analysis.interventions.effects.inference import COUNTED_UP_TO, Condition, detectable
 from analysis.statistics.inference import LEVEL
 
 PAIRED_SPREAD = 240.0

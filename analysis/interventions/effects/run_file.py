@@ -6,14 +6,14 @@ from pathlib import Path
 import orjson
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from activation_store.checked_json import read_small_json, without_checksum
 from activation_store.directions import Directions, read_directions
-from activation_store.files import sha256
 from activation_store.interventions import Arm, Readability
 from activation_store.sparse_dictionary import SparseDictionary, read_dictionary
-from analysis.interventions.pairs import check_arms
+from analysis.interventions.effects.pairs import check_arms
 from analysis.runs.finished_files import FinishedFiles, RunDescription
-from user_error import UserError
+from common.checked_json import read_small_json, without_checksum
+from common.files import sha256
+from common.user_error import UserError
 
 
 @dataclass(frozen=True)

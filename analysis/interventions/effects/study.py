@@ -6,19 +6,26 @@ from dataclasses import dataclass
 import numpy as np
 
 from activation_store.interventions import Arm, LivesTable
-from analysis.interventions.bends import Bend, bends_of_edits
-from analysis.interventions.controls import edits
-from analysis.interventions.dose_response import DoseResponse, dose_responses
-from analysis.interventions.effects import AtOnce, Effect, Spillover, effects_of_edits, outcomes_at_once, spillovers
-from analysis.interventions.equivalence import BEND, FOLLOWS, Margins
-from analysis.interventions.follows import Follows, options_that_follow
-from analysis.interventions.inference import OverEpisodes
-from analysis.interventions.notes import notes_on
-from analysis.interventions.outcomes import KL, split_outcomes
-from analysis.interventions.pairs import broken_pairing, paired
-from analysis.interventions.persistence import Persistence, persistence_of_edits
+from analysis.interventions.effects.bends import Bend, bends_of_edits
+from analysis.interventions.effects.controls import edits
+from analysis.interventions.effects.dose_response import DoseResponse, dose_responses
+from analysis.interventions.effects.effects import (
+    AtOnce,
+    Effect,
+    Spillover,
+    effects_of_edits,
+    outcomes_at_once,
+    spillovers,
+)
+from analysis.interventions.effects.equivalence import BEND, FOLLOWS, Margins
+from analysis.interventions.effects.follows import Follows, options_that_follow
+from analysis.interventions.effects.inference import OverEpisodes
+from analysis.interventions.effects.notes import notes_on
+from analysis.interventions.effects.outcomes import KL, split_outcomes
+from analysis.interventions.effects.pairs import broken_pairing, paired
+from analysis.interventions.effects.persistence import Persistence, persistence_of_edits
 from analysis.statistics.inference import Inference
-from user_error import UserError
+from common.user_error import UserError
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,19 @@ import numpy as np
 
 from activation_store.interventions import Arm, LivesTable, Readability
 from analysis.evaluation.tables import Cell, Table
-from analysis.interventions.controls import CONTROLS, Against, Judged, PerEpisode, controls_of, edits, on_episodes_of
-from analysis.interventions.effects import effect_per_episode, level_per_episode
-from analysis.interventions.outcomes import split_outcomes
-from analysis.interventions.pairs import FLIPS, Pairs, paired
-from analysis.interventions.study import Study
+from analysis.interventions.effects.controls import (
+    CONTROLS,
+    Against,
+    Judged,
+    PerEpisode,
+    controls_of,
+    edits,
+    on_episodes_of,
+)
+from analysis.interventions.effects.effects import effect_per_episode, level_per_episode
+from analysis.interventions.effects.outcomes import split_outcomes
+from analysis.interventions.effects.pairs import FLIPS, Pairs, paired
+from analysis.interventions.effects.study import Study
 from analysis.statistics.resampling import Estimate
 
 _HEADS = (

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Iterable, Iterator
 
-from analysis.interventions.bends import Bend
-from analysis.interventions.controls import RANDOM, Against, Judged
-from analysis.interventions.dose_response import DoseResponse
-from analysis.interventions.effects import AtOnce, Effect, changes_of
-from analysis.interventions.follows import Follows
-from analysis.interventions.outcomes import (
+from analysis.interventions.effects.bends import Bend
+from analysis.interventions.effects.controls import RANDOM, Against, Judged
+from analysis.interventions.effects.dose_response import DoseResponse
+from analysis.interventions.effects.effects import AtOnce, Effect, changes_of
+from analysis.interventions.effects.follows import Follows
+from analysis.interventions.effects.outcomes import (
     EDITED_TICKS,
     KL,
     KL_IN_PLAY,
@@ -18,8 +18,8 @@ from analysis.interventions.outcomes import (
     title,
     title_with_unit,
 )
-from analysis.interventions.persistence import TITLES, Persistence
-from analysis.interventions.study import Ranked, Study, ranking
+from analysis.interventions.effects.persistence import TITLES, Persistence
+from analysis.interventions.effects.study import Ranked, Study, ranking
 from analysis.statistics.inference import LEVEL
 from analysis.statistics.resampling import Estimate
 

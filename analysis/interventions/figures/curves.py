@@ -6,14 +6,14 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.figures.intervention_looks import EDIT, LOOKS, handles, legend_below, limits, zero_line
 from analysis.figures.style import few_ticks, new_figure, style, title, wrapped
-from analysis.interventions.controls import RANDOM, UNTRAINED
-from analysis.interventions.dose_response import DoseResponse
-from analysis.interventions.outcomes import KL, OFF_MANIFOLD, VALUE_CHANGE, title_with_unit
-from analysis.interventions.persistence import TITLES, Persistence
-from analysis.interventions.study import Study
-from analysis.interventions.text import number, p_text
+from analysis.interventions.effects.controls import RANDOM, UNTRAINED
+from analysis.interventions.effects.dose_response import DoseResponse
+from analysis.interventions.effects.outcomes import KL, OFF_MANIFOLD, VALUE_CHANGE, title_with_unit
+from analysis.interventions.effects.persistence import TITLES, Persistence
+from analysis.interventions.effects.study import Study
+from analysis.interventions.effects.text import number, p_text
+from analysis.interventions.figures.looks import EDIT, LOOKS, handles, legend_below, limits, zero_line
 from analysis.statistics.resampling import Estimate
 
 _AT_ONCE = (KL, VALUE_CHANGE, OFF_MANIFOLD)

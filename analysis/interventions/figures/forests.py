@@ -9,14 +9,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from activation_store.interventions import Outcome
-from analysis.figures.intervention_looks import EDIT, INK, LOOKS, handles, legend_below, limits, zero_line
 from analysis.figures.style import new_figure, style, wrapped
 from analysis.figures.style import title as heading
-from analysis.interventions.controls import RANDOM, Against
-from analysis.interventions.effects import AtOnce, Effect, changes_of
-from analysis.interventions.outcomes import KL, KL_IN_PLAY, VALUE_CHANGE, group, title, title_with_unit
-from analysis.interventions.study import Ranked, Study, ranking
-from analysis.interventions.text import number
+from analysis.interventions.effects.controls import RANDOM, Against
+from analysis.interventions.effects.effects import AtOnce, Effect, changes_of
+from analysis.interventions.effects.outcomes import KL, KL_IN_PLAY, VALUE_CHANGE, group, title, title_with_unit
+from analysis.interventions.effects.study import Ranked, Study, ranking
+from analysis.interventions.effects.text import number
+from analysis.interventions.figures.looks import EDIT, INK, LOOKS, handles, legend_below, limits, zero_line
 from analysis.statistics.inference import LEVEL
 from analysis.statistics.resampling import Estimate
 

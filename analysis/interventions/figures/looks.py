@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis.figures.style import cluster_colour
-from analysis.interventions.controls import RANDOM, RANDOM_DONOR, SAME_VARIANCE, UNTRAINED
+from analysis.interventions.effects.controls import RANDOM, RANDOM_DONOR, SAME_VARIANCE, UNTRAINED
 from analysis.statistics.resampling import Estimate
 
 EDIT = "edit"

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from activation_store.files import sha256
 from activation_store.interventions import (
     EDITED_REPLAY,
     REPLAYED_EPISODE,
@@ -15,16 +14,17 @@ from activation_store.interventions import (
     LivesTable,
     replayed_arms,
 )
-from analysis.page_parts.packing import embedded, scripts_of
-from analysis.page_parts.pages import Scripts, environment
-from analysis.replay_page.content import packed_replay
+from analysis.pages.packing import embedded, scripts_of
+from analysis.pages.pages import Scripts, environment
 from analysis.replays.compared import ComparedReplays, compare, first_difference
 from analysis.replays.events import events_of
 from analysis.replays.file import read_replay
+from analysis.replays.page.content import packed_replay
 from analysis.replays.replay import Replay
 from analysis.runs.finished_files import open_finished
 from analysis.runs.run_folder import DONE_FILE
-from user_error import UserError
+from common.files import sha256
+from common.user_error import UserError
 
 REPLAYS = (UNEDITED_REPLAY, EDITED_REPLAY)
 
@@ -74,9 +74,9 @@ def _refuse_changed(folder: Path) -> None:
 
 _HERE = Path(__file__).parent
 _SCRIPTS = (
-    "page_parts/packing.js", "replay_page/data.js", "replay_page/state.js", "page_parts/glyphs.js",
-    "replay_page/map_view.js", "intervention_page/state.js", "intervention_page/arm_view.js",
-    "intervention_page/panels.js", "intervention_page/controls.js", "intervention_page/main.js",
+    "pages/packing.js", "replays/page/data.js", "replays/page/state.js", "pages/glyphs.js",
+    "replays/page/map_view.js", "interventions/page/state.js", "interventions/page/arm_view.js",
+    "interventions/page/panels.js", "interventions/page/controls.js", "interventions/page/main.js",
 )  # fmt: skip
 
 

@@ -15,11 +15,11 @@ from activation_store.directions import Direction, planned_displacement
 from activation_store.interventions import Comparison, Outcome
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import capture
-from agent_zoo.distribution import ActionDistribution
-from agent_zoo.donor_rule import DonorRule
-from agent_zoo.memory import MemoryState
-from reinforcement_learning.interventions.lots import Donors
-from reinforcement_learning.interventions.outcomes import DonorOutcomes
+from agent_zoo.memories.memory import MemoryState
+from agent_zoo.network_parts.distribution import ActionDistribution
+from analysis.interventions.edits.donor_rule import DonorRule
+from analysis.interventions.play.lots import Donors
+from analysis.interventions.play.outcomes import DonorOutcomes
 from reinforcement_learning.play.stepper import Decision
 
 _MOST_OPTIONS_NAMED = 5

@@ -11,17 +11,17 @@ import torch
 
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import capture
-from agent_zoo.donor_rule import DonorRule
 from agent_zoo.hooks import Hook
-from agent_zoo.memory import MemoryState
-from agent_zoo.state_moments import StateMoments
+from agent_zoo.memories.memory import MemoryState
+from analysis.interventions.edits.donor_rule import DonorRule
+from analysis.interventions.edits.state_moments import StateMoments
+from analysis.interventions.play.at_once import ControlAtOnce, Outputs, Shadows, at_once, differ, donors_behind
+from analysis.interventions.play.experiment import ArmPlan
+from analysis.interventions.play.lots import DonorLots, Donors, drawn_agents
+from analysis.interventions.play.outcomes import DonorOutcomes, FollowedEdits, LifeOutcomes
+from analysis.interventions.play.recordings import ArmRecorder, KeptReplay
+from analysis.interventions.play.when import memory_states
 from reinforcement_learning.game.ground_truth import OwnRows
-from reinforcement_learning.interventions.at_once import ControlAtOnce, Outputs, Shadows, at_once, differ, donors_behind
-from reinforcement_learning.interventions.experiment import ArmPlan
-from reinforcement_learning.interventions.lots import DonorLots, Donors, drawn_agents
-from reinforcement_learning.interventions.outcomes import DonorOutcomes, FollowedEdits, LifeOutcomes
-from reinforcement_learning.interventions.recordings import ArmRecorder, KeptReplay
-from reinforcement_learning.interventions.when import memory_states
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
 from reinforcement_learning.play.recorder import Batch, Finished

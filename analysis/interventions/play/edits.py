@@ -10,14 +10,14 @@ from activation_store.interventions import Arm
 from activation_store.layers import check_policy_layers
 from activation_store.sparse_dictionary import SparseDictionary, feature_name
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.donor_rule import DonorRule
-from agent_zoo.edit_options import EditKind, EditOptions
-from agent_zoo.erasure import fitted_eraser
-from agent_zoo.feature_edits import FeatureEdit, features_of
-from agent_zoo.linear_readings import Reading
-from agent_zoo.memory_edits import Clear, Freeze, KeptMemory, MemoryEdit, MovedAsFar, Transplant
-from agent_zoo.own_features import check_feature
-from agent_zoo.state_edits import (
+from agent_zoo.network_parts.own_features import check_feature
+from analysis.interventions.edits.donor_rule import DonorRule
+from analysis.interventions.edits.edit_options import EditKind, EditOptions
+from analysis.interventions.edits.erasure import fitted_eraser
+from analysis.interventions.edits.feature_edits import FeatureEdit, features_of
+from analysis.interventions.edits.linear_readings import Reading
+from analysis.interventions.edits.memory_edits import Clear, Freeze, KeptMemory, MemoryEdit, MovedAsFar, Transplant
+from analysis.interventions.edits.state_edits import (
     AsFarAs,
     DirectedEdit,
     EditOf,
@@ -29,7 +29,7 @@ from agent_zoo.state_edits import (
     edit_along,
     interchange,
 )
-from agent_zoo.state_moments import StateMoments
+from analysis.interventions.edits.state_moments import StateMoments
 
 Moments = Mapping[str, StateMoments]
 """Of the unedited states of a policy, by layer, and by the names of readings with their variables."""

@@ -8,15 +8,15 @@ import numpy as np
 from activation_store.directions import Direction
 from activation_store.interventions import AT_ONCE, Arm, ArmKind
 from activation_store.layers import LSTM_CELL
-from agent_zoo.donor_rule import DonorRule
-from agent_zoo.linear_readings import Reading
-from agent_zoo.memory_edits import MemoryEdit
-from agent_zoo.state_edits import StateEdit
-from agent_zoo.state_moments import Distances
-from reinforcement_learning.interventions.edits import Edit, Moments, measured_in
-from reinforcement_learning.interventions.outcomes import DataSpan
-from reinforcement_learning.interventions.request import RunOptions
-from reinforcement_learning.interventions.when import When
+from analysis.interventions.edits.donor_rule import DonorRule
+from analysis.interventions.edits.linear_readings import Reading
+from analysis.interventions.edits.memory_edits import MemoryEdit
+from analysis.interventions.edits.state_edits import StateEdit
+from analysis.interventions.edits.state_moments import Distances
+from analysis.interventions.play.edits import Edit, Moments, measured_in
+from analysis.interventions.play.outcomes import DataSpan
+from analysis.interventions.play.request import RunOptions
+from analysis.interventions.play.when import When
 
 AT_ONCE_CONTROLS = 20
 """Arms of each kind of random direction that are measured at once, if any are played: with 19 or more, the rank of an

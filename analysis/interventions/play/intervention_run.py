@@ -9,24 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from activation_store.checked_json import read_small_json, with_checksum, without_checksum
-from activation_store.files import sha256, write_bytes, write_json
 from activation_store.interventions import REPLAYED_EPISODE, Arm, LivesTable, Readability, replayed_arms
-from activation_store.tensor_file import read_tensors, write_tensors
-from agent_zoo.erasure import fitted_eraser
-from agent_zoo.linear_readings import Reading, held_out_r_squared
-from agent_zoo.state_moments import StateMoments, from_arrays, to_arrays
-from reinforcement_learning.interventions.edited_play import PlayedGroup, play_arm
-from reinforcement_learning.interventions.edits import Moments
-from reinforcement_learning.interventions.experiment import ArmPlan, Experiment
-from reinforcement_learning.interventions.recordings import RecordedArms
+from analysis.interventions.edits.erasure import fitted_eraser
+from analysis.interventions.edits.linear_readings import Reading, held_out_r_squared
+from analysis.interventions.edits.state_moments import StateMoments, from_arrays, to_arrays
+from analysis.interventions.play.edited_play import PlayedGroup, play_arm
+from analysis.interventions.play.edits import Moments
+from analysis.interventions.play.experiment import ArmPlan, Experiment
+from analysis.interventions.play.recordings import RecordedArms
+from common.checked_json import read_small_json, with_checksum, without_checksum
+from common.files import sha256, write_bytes, write_json
+from common.tensor_file import read_tensors, write_tensors
+from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest, Group, groups
 from reinforcement_learning.play.jobs import PlayedAgain
 from reinforcement_learning.play.parallel_play import play_groups
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.recorder import Batch, Finished
 from reinforcement_learning.play.workers import Workers
-from user_error import UserError
 
 GROUPS_FOLDER = "groups"
 """Folder in a run's folder of what each group left."""

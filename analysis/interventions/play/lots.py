@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from agent_zoo.donor_rule import DonorRule, far_donors
-from agent_zoo.own_features import feature_values
+from agent_zoo.network_parts.own_features import feature_values
+from analysis.interventions.edits.donor_rule import DonorRule, far_donors
 
 _EDITED_STREAM = 0x1D7A  # apart from the streams that seats, tasks, maps and actions are drawn from
 

@@ -10,11 +10,11 @@ from nmmo.lib.material import Foilage
 
 from activation_store.interventions import Outcome
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.donor_rule import DonorRule
-from agent_zoo.memory import MemoryState
-from agent_zoo.state_moments import StateMoments
+from agent_zoo.memories.memory import MemoryState
+from analysis.interventions.edits.donor_rule import DonorRule
+from analysis.interventions.edits.state_moments import StateMoments
+from analysis.interventions.play.lots import Donors
 from reinforcement_learning.game.life import CAUSES_OF_DEATH, Life
-from reinforcement_learning.interventions.lots import Donors
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.stepper import Decision
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from agent_zoo.edit_options import EditOptions
+from analysis.interventions.edits.edit_options import EditOptions
 
 
 @dataclass(frozen=True)

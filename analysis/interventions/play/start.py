@@ -7,10 +7,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from activation_store.checked_json import read_small_json, with_checksum, without_checksum
 from activation_store.conditions import parts_of
 from activation_store.directions import read_directions
-from activation_store.files import locked_folder, make_folder, sha256, write_json
 from activation_store.interventions import (
     EDITED_REPLAY,
     LIVES_FILE,
@@ -22,28 +20,30 @@ from activation_store.interventions import (
 )
 from activation_store.sparse_dictionary import FEATURE, SparseDictionary, read_dictionary
 from agent_zoo.capture import layer_units
-from agent_zoo.erasure import NothingToErase
-from agent_zoo.feature_edits import check_dictionary
-from argument_checks import split
-from progress_view import progress
-from reinforcement_learning.interventions.edits import Edit
-from reinforcement_learning.interventions.experiment import Experiment
-from reinforcement_learning.interventions.intervention_run import (
+from analysis.interventions.edits.erasure import NothingToErase
+from analysis.interventions.edits.feature_edits import check_dictionary
+from analysis.interventions.play.edits import Edit
+from analysis.interventions.play.experiment import Experiment
+from analysis.interventions.play.intervention_run import (
     GROUPS_FOLDER,
     PlayedArms,
     play_experiment,
     readability,
 )
-from reinforcement_learning.interventions.recordings import DUMPS_FOLDER, RecordedArms
-from reinforcement_learning.interventions.request import RunOptions
-from reinforcement_learning.interventions.when import Condition, FeatureCondition, When
+from analysis.interventions.play.recordings import DUMPS_FOLDER, RecordedArms
+from analysis.interventions.play.request import RunOptions
+from analysis.interventions.play.when import Condition, FeatureCondition, When
+from common.argument_checks import split
+from common.checked_json import read_small_json, with_checksum, without_checksum
+from common.files import locked_folder, make_folder, sha256, write_json
+from common.progress_view import progress
+from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.extraction import Plan
 from reinforcement_learning.play.shadow_networks import untrained_twin
 from reinforcement_learning.play.subjects import Subjects, contests, expected_size, make_maps
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.versions import versions
-from user_error import UserError
 
 _NOT_SETTINGS = (
     "output", "resume", "vectorization", "ray_address", "workers", "policies_dir", "maps_dir", "embeddings_dir",

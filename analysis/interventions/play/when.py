@@ -9,10 +9,10 @@ import torch
 from activation_store.conditions import COMPARISONS, parts_of
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, memory_names
 from activation_store.sparse_dictionary import SparseDictionary, feature_name
-from agent_zoo.feature_edits import coder_of
-from agent_zoo.memory import MemoryState
-from agent_zoo.own_features import check_feature, feature_values
-from user_error import UserError
+from agent_zoo.memories.memory import MemoryState
+from agent_zoo.network_parts.own_features import check_feature, feature_values
+from analysis.interventions.edits.feature_edits import coder_of
+from common.user_error import UserError
 
 
 @dataclass(frozen=True)

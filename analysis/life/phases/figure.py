@@ -6,10 +6,10 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 from matplotlib.ticker import PercentFormatter
 
-from analysis.figures.life_strips import label_colour
 from analysis.figures.style import few_ticks, new_figure, style, title, whole_ticks
 from analysis.labels import label_name
-from analysis.life_phase.phases import Association, Shares
+from analysis.life.phases.phases import Association, Shares
+from analysis.life.strips_figure import label_colour
 
 MOST_STATES = 12
 _COLUMNS = 4

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import entr
 
-from analysis.life_phase.visits import Visits, spans
+from analysis.life.phases.visits import Visits, spans
 from analysis.statistics.inference import false_discovery
 from analysis.statistics.permutation_p import counted_p
 

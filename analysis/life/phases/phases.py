@@ -14,7 +14,7 @@ import numpy as np
 from scipy import stats
 from scipy.special import entr
 
-from analysis.life_phase.label_sequences import LabelSequences
+from analysis.life.phases.label_sequences import LabelSequences
 from analysis.statistics.resampling import Bootstrap
 
 Progress = Callable[[float], None]

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from analysis.labels import label_name
-from analysis.life_phase.label_sequences import LabelSequences, label_sequences, phase_edges, tick_edges
-from analysis.life_phase.memory import Memory, memory_of_two
-from analysis.life_phase.phases import Association, Shares, association, shares
-from analysis.life_phase.transitions import (
+from analysis.life.phases.label_sequences import LabelSequences, label_sequences, phase_edges, tick_edges
+from analysis.life.phases.memory import Memory, memory_of_two
+from analysis.life.phases.phases import Association, Shares, association, shares
+from analysis.life.phases.transitions import (
     LAGS,
     Dwelling,
     LaggedPersistence,
@@ -19,7 +19,7 @@ from analysis.life_phase.transitions import (
     lagged_persistence,
     transitions,
 )
-from analysis.life_phase.visits import VISITS_A_SPAN, ticks_of_spans, visits
+from analysis.life.phases.visits import VISITS_A_SPAN, ticks_of_spans, visits
 from analysis.runs.propagated_labels import PropagatedLabels
 from analysis.statistics.resampling import Bootstrap
 

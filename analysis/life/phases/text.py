@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from analysis.life_phase.phases import Association
-from analysis.life_phase.results import InTime, LifePhases
-from analysis.life_phase.transitions import LaggedPersistence
-from analysis.life_phase.visits import VISITS_A_SPAN
+from analysis.life.phases.phases import Association
+from analysis.life.phases.results import InTime, LifePhases
+from analysis.life.phases.transitions import LaggedPersistence
+from analysis.life.phases.visits import VISITS_A_SPAN
 from analysis.statistics.inference import LEVEL
 
 _PAIRS_SHOWN = 20

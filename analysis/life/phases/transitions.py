@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from analysis.life_phase.label_sequences import LabelSequences
-from analysis.life_phase.successions import Successions, against_orders
-from analysis.life_phase.visit_orders import random_orders
-from analysis.life_phase.visits import Visits, spans
+from analysis.life.phases.label_sequences import LabelSequences
+from analysis.life.phases.successions import Successions, against_orders
+from analysis.life.phases.visit_orders import random_orders
+from analysis.life.phases.visits import Visits, spans
 from analysis.statistics.resampling import Bootstrap
 
 Progress = Callable[[float], None]
@@ -141,7 +141,7 @@ def transitions(
 
     A state that is common follows every other one often, and never itself: shares that add up to 1 without the state
     that was left are what chance gives (quasi-independence: Goodman 1968, JASA 63, 1091-1131), as
-    `analysis.life_phase.visit_orders` draws it. First and last visits stay in place.
+    `analysis.life.phases.visit_orders` draws it. First and last visits stay in place.
     """
     states = len(sequences.labels)
 

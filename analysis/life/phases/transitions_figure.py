@@ -6,10 +6,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from analysis.figures.life_strips import label_colour
 from analysis.figures.style import EFFECT_MAP, new_figure, style, title
 from analysis.labels import label_name
-from analysis.life_phase.transitions import Dwelling, Transitions
+from analysis.life.phases.transitions import Dwelling, Transitions
+from analysis.life.strips_figure import label_colour
 
 MOST_STATES = 14
 _SIGNIFICANT = 0.05

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from analysis.life_phase.visits import Visits
+from analysis.life.phases.visits import Visits
 
 _STEPS = 6
 """Steps from one order to the next: a visit is offered another place in about a third of them."""

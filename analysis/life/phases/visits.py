@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.life_phase.label_sequences import LabelSequences
+from analysis.life.phases.label_sequences import LabelSequences
 
 VISITS_A_SPAN = 8
 """About how many visits of one stretch count as of one age.

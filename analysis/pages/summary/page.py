@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.page_parts.pages import environment
+from analysis.pages.pages import environment
 
 _HERE = Path(__file__).parent
-_STYLE = _HERE.parent / "report_page" / "style.css"
+_STYLE = _HERE.parents[1] / "clusters" / "report" / "style.css"
 
 
 @dataclass(frozen=True)

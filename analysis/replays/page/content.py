@@ -6,7 +6,7 @@ import numpy as np
 
 from analysis.labels import NOISE
 from analysis.materials import HARVESTED, MATERIALS
-from analysis.page_parts.packing import pack
+from analysis.pages.packing import pack
 from analysis.replays.clusters import UNLABELLED, ReplayClusters
 from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES, cluster_colours, policy_colours
 from analysis.replays.events import CAUSES, EVENT_KINDS, Events

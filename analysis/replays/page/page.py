@@ -3,18 +3,18 @@
 from pathlib import Path
 
 from analysis.materials import MATERIALS
-from analysis.page_parts.packing import embedded, scripts_of
-from analysis.page_parts.pages import Scripts, environment
-from analysis.replay_page.content import packed_replay
+from analysis.pages.packing import embedded, scripts_of
+from analysis.pages.pages import Scripts, environment
 from analysis.replays.clusters import ReplayClusters
 from analysis.replays.events import Events
+from analysis.replays.page.content import packed_replay
 from analysis.replays.replay import NPC_KINDS, Replay
 
 _HERE = Path(__file__).parent
 _SCRIPTS = (
-    "page_parts/packing.js", "replay_page/data.js", "replay_page/state.js", "page_parts/glyphs.js",
-    "replay_page/map_view.js", "replay_page/timeline.js", "replay_page/panels.js", "replay_page/controls.js",
-    "replay_page/main.js",
+    "pages/packing.js", "replays/page/data.js", "replays/page/state.js", "pages/glyphs.js",
+    "replays/page/map_view.js", "replays/page/timeline.js", "replays/page/panels.js", "replays/page/controls.js",
+    "replays/page/main.js",
 )  # fmt: skip
 
 

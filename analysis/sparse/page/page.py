@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from analysis.explorer_page.views import SIDE, view_tables
+from analysis.explorer.views import SIDE, view_tables
 from analysis.features.observed import Observed
 from analysis.materials import MATERIALS
-from analysis.page_parts.packing import embedded, pack, scripts_of
-from analysis.page_parts.pages import Scripts, environment
+from analysis.pages.packing import embedded, pack, scripts_of
+from analysis.pages.pages import Scripts, environment
 from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES
 from analysis.replays.replay import NPC_KINDS
 
 _HERE = Path(__file__).parent
 _SCRIPTS = (
-    "page_parts/packing.js", "page_parts/glyphs.js", "explorer_page/view.js", "sparse_page/data.js",
-    "sparse_page/life.js", "sparse_page/main.js",
+    "pages/packing.js", "pages/glyphs.js", "explorer/view.js", "sparse/page/data.js",
+    "sparse/page/life.js", "sparse/page/main.js",
 )  # fmt: skip
 
 

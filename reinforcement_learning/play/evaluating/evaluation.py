@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from common.user_error import UserError, one_line
 from reinforcement_learning.device import pick_device
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.plain_world import Protocol
@@ -12,14 +13,13 @@ from reinforcement_learning.game.tasks import check_tasks, curriculum, find_task
 from reinforcement_learning.play.admission import Admitted, admit_all, admit_fitting
 from reinforcement_learning.play.contest import Contest, maps_of
 from reinforcement_learning.play.entrants import Entrant, load_entrants, shared_tasks, untrained_entrant
-from reinforcement_learning.play.evaluation_results import SeedResults, play_to_the_end
+from reinforcement_learning.play.evaluating.results import SeedResults, play_to_the_end
 from reinforcement_learning.play.jobs import PlayedAgain
 from reinforcement_learning.play.parallel_play import play_groups
 from reinforcement_learning.play.terminal import evaluation_progress
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import EnvironmentSettings, Settings, TaskSettings
 from reinforcement_learning.terminal import counted_progress
-from user_error import UserError, one_line
 
 UNTRAINED_SEED = 0
 

@@ -13,10 +13,10 @@ from typing import Any
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
-from activation_store.checked_json import with_checksum, without_checksum
-from activation_store.files import sync_folder
+from common.checked_json import with_checksum, without_checksum
+from common.files import sync_folder
+from common.user_error import UserError
 from reinforcement_learning.play.policy_pool import EpisodeLives
-from user_error import UserError
 
 _MADE_BY = "made_by"
 _EPISODES = "episodes"

@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import orjson
 
-from activation_store.checked_json import CHECKSUM, entry_checksum, entry_fits
-from activation_store.files import read_json, write_bytes
+from common.checked_json import CHECKSUM, entry_checksum, entry_fits
+from common.files import read_json, write_bytes
+from common.user_error import UserError
 from reinforcement_learning.play.contest import WORLDS_TOGETHER, Contest, Group
 from reinforcement_learning.play.entrants import Entrant, encoding_of
-from reinforcement_learning.play.evaluation_journal import EvaluationJournal
+from reinforcement_learning.play.evaluating.journal import EvaluationJournal
 from reinforcement_learning.play.policy_pool import EpisodeLives, PolicyPool
 from reinforcement_learning.settings import EnvironmentSettings, task_record
 from reinforcement_learning.versions import versions
-from user_error import UserError
 
 LENGTH = "length"
 TASK_PREFIX = "curriculum/"

@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+from common.user_error import one_line
 from reinforcement_learning.device import pick_device
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.plain_world import without_training_aids
@@ -12,7 +13,6 @@ from reinforcement_learning.play.contest import Contest, maps_of
 from reinforcement_learning.play.entrants import load_entrants
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.terminal import counted_progress
-from user_error import one_line
 
 
 def replay_contest(folder: Path, name: str | None, settings: Settings) -> Contest:

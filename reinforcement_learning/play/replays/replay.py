@@ -10,10 +10,10 @@ import orjson
 import torch
 from nmmo.render.replay_helper import FileReplayHelper
 
-from activation_store.files import atomic_file
+from common.files import atomic_file
+from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.policy_pool import EpisodeLives
-from user_error import UserError
 
 SUFFIX = ".replay.lzma"
 _PRESET = 1  # a tenth of the time of the default, 6, for files that are a quarter larger

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import orjson
 
-from argument_checks import did_you_mean
+from common.argument_checks import did_you_mean
+from common.user_error import UserError
 from reinforcement_learning.processes import PARENT_PROCESS
 from reinforcement_learning.settings import RUN_SETTINGS_FILE, Settings
 from reinforcement_learning.training.run_folder import METRICS_FILE
 from reinforcement_learning.training.stop_signal import StopSignal
-from reinforcement_learning.training.sweep import override
-from reinforcement_learning.training.sweep_folder import SweepFolder, Trial
-from user_error import UserError
+from reinforcement_learning.training.sweeps.sweep import override
+from reinforcement_learning.training.sweeps.sweep_folder import SweepFolder, Trial
 
 _LOOK_EVERY = 0.5
 _STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from activation_store.yaml_file import one_line, shown
-from user_error import UserError
+from common.user_error import UserError
+from common.yaml_file import one_line, shown
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

@@ -13,9 +13,9 @@ from typing import Any
 import orjson
 from pydantic import TypeAdapter
 
-from activation_store.yaml_file import one_line, read_yaml, shown
+from common.user_error import UserError
+from common.yaml_file import one_line, read_yaml, shown
 from reinforcement_learning.settings import Settings, WandbSettings
-from user_error import UserError
 
 _MADE_HERE = ("program", "command")
 _OF_LOGARITHMS = ("log_uniform", "q_log_uniform", "inv_log_uniform")  # min and max are logarithms of values

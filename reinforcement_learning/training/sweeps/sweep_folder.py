@@ -10,11 +10,11 @@ import orjson
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from activation_store.files import read_json, write_bytes, write_json, write_text
-from activation_store.yaml_file import one_line, shown
+from common.files import read_json, write_bytes, write_json, write_text
+from common.user_error import UserError
+from common.yaml_file import one_line, shown
 from reinforcement_learning.settings import CHANGEABLE_WHEN_RESUMED, Settings, plain_settings
-from reinforcement_learning.training.search_space import SearchSpace, Values
-from user_error import UserError
+from reinforcement_learning.training.sweeps.search_space import SearchSpace, Values
 
 SWEEP_FILE = "sweep.json"
 TRIALS_FILE = "trials.jsonl"

@@ -8,15 +8,15 @@ import numpy as np
 import orjson
 import pytest
 
-from activation_store.conversion import convert, sample
+from activation_store.exchange.conversion import convert, sample
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import LIFE_KEY, METADATA_FILE, RECORDS_FILE, Format
+from common.user_error import UserError
 from tests.activation_store.test_round_trip import assert_same_records
 from tests.command import assert_refused, run, run_here
 from tests.planted import planted_dump, with_optional_parts, write_planted
-from user_error import UserError
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 def silent(share: float) -> None:

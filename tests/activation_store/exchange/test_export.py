@@ -11,16 +11,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from activation_store.conversion import convert
-from activation_store.export import DUMP_KEY, SELECTION_KEY, export
-from activation_store.parquet_format import ROW_GROUP_RECORDS
+from activation_store.exchange.conversion import convert
+from activation_store.exchange.export import DUMP_KEY, SELECTION_KEY, export
+from activation_store.formats.parquet_format import ROW_GROUP_RECORDS
 from activation_store.reader import read_dump, read_metadata
 from activation_store.records import RaggedRows
 from activation_store.schema import IDENTITY, MAY_BE_UNRECORDED, TILE_COLUMNS, Format
 from activation_store.subsample import Subsample
+from common.user_error import UserError
 from tests.command import assert_refused, run
 from tests.planted import planted_dump, with_optional_parts, write_planted
-from user_error import UserError
 
 LAYERS = {"action_decoder": 16, "lstm_cell": 3}
 

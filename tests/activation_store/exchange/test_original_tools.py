@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from activation_store.conversion import convert
+from activation_store.exchange.conversion import convert
 from activation_store.reader import read_dump, read_metadata
 from activation_store.records import RaggedRows, Records
+from common.user_error import UserError
 from tests.planted import planted_dump
-from user_error import UserError
 
 FUZZ = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 FULL_ROWS = {"Entity": 100, "Inventory": 12}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from activation_store.byte_planes import join, split
+from activation_store.formats.byte_planes import join, split
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32"])

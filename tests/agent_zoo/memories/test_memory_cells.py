@@ -14,14 +14,14 @@ from activation_store.layers import LSTM_HIDDEN, STATES, MemoryCell, layer_names
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import memory_from_layers, run_with_layers
 from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint, save_checkpoint
-from agent_zoo.leaky_average import LONGEST, SHORTEST, LeakyAverages, leaky_sums
-from agent_zoo.memory import Memory, MemoryState
-from agent_zoo.memory_cells import CELLS
+from agent_zoo.memories.leaky_average import LONGEST, SHORTEST, LeakyAverages, leaky_sums
+from agent_zoo.memories.memory import Memory, MemoryState
+from agent_zoo.memories.memory_cells import CELLS
 from agent_zoo.observation import ObservationLayout, PackedObservation, pack
+from common.user_error import UserError
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.settings import PolicySettings, Settings
 from tests.conftest import AGENT
-from user_error import UserError
 
 UNITS, LAYERS, AGENTS, TICKS = 6, 3, 5, 11
 NAMES: tuple[MemoryCell, ...] = ("lstm", "gru", "ema")

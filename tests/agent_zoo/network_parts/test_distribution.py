@@ -4,7 +4,7 @@ import pytest
 import torch
 from scipy import stats
 
-from agent_zoo.distribution import ILLEGAL, ActionDistribution, Choices
+from agent_zoo.network_parts.distribution import ILLEGAL, ActionDistribution, Choices
 from agent_zoo.observation import ActionHead
 
 JUST_BELOW_ONE = 1 - 2.0**-53

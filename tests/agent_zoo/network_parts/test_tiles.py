@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.nn import functional
 
+from agent_zoo.network_parts.sums import sums_of_rows
+from agent_zoo.network_parts.tiles import TileConvolution, convolved, looked_up
 from agent_zoo.observation import ObservationLayout
-from agent_zoo.sums import sums_of_rows
-from agent_zoo.tiles import TileConvolution, convolved, looked_up
 
 MATERIAL_UNITS = 6
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_zoo.original_curriculum import read_curriculum
+from agent_zoo.original.curriculum import read_curriculum
+from common.user_error import UserError
 from tests.fuzz import budget, junk, limited, read_or_refuse
 from tests.original_files import Call, Code, Name, call, code, pickled, saved_array, saved_curriculum
-from user_error import UserError
 
 VECTORS = {f"task {number}": np.arange(number, number + 5).astype(np.float16) for number in range(3)}
 

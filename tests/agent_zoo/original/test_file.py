@@ -21,7 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from agent_zoo.original_file import OriginalFile, newest_model, read_original
+from agent_zoo.original.file import OriginalFile, newest_model, read_original
+from common.user_error import UserError
 from tests.command import ROOT
 from tests.fuzz import budget, junk, limited, read_or_refuse
 from tests.original_files import (
@@ -41,9 +42,8 @@ from tests.original_files import (
     storage,
     tensor,
 )
-from user_error import UserError
 
-FIXTURES = Path(__file__).parents[2].parent / "shared" / "original"
+FIXTURES = Path(__file__).parents[4] / "shared" / "original"
 FOUR = np.arange(4, dtype=np.float32).tobytes()
 
 
@@ -287,8 +287,8 @@ def test_the_canary_sings_where_pickles_run(tmp_path: Path, where: str) -> None:
 WATCHED = """
 import sys
 from pathlib import Path
-from agent_zoo.original_file import read_original
-from user_error import UserError
+from agent_zoo.original.file import read_original
+from common.user_error import UserError
 
 seen = []
 

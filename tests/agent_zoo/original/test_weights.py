@@ -11,20 +11,20 @@ import agent_zoo
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import run_with_layers
 from agent_zoo.checkpoint import load_checkpoint, save_checkpoint
-from agent_zoo.distribution import ILLEGAL, ActionDistribution
-from agent_zoo.memory import MemoryState
+from agent_zoo.memories.memory import MemoryState
+from agent_zoo.network_parts.distribution import ILLEGAL, ActionDistribution
 from agent_zoo.observation import ObservationLayout, PackedObservation, pack
-from agent_zoo.original_file import read_original
-from agent_zoo.original_layout import original_layout
-from agent_zoo.original_weights import OriginalShape, original_shape, policy_from_original
+from agent_zoo.original.file import read_original
+from agent_zoo.original.layout import original_layout
+from agent_zoo.original.weights import OriginalShape, original_shape, policy_from_original
+from common.user_error import UserError
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.untrained_info import untrained_info
 from tests.original_networks import Original, random_weights
-from user_error import UserError
 
 LAYERS = {"neurips23_start_kit": 1, "takeru": 0, "hybrid": 1, "yaofeng": 2}
 UNITS, TASK = 12, 16
-FIXTURES = Path(__file__).parents[3] / "shared" / "original"
+FIXTURES = Path(__file__).parents[4] / "shared" / "original"
 
 Tensors = dict[str, torch.Tensor]
 

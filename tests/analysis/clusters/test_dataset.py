@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from analysis.clusters.dataset import check_activations
+from common.user_error import UserError
 from tests.planted import planted_dump
-from user_error import UserError
 
 RECORDS = planted_dump(agents=3, episodes=1, ticks=10).records
 LAYER = "action_decoder"

@@ -5,8 +5,8 @@ import pytest
 
 from analysis.clusters.residuals import residual_variables, residualize
 from analysis.lives import lives_of
+from common.user_error import UserError
 from tests.planted import planted_dump
-from user_error import UserError
 
 
 def test_any_smooth_course_of_a_variable_is_removed_and_the_rest_stays() -> None:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-import command_line
 from analysis.clusters.settings import AnalysisSettings
 from analysis.features.registry import EXTENDED_FEATURES
+from common import command_line
+from common.user_error import UserError
 from tests.planted import planted_metadata
-from user_error import UserError
 
 DEFAULTS = AnalysisSettings(Path("data/NAME"))
 METADATA = replace(planted_metadata(), records=1000, lives=10)

@@ -13,10 +13,10 @@ from analysis.clusters.residual_analysis import repeat_without
 from analysis.clusters.summarise import summarise
 from analysis.clusters.summary import Summary
 from analysis.clusters.summary_text import as_text, format_p
+from analysis.clusters.terminal import verdict_lines
 from analysis.clusters.verdict import describe, verdict
 from analysis.features import FEATURES
 from analysis.lives import lives_of
-from analysis.terminal import verdict_lines
 from tests.planted import FIGHTING, Planted, planted_dump
 from tests.planted_summary import FAST, METHOD, planted_dataset, planted_summary, statistics_of
 

@@ -11,18 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from activation_store.files import sha256
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import DumpMetadata
 from agent_zoo.capture import ALL_LAYERS
 from agent_zoo.checkpoint import save_checkpoint
-from reinforcement_learning.play.contest import Contest
-from reinforcement_learning.play.entrants import Entrant, load_entrant, untrained_entrant
-from reinforcement_learning.play.extraction import Plan, extract
-from reinforcement_learning.play.workers import Workers
-from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, SemanticSettings, Settings
-from representation.recorded_observation import FIELDS
-from representation.semantic_clusters.agreement import (
+from analysis.codes.agreement import (
     CODES,
     GAUSSIAN,
     TRAINED,
@@ -31,10 +24,17 @@ from representation.semantic_clusters.agreement import (
     Pair,
     agreement_of,
 )
-from representation.semantic_clusters.replayed import EVERY, draw_lives, load_networks, replay
+from analysis.codes.replayed import EVERY, draw_lives, load_networks, replay
+from analysis.recorded.recorded_observation import FIELDS
+from common.files import sha256
+from common.user_error import UserError
+from reinforcement_learning.play.contest import Contest
+from reinforcement_learning.play.entrants import Entrant, load_entrant, untrained_entrant
+from reinforcement_learning.play.extraction import Plan, extract
+from reinforcement_learning.play.workers import Workers
+from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, SemanticSettings, Settings
 from tests.command import assert_refused, run_here
 from tests.conftest import AGENT
-from user_error import UserError
 
 pytestmark = pytest.mark.slow
 

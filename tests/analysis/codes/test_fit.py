@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
-from representation.semantic_clusters.fit import TICKS_APART, Codebook, FitOptions, _Spacing, fit_codebook
-from representation.semantic_clusters.run import codes_in_plane, method_of, rule_of
+from analysis.codes.fit import TICKS_APART, Codebook, FitOptions, _Spacing, fit_codebook
+from analysis.codes.run import codes_in_plane, method_of, rule_of
 from tests.planted_lives import make_lives
 
 UNITS, RECORDS = 256, 2000

@@ -5,11 +5,11 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from activation_store.directions import Source
+from analysis.codes.leaderboard import found_again, group_axes
+from analysis.codes.partitions import Partition, partitions, trajectories
+from analysis.dynamics.behaviours import STEPS
 from analysis.lives import Lives
 from analysis.statistics.surrogate import gaussian_surrogate
-from representation.dynamics.behaviours import STEPS
-from representation.semantic_clusters.leaderboard import found_again, group_axes
-from representation.semantic_clusters.partitions import Partition, partitions, trajectories
 
 UNITS, GROUPS, TICKS, LIVES = 32, 4, 40, 15
 RANDOM = np.random.default_rng(3)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
-from representation.dynamics.behaviours import Behaviours, find_behaviours, measures, pairs_of, space_of, trajectories
-from representation.dynamics.tracks import Tracks
+from analysis.dynamics.behaviours import Behaviours, find_behaviours, measures, pairs_of, space_of, trajectories
+from analysis.dynamics.tracks import Tracks
+from common.user_error import UserError
 from tests.planted_tracks import tracks_of
-from user_error import UserError
 
 LIVES, TICKS, BOUT, SKIPPED = 12, 60, 20, 6
 LENGTHS = [TICKS] * LIVES

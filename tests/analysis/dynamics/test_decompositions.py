@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from analysis.dynamics.behaviours import resampled_lives
+from analysis.dynamics.decompositions import Scale, decompose, matched
+from analysis.dynamics.floors import above_gaussians
 from analysis.lives import Lives
 from analysis.statistics.inference import LEVEL
-from representation.dynamics.behaviours import resampled_lives
-from representation.dynamics.decompositions import Scale, decompose, matched
-from representation.dynamics.floors import above_gaussians
 from tests.planted_lives import make_lives
 
 RECORDS, UNITS, SOURCES = 3000, 12, 3
@@ -105,7 +105,7 @@ def faded(sources: np.ndarray, lives: Lives) -> np.ndarray:
 @pytest.mark.parametrize("planted_sources", [2, 0])
 def test_components_are_stable_only_above_those_of_a_gaussian(planted_sources: int, monkeypatch) -> None:
     """Two sources that are mostly silent among six Gaussian ones are stable; of eight Gaussian ones, none is."""
-    monkeypatch.setattr("representation.dynamics.decompositions._ITERATIONS", 40)
+    monkeypatch.setattr("analysis.dynamics.decompositions._ITERATIONS", 40)
     rng, lives, units = np.random.default_rng(1), make_lives([30, 80, 10, 40] * 10), 8
     sources = rng.normal(size=(len(lives.index), units))
     active = rng.random((len(sources), planted_sources)) < 0.3

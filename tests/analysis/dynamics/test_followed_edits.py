@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from activation_store.directions import Direction, Source, write_directions
-from activation_store.files import sha256
 from activation_store.layers import LSTM_HIDDEN
-from agent_zoo.leaky_average import LeakyAverages
+from agent_zoo.memories.leaky_average import LeakyAverages
+from analysis.dynamics.perturbations import FollowedEdit, Lasting, compare, read_followed
+from analysis.dynamics.report_lasting import edit_lines, edit_rows
+from analysis.dynamics.tracks import tensor
+from analysis.dynamics.update import Update
 from analysis.statistics.resampling import Estimate
-from representation.dynamics.perturbations import FollowedEdit, Lasting, compare, read_followed
-from representation.dynamics.report_lasting import edit_lines, edit_rows
-from representation.dynamics.tracks import tensor
-from representation.dynamics.update import Update
+from common.files import sha256
+from common.user_error import UserError
+from tests.analysis.dynamics.test_lasting import LENGTHS, UNITS, played, policy_of
 from tests.planted_tracks import tracks_of
-from tests.representation.dynamics.test_lasting import LENGTHS, UNITS, played, policy_of
-from user_error import UserError
 
 POLICY = "a" * 64
 

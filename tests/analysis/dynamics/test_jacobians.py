@@ -9,9 +9,9 @@ import torch
 
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, MemoryCell
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.leaky_average import LeakyAverages
-from agent_zoo.memory_cells import CELLS
-from representation.dynamics.jacobians import (
+from agent_zoo.memories.leaky_average import LeakyAverages
+from agent_zoo.memories.memory_cells import CELLS
+from analysis.dynamics.jacobians import (
     LaggedCorrelations,
     Probes,
     lagged_jacobians,
@@ -22,10 +22,10 @@ from representation.dynamics.jacobians import (
     spectra,
     time_constants,
 )
-from representation.dynamics.tracks import Tracks, tensor
-from representation.dynamics.update import Update
+from analysis.dynamics.tracks import Tracks, tensor
+from analysis.dynamics.update import Update
+from common.user_error import UserError
 from tests.planted_tracks import tracks_of
-from user_error import UserError
 
 UNITS, LENGTHS = 4, [12, 20, 16]
 

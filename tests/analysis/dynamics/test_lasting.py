@@ -9,14 +9,14 @@ import torch
 
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.leaky_average import LeakyAverages
-from agent_zoo.lstm_memory import LSTM
-from representation.dynamics.fixed_points import find_fixed_points
-from representation.dynamics.jacobians import Probes
-from representation.dynamics.memory_length import lags_up_to, memory_length
-from representation.dynamics.perturbations import distances, lasting
-from representation.dynamics.tracks import tensor
-from representation.dynamics.update import Update
+from agent_zoo.memories.leaky_average import LeakyAverages
+from agent_zoo.memories.lstm_memory import LSTM
+from analysis.dynamics.fixed_points import find_fixed_points
+from analysis.dynamics.jacobians import Probes
+from analysis.dynamics.memory_length import lags_up_to, memory_length
+from analysis.dynamics.perturbations import distances, lasting
+from analysis.dynamics.tracks import tensor
+from analysis.dynamics.update import Update
 from tests.planted_tracks import tracks_of
 
 UNITS, LENGTHS = 4, [40, 40, 30, 50]

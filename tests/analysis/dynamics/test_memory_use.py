@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from representation.dynamics.memory_length import PHASES, MemoryLength, memory_use
+from analysis.dynamics.memory_length import PHASES, MemoryLength, memory_use
 
 LIVES, EACH = 40, 30
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from representation.dynamics.neighbours import (
+from analysis.dynamics.neighbours import (
     cluster_agreement,
     explained_by,
     median_distance,

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from activation_store.checked_json import CHECKSUM, entry_checksum
 from analysis.evaluation.held_out_tasks import TASK_NAMES
 from analysis.evaluation.protocol import check_comparable
 from analysis.evaluation.results import PolicyRun, find_result_files, read_results
+from common.checked_json import CHECKSUM, entry_checksum
+from common.user_error import UserError
 from tests.planted_results import as_original, play, provenance, write
-from user_error import UserError
 
 RESULTS = play({"one": 0.3, "other": 0.6}, 6, 40, np.random.default_rng(0), tasks_in_turn=True)
 for policy in RESULTS:

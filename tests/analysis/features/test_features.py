@@ -22,8 +22,8 @@ from analysis.features import (
     with_heads_of,
 )
 from analysis.features.registry import CATEGORIES
+from common.user_error import UserError
 from tests.planted import Planted, planted_dump, write_planted
-from user_error import UserError
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from activation_store.schema import DumpMetadata, Records
 from activation_store.subsample import Subsample
 from analysis.features import EXTENDED_FEATURES, feature_matrix, features_named, read_history
 from analysis.features.registry import CATEGORIES
+from common.user_error import UserError
 from tests.witness import Key, Witness
-from user_error import UserError
 
 NAMES = [feature.name for feature in EXTENDED_FEATURES]
 OF_THEIR_OWN = [feature.name for feature in EXTENDED_FEATURES if not feature.choice]

@@ -17,16 +17,16 @@ from analysis.clusters.clustering import largest_first
 from analysis.clusters.component_r2 import FeatureR2
 from analysis.clusters.components import ComponentReport, principal_components, report_components
 from analysis.clusters.dataset import Dataset
+from analysis.clusters.figures.cluster_features import cluster_features
+from analysis.clusters.figures.metric_scatter import metric_scatter
+from analysis.clusters.figures.pca_feature_correlations import pca_feature_correlations
+from analysis.clusters.figures.pca_feature_profiles import pca_feature_profiles
+from analysis.clusters.figures.plane_scatter import plane_scatter
 from analysis.clusters.projection import Projection
 from analysis.clusters.summary import format_number
 from analysis.features import EXTENDED_FEATURES, FEATURE_NAMES, FEATURES, feature_matrix
-from analysis.figures.cluster_features import cluster_features
 from analysis.figures.feature_scatter import feature_scatter
-from analysis.figures.metric_scatter import metric_scatter
 from analysis.figures.pair_panels import pair_panels
-from analysis.figures.pca_feature_correlations import pca_feature_correlations
-from analysis.figures.pca_feature_profiles import pca_feature_profiles
-from analysis.figures.plane_scatter import plane_scatter
 from analysis.figures.points import Panel, draw_clusters, draw_values
 from analysis.figures.style import cluster_colour, cluster_marker, new_figure, title
 from analysis.lives import lives_of, rolling_mean

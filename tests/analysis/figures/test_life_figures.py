@@ -10,21 +10,21 @@ import pytest
 
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import Records
-from analysis.figures.life import life_figure
-from analysis.figures.life_phase import life_phase_figure
-from analysis.figures.life_strips import MOST_COLUMNS, label_colour
 from analysis.figures.style import NOISE_COLOUR, cluster_colour
-from analysis.figures.transitions import transitions_figure
 from analysis.labels import NOISE
 from analysis.life.cluster_strip import ClusterStrip
+from analysis.life.life_figure import life_figure
+from analysis.life.phases.figure import life_phase_figure
+from analysis.life.phases.label_sequences import phase_edges
+from analysis.life.phases.phases import association, shares
+from analysis.life.phases.transitions import dwelling, transitions
+from analysis.life.phases.transitions_figure import transitions_figure
+from analysis.life.phases.visits import visits
+from analysis.life.strips_figure import MOST_COLUMNS, label_colour
 from analysis.life.timeline import FEATURES_SHOWN, Timeline, timeline_of
-from analysis.life_phase.label_sequences import phase_edges
-from analysis.life_phase.phases import association, shares
-from analysis.life_phase.transitions import dwelling, transitions
-from analysis.life_phase.visits import visits
 from analysis.statistics.resampling import Bootstrap
 from tests.analysis.figures.test_figures import texts
-from tests.analysis.life_phase.test_phases import bouts
+from tests.analysis.life.phases.test_phases import bouts
 from tests.planted import planted_dump
 from tests.planted_labels import sequences_of
 from tests.recorded import Recording

@@ -8,8 +8,8 @@ import pytest
 
 from analysis.evaluation.held_out_tasks import CATEGORIES
 from analysis.evaluation.results import read_results
+from analysis.evaluation.score_summary import score_summary
 from analysis.evaluation.scores import PolicyScores, gather, score
-from analysis.figures.score_summary import score_summary
 from analysis.figures.style import category_colour
 from analysis.statistics.resampling import Bootstrap, KeptDraws
 from tests.analysis.figures.test_figures import texts

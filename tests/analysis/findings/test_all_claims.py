@@ -7,8 +7,8 @@ from scipy import stats
 
 from analysis.findings.all_claims import END, START, Claimed, claims_of, claims_table, write_claims
 from analysis.findings.page import History, Played, write_page
+from common.user_error import UserError
 from tests.analysis.findings.test_study_file import STUDY, written
-from user_error import UserError
 
 
 def test_tests_of_all_pages_are_corrected_together() -> None:

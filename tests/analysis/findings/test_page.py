@@ -11,8 +11,8 @@ from analysis.findings.forest import draw_forest
 from analysis.findings.page import History, Named, page_text, write_page
 from analysis.findings.results import Results
 from analysis.findings.study_file import Claim, Forest, Primary, ResultTable, Row, Stage, Study
+from common.user_error import UserError
 from tests.analysis.findings.test_study_file import written
-from user_error import UserError
 
 VALUES = {"x_1": (1.0, 5.0), "x_2": (1.4, 5.5), "x_3": (0.8, 5.1), "y": (2.0, -1.0)}
 HISTORY = History([])

@@ -9,7 +9,7 @@ from scipy import stats
 from analysis.findings.results import Results, formatted, mean_over_trainings
 from analysis.findings.study_file import Row, Stage, Study
 from analysis.statistics.over_trainings import over_trainings
-from user_error import UserError
+from common.user_error import UserError
 
 STAGES = tuple(Stage(f"clear_{each}", "x.py {here}", 1.0) for each in ("a", "b", "c"))
 STUDY = Study("t", "q", STAGES, (), ())

@@ -11,7 +11,7 @@ import pytest
 from analysis.findings.page import Named
 from analysis.findings.running import PRIMARY_FILE, StudyRun
 from analysis.findings.study_file import Primary, Stage, Study
-from user_error import UserError
+from common.user_error import UserError
 
 PRIMARY = Primary("a", "effects.tsv", {"outcome": "ticks"})
 STUDY = Study("t", "q", tuple(Stage(name, "write.py {here}", 1.0) for name in "ab"), (), (), primary=(PRIMARY,))

@@ -8,7 +8,7 @@ import yaml
 
 import intervene
 from analysis.findings.study_file import read_study
-from user_error import UserError
+from common.user_error import UserError
 
 STUDY = {
     "title": "What the memory is for",

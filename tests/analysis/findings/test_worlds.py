@@ -5,7 +5,7 @@ from dataclasses import fields
 import evaluate
 import extract_activations
 from analysis.findings.worlds import DEFAULT_SEEDS, seeds_of
-from reinforcement_learning.interventions.request import RunOptions
+from analysis.interventions.play.request import RunOptions
 
 
 def played(command: str) -> set[str]:

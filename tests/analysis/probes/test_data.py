@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from activation_store.conversion import convert
+from activation_store.exchange.conversion import convert
 from activation_store.reader import read_dump, read_metadata
 from activation_store.records import Records
 from activation_store.schema import LIFE_KEY, DumpMetadata
@@ -14,13 +14,13 @@ from activation_store.subsample import Subsample
 from analysis.features.choices import CHOICES
 from analysis.features.observed import Observed
 from analysis.materials import MATERIAL_NAMES
-from representation.probes.baselines import as_seen, digest, in_one_observation, last_observations, traces, whole_view
-from representation.probes.dataset import ProbeData, Wanted, read_probe_data
-from representation.probes.inputs import inputs_named, recorded
-from representation.probes.targets import targets_named
+from analysis.probes.baselines import as_seen, digest, in_one_observation, last_observations, traces, whole_view
+from analysis.probes.dataset import ProbeData, Wanted, read_probe_data
+from analysis.probes.inputs import inputs_named, recorded
+from analysis.probes.targets import targets_named
+from common.user_error import UserError
 from tests.planted import planted_dump, write_planted
 from tests.recorded_probes import shared_probe_dump
-from user_error import UserError
 
 TARGETS = targets_named(
     ["next_health_change", "rows_from_spawn", "remembered_water_rows", "remembered_water_cols",

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from activation_store.directions import Source, read_directions, write_directions
-from representation.probes.dataset import ProbeData
-from representation.probes.outputs import directions_of
-from representation.probes.probing import LINEAR, Probed, probe
+from analysis.probes.dataset import ProbeData
+from analysis.probes.outputs import directions_of
+from analysis.probes.probing import LINEAR, Probed, probe
 from tests.planted_probes import INPUTS, NAMES, TARGETS, UNITS, planted_lives
 
 LAYER = "lstm_cell"

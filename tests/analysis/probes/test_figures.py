@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from representation.probes.figures_curves import has_history_curve, probe_emergence, probe_history
-from representation.probes.figures_targets import probe_advantage, probe_increment, probe_summary
-from representation.probes.report import (
+from analysis.probes.figures_curves import has_history_curve, probe_emergence, probe_history
+from analysis.probes.figures_targets import probe_advantage, probe_increment, probe_summary
+from analysis.probes.report import (
     EVERY_BASELINE,
     AdvantageRow,
     CKARow,

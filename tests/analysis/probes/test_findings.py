@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from analysis.probes.dataset import ProbeData
+from analysis.probes.findings import Findings, commonality, findings
+from analysis.probes.probing import LINEAR, MLP, PROBES, Probed, probe
+from analysis.probes.report import chance
+from analysis.probes.scores import Losses, Resamples
 from analysis.statistics.inference import false_discovery
-from representation.probes.dataset import ProbeData
-from representation.probes.findings import Findings, commonality, findings
-from representation.probes.probing import LINEAR, MLP, PROBES, Probed, probe
-from representation.probes.report import chance
-from representation.probes.scores import Losses, Resamples
 from tests.planted_probes import INPUTS as ALL_INPUTS
 from tests.planted_probes import NAMES, TARGETS, counting_memory
 

@@ -10,14 +10,14 @@ from activation_store.reader import read_dump, read_metadata
 from activation_store.subsample import Subsample
 from analysis.features.observed import Observed
 from analysis.life.endings import died
-from representation.probes.dataset import Wanted, read_probe_data
-from representation.probes.future import DEATH_WITHIN, FUTURE, HORIZONS, RESOURCES, next_record, record_in
-from representation.probes.inputs import inputs_named
-from representation.probes.targets import NOT_EVERYWHERE, TARGETS, targets_named
+from analysis.probes.dataset import Wanted, read_probe_data
+from analysis.probes.future import DEATH_WITHIN, FUTURE, HORIZONS, RESOURCES, next_record, record_in
+from analysis.probes.inputs import inputs_named
+from analysis.probes.targets import NOT_EVERYWHERE, TARGETS, targets_named
+from common.user_error import UserError
 from tests.hand_made_lives import STAY, HandMade, hand_made, write_hand_made
 from tests.planted_lives import make_lives
 from tests.recorded_probes import shared_probe_dump
-from user_error import UserError
 
 NAN = float("nan")
 NORTH, SOUTH, EAST, WEST = range(4)

@@ -7,10 +7,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
-from representation.probes import logistic
-from representation.probes.logistic import Basis, TrainingSet, correlation, solve
-from representation.probes.ridge import Fitted, fit_ridge
-from representation.probes.task import fit_linear
+from analysis.probes import logistic
+from analysis.probes.logistic import Basis, TrainingSet, correlation, solve
+from analysis.probes.ridge import Fitted, fit_ridge
+from analysis.probes.task import fit_linear
 
 RECORDS = 3000
 FOLD = np.arange(RECORDS) % 4

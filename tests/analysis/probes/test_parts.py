@@ -7,17 +7,17 @@ from sklearn.metrics import average_precision_score, r2_score, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from analysis.lives import Lives
-from representation.probes import mlp
-from representation.probes.banded_ridge import fit_ridge_beside
-from representation.probes.baselines import Reservoir, traces
-from representation.probes.inputs import inputs_named, title_of
-from representation.probes.mlp import fit_mlp
-from representation.probes.ridge import PENALTIES, Moments, NormalEquations, fit_ridge
-from representation.probes.scores import Resamples, average_precision, losses
-from representation.probes.similarity import debiased_cka, similarities
-from representation.probes.targets import DEFAULT, HIDDEN, OF_FEATURES, TARGETS, targets_named
-from representation.probes.task import folds_of_worlds, mean_of_the_rest, shifted_within_lives, smooth_basis
-from user_error import UserError
+from analysis.probes import mlp
+from analysis.probes.banded_ridge import fit_ridge_beside
+from analysis.probes.baselines import Reservoir, traces
+from analysis.probes.inputs import inputs_named, title_of
+from analysis.probes.mlp import fit_mlp
+from analysis.probes.ridge import PENALTIES, Moments, NormalEquations, fit_ridge
+from analysis.probes.scores import Resamples, average_precision, losses
+from analysis.probes.similarity import debiased_cka, similarities
+from analysis.probes.targets import DEFAULT, HIDDEN, OF_FEATURES, TARGETS, targets_named
+from analysis.probes.task import folds_of_worlds, mean_of_the_rest, shifted_within_lives, smooth_basis
+from common.user_error import UserError
 
 
 @pytest.fixture

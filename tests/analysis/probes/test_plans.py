@@ -10,15 +10,15 @@ from matplotlib.figure import Figure
 from activation_store.directions import read_directions
 from activation_store.reader import read_dump, read_metadata
 from activation_store.subsample import Subsample
-from representation.probes.dataset import ProbeData, Wanted, read_probe_data
-from representation.probes.figures_curves import has_horizons, probe_horizon
-from representation.probes.findings import Findings, findings
-from representation.probes.future import HORIZONS
-from representation.probes.inputs import inputs_named
-from representation.probes.probing import LINEAR, MLP, Probed, probe
-from representation.probes.report import DumpReport, chance, corrected_over_run, report_dump
-from representation.probes.scores import Resamples
-from representation.probes.targets import targets_named
+from analysis.probes.dataset import ProbeData, Wanted, read_probe_data
+from analysis.probes.figures_curves import has_horizons, probe_horizon
+from analysis.probes.findings import Findings, findings
+from analysis.probes.future import HORIZONS
+from analysis.probes.inputs import inputs_named
+from analysis.probes.probing import LINEAR, MLP, Probed, probe
+from analysis.probes.report import DumpReport, chance, corrected_over_run, report_dump
+from analysis.probes.scores import Resamples
+from analysis.probes.targets import targets_named
 from tests.analysis.figures.test_figures import texts as inside
 from tests.command import run_here
 from tests.hand_made_lives import HandMade, hand_made, write_hand_made

@@ -13,9 +13,9 @@ from activation_store.directions import Direction, Directions, Source
 from activation_store.reader import read_metadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import build_untrained, load_checkpoint
-from agent_zoo.layers import own_rows
+from agent_zoo.network_parts.layers import own_rows
 from agent_zoo.observation import legal_options
-from representation.attribution.methods import (
+from analysis.attribution.methods import (
     Maps,
     attribute,
     average_baseline,
@@ -23,13 +23,13 @@ from representation.attribution.methods import (
     play,
     without_row,
 )
-from representation.attribution.samples import read_samples
-from representation.attribution.sanity import Sanity, check_maps
-from representation.attribution.settings import Method, SaliencySettings
-from representation.attribution.targets import Outcome, ReadOut, Value, target_named
-from representation.attribution.windows import Differentiable, Windows, by_column, check_agent, soft_inputs, softened
+from analysis.attribution.samples import read_samples
+from analysis.attribution.sanity import Sanity, check_maps
+from analysis.attribution.settings import Method, SaliencySettings
+from analysis.attribution.targets import Outcome, ReadOut, Value, target_named
+from analysis.attribution.windows import Differentiable, Windows, by_column, check_agent, soft_inputs, softened
+from common.user_error import UserError
 from tests.recorded_policy import RecordedPolicy, record_policy, shared_recorded_policy
-from user_error import UserError
 
 CLOSE = {"atol": 1e-5, "rtol": 1e-4}
 TICKS, COUNT = 3, 12

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from representation.attribution.saliency_run import sanity_lines
-from representation.attribution.sanity import (
+from analysis.attribution.saliency_run import sanity_lines
+from analysis.attribution.sanity import (
     BeyondTheView,
     Check,
     Views,

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from representation.attribution.attributions import PARTS, Attributions, OverSamples
-from representation.attribution.events import Event, around_event, event_lines, event_table, onsets
-from user_error import UserError
+from analysis.attribution.attributions import PARTS, Attributions, OverSamples
+from analysis.attribution.events import Event, around_event, event_lines, event_table, onsets
+from common.user_error import UserError
 
 SAMPLES, TICKS, BEFORE = 12, 10, 4
 

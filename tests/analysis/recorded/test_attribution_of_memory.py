@@ -6,14 +6,14 @@ import torch
 
 from activation_store.directions import Direction, Directions, Source
 from agent_zoo.base import RecurrentPolicy
-from representation.attribution.components import chosen_components, fitted_components
-from representation.attribution.methods import attribute, average_baseline
-from representation.attribution.settings import Method
-from representation.attribution.targets import ReadOut
-from representation.attribution.windows import Windows
+from analysis.attribution.components import chosen_components, fitted_components
+from analysis.attribution.methods import attribute, average_baseline
+from analysis.attribution.settings import Method
+from analysis.attribution.targets import ReadOut
+from analysis.attribution.windows import Windows
+from common.user_error import UserError
+from tests.analysis.recorded.test_attribution import COUNT, METHODS, by, policy_and_windows
 from tests.recorded_policy import RecordedPolicy, shared_recorded_policy
-from tests.representation.test_attribution import COUNT, METHODS, by, policy_and_windows
-from user_error import UserError
 
 UNITS = 16
 SOURCE = Source("independent component", "run", "dump", "small", "a" * 64)

@@ -13,16 +13,16 @@ from activation_store.records import Records
 from activation_store.writer import DumpWriter
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import capture
-from agent_zoo.memory import MemoryState
+from agent_zoo.memories.memory import MemoryState
 from agent_zoo.observation import ObservationLayout, PackedObservation, PackedRows
+from analysis.recorded.recorded_observation import FIELDS, check_shows_everything, packed_observation
+from analysis.recorded.sequences import Parts, SequenceBatch, lives, windows
+from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.entrants import Entrant, untrained_entrant
 from reinforcement_learning.play.extraction import Plan, metadata_of, record_group, write
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
 from reinforcement_learning.settings import PolicySettings, Settings
-from representation.recorded_observation import FIELDS, check_shows_everything, packed_observation
-from representation.sequences import Parts, SequenceBatch, lives, windows
-from user_error import UserError
 
 LAYERS = ("encoder_output", "lstm_hidden", "lstm_cell", "action_decoder")
 CLOSE = {"atol": 1e-5, "rtol": 1e-5}

@@ -9,10 +9,10 @@ import pytest
 from activation_store.reader import read_dump
 from activation_store.schema import LIFE_KEY
 from activation_store.writer import DumpWriter
-from representation import sequences
-from representation.sequences import Parts, SequenceBatch, lives, windows
+from analysis.recorded import sequences
+from analysis.recorded.sequences import Parts, SequenceBatch, lives, windows
+from common.user_error import UserError
 from tests.planted import Planted, planted_dump
-from user_error import UserError
 
 LAYER = "action_decoder"
 EPISODES = 6

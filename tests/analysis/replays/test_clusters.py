@@ -7,7 +7,6 @@ import numpy as np
 import orjson
 import pytest
 
-from activation_store.files import sha256
 from activation_store.reader import read_dump
 from activation_store.schema import METADATA_FILE, Records
 from activation_store.subsample import Subsample
@@ -16,9 +15,10 @@ from analysis.replays.clusters import UNLABELLED, ReplayClusters, clusters_of
 from analysis.replays.file import read_replay
 from analysis.replays.replay import Replay
 from analysis.runs.run_folder import RunFolder
+from common.files import sha256
+from common.user_error import UserError
 from tests.planted_run import rewrite
 from tests.recorded import Recording
-from user_error import UserError
 
 STRIDE = 3
 

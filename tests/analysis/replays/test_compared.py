@@ -8,8 +8,8 @@ import pytest
 from analysis.replays.compared import compare, first_difference
 from analysis.replays.file import read_replay
 from analysis.replays.replay import Replay
+from common.user_error import UserError
 from tests.recorded import Recording
-from user_error import UserError
 
 DRAWN = (2, 7)
 TICK = 6

@@ -18,8 +18,8 @@ from analysis.replays import stream as replay_stream
 from analysis.replays.events import CAUSES, DEATH, KILL, LEVEL_UP, Events, events_of
 from analysis.replays.file import read_replay
 from analysis.replays.replay import Replay, policy_of
+from common.user_error import UserError
 from tests.recorded import POLICIES, Recording
-from user_error import UserError
 
 COLUMNS = ("row", "col", "health", "level")
 ANY_FILE = settings(

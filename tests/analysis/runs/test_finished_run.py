@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from analysis.runs.finished_run import read_run
+from common.user_error import UserError
 from tests.analysed import Analysed
 from tests.command import assert_refused, run_here
 from tests.planted_run import rewrite
-from user_error import UserError
 
 
 def refusal(run: Path, name: str, dump: Path) -> str:

@@ -7,7 +7,6 @@ import numpy as np
 import orjson
 import pytest
 
-from activation_store.files import sha256
 from activation_store.reader import read_dump
 from activation_store.schema import IDENTITY, METADATA_FILE
 from activation_store.subsample import Subsample
@@ -23,8 +22,9 @@ from analysis.runs.propagated_labels import (
     save_propagated,
 )
 from analysis.runs.run_folder import RunFolder
+from common.files import sha256
+from common.user_error import UserError
 from tests.planted import Planted, planted_dump, write_planted
-from user_error import UserError
 
 STRIDE, SKIP_FIRST, SEED = 5, 2, 7
 

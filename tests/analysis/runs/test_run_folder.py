@@ -6,10 +6,10 @@ import numpy as np
 import orjson
 import pytest
 
-from activation_store.files import sha256
 from analysis.runs.processor import processor
 from analysis.runs.run_folder import DONE_FILE, RUN_FILE, RunFolder
-from user_error import UserError
+from common.files import sha256
+from common.user_error import UserError
 
 
 def test_a_run_is_proved_by_what_is_written_last(tmp_path: Path) -> None:

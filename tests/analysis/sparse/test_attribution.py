@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from activation_store.reader import read_metadata
-from representation.sparse_autoencoder.attribution import Attributions, attribute
-from representation.sparse_autoencoder.fitting import baseline
-from representation.sparse_autoencoder.scores import Units
-from representation.sparse_autoencoder.splicing import load_recorded_policy
-from representation.sparse_autoencoder.states import read_states
+from analysis.sparse.attribution import Attributions, attribute
+from analysis.sparse.fitting import baseline
+from analysis.sparse.scores import Units
+from analysis.sparse.splicing import load_recorded_policy
+from analysis.sparse.states import read_states
 from tests.planted_features import SOURCE
 from tests.recorded_features import UNITS, RecordedFeatures
 

@@ -7,11 +7,11 @@ from scipy import sparse
 from activation_store.sparse_dictionary import SparseDictionary
 from analysis.features.registry import features_named
 from analysis.lives import Lives
+from analysis.sparse.cards import TOP, description, title, top_records
+from analysis.sparse.erasing import edits, row
+from analysis.sparse.meaning import Meanings, meanings, shift_test
+from analysis.sparse.states import Behaviours, States
 from analysis.statistics.given_time import age_of
-from representation.sparse_autoencoder.cards import TOP, description, title, top_records
-from representation.sparse_autoencoder.erasing import edits, row
-from representation.sparse_autoencoder.meaning import Meanings, meanings, shift_test
-from representation.sparse_autoencoder.states import Behaviours, States
 from tests.planted_features import SOURCE
 
 LIVES, LENGTH = 40, 100

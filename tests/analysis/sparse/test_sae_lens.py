@@ -10,7 +10,7 @@ from safetensors.numpy import load
 
 from activation_store.sparse_dictionary import AUTOENCODERS, DictionaryKind, SparseDictionary
 from agent_zoo.sparse_codes import SparseCoder
-from representation.sparse_autoencoder.outputs import CONFIG_FILE, WEIGHTS_FILE, sae_lens_files
+from analysis.sparse.outputs import CONFIG_FILE, WEIGHTS_FILE, sae_lens_files
 from tests.planted_features import SOURCE
 
 FEATURES, UNITS, K = 24, 8, 3

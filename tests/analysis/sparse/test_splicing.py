@@ -10,19 +10,19 @@ import torch
 from activation_store.reader import read_dump, read_metadata
 from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.sparse_codes import SparseCoder, matching_pursuit
-from representation.sparse_autoencoder.fitting import baseline
-from representation.sparse_autoencoder.scores import Units, usage
-from representation.sparse_autoencoder.splicing import (
+from analysis.sparse.fitting import baseline
+from analysis.sparse.scores import Units, usage
+from analysis.sparse.splicing import (
     MEAN,
     load_recorded_policy,
     load_untrained,
     reconstructions,
     splice,
 )
-from representation.sparse_autoencoder.states import read_states
+from analysis.sparse.states import read_states
+from common.user_error import UserError
 from tests.planted_features import SOURCE
 from tests.recorded_features import POLICY, UNITS, RecordedFeatures
-from user_error import UserError
 
 LAYERS = ("lstm_cell", "lstm_hidden", "encoder_output", "action_decoder")
 

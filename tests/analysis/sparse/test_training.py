@@ -7,16 +7,16 @@ import pytest
 import torch
 
 from activation_store.sparse_dictionary import AUTOENCODERS, DictionaryKind, SparseDictionary
-from activation_store.tensor_file import read_tensors, write_tensors
 from agent_zoo.sparse_codes import SparseCoder
+from analysis.sparse.autoencoder import Parameters, folded
+from analysis.sparse.fitting import baseline
+from analysis.sparse.stability import matched, stability
+from analysis.sparse.training import Epoch, Plan, geometric_median, normalisation, train
 from analysis.statistics.surrogate import gaussian_surrogate
-from representation.sparse_autoencoder.autoencoder import Parameters, folded
-from representation.sparse_autoencoder.fitting import baseline
-from representation.sparse_autoencoder.stability import matched, stability
-from representation.sparse_autoencoder.training import Epoch, Plan, geometric_median, normalisation, train
+from common.tensor_file import read_tensors, write_tensors
+from common.user_error import UserError
 from tests.planted_features import SOURCE, PlantedFeatures, planted_features
 from tests.planted_lives import make_lives
-from user_error import UserError
 
 K = 3
 FEATURES = 96
@@ -99,7 +99,7 @@ def test_dead_features_are_revived(
     monkeypatch.setattr(Parameters, "drawn", staticmethod(mostly_low))
     plan = Plan("topk", FEATURES, K, 0, 8)
     revived = fitted(plan, planted.states, tmp_path / "revived")[1][-1]
-    monkeypatch.setattr("representation.sparse_autoencoder.autoencoder.REVIVING", 0.0)
+    monkeypatch.setattr("analysis.sparse.autoencoder.REVIVING", 0.0)
     left = fitted(plan, planted.states, tmp_path / "left")[1][-1]
     assert left.dead > 10 and revived.dead < left.dead / 3
 

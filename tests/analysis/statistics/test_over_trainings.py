@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from analysis.statistics.over_trainings import in_worlds, over_trainings
+from common.user_error import UserError
 from tests.planted_trainings import null_rate, trainings_in_worlds
-from user_error import UserError
 
 
 def test_trainings_in_worlds_of_their_own_are_compared_as_student_and_welch_do() -> None:

@@ -20,8 +20,8 @@ from analysis.statistics.stability import (
     stability_floor,
     whole_lives,
 )
+from common.user_error import UserError
 from tests.planted_lives import make_lives
-from user_error import UserError
 
 LENGTHS = [20] * 60
 

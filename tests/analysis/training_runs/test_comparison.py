@@ -10,7 +10,6 @@ import numpy as np
 import orjson
 import pytest
 
-from activation_store.checked_json import CHECKSUM, entry_checksum
 from analysis.training_runs import run as run_files
 from analysis.training_runs.comparison import compare
 from analysis.training_runs.curves import stretch_means
@@ -19,10 +18,11 @@ from analysis.training_runs.intervals import mean_over_seeds
 from analysis.training_runs.metrics import chosen_metrics
 from analysis.training_runs.notes import notes_on
 from analysis.training_runs.run import TrainingRun, read_run
+from common.checked_json import CHECKSUM, entry_checksum
+from common.user_error import UserError
 from reinforcement_learning.settings import RUN_SETTINGS_FILE
 from reinforcement_learning.training import run_folder
 from tests.planted_training_runs import plant_evaluation, plant_run
-from user_error import UserError
 
 
 def flat(value: float) -> dict:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.figures.generalisation import generalisation
-from analysis.figures.learning_curves import learning_curves
 from analysis.training_runs.comparison import compare
+from analysis.training_runs.generalisation import generalisation
 from analysis.training_runs.groups import group_runs
+from analysis.training_runs.learning_curves import learning_curves
 from analysis.training_runs.metrics import TITLES, chosen_metrics
 from analysis.training_runs.run import read_run
 from tests.analysis.figures.test_figures import texts

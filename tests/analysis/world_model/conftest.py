@@ -5,21 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from activation_store.files import sha256
 from activation_store.reader import read_metadata
 from activation_store.schema import DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint
-from representation.world_model.held_out import HeldOut
-from representation.world_model.model import Origin, WorldModel, build, measure
-from representation.world_model.network import Bottleneck, Sizes
-from representation.world_model.windows import (
+from analysis.world_model.held_out import HeldOut
+from analysis.world_model.model import Origin, WorldModel, build, measure
+from analysis.world_model.network import Bottleneck, Sizes
+from analysis.world_model.windows import (
     Windows,
     maps_of,
     read_windows,
     split_maps,
     world_of,
 )
+from common.files import sha256
 from tests.recorded_features import RecordedFeatures, recorded_features
 
 SMALL = Sizes(hidden=16, groups=4, classes=4, embedding=16, bottleneck=8, channels=4)

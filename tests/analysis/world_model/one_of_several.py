@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from agent_zoo.data_parallel import join_processes
-from tests.representation.world_model.test_data_parallel import gradients
+from tests.analysis.world_model.test_data_parallel import gradients
 
 
 def main() -> None:

@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import load_file
 
 from agent_zoo.data_parallel import ALONE, Processes
-from representation.world_model.model import load_model, save_model
-from representation.world_model.unroll import _START_COSTS, _TICK_COSTS, Dice, Totals, _predict, unroll
-from representation.world_model.windows import Windows, read_windows
+from analysis.world_model.model import load_model, save_model
+from analysis.world_model.unroll import _START_COSTS, _TICK_COSTS, Dice, Totals, _predict, unroll
+from analysis.world_model.windows import Windows, read_windows
 from tests.command import ROOT, environment, run_here
 from tests.reinforcement_learning.training.test_data_parallel import TORCHRUN
 from tests.trained_world_model import arguments

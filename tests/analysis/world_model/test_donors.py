@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 import torch
 
-from agent_zoo.edit_options import EditOptions
-from agent_zoo.layers import entity_features
-from agent_zoo.memory import MemoryState
+from agent_zoo.memories.memory import MemoryState
+from agent_zoo.network_parts.layers import entity_features
 from agent_zoo.observation_masking import ObservationMask
 from agent_zoo.soft_path import soft_tick
-from representation.world_model.edits import Edits, EditsWithDonors, UneditedLives
-from representation.world_model.imagination import ImaginedTick, imagine, informed_start
-from representation.world_model.model import WorldModel
-from representation.world_model.scene import own_columns
-from tests.reinforcement_learning.interventions.directions import unit
-from tests.representation.world_model.test_edits import edits_of, simulated
-from user_error import UserError
+from analysis.interventions.edits.edit_options import EditOptions
+from analysis.world_model.edits import Edits, EditsWithDonors, UneditedLives
+from analysis.world_model.imagination import ImaginedTick, imagine, informed_start
+from analysis.world_model.model import WorldModel
+from analysis.world_model.scene import own_columns
+from common.user_error import UserError
+from tests.analysis.interventions.play.directions import unit
+from tests.analysis.world_model.test_edits import edits_of, simulated
 
 FEATURE = "self_row"
 LIVES, TICKS = 16, 3

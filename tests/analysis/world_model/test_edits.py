@@ -10,18 +10,18 @@ from sklearn.linear_model import LinearRegression
 from activation_store.directions import Directions
 from activation_store.reader import read_dump
 from activation_store.sparse_dictionary import SparseDictionary
-from agent_zoo.edit_options import EditOptions
 from agent_zoo.soft_path import soft_tick
-from agent_zoo.state_edits import Eraser, Untouched
 from analysis.features.observed import Observed
-from representation.world_model.edits import Edits, requested_edits
-from representation.world_model.held_out import HeldOut
-from representation.world_model.imagination import ImaginedTick, imagine, informed_start
-from representation.world_model.model import WorldModel
-from representation.world_model.outcomes import Outcomes, OutcomeSums, effects
+from analysis.interventions.edits.edit_options import EditOptions
+from analysis.interventions.edits.state_edits import Eraser, Untouched
+from analysis.world_model.edits import Edits, requested_edits
+from analysis.world_model.held_out import HeldOut
+from analysis.world_model.imagination import ImaginedTick, imagine, informed_start
+from analysis.world_model.model import WorldModel
+from analysis.world_model.outcomes import Outcomes, OutcomeSums, effects
+from common.user_error import UserError
+from tests.analysis.interventions.play.directions import direction, unit
 from tests.planted_dictionary import axes
-from tests.reinforcement_learning.interventions.directions import direction, unit
-from user_error import UserError
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 TICKS = 3

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from agent_zoo.soft_path import soft_tick
-from representation.world_model.findings import PARTS, Finding, Ratio, Ticks, compared, value_saliency
-from representation.world_model.policy_interface import imagined_view
-from representation.world_model.scene import VITALS
-from representation.world_model.windows import CONTEXT
-from user_error import UserError
+from analysis.world_model.findings import PARTS, Finding, Ratio, Ticks, compared, value_saliency
+from analysis.world_model.policy_interface import imagined_view
+from analysis.world_model.scene import VITALS
+from analysis.world_model.windows import CONTEXT
+from common.user_error import UserError
 
 LIVES, LENGTH, UNITS = 120, 10, 6
 RANDOM = np.random.default_rng(0)

@@ -7,18 +7,18 @@ import torch
 from activation_store.reader import read_dump
 from agent_zoo.capture import capture
 from agent_zoo.soft_path import soft_tick
-from representation.dynamics.jacobians import LaggedCorrelations, Probes, mean_jacobians
-from representation.dynamics.update import Update
-from representation.world_model.imagination import Start, imagine, informed_start
-from representation.world_model.jacobians import (
+from analysis.dynamics.jacobians import LaggedCorrelations, Probes, mean_jacobians
+from analysis.dynamics.update import Update
+from analysis.world_model.imagination import Start, imagine, informed_start
+from analysis.world_model.jacobians import (
     Dynamics,
     compare_jacobians,
     labelled_starts,
     lags_up_to,
     world_jacobians,
 )
-from representation.world_model.model import WorldModel
-from user_error import UserError
+from analysis.world_model.model import WorldModel
+from common.user_error import UserError
 
 UNITS, LAGS = 16, (1, 2, 4)
 

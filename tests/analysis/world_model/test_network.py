@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.distributions import Categorical, Normal, kl_divergence
 
-from representation.world_model.network import drawn
-from representation.world_model.scene import MOVES, displacement, edged, shift
-from representation.world_model.unroll import balanced_divergence, divergence, gaussian_divergence, spreading
+from analysis.world_model.network import drawn
+from analysis.world_model.scene import MOVES, displacement, edged, shift
+from analysis.world_model.unroll import balanced_divergence, divergence, gaussian_divergence, spreading
 
 
 @pytest.mark.parametrize("number", range(len(MOVES)))

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from activation_store.files import sha256
 from activation_store.schema import METADATA_FILE
-from representation.world_model.held_out import HeldOut
-from representation.world_model.windows import maps_of_episodes
-from user_error import UserError
+from analysis.world_model.held_out import HeldOut
+from analysis.world_model.windows import maps_of_episodes
+from common.files import sha256
+from common.user_error import UserError
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +46,6 @@ def test_dumps_that_do_not_fit_are_refused(recorded, model, monkeypatch) -> None
         (replace(recorded.metadata, layers={"lstm_hidden": 16}), origin, "lacks layer"),
         (replace(recorded.metadata, origin="simulated", world_model_sha256="c" * 64), origin, "simulated lives"),
     ):
-        monkeypatch.setattr("representation.world_model.held_out.read_metadata", lambda _, own=metadata: own)
+        monkeypatch.setattr("analysis.world_model.held_out.read_metadata", lambda _, own=metadata: own)
         with pytest.raises(UserError, match=says):
             HeldOut.of(model, of, recorded.dump)

@@ -10,9 +10,7 @@ import torch
 
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from activation_store.records import Records
-from reinforcement_learning.play.branches import Branch, BranchPoint, Plan, play_branches
-from reinforcement_learning.play.recorded_world import recorded_contest
-from representation.world_model.noise_ceiling import (
+from analysis.world_model.noise_ceiling import (
     Differences,
     OtherDice,
     concatenated,
@@ -20,9 +18,11 @@ from representation.world_model.noise_ceiling import (
     differences,
     measure_other_dice,
 )
-from representation.world_model.open_loop import HIGHER_IS_BETTER, joined, open_loop
-from representation.world_model.scene import own_columns
-from representation.world_model.windows import CONTEXT
+from analysis.world_model.open_loop import HIGHER_IS_BETTER, joined, open_loop
+from analysis.world_model.scene import own_columns
+from analysis.world_model.windows import CONTEXT
+from reinforcement_learning.play.branches import Branch, BranchPoint, Plan, play_branches
+from reinforcement_learning.play.recorded_world import recorded_contest
 
 AFTER = 4
 PLAN = Plan(seed=4, agents=5, before=CONTEXT - 1, after=AFTER, layers=(LSTM_HIDDEN, LSTM_CELL))

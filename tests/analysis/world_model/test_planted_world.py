@@ -9,17 +9,17 @@ import pytest
 import torch
 
 from agent_zoo.observation import PackedRows
-from representation.world_model.imagination import imagine, informed_start
-from representation.world_model.model import build, measure
-from representation.world_model.network import Sizes, WorldState, drawn
-from representation.world_model.open_loop import joined, open_loop
-from representation.world_model.options import WorldSettings
-from representation.world_model.policy_interface import Surroundings
-from representation.world_model.quality import _auroc, _distances
-from representation.world_model.scene import KINDS, Scene, SceneShape, displacement, own_columns
-from representation.world_model.training import Training
-from representation.world_model.unroll import remember
-from representation.world_model.windows import CONTEXT, Windows
+from analysis.world_model.imagination import imagine, informed_start
+from analysis.world_model.model import build, measure
+from analysis.world_model.network import Sizes, WorldState, drawn
+from analysis.world_model.open_loop import joined, open_loop
+from analysis.world_model.options import WorldSettings
+from analysis.world_model.policy_interface import Surroundings
+from analysis.world_model.quality import _auroc, _distances
+from analysis.world_model.scene import KINDS, Scene, SceneShape, displacement, own_columns
+from analysis.world_model.training import Training
+from analysis.world_model.unroll import remember
+from analysis.world_model.windows import CONTEXT, Windows
 
 SIDE, HORIZON = 15, 16
 SIZES = Sizes(hidden=32, groups=2, classes=4, embedding=32, bottleneck=8, channels=16)

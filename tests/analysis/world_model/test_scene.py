@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 import torch
 
+from agent_zoo.network_parts.soft_observation import softened
 from agent_zoo.observation import PackedObservation, legal_options, pack
-from agent_zoo.soft_observation import softened
-from representation.world_model.policy_interface import (
+from analysis.world_model.policy_interface import (
     Surroundings,
     action_size,
     imagined_actions,
     imagined_view,
     recorded_actions,
 )
-from representation.world_model.scene import KINDS, SceneShape, own_columns, scene_of, vital_levels
+from analysis.world_model.scene import KINDS, SceneShape, own_columns, scene_of, vital_levels
 
 
 @pytest.fixture(scope="module")

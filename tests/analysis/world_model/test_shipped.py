@@ -2,8 +2,8 @@
 
 import csv
 
-from activation_store.files import sha256
-from representation.world_model.model import load_model
+from analysis.world_model.model import load_model
+from common.files import sha256
 from tests.command import ROOT
 
 MODEL = ROOT / "world_models" / "start_kit_3M"

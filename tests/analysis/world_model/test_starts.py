@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from representation.world_model.arms import TICKS, direction_target, searched, value
-from representation.world_model.held_out import life_numbers
-from representation.world_model.imagination import bottleneck_start, imagine, informed_start, random_start
-from tests.reinforcement_learning.interventions.directions import unit
-from tests.representation.world_model.conftest import HORIZON
-from user_error import UserError
+from analysis.world_model.arms import TICKS, direction_target, searched, value
+from analysis.world_model.held_out import life_numbers
+from analysis.world_model.imagination import bottleneck_start, imagine, informed_start, random_start
+from common.user_error import UserError
+from tests.analysis.interventions.play.directions import unit
+from tests.analysis.world_model.conftest import HORIZON
 
 STEPS = 5
 

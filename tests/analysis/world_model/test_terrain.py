@@ -3,8 +3,8 @@
 import torch
 from torch.nn import functional
 
-from representation.world_model.network import WorldState
-from representation.world_model.scene import (
+from analysis.world_model.network import WorldState
+from analysis.world_model.scene import (
     MOVES,
     REACH,
     UNKNOWN,
@@ -14,7 +14,7 @@ from representation.world_model.scene import (
     unknown_terrain,
     with_view,
 )
-from representation.world_model.windows import CONTEXT
+from analysis.world_model.windows import CONTEXT
 
 SIDE, MATERIALS, WORLD, WALKERS = 5, 16, 80, 3
 

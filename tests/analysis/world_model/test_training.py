@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from representation.world_model import unroll as unrolling
-from representation.world_model.model import WorldModel, load_model, save_model
-from representation.world_model.options import WorldSettings
-from representation.world_model.training import REPORT_EVERY, Metrics, Training, schedule
-from representation.world_model.windows import CONTEXT, Windows
-from user_error import UserError
+from analysis.world_model import unroll as unrolling
+from analysis.world_model.model import WorldModel, load_model, save_model
+from analysis.world_model.options import WorldSettings
+from analysis.world_model.training import REPORT_EVERY, Metrics, Training, schedule
+from analysis.world_model.windows import CONTEXT, Windows
+from common.user_error import UserError
 
 
 def settings(records: int, seed: int = 0) -> WorldSettings:

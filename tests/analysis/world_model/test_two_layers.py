@@ -8,15 +8,15 @@ import torch
 
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, memory_names
 from activation_store.reader import read_dump
-from agent_zoo.edit_options import EditOptions
-from representation.world_model.findings import value_saliency
-from representation.world_model.imagination import imagine, informed_start
-from representation.world_model.model import WorldModel, load_model, save_model
-from representation.world_model.unroll import remember
-from representation.world_model.windows import CONTEXT
+from analysis.interventions.edits.edit_options import EditOptions
+from analysis.world_model.findings import value_saliency
+from analysis.world_model.imagination import imagine, informed_start
+from analysis.world_model.model import WorldModel, load_model, save_model
+from analysis.world_model.unroll import remember
+from analysis.world_model.windows import CONTEXT
+from tests.analysis.interventions.play.directions import unit
+from tests.analysis.world_model.test_edits import edits_of
 from tests.command import run_here
-from tests.reinforcement_learning.interventions.directions import unit
-from tests.representation.world_model.test_edits import edits_of
 from tests.trained_world_model import arguments
 
 UNITS = 16

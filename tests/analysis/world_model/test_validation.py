@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from agent_zoo.edit_options import EditOptions
+from analysis.interventions.edits.edit_options import EditOptions
+from analysis.recorded.recorded_observation import packed_observation
 from analysis.statistics.resampling import Estimate
-from representation.recorded_observation import packed_observation
-from representation.world_model.at_once import (
+from analysis.world_model.at_once import (
     QUANTITIES,
     changes_at_once,
     exact_play,
@@ -18,20 +18,20 @@ from representation.world_model.at_once import (
     made,
     soft_play,
 )
-from representation.world_model.edits import Edits
-from representation.world_model.imagination import imagine, informed_start
-from representation.world_model.model import WorldModel
-from representation.world_model.options import SETTLING
-from representation.world_model.validation import (
+from analysis.world_model.edits import Edits
+from analysis.world_model.imagination import imagine, informed_start
+from analysis.world_model.model import WorldModel
+from analysis.world_model.options import SETTLING
+from analysis.world_model.validation import (
     InGame,
     Validated,
     draw_validation,
     sign_agreement,
     validated_rows,
 )
-from representation.world_model.windows import CONTEXT, Windows, as_windows, read_sequences
-from tests.reinforcement_learning.interventions.directions import unit
-from tests.representation.world_model.test_edits import critic_direction, edits_of
+from analysis.world_model.windows import CONTEXT, Windows, as_windows, read_sequences
+from tests.analysis.interventions.play.directions import unit
+from tests.analysis.world_model.test_edits import critic_direction, edits_of
 
 TICKS = SETTLING + 3
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from representation.world_model.network import CHANGES, changed_levels, expected, median, spread_levels
-from representation.world_model.scene import VITAL_LEVELS
+from analysis.world_model.network import CHANGES, changed_levels, expected, median, spread_levels
+from analysis.world_model.scene import VITAL_LEVELS
 
 CERTAIN = 30.0
 """A logit beside which others do not matter."""

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from activation_store.reader import read_dump
-from agent_zoo.memory import MemoryState
-from representation.world_model.model import HEADS
-from representation.world_model.unroll import unroll
-from representation.world_model.windows import CONTEXT, check_dump, split_maps
-from tests.representation.world_model.conftest import HORIZON
-from user_error import UserError
+from agent_zoo.memories.memory import MemoryState
+from analysis.world_model.model import HEADS
+from analysis.world_model.unroll import unroll
+from analysis.world_model.windows import CONTEXT, check_dump, split_maps
+from common.user_error import UserError
+from tests.analysis.world_model.conftest import HORIZON
 
 
 def test_every_tick_after_the_context_is_predicted_once(recorded) -> None:
@@ -54,7 +54,7 @@ def test_windows_hold_what_was_recorded(recorded) -> None:
 
 def test_the_policy_inside_remembers_what_it_remembered(recorded) -> None:
     """A real scene gives nearly the recorded memory: only entities are described less fully."""
-    from representation.world_model.unroll import remember
+    from analysis.world_model.unroll import remember
 
     model, batch = recorded.model(), recorded.windows()[0]
     there, scene = batch.at(CONTEXT)

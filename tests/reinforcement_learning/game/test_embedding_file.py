@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from common.user_error import UserError
 from reinforcement_learning.game.embedding_file import pin_embeddings, write_embeddings
 from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
 from reinforcement_learning.game.tasks import offered_tasks
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings, task_record
-from user_error import UserError
 
 NAMES = [spec.name for spec in evaluation_tasks()]
 VECTORS = {name: np.full(16, number, np.float16) for number, name in enumerate(NAMES)}

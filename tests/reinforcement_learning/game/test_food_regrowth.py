@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from nmmo.lib.material import Foilage
 
+from common.user_error import UserError
 from reinforcement_learning.game.environment import make_environment
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.conftest import AGENT
-from user_error import UserError
 
 TICKS, EATEN = 12, 150
 

@@ -9,12 +9,12 @@ import psutil
 import pytest
 
 from agent_zoo.observation import ObservationLayout
+from common.user_error import UserError
 from reinforcement_learning.game.process_worlds import ProcessWorlds
 from reinforcement_learning.game.serial_worlds import serial_worlds
 from reinforcement_learning.game.vectorization import connect_workers, first_episodes, make_groups, make_worlds
 from reinforcement_learning.settings import RolloutSettings
 from tests.conftest import AGENT
-from user_error import UserError
 
 
 @dataclass(frozen=True)

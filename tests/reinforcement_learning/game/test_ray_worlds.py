@@ -8,13 +8,13 @@ import numpy as np
 import psutil
 import pytest
 
+from common.user_error import UserError
 from reinforcement_learning.game.environment import make_environment
 from reinforcement_learning.game.ray_worlds import RayWorlds
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
 from reinforcement_learning.settings import RolloutSettings
 from tests.command import assert_refused, run
 from tests.conftest import AGENT, random_legal_actions
-from user_error import UserError
 
 ray = pytest.importorskip("ray")
 ON_RAY = RolloutSettings(num_envs=4, num_workers=2, vectorization="ray")

@@ -11,6 +11,7 @@ import pytest
 import safetensors.numpy
 import torch
 
+from common.user_error import UserError
 from reinforcement_learning.game.language_model_encoder import (
     describe_task,
     language_model_embeddings,
@@ -21,7 +22,6 @@ from reinforcement_learning.game.tasks import curriculum, find_task, offered_tas
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import ROOT
 from tests.tiny_language_model import make_language_model
-from user_error import UserError
 
 
 def all_tasks() -> list:
@@ -172,7 +172,7 @@ def test_a_model_that_cannot_be_reached_is_one_line(task: TaskSettings, tmp_path
         [sys.executable, "-c", code], cwd=ROOT, env=offline, capture_output=True, text=True, check=False
     )
     last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith("user_error.UserError: the language model 'nobody/nothing' cannot be loaded"), done.stderr
+    assert last.startswith("common.user_error.UserError: the language model 'nobody/nothing' cannot"), done.stderr
 
 
 def test_a_cache_of_earlier_versions_is_read_and_other_files_are_refused(

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from common.user_error import UserError
 from reinforcement_learning.game.environment import make_environment, observation_layout
 from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
 from reinforcement_learning.game.tasks import (
@@ -19,7 +20,6 @@ from reinforcement_learning.game.tasks import (
 from reinforcement_learning.game.training_tasks import training_tasks
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.conftest import AGENT, random_legal_actions
-from user_error import UserError
 
 PUBLISHED = (
     "Task_TickGE_(num_tick:1024)_reward_to:agent",

@@ -12,13 +12,13 @@ from activation_store.reader import read_dump, read_metadata
 from activation_store.records import RaggedRows, Records
 from agent_zoo.checkpoint_files import SUFFIX
 from agent_zoo.observation import ObservationLayout
+from common.user_error import UserError
 from reinforcement_learning.play.branches import Branch, BranchPoint, Plan, play_branches
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
 from reinforcement_learning.play.recorded_world import drawn_points, recorded_contest
 from reinforcement_learning.play.same_choice import _same_row
 from tests.recorded_features import RecordedFeatures
-from user_error import UserError
 
 POINT = BranchPoint(episode=1, tick=6)
 PLAN = Plan(seed=4, agents=4, before=2, after=6, layers=("lstm_hidden", "lstm_cell"))

@@ -19,6 +19,7 @@ from activation_store.writer import DumpWriter
 from agent_zoo.observation import PackedObservation
 from analysis.features import FEATURE_NAMES, feature_matrix
 from analysis.features.observed import Observed
+from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest, groups
 from reinforcement_learning.play.entrants import Entrant, untrained_entrant
 from reinforcement_learning.play.extraction import Plan, extract, metadata_of, record_group, write
@@ -29,7 +30,6 @@ from reinforcement_learning.play.recording_progress import Recorded
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import PolicySettings, Settings
 from tests.conftest import AGENT
-from user_error import UserError
 
 VIEW_RADIUS = 7
 EPISODES = 2

@@ -14,7 +14,7 @@ from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import Entrant, untrained_entrant
-from reinforcement_learning.play.evaluation_results import provenance_of
+from reinforcement_learning.play.evaluating.results import provenance_of
 from reinforcement_learning.play.extraction import Plan, extract, metadata_of
 from reinforcement_learning.play.stepper import Stepper
 from reinforcement_learning.play.workers import Workers

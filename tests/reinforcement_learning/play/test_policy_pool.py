@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from agent_zoo.observation import ObservationLayout, pack
+from common.user_error import UserError
 from reinforcement_learning.game.environment import make_environment
 from reinforcement_learning.game.shared_world import Kind, make_shared_world
 from reinforcement_learning.game.task_encoder import encode_task
@@ -16,7 +17,6 @@ from reinforcement_learning.play.entrants import Entrant, check_fits, shared_tas
 from reinforcement_learning.play.policy_pool import PolicyPool, seats
 from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
 from tests.conftest import random_legal_actions
-from user_error import UserError
 
 CPU = torch.device("cpu")
 NO_GIVING = {"takeru", "yaofeng"}

@@ -12,16 +12,16 @@ from activation_store.columns import unpack_legal
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import Records
 from agent_zoo.capture import capture
+from analysis.recorded.recorded_observation import FIELDS, packed_observation
+from analysis.recorded.sequences import lives
+from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.extraction import Plan, extract
 from reinforcement_learning.play.recording_progress import Recorded
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import PolicySettings, Settings
-from representation.recorded_observation import FIELDS, packed_observation
-from representation.sequences import lives
 from tests.conftest import AGENT
-from user_error import UserError
 
 PLAN = Plan(2, None, seed=4, layers=("lstm_hidden",), fields=tuple(FIELDS.split(",")), format="parquet")
 SHORT = Plan(6, 8, seed=4, layers=("action_decoder",), format="parquet")

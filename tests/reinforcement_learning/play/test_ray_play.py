@@ -11,9 +11,11 @@ import pytest
 import torch
 
 from activation_store.reader import read_metadata
-from reinforcement_learning.play import evaluation, extraction
+from common.user_error import UserError
+from reinforcement_learning.play import extraction
 from reinforcement_learning.play.contest import Contest, Group, groups
 from reinforcement_learning.play.entrants import untrained_entrant
+from reinforcement_learning.play.evaluating import evaluation
 from reinforcement_learning.play.extraction import Plan, extract
 from reinforcement_learning.play.jobs import PlayedAgain
 from reinforcement_learning.play.parallel_play import play_groups, processes_of
@@ -23,7 +25,6 @@ from reinforcement_learning.settings import PolicySettings, Settings
 from tests.command import assert_refused, run_here
 from tests.conftest import AGENT
 from tests.tiny_policies import world_options
-from user_error import UserError
 
 ray = pytest.importorskip("ray")
 from ray.cluster_utils import Cluster  # noqa: E402

@@ -9,6 +9,7 @@ import torch
 
 from activation_store.reader import read_dump, read_metadata
 from activation_store.records import Records
+from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.extraction import Plan, extract
@@ -16,7 +17,6 @@ from reinforcement_learning.play.shadow_networks import untrained_twin, with_sha
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import PolicySettings, Settings
 from tests.conftest import AGENT
-from user_error import UserError
 
 LAYERS = ("lstm_hidden", "lstm_cell")
 PLAN = Plan(5, 24, seed=4, layers=LAYERS, format="parquet")

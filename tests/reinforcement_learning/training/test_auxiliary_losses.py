@@ -8,11 +8,11 @@ import torch
 from torch import nn
 
 from agent_zoo.base import SegmentOutputs
+from common.user_error import UserError
 from reinforcement_learning.training.ppo import AuxiliaryLoss, Minibatch, NamedLoss, update
 from reinforcement_learning.training.rollout import Rollout
 from tests.reinforcement_learning.training import test_ppo
 from tests.reinforcement_learning.training.test_ppo import policy, same_weights  # noqa: F401
-from user_error import UserError
 
 SETTINGS = replace(test_ppo.SETTINGS, batch_size=1024, learning_rate=3e-3)
 whole_rollout = test_ppo.rollout

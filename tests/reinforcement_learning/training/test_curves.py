@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
+from common.user_error import UserError
 from reinforcement_learning.game.life import CAUSES_OF_DEATH
 from reinforcement_learning.training import curves as curves_module
 from reinforcement_learning.training.curves import MOST_POINTS, draw_curves, figure_of, read_curves, rolling_mean
 from reinforcement_learning.training.ppo import Losses
 from reinforcement_learning.training.statistics import life_statistics
 from tests.reinforcement_learning.training.test_statistics import LIFE
-from user_error import UserError
 
 
 def an_update(number: int, lives: bool = True) -> dict[str, float]:

@@ -12,6 +12,7 @@ import psutil
 import pytest
 from safetensors.torch import load_file
 
+from common.user_error import UserError
 from reinforcement_learning.processes import usable_cores
 from reinforcement_learning.settings import RolloutSettings, Settings, TrainSettings, check_training
 from reinforcement_learning.training import local_processes
@@ -19,7 +20,6 @@ from reinforcement_learning.training.local_processes import must_start, run_toge
 from tests.command import ROOT, assert_refused, environment, run, run_here
 from tests.reinforcement_learning.training.test_data_parallel import TORCHRUN
 from tests.test_train import ONCE, WORLD, folders, metrics_of
-from user_error import UserError
 
 LEARNING = (*WORLD, *ONCE, "--train.update-epochs", "1", "--train.total-agent-steps", "2048")
 SHARED = (*LEARNING, "--train.batch-size", "1024", "--train.minibatch-rows", "32", "--rollout.num-envs", "4")
@@ -106,8 +106,8 @@ def test_one_of_several_ends_with_its_exit_code_though_a_thread_runs_on(outcome:
     """Threads that connect the processes may outlive the training; what is registered for the end still runs."""
     script = f"""
 import atexit, sys, threading, time
-import command_line
-from user_error import UserError
+from common import command_line
+from common.user_error import UserError
 
 def main():
     atexit.register(print, "registered")

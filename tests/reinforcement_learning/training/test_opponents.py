@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from agent_zoo.checkpoint import save_checkpoint
+from common.user_error import UserError
 from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
 from reinforcement_learning.play.entrants import untrained_entrant
@@ -16,7 +17,6 @@ from reinforcement_learning.training.elo import START, Ratings
 from reinforcement_learning.training.opponents import Opponents, OpposedStepper
 from reinforcement_learning.training.rollout import RolloutCollector
 from tests.conftest import AGENT
-from user_error import UserError
 
 KERNEL = (0, 0, 1)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from common.user_error import UserError
 from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
 from reinforcement_learning.play.entrants import untrained_entrant
@@ -17,7 +18,6 @@ from reinforcement_learning.training import ppo
 from reinforcement_learning.training.ppo import minibatches, update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from tests.conftest import AGENT
-from user_error import UserError
 
 SETTINGS = TrainSettings(batch_size=4096, minibatch_rows=64, bptt_horizon=8, update_epochs=2, learning_rate=1e-3)
 

@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from activation_store.layers import MemoryCell
-from activation_store.tensor_file import read_tensors, write_tensors
 from agent_zoo.checkpoint import load_checkpoint
-from agent_zoo.memory import MemoryState
+from agent_zoo.memories.memory import MemoryState
+from common.tensor_file import read_tensors, write_tensors
+from common.user_error import UserError
 from reinforcement_learning.game.environment import EpisodeStart
 from reinforcement_learning.settings import PolicySettings, RolloutSettings, Settings, TaskSettings, TrainSettings
 from reinforcement_learning.training.run_folder import RunFolder
@@ -21,7 +22,6 @@ from reinforcement_learning.training.tracking import NoTracker
 from reinforcement_learning.training.trainer import Metrics, Reports, train
 from reinforcement_learning.training.training_state import TrainingState
 from tests.conftest import AGENT
-from user_error import UserError
 
 UPDATES_BEFORE, UPDATES = 3, 5
 SHIPPED = Path(__file__).parents[3] / "policies" / "start_kit_3M.safetensors"

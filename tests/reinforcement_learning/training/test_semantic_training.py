@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from agent_zoo.data_parallel import ALONE
-from agent_zoo.semantic_losses import CODEBOOK_SPEED, quantisation_loss
-from agent_zoo.semantic_shape import SemanticShape
+from agent_zoo.semantic.losses import CODEBOOK_SPEED, quantisation_loss
+from agent_zoo.semantic.shape import SemanticShape
+from common.user_error import UserError
 from reinforcement_learning.game.life import Life
 from reinforcement_learning.settings import SemanticSettings, Settings
 from reinforcement_learning.training.optimizers import make_optimizer, set_learning_rate
@@ -21,7 +22,7 @@ from reinforcement_learning.training.ppo import minibatches, update
 from reinforcement_learning.training.semantic_training import SemanticTraining
 from reinforcement_learning.training.training_run import codes_in_use
 from reinforcement_learning.training.training_state import TrainingState
-from tests.agent_zoo.test_semantic_losses import plain_pairwise_loss
+from tests.agent_zoo.semantic.test_losses import plain_pairwise_loss
 from tests.reinforcement_learning.training.test_data_parallel import played, settings_in
 from tests.reinforcement_learning.training.test_resume import (  # noqa: F401
     UPDATES_BEFORE,
@@ -31,7 +32,6 @@ from tests.reinforcement_learning.training.test_resume import (  # noqa: F401
     settings,
     without_curves,
 )
-from user_error import UserError
 
 CODES = 4
 CHOSEN = SemanticSettings(codes=CODES, states=64, ticks_apart=10, return_reference=0.01)

@@ -5,10 +5,10 @@ import pytest
 import torch
 from sklearn.linear_model import LinearRegression
 
-from agent_zoo.erasure import NothingToErase, fitted_eraser
-from agent_zoo.linear_readings import JointMoments, Reading, held_out_r_squared
-from agent_zoo.state_edits import AsFarAs
-from reinforcement_learning.interventions.edits import orthonormal, random_eraser
+from analysis.interventions.edits.erasure import NothingToErase, fitted_eraser
+from analysis.interventions.edits.linear_readings import JointMoments, Reading, held_out_r_squared
+from analysis.interventions.edits.state_edits import AsFarAs
+from analysis.interventions.play.edits import orthonormal, random_eraser
 
 UNITS, COUNT = 8, 3000
 COLUMNS = ("id", "food", "npc_type")

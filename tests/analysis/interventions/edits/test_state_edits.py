@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from agent_zoo.state_edits import AsFarAs, Eraser, Untouched, collapse, steer, swap
-from tests.reinforcement_learning.interventions.directions import direction, unit
-from user_error import UserError
+from analysis.interventions.edits.state_edits import AsFarAs, Eraser, Untouched, collapse, steer, swap
+from common.user_error import UserError
+from tests.analysis.interventions.play.directions import direction, unit
 
 UNITS = 6
 RANDOM = np.random.default_rng(0)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from activation_store.interventions import Arm, LivesTable
-from analysis.interventions.bends import Bend
-from analysis.interventions.study import Study, study_effects
-from analysis.interventions.tables import effects_table
-from analysis.interventions.text import summary_lines
+from analysis.interventions.effects.bends import Bend
+from analysis.interventions.effects.study import Study, study_effects
+from analysis.interventions.effects.tables import effects_table
+from analysis.interventions.effects.text import summary_lines
 from analysis.statistics.inference import Inference
 from tests.planted_interventions import EDIT, NO_EDIT, RANDOM, UNTRAINED, Planted, kind_of, plant
 

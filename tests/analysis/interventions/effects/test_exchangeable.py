@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from analysis.interventions.inference import FEWEST_FOR_RANK, from_one_more, rank_threshold, ranks_among
+from analysis.interventions.effects.inference import FEWEST_FOR_RANK, from_one_more, rank_threshold, ranks_among
 
 
 def test_one_more_draw_by_hand() -> None:

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from activation_store.interventions import Arm, LivesTable
-from analysis.intervention_outputs import write_effects
-from analysis.interventions.study import Study, study_effects
-from analysis.interventions.text import summary_lines
+from analysis.interventions.effects.study import Study, study_effects
+from analysis.interventions.effects.text import summary_lines
+from analysis.interventions.outputs import write_effects
 from analysis.statistics.inference import Inference
 from tests.planted_interventions import NO_EDIT, RANDOM, SAME, UNTRAINED, Planted, kind_of, plant
 

@@ -10,21 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activation_store.checked_json import with_checksum
-from activation_store.files import write_json
 from activation_store.interventions import Readability, write_lives
-from analysis.figures.intervention_curves import dose_response
-from analysis.figures.intervention_forests import effects_figure, kl_by_head, ranking_figure
-from analysis.intervention_outputs import OUTPUTS, report_run, write_effects
-from analysis.interventions.outcomes import title, title_with_unit
-from analysis.interventions.run_file import read_run_file
-from analysis.interventions.study import study_effects
-from analysis.interventions.text import number, summary_lines
+from analysis.interventions.effects.outcomes import title, title_with_unit
+from analysis.interventions.effects.run_file import read_run_file
+from analysis.interventions.effects.study import study_effects
+from analysis.interventions.effects.text import number, summary_lines
+from analysis.interventions.figures.curves import dose_response
+from analysis.interventions.figures.forests import effects_figure, kl_by_head, ranking_figure
+from analysis.interventions.outputs import OUTPUTS, report_run, write_effects
 from analysis.statistics.inference import Inference
+from common.checked_json import with_checksum
+from common.files import write_json
+from common.user_error import UserError
 from tests.analysis.figures.test_figures import texts
 from tests.fuzz import budget, damaged_json, read_or_refuse, resigned
 from tests.planted_interventions import EDIT, RANDOM, Planted, plant, with_followed
-from user_error import UserError
 
 PLANTED = Planted({EDIT: {"ticks": -25.0}, RANDOM: {"meals": -0.6}}, doses=(1.0, 2.0), agents=32, edited=16)
 

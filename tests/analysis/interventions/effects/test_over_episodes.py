@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.interventions.inference import OverEpisodes, excludes_zero
+from analysis.interventions.effects.inference import OverEpisodes, excludes_zero
 from analysis.statistics.inference import Inference
 
 Draw = Callable[[np.random.Generator, int], np.ndarray]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from activation_store.interventions import Arm, LivesTable
-from analysis.interventions.pairs import check_arms, paired
+from analysis.interventions.effects.pairs import check_arms, paired
+from common.user_error import UserError
 from tests.planted_interventions import TWIN, UNTRAINED_TWIN, Planted, plant
-from user_error import UserError
 
 EDIT = Arm("edit", "edit", "trained", 1.0, TWIN.name)
 

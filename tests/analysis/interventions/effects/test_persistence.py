@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from analysis.figures.intervention_curves import persistence_figure
-from analysis.interventions.persistence import half_life
-from analysis.interventions.study import Study, study_effects
-from analysis.interventions.text import summary_lines
+from analysis.interventions.effects.persistence import half_life
+from analysis.interventions.effects.study import Study, study_effects
+from analysis.interventions.effects.text import summary_lines
+from analysis.interventions.figures.curves import persistence_figure
 from analysis.statistics.inference import Inference
 from tests.planted_interventions import FOLLOWED_TICKS, Planted, plant, with_followed
 

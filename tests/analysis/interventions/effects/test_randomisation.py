@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from activation_store.interventions import LivesTable
-from analysis.interventions.controls import edits
-from analysis.interventions.pairs import Pairs, paired, randomisation_test
+from analysis.interventions.effects.controls import edits
+from analysis.interventions.effects.pairs import Pairs, paired, randomisation_test
 from analysis.statistics.inference import Inference
 from tests.planted_interventions import TWIN, Arm, Planted, plant
 

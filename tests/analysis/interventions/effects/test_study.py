@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from activation_store.interventions import LivesTable
-from analysis.interventions.study import Study, ranking, study_effects
-from analysis.interventions.text import summary_lines
+from analysis.interventions.effects.study import Study, ranking, study_effects
+from analysis.interventions.effects.text import summary_lines
 from analysis.statistics.inference import Inference
+from common.user_error import UserError
 from tests.planted_interventions import EDIT, NO_EDIT, RANDOM, SAME, TWIN, UNTRAINED, Planted, plant
-from user_error import UserError
 
 SETTINGS = Inference(permutations=1999, bootstraps=999)
 LARGE = Planted(agents=32, edited=16)

@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 
 from activation_store.interventions import KEYS, Arm, LivesTable
-from analysis.interventions.controls import against
-from analysis.interventions.effects import Effect
-from analysis.interventions.equivalence import equivalence_p, margins
-from analysis.interventions.inference import Condition, OverEpisodes, detectable
-from analysis.interventions.planned import episodes_needed, planned_lines
-from analysis.interventions.study import Study, study_effects
-from analysis.interventions.tables import effects_table
-from analysis.interventions.text import summary_lines
+from analysis.interventions.effects.controls import against
+from analysis.interventions.effects.effects import Effect
+from analysis.interventions.effects.equivalence import equivalence_p, margins
+from analysis.interventions.effects.inference import Condition, OverEpisodes, detectable
+from analysis.interventions.effects.planned import episodes_needed, planned_lines
+from analysis.interventions.effects.study import Study, study_effects
+from analysis.interventions.effects.tables import effects_table
+from analysis.interventions.effects.text import summary_lines
 from analysis.statistics.inference import Inference
 from benchmarks.null_rates_controls import all_random, shares_at_random
+from common.user_error import UserError
 from tests.planted_interventions import EDIT, NO_EDIT, RANDOM, UNTRAINED, Planted, plant
-from user_error import UserError
 
 SETTINGS = Inference(permutations=999, bootstraps=199)
 LARGE = Planted({EDIT: {"ticks": -25.0}}, kinds=(RANDOM,), randoms=8, agents=32, edited=16)

@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 
 from activation_store.interventions import LivesTable
-from agent_zoo.donor_rule import DonorRule
-from agent_zoo.memory_edits import Clear, Transplant
-from agent_zoo.state_edits import interchange, steer
-from agent_zoo.state_moments import StateMoments
-from reinforcement_learning.interventions.edited_play import PlayedGroup, play_arm
-from reinforcement_learning.interventions.edits import Edit
-from reinforcement_learning.interventions.experiment import AT_ONCE_CONTROLS, ArmPlan, Experiment
-from reinforcement_learning.interventions.request import RunOptions
+from analysis.interventions.edits.donor_rule import DonorRule
+from analysis.interventions.edits.memory_edits import Clear, Transplant
+from analysis.interventions.edits.state_edits import interchange, steer
+from analysis.interventions.edits.state_moments import StateMoments
+from analysis.interventions.play.edited_play import PlayedGroup, play_arm
+from analysis.interventions.play.edits import Edit
+from analysis.interventions.play.experiment import AT_ONCE_CONTROLS, ArmPlan, Experiment
+from analysis.interventions.play.request import RunOptions
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import PolicyPool
+from tests.analysis.interventions.play.directions import unit
 from tests.driven import DRIVER, UNITS, driven_contest
-from tests.reinforcement_learning.interventions.directions import unit
 
 IDLE = 5
 GROUP = Group(4, (0, 1))

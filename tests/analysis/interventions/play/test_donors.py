@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from agent_zoo.donor_rule import DonorRule
-from reinforcement_learning.interventions.lots import DonorLots, Donors
-from user_error import UserError
+from analysis.interventions.edits.donor_rule import DonorRule
+from analysis.interventions.play.lots import DonorLots, Donors
+from common.user_error import UserError
 
 COLUMNS = ("id", "row", "food")
 SLOTS = 48

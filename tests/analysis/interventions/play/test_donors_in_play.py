@@ -9,21 +9,21 @@ import torch
 
 from activation_store.interventions import LivesTable
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.donor_rule import DonorRule
-from agent_zoo.layers import ENTITY_SCALES
-from agent_zoo.memory_edits import MovedAsFar, Transplant
-from agent_zoo.state_edits import Interchange, interchange
-from reinforcement_learning.interventions.edited_play import PlayedGroup, play_arm
-from reinforcement_learning.interventions.experiment import ArmPlan
-from reinforcement_learning.interventions.lots import DonorLots
-from reinforcement_learning.interventions.outcomes import DataSpan
-from reinforcement_learning.interventions.when import When
+from agent_zoo.network_parts.layers import ENTITY_SCALES
+from analysis.interventions.edits.donor_rule import DonorRule
+from analysis.interventions.edits.memory_edits import MovedAsFar, Transplant
+from analysis.interventions.edits.state_edits import Interchange, interchange
+from analysis.interventions.play.edited_play import PlayedGroup, play_arm
+from analysis.interventions.play.experiment import ArmPlan
+from analysis.interventions.play.lots import DonorLots
+from analysis.interventions.play.outcomes import DataSpan
+from analysis.interventions.play.when import When
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.settings import PolicySettings, Settings
+from tests.analysis.interventions.play.directions import unit
 from tests.conftest import AGENT
-from tests.reinforcement_learning.interventions.directions import unit
 
 UNITS = 16
 ROWS, COLUMNS, IDLE = 3, 5, 9  # units of the hidden state that hold the agent's row, column and row on the map

@@ -8,17 +8,17 @@ import torch
 
 from activation_store.directions import Direction
 from activation_store.interventions import LivesTable
-from agent_zoo.memory import MemoryState
-from agent_zoo.memory_edits import Clear, Freeze, KeptMemory, MovedAsFar
-from agent_zoo.state_edits import AsFarAs, StateEdit, Untouched, collapse, steer
-from agent_zoo.state_moments import Distances
-from reinforcement_learning.interventions.edited_play import PlayedGroup, play_arm
-from reinforcement_learning.interventions.experiment import ArmPlan
-from reinforcement_learning.interventions.when import Condition, When
+from agent_zoo.memories.memory import MemoryState
+from analysis.interventions.edits.memory_edits import Clear, Freeze, KeptMemory, MovedAsFar
+from analysis.interventions.edits.state_edits import AsFarAs, StateEdit, Untouched, collapse, steer
+from analysis.interventions.edits.state_moments import Distances
+from analysis.interventions.play.edited_play import PlayedGroup, play_arm
+from analysis.interventions.play.experiment import ArmPlan
+from analysis.interventions.play.when import Condition, When
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.policy_pool import PolicyPool
+from tests.analysis.interventions.play.directions import unit
 from tests.driven import DRIVER, UNITS, driven_contest
-from tests.reinforcement_learning.interventions.directions import unit
 
 IDLE = 5
 GROUP = Group(4, (0, 1))

@@ -7,18 +7,18 @@ import pytest
 import torch
 
 from activation_store.interventions import LivesTable
-from agent_zoo.erasure import fitted_eraser
-from agent_zoo.linear_readings import JointMoments, Reading
-from agent_zoo.state_edits import Eraser
-from reinforcement_learning.interventions.edited_play import PlayedGroup, play_arm
-from reinforcement_learning.interventions.experiment import ArmPlan
-from reinforcement_learning.interventions.when import When
+from analysis.interventions.edits.erasure import fitted_eraser
+from analysis.interventions.edits.linear_readings import JointMoments, Reading
+from analysis.interventions.edits.state_edits import Eraser
+from analysis.interventions.play.edited_play import PlayedGroup, play_arm
+from analysis.interventions.play.experiment import ArmPlan
+from analysis.interventions.play.when import When
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.settings import PolicySettings, Settings
+from tests.analysis.interventions.play.directions import unit
 from tests.conftest import AGENT
-from tests.reinforcement_learning.interventions.directions import unit
 
 UNITS = 16
 CLOCK, PENDULUM = 3, 5

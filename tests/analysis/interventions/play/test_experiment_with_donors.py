@@ -4,14 +4,14 @@ import numpy as np
 import torch
 
 from activation_store.interventions import Arm
-from agent_zoo.donor_rule import DonorRule
-from agent_zoo.memory_edits import MovedAsFar, Transplant
-from agent_zoo.state_edits import Interchange, interchange
-from agent_zoo.state_moments import StateMoments
-from reinforcement_learning.interventions.edits import Edit
-from reinforcement_learning.interventions.experiment import Experiment
-from reinforcement_learning.interventions.request import RunOptions
-from tests.reinforcement_learning.interventions.directions import direction, unit
+from analysis.interventions.edits.donor_rule import DonorRule
+from analysis.interventions.edits.memory_edits import MovedAsFar, Transplant
+from analysis.interventions.edits.state_edits import Interchange, interchange
+from analysis.interventions.edits.state_moments import StateMoments
+from analysis.interventions.play.edits import Edit
+from analysis.interventions.play.experiment import Experiment
+from analysis.interventions.play.request import RunOptions
+from tests.analysis.interventions.play.directions import direction, unit
 
 UNITS = 6
 STATES, DONORS = (torch.randn(20, UNITS, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))

@@ -10,23 +10,23 @@ import torch
 import intervene
 from activation_store.interventions import LIVES_FILE, LivesTable, read_lives
 from activation_store.sparse_dictionary import write_dictionary
-from agent_zoo.feature_edits import FeatureEdit, check_dictionary
-from agent_zoo.memory import MemoryState
+from agent_zoo.memories.memory import MemoryState
 from agent_zoo.sparse_codes import SparseCoder
-from agent_zoo.state_moments import StateMoments
-from analysis.intervention_outputs import report_run
-from reinforcement_learning.interventions.edited_play import play_arm
-from reinforcement_learning.interventions.edits import Edit
-from reinforcement_learning.interventions.experiment import AT_ONCE_CONTROLS, ArmPlan, Experiment
-from reinforcement_learning.interventions.request import RunOptions
-from reinforcement_learning.interventions.start import play
-from reinforcement_learning.interventions.when import FeatureCondition, When
+from analysis.interventions.edits.feature_edits import FeatureEdit, check_dictionary
+from analysis.interventions.edits.state_moments import StateMoments
+from analysis.interventions.outputs import report_run
+from analysis.interventions.play.edited_play import play_arm
+from analysis.interventions.play.edits import Edit
+from analysis.interventions.play.experiment import AT_ONCE_CONTROLS, ArmPlan, Experiment
+from analysis.interventions.play.request import RunOptions
+from analysis.interventions.play.start import play
+from analysis.interventions.play.when import FeatureCondition, When
+from common.user_error import UserError
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.workers import Workers
 from tests.driven import DRIVER, UNITS, driven_contest
 from tests.planted_dictionary import axes
-from user_error import UserError
 
 NORTH = "gain_total/Move.Direction/North"
 

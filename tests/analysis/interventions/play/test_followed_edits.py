@@ -7,15 +7,15 @@ import pytest
 import torch
 
 from activation_store.interventions import LivesTable
-from agent_zoo.state_edits import steer
-from reinforcement_learning.interventions.edited_play import PlayedGroup, play_arm
-from reinforcement_learning.interventions.experiment import ArmPlan
-from reinforcement_learning.interventions.when import When
+from analysis.interventions.edits.state_edits import steer
+from analysis.interventions.play.edited_play import PlayedGroup, play_arm
+from analysis.interventions.play.experiment import ArmPlan
+from analysis.interventions.play.when import When
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from tests.analysis.interventions.play.directions import unit
 from tests.driven import DRIVER, UNITS, driven_contest
-from tests.reinforcement_learning.interventions.directions import unit
 
 FOLLOW = 4
 GROUP = Group(4, (0, 1))

@@ -7,18 +7,18 @@ import pytest
 
 from activation_store.interventions import Arm
 from activation_store.reader import read_dump, read_metadata
-from agent_zoo.memory_edits import Clear
-from agent_zoo.state_edits import steer
-from reinforcement_learning.interventions.edited_play import PlayedGroup, play_arm
-from reinforcement_learning.interventions.experiment import ArmPlan
-from reinforcement_learning.interventions.recordings import RecordedArms, dump_folder
-from reinforcement_learning.interventions.when import When
+from analysis.interventions.edits.memory_edits import Clear
+from analysis.interventions.edits.state_edits import steer
+from analysis.interventions.play.edited_play import PlayedGroup, play_arm
+from analysis.interventions.play.experiment import ArmPlan
+from analysis.interventions.play.recordings import RecordedArms, dump_folder
+from analysis.interventions.play.when import When
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.extraction import Plan, record_group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.recorder import Batch, Finished
+from tests.analysis.interventions.play.directions import unit
 from tests.driven import DRIVER, UNITS, driven_contest
-from tests.reinforcement_learning.interventions.directions import unit
 
 LAYERS = ("lstm_hidden", "lstm_cell", "action_decoder")
 GROUPS = (Group(4, (0, 1)), Group(4, (2, 3)))

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import intervene
-from agent_zoo.edit_options import separate_edits
-from reinforcement_learning.interventions.when import Condition, When
-from user_error import UserError
+from analysis.interventions.edits.edit_options import separate_edits
+from analysis.interventions.play.when import Condition, When
+from common.user_error import UserError
 
 COLUMNS = ("id", "row", "col", "health", "food", "water")
 

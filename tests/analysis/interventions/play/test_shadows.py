@@ -9,29 +9,29 @@ import numpy as np
 import pytest
 import torch
 
-from activation_store.checked_json import with_checksum
-from activation_store.files import write_json
 from activation_store.interventions import RUN_FILE, Arm, LivesTable
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.donor_rule import DonorRule
-from agent_zoo.memory import MemoryState
-from agent_zoo.memory_edits import Clear, Freeze, MovedAsFar, Transplant
-from agent_zoo.state_edits import collapse, interchange, steer
-from analysis.interventions.study import ranking, study_effects
+from agent_zoo.memories.memory import MemoryState
+from analysis.interventions.edits.donor_rule import DonorRule
+from analysis.interventions.edits.memory_edits import Clear, Freeze, MovedAsFar, Transplant
+from analysis.interventions.edits.state_edits import collapse, interchange, steer
+from analysis.interventions.effects.study import ranking, study_effects
+from analysis.interventions.play.at_once import Shadows
+from analysis.interventions.play.edited_play import PlayedGroup, play_arm
+from analysis.interventions.play.experiment import ArmPlan
+from analysis.interventions.play.start import _claim
+from analysis.interventions.play.when import Condition, When
 from analysis.statistics.inference import Inference
-from reinforcement_learning.interventions.at_once import Shadows
-from reinforcement_learning.interventions.edited_play import PlayedGroup, play_arm
-from reinforcement_learning.interventions.experiment import ArmPlan
-from reinforcement_learning.interventions.start import _claim
-from reinforcement_learning.interventions.when import Condition, When
+from common.checked_json import with_checksum
+from common.files import write_json
+from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
 from reinforcement_learning.play.recorder import Batch
 from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
+from tests.analysis.interventions.play.directions import unit
 from tests.driven import DRIVER, UNITS, driven_contest
-from tests.reinforcement_learning.interventions.directions import unit
-from user_error import UserError
 
 GROUP = Group(4, (0,))
 HUNGRY = When(condition=Condition("self_food", "<", 80))

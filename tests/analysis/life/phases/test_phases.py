@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from analysis.labels import NOISE
-from analysis.life_phase.label_sequences import phase_edges, tick_edges
-from analysis.life_phase.phases import association, shares
+from analysis.life.phases.label_sequences import phase_edges, tick_edges
+from analysis.life.phases.phases import association, shares
 from analysis.statistics.resampling import Bootstrap
 from tests.planted_labels import sequences_of
 

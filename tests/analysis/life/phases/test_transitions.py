@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from analysis.life_phase.label_sequences import LabelSequences
-from analysis.life_phase.memory import memory_of_two
-from analysis.life_phase.successions import against_orders
-from analysis.life_phase.transitions import dwelling, lagged_persistence, transitions
-from analysis.life_phase.visit_orders import random_orders
-from analysis.life_phase.visits import VISITS_A_SPAN, spans, ticks_of_spans, visits
+from analysis.life.phases.label_sequences import LabelSequences
+from analysis.life.phases.memory import memory_of_two
+from analysis.life.phases.successions import against_orders
+from analysis.life.phases.transitions import dwelling, lagged_persistence, transitions
+from analysis.life.phases.visit_orders import random_orders
+from analysis.life.phases.visits import VISITS_A_SPAN, spans, ticks_of_spans, visits
 from analysis.statistics.inference import LEVEL
 from analysis.statistics.resampling import Bootstrap
 from tests.planted_labels import (

@@ -6,12 +6,12 @@ import numpy as np
 import orjson
 import pytest
 
-from activation_store.checked_json import with_checksum
-from activation_store.files import write_bytes
+from common.checked_json import with_checksum
+from common.files import write_bytes
+from common.user_error import UserError
 from reinforcement_learning.game.life import Life
-from reinforcement_learning.play.evaluation_journal import EvaluationJournal
+from reinforcement_learning.play.evaluating.journal import EvaluationJournal
 from reinforcement_learning.play.policy_pool import EpisodeLives
-from user_error import UserError
 
 MADE_BY = {"kit": {"seed": 1, "episodes": 9}, "yao": {"seed": 1, "episodes": 9}}
 GROUPS = ((0, 1, 2, 3), (4, 5, 6, 7), (8,))

@@ -1,30 +1,12 @@
-"""Terminal output of an analysis: the current step, and a table at the end."""
+"""The table and the verdict that an analysis prints at its end."""
 
-import contextlib
-import time
-from collections.abc import Callable, Iterator
-
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from analysis.clusters.summary import ClusterSummary, Summary
 from analysis.share_text import share_text
-from progress_view import progress
 
 _CLUSTERS_SHOWN = 12
-
-
-@contextlib.contextmanager
-def step(console: Console, description: str) -> Iterator[Callable[[float], None]]:
-    """Show that a step is running, then its duration; yields a callback for the share done, from 0 to 1.
-
-    Without a terminal, a plain line is printed every half minute and at the end.
-    """
-    started = time.monotonic()
-    with progress(description, console=console) as report:
-        yield report
-    console.print(f"{description}: {time.monotonic() - started:.1f} s", highlight=False)
 
 
 def cluster_table(summary: Summary) -> Table:
