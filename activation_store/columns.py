@@ -27,7 +27,6 @@ class Column:
     """One optional column.
 
     Attributes:
-        dtype: of its values.
         width: numbers per record; None for a single number.
         unit: of its values; "0 or 1" for a yes-or-no column.
         definition: one sentence that says exactly what it holds.

@@ -40,7 +40,6 @@ class Source:
     """Where a direction comes from.
 
     Attributes:
-        kind: how it was found.
         run: name of the folder of the run that found it.
         dump: name of the folder of the dump that it was fitted on.
         policy: whose activations the dump holds.
@@ -65,13 +64,9 @@ class Direction:
         layer: of the network, named as in dumps.
         weight: of each unit's raw activation, (units,) float32, not all zero.
         bias: added to the weighted sum, in the read-out's unit.
-        unit: of the read-out.
         mean: of the read-out over the records that it was fitted on.
         spread: standard deviation of the read-out over the same records.
         records: that it was fitted on.
-        lives: of those records.
-        episodes: of those records.
-        source: where it comes from.
     """
 
     name: str
@@ -120,15 +115,9 @@ def direction_from(
     """Return the direction with this weight whose read-out is 0 at the origin, measured on activations.
 
     Args:
-        name: of the direction.
-        layer: of the activations.
         weight: of each unit, (units,).
         origin: a state, (units,).
-        unit: of the read-out.
         activations: that it was fitted on, (B, units).
-        lives: of these records.
-        episodes: of these records.
-        source: of the direction.
     """
     rounded = weight.astype(np.float32)
     bias = float(-(origin @ rounded.astype(np.float64)))
@@ -144,7 +133,6 @@ class Directions:
     """The contents of a file of directions.
 
     Attributes:
-        path: of the file.
         directions: in the order in which they were written.
     """
 
@@ -321,7 +309,6 @@ class PlannedDisplacement:
 
     Attributes:
         axis: row, tiles to the south; or col, tiles to the east.
-        ticks: how far ahead.
         plan: name of the direction before that of the target, such as masked_3M/lstm_cell; empty for a target.
     """
 

@@ -113,10 +113,7 @@ class Readability:
     """How well an erased variable can be read: R2 of least-squares read-outs, the share of its variance explained.
 
     Attributes:
-        arm: that erases it.
-        layer: from whose states.
         states: number of unedited states that the eraser was fitted to.
-        before: in these states.
         after: in these states once they are erased, by the best read-out from them.
         unedited: in unedited states of episodes other than those that the read-out was fitted to; below 0 if it is
             worse there than a constant. None if all episodes were played in one group, or it does not vary.

@@ -27,7 +27,6 @@ class StoredEpisode:
     """An episode whose records are all on disk.
 
     Attributes:
-        episode: its number.
         description: its entry in the dump's metadata; None for none.
         shard: size and hash of its file; None if it has no records and therefore no file.
         precision_error: error from rounding its activations, by layer.

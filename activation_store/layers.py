@@ -38,7 +38,6 @@ class Layer:
     Attributes:
         name: of the layer; of the last one if there are several.
         of: what has one: each policy, each layer of its memory, or a policy with a codebook.
-        meaning: what its units are.
     """
 
     name: str
@@ -70,7 +69,6 @@ def layer_names(memory_layers: int, cell: MemoryCell = "lstm", codebook: bool = 
 
     Args:
         memory_layers: 0 for a feed-forward policy.
-        cell: of the memory.
         codebook: whether the policy has a semantic plane and a codebook.
     """
     names: list[str] = []
@@ -87,7 +85,6 @@ def memory_names(kind: str, memory_layers: int) -> tuple[str, ...]:
 
     Args:
         kind: `LSTM_HIDDEN` or `LSTM_CELL`.
-        memory_layers: of the policy.
     """
     return (*(f"{kind}_{number}" for number in range(1, memory_layers)), kind) if memory_layers else ()
 
@@ -114,9 +111,7 @@ def check_policy_layers(
     """Refuse layers that a given policy does not have.
 
     Args:
-        names: of layers.
         memory_layers: of the policy, 0 if it is feed-forward.
-        cell: of the memory.
         codebook: whether the policy has a semantic plane and a codebook.
 
     Raises:

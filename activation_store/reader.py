@@ -79,7 +79,6 @@ def read_dump(
     a selected record.
 
     Args:
-        folder: of the dump.
         subsample: which records of each life to keep, such as `Subsample(10)`, one in ten; all by default.
         layers: the layers to keep; None for all.
         columns: the optional columns to keep; None for all.

@@ -71,9 +71,6 @@ class DumpFile:
 
     Attributes:
         sha256: of its bytes, 64 hexadecimal digits.
-        bytes: its size.
-        records: in the file.
-        lives: of those records.
         episode: the only one in the file; None if it holds all episodes.
     """
 
@@ -116,20 +113,16 @@ class DumpMetadata:
         environment: settings of the world.
         combat_status_ticks: ticks for which the game counts an agent as in combat after an attack.
         seed: of the extraction; None if unknown.
-        format: of the records.
         precision: that activations are stored in.
         columns: optional columns by name.
         tables: optional tables, name -> columns in order.
         unrecorded: fields of `MAY_BE_UNRECORDED` that this dump lacks; readers return NaN.
         precision_error: by layer, if activations were ever rounded.
         episodes: number, seed and map of each.
-        records: in all files.
-        lives: in all files.
         files: sizes, hashes and counts by file name.
         versions: of the libraries that made the dump.
         origin: whether the lives were played in the game, or simulated by a world model.
         world_model_sha256: of the file of the world model that simulated them; None if they were played.
-        schema_version: of this class.
     """
 
     __pydantic_config__ = _STRICT

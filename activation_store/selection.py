@@ -21,7 +21,6 @@ class Selection:
     """What to read of a dump.
 
     Attributes:
-        layers: to read.
         columns: optional columns to read.
         tables: optional tables to read.
         leave_out: fields not to read: `OBSERVATIONS` are returned without rows, `MAY_BE_UNRECORDED` as NaN.

@@ -48,9 +48,6 @@ class DictionarySource:
         checkpoint_sha256: of the policy's checkpoint file; None if unknown.
         layer: of the policy; a network beside it has a prefix, such as `untrained_lstm_cell`.
         records: states that it was fitted to.
-        lives: of those records.
-        episodes: of those records.
-        seed: of the fit.
     """
 
     __pydantic_config__ = _STRICT
@@ -76,7 +73,6 @@ class SparseDictionary:
     choose k features by matching pursuit, and their strengths can be negative.
 
     Attributes:
-        kind: of dictionary.
         k: features that a state has: exactly or at most for topk and the baselines, on average for the others.
         decoder: the features' directions, each of length 1, (F, U) float32.
         centre: the state without features, (U,) float32.

@@ -22,8 +22,6 @@ def check_shapes(records: Records, metadata: DumpMetadata, may_lack: Iterable[st
     """Raise `ValueError` if records do not have the shapes and types that the metadata declares.
 
     Args:
-        records: to be written.
-        metadata: of the dump.
         may_lack: optional columns that the writer adds itself.
     """
     count, heads = len(records), len(metadata.action_heads)

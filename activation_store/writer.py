@@ -66,7 +66,6 @@ class DumpWriter:
         """Prepare to write into `folder`, which is created if needed.
 
         Args:
-            folder: of the dump.
             metadata: without counts, files and episodes; `row`, `col` and `life` are added to its columns.
             resume: continue an unfinished dump, if there is one.
 

@@ -69,7 +69,6 @@ class BasePolicy(nn.Module, ABC):
         """Build the decoder and the critic.
 
         Args:
-            layout: of observations and actions.
             hidden_size: number of units.
             published: see `ActionDecoder`.
             rectified: see `ActionDecoder`.

@@ -62,7 +62,6 @@ def run_with_layers(
 
     Args:
         policy: to run; under `torch.no_grad()` unless gradients are wanted.
-        observation: of the agents.
         memory: before the tick.
         layers: names of `activation_store.layers`; by default all layers of the policy.
 
@@ -92,7 +91,6 @@ def memory_from_layers(policy: RecurrentPolicy, recorded: Mapping[str, np.ndarra
     `policy.initial_state`.
 
     Args:
-        policy: the recorded one.
         recorded: layer name -> (B, units), including all states of all the memory's layers, as in
             `Records.activations`.
 

@@ -78,13 +78,11 @@ class CheckpointInfo:
         policy_arguments: of the agent's `Policy`, without the layout.
         recurrent_arguments: of the agent's `Recurrent`, without the policy; if there is no `cell`, the memory is an
             LSTM.
-        layout: of observations and actions.
         task: the curriculum, the encoder and the embedding's size, as in the settings, without the cache folder of
             embeddings.
         environment: the world that it was trained in, as in the settings, without the folder of its maps.
         steps: agent-steps trained; 0 if they are unknown.
         seed: of the training run; 0 if it is unknown.
-        versions: of the packages used.
         reward: as in the settings, without what was left to the agent; one that lacks `as_published` is older than the
             published rewards. Empty in the oldest, which had no settings of rewards.
         semantic: of the semantic plane and its codebook; None in a policy without.

@@ -24,7 +24,6 @@ def log_probability(distribution: ActionDistribution, actions: torch.Tensor, ign
     """Return the log-probability of the options taken, summed over heads, (B,).
 
     Args:
-        distribution: of B agents.
         actions: the environment's numbers of the options taken, (B, H) int64.
         ignore_idle: leave out options that the game ignores.
     """
@@ -38,7 +37,6 @@ def entropy(distribution: ActionDistribution, ignore_idle: bool) -> torch.Tensor
     """Return the entropy in nats, summed over heads, (B,).
 
     Args:
-        distribution: of B agents.
         ignore_idle: weight a head by the probability that the game does not ignore it. No gradient passes through these
             weights, so that nothing is sold for the sake of choosing a price.
     """
@@ -57,7 +55,6 @@ def counted(heads: Sequence[ActionHead], actions: torch.Tensor) -> torch.Tensor:
     """Return which options taken the game does not ignore because of another head, (B, H) bool.
 
     Args:
-        heads: of the layout.
         actions: the environment's numbers of the options taken, (B, H) int64.
     """
     matters = torch.ones_like(actions, dtype=torch.bool)

@@ -60,7 +60,6 @@ def options_in_game(
 
     Args:
         chosen: by B agents, (B, heads) int64.
-        heads: of the layout.
         shown: entities in the narrowed observation.
         places: as `game_rows` returned them for the whole observation.
     """

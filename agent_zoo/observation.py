@@ -185,7 +185,6 @@ def pack(observations: np.ndarray, layout: ObservationLayout) -> PackedObservati
 
     Args:
         observations: (B,) structured array with the fields of Neural MMO's observation; no dead agents.
-        layout: the environment's layout.
     """
     tile = observations["Tile"]
     middle = layout.tiles // 2

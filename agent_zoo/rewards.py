@@ -34,7 +34,6 @@ class NewEvents:
         """Watch a game.
 
         Args:
-            game: to watch.
             always_new: the game's codes of events that count each time.
         """
         self.game = game

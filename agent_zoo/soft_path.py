@@ -40,7 +40,6 @@ def check_reads_probabilities(policy: RecurrentPolicy, agent: str) -> None:
     """Refuse a policy that cannot read observations known in probabilities.
 
     Args:
-        policy: to look at.
         agent: its folder in `agent_zoo`.
 
     Raises:
@@ -77,7 +76,6 @@ def soft_scores(
     The weight of an option among the others is multiplied by the probability that it is legal.
 
     Args:
-        decoder: of the policy.
         read: its input, (B, hidden).
         candidates: keys of the rows.
         legal: as in `SoftObservation`.

@@ -10,7 +10,6 @@ class Material:
     """One material of the game.
 
     Attributes:
-        number: in maps and observations.
         name: the game's own, `foilage` included.
         colour: in all pictures, `#rrggbb`. Resources have a strong colour, harvested ones a paler shade of it; all are
             duller than the agents drawn over them.

@@ -77,8 +77,6 @@ class Agreement:
         points: description of the points.
         settings: minimum cluster size and minimum samples.
         seconds: of hdbscan, then of fast_hdbscan.
-        clusters: likewise.
-        adjusted_rand: of their labels.
     """
 
     points: str

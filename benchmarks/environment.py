@@ -111,7 +111,6 @@ def play(worlds: list[Any], thresholds: tuple[tuple[int, int, int], ...], seed: 
         worlds: plain and fast.
         thresholds: of garbage collection, for each world.
         seed: of the worlds and of the actions.
-        ticks: to play.
     """
     plain, fast = worlds
     layout = observation_layout(plain.envs[0])

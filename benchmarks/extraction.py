@@ -85,7 +85,6 @@ class Result:
         plain_speeds: agent-steps per processor second of playing, one per group of episodes.
         recorded_speeds: likewise of playing and recording.
         record_bytes: on disk, with one 256-d layer in float32 and the default fields.
-        records: in the dump.
         reading: way of `WAYS_OF_READING` -> seconds to read the dump and compute the features, one per turn.
         loop: likewise for the plain loop over JSON, for the same number of records.
     """

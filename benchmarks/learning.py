@@ -76,7 +76,6 @@ class Result:
 
     Attributes:
         comparison: of the packed with the dense network.
-        floor: of the packed network.
     """
 
     comparison: Comparison

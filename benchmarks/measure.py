@@ -15,7 +15,6 @@ class Comparison:
 
     Attributes:
         packed_speeds: agent-steps per processor second, for each sample.
-        dense_speeds: likewise.
     """
 
     packed_speeds: Sequence[float]

@@ -89,10 +89,8 @@ def measured(
 
     Args:
         rng: draws the lives.
-        settings: of tests and intervals.
         effects: on each outcome of edited lives in ticks, of the edit first, (1 + K, outcomes).
         episodes: of each arm.
-        margins: of equivalence.
     """
     lives = episodes * AGENTS
     edited = np.concatenate([rng.permutation(AGENTS) < EDITED for _ in range(episodes)])

@@ -24,8 +24,6 @@ class RecordedWorlds:
 
     Attributes:
         actions: of each tick since the list was last cleared.
-        rewards: likewise.
-        observations: the latest ones.
     """
 
     def __init__(self, worlds: Any):
@@ -111,7 +109,6 @@ def plain_worlds(agent: str, settings: Settings, maps: Path, like: Sequence[Any]
     """Build plain worlds that run in as many processes as others.
 
     Args:
-        agent: whose reward is used.
         settings: of the worlds and tasks.
         maps: a finished folder from `ensure_maps`.
         like: vectorised worlds from `make_groups`.

@@ -49,8 +49,6 @@ class Row:
     """One size of dump.
 
     Attributes:
-        lives: in the dump.
-        episodes: of those lives.
         share: of the records that are in the cluster, 0 to 1.
         d: detected with 80% power.
         by_interval: share of dumps with that d whose interval excludes 0.

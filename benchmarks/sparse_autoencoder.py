@@ -55,11 +55,9 @@ class Result:
     """What was measured.
 
     Attributes:
-        threads: of torch.
         seconds: of one epoch over the states.
         processor_seconds: the same, of all threads: what counts if other programs run.
         minutes_for_a_million: of all epochs over a million states, at the same speed.
-        processor_minutes_for_a_million: likewise.
         cosine: of a planted feature with the nearest one that the autoencoder found, on average.
         cosine_of_library: the same for scikit-learn's mini-batch dictionary learning, given as many features.
         seconds_of_planted, seconds_of_library: to find them.

@@ -25,7 +25,6 @@ def parse(
     """Read the command line into a data class; `--cluster-dir` and `--cluster_dir` mean the same.
 
     Args:
-        arguments_type: the data class.
         description: shown by --help.
         flag_pairs: show both --flag and --no-flag in --help, needed if a flag can be on by default.
         options: passed to `tyro.cli`, for example `default` or `args`.

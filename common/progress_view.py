@@ -38,7 +38,6 @@ class ProgressLines:
         """Start the interval before the first line.
 
         Args:
-            description: of the work.
             unit: of the numbers reported, such as "records"; `SHARE` if they are shares.
             write: takes each line.
             clock: seconds, as `time.monotonic`.

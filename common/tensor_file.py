@@ -68,7 +68,6 @@ def read_tensors(path: Path, kind: Kind, *, bare: bool = False) -> tuple[dict[st
     """Return a file's arrays, by name, and its text, once the hash has proved both.
 
     Args:
-        path: of the file.
         kind: that it must be of.
         bare: whether to read a file that has arrays only, which nothing proves; its text is empty.
 

@@ -21,7 +21,6 @@ def read_yaml(path: Path, option: str) -> object:
     Aliases (`*name`) are refused: a few of them can stand for billions of values.
 
     Args:
-        path: of the file.
         option: of the command line that names the file, for messages.
 
     Raises:

@@ -72,7 +72,6 @@ def refuse(arguments: Sequence[str], replaced: Mapping[str, str]) -> None:
     """Refuse options that only the original has.
 
     Args:
-        arguments: of the command line.
         replaced: option of the original -> what to use instead.
 
     Raises:

@@ -49,8 +49,6 @@ class Imported:
     """A policy made from a checkpoint of the original, not yet written.
 
     Attributes:
-        path: to write it to.
-        original: what the checkpoint holds.
         info: for the policy's header.
         content: bytes of the policy's file.
     """
@@ -101,7 +99,6 @@ def import_checkpoint(path: Path, target: Path, curriculum: Curriculum | None) -
     """Read a checkpoint of the original, and make a policy with its weights.
 
     Args:
-        path: of the checkpoint.
         target: to write the policy to.
         curriculum: embeddings of the tasks that the policy knows; None if they are not at hand.
 

@@ -24,7 +24,6 @@ def convert(
     Args:
         source: folder of a dump; or a file of the original tools, or its folder.
         folder: of the new dump; must not hold one yet.
-        form: of the new dump.
         precision: of its activations; None keeps the source's, if the format supports it.
         report: called with the share of the work done, from 0 to 1.
 

@@ -67,10 +67,7 @@ def import_original(
     """Write the living agents' records of an original file as a dump, in constant memory.
 
     Args:
-        source: the file.
         folder: of the dump; must not hold one yet.
-        form: of the dump.
-        precision: of its activations.
         report: called with the share of the file read so far, from 0 to 1.
 
     Raises:

@@ -27,7 +27,6 @@ def join(planes: Sequence[np.ndarray], dtype: np.dtype) -> np.ndarray:
 
     Args:
         planes: (B, width) uint8 each, least significant first; one per byte of a number.
-        dtype: of the numbers.
 
     Returns:
         (B, width) of `dtype`.

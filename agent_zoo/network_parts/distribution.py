@@ -95,7 +95,6 @@ class ActionDistribution:
     """Independent distributions over the options of H heads for B agents.
 
     Attributes:
-        heads: the layout's heads.
         only: the environment's number of the only legal option, for agents without a choice in a head; (B, H) int64.
         choices: all agents and heads with more than one legal option.
     """

@@ -42,7 +42,6 @@ class Candidates:
     """What the action heads choose among: the rows of each table and the keys used to score them.
 
     Attributes:
-        rows: the tables.
         keys: for each table, (total rows, hidden) float; or (total rows, units) if the table has a layer.
         layers: for some tables, the linear layer that would turn its keys into (total rows, hidden). Heads apply it to
             their few queries instead of to all rows.
@@ -58,7 +57,6 @@ class Category:
     """A categorical column; values outside its range are clamped to the nearest end.
 
     Attributes:
-        first: the smallest value.
         count: number of values.
     """
 

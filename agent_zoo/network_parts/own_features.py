@@ -31,9 +31,7 @@ def feature_values(feature: str, rows: np.ndarray, columns: Sequence[str], tick:
     """Return the true values of a feature, (B,).
 
     Args:
-        feature: its name.
         rows: the agents' own rows in the game, (B, columns).
-        columns: of the rows.
         tick: of the episode, from 0; or (B,).
     """
     if feature == TICK:

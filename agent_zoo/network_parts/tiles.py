@@ -107,7 +107,6 @@ def tile_encoder(layout: ObservationLayout, channels: tuple[int, int], hidden_si
     They map (B, channels, side - 2, side - 2) into (B, hidden).
 
     Args:
-        layout: of the observations.
         channels: of the first and the second convolution.
         hidden_size: units of the result.
     """

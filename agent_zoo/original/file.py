@@ -31,7 +31,6 @@ class OriginalFile:
     """What a checkpoint of the original holds.
 
     Attributes:
-        path: of the file.
         sha256: of its bytes.
         tensors: parameters and buffers by their names in the network's state dict; floating-point ones as float32.
         classes: of the network and its parts, from outside to inside; empty for a bare state dict.

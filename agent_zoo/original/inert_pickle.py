@@ -41,7 +41,6 @@ class Record:
 
     Attributes:
         of: the function or class with its module, `PERSISTENT`, or "" where the pickle computes what it calls.
-        arguments: of the call.
         state: what the object would be given at the end; None if nothing.
         items: what would be put into it by key.
         elements: what would be appended to it.

@@ -10,7 +10,6 @@ class Origin:
     """The file of another project that a policy was imported from.
 
     Attributes:
-        file: its name.
         sha256: of its bytes.
         classes: of the network and its parts, as the file names them; empty if it is a state dict.
         steps_known: whether it, or a file beside it, says for how many agent-steps the policy was trained.

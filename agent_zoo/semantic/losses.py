@@ -81,7 +81,6 @@ def restart_dead_codes(codebook: torch.Tensor, plane: torch.Tensor, generator: t
     Args:
         codebook: (codes, dimensions).
         plane: (N, dimensions).
-        generator: on the CPU.
 
     Returns:
         Numbers of the codes that were moved, (moved,) int64; none if there are fewer places than codes.

@@ -17,12 +17,7 @@ class SemanticModule(nn.Module):
     """The map to the plane, the codebook, and what heads are fed of the code."""
 
     def __init__(self, units: int, shape: SemanticShape):
-        """Build with new weights; an embedding starts at zero, so that at first the heads read the hidden state alone.
-
-        Args:
-            units: of the hidden state.
-            shape: of the module.
-        """
+        """Build with new weights; an embedding starts at zero, so at first the heads read the hidden state alone."""
         super().__init__()
         self.shape = shape
         self.to_plane = nn.Sequential(nn.Linear(units, MIDDLE_UNITS), nn.Linear(MIDDLE_UNITS, shape.plane_dimensions))

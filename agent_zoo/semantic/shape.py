@@ -21,7 +21,6 @@ class SemanticShape:
     """Everything needed to build a `SemanticModule`, except its number of inputs and its weights.
 
     Attributes:
-        codes: in the codebook.
         plane_dimensions: 2 or 3.
         feed: how a code enters the action heads and the critic.
     """

@@ -37,7 +37,6 @@ class Event:
 
     Attributes:
         text: as the user wrote it.
-        feature: that is compared.
         comparison: one of <, <=, >, >=, ==, !=.
         number: that the feature is compared with.
     """
@@ -124,7 +123,6 @@ class EventRow:
     """One number before and after an event.
 
     Attributes:
-        measure: what it is.
         before: its mean before the event.
         after: its mean from the event on.
         difference: after less before, with the interval over samples.
@@ -146,7 +144,6 @@ class AroundEvent:
         event: the condition that begins to hold.
         held: share of the ticks from then on in which it holds, mean over samples.
         offset: of each state, ticks since the event, (N,); negative before it.
-        rows: what changes.
     """
 
     event: str

@@ -238,7 +238,6 @@ def check_maps(
     """Check the maps of some states, as far as they are of the present tick's tiles.
 
     Args:
-        policy: whose maps they are.
         sample: that each state belongs to, (N,), the units of intervals.
         twins: untrained networks of the same architecture, at least 1.
         seed: of shuffled weights, random orders and resamples.

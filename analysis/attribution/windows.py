@@ -228,7 +228,6 @@ def run(policy: RecurrentPolicy, windows: Windows, soft: SoftInputs, memory: Mem
     """Play windows with these inputs; return what the policy computes in the last tick of each.
 
     Args:
-        policy: in evaluation mode.
         soft: inputs of all ticks, (N * T, ...).
     """
     with softened(policy, windows.observation, soft) as observation:

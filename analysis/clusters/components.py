@@ -84,9 +84,7 @@ class Profile:
 
     Attributes:
         place: mean score of the bin's records.
-        mean: of the feature.
         low: end of the mean's 95% interval over lives; NaN if the bin's records are all of one life.
-        high: likewise.
     """
 
     place: np.ndarray
@@ -104,7 +102,6 @@ def binned_profile(score: np.ndarray, feature: np.ndarray, lives: Lives, bins: i
     Args:
         score: (B,).
         feature: (B,).
-        lives: of the records.
         bins: at most; fewer if there are fewer records.
     """
     rank = np.empty(len(score), np.int64)

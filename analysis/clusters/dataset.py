@@ -32,11 +32,9 @@ class Dataset:
     """B records, U units, F features.
 
     Attributes:
-        metadata: of the dump.
         layer: of `activations`.
         features: the columns of `values`.
         records: those kept; their activations are in `activations`.
-        lives: of the records.
         activations: (B, U) float32, finite, not all the same.
         values: (B, F) float64, finite.
     """

@@ -23,7 +23,6 @@ def cluster_directions(data: Dataset, labels: np.ndarray, run: str, dump: str) -
     and 1 at the cluster's. If there are no other records, or both means are equal, there is no direction.
 
     Args:
-        data: the clustered data.
         labels: of its records, (B,) int64.
         run: name of the run's folder.
         dump: name of the dump's folder.

@@ -141,8 +141,6 @@ def blindness(
     """Measure how much of what is studied tells about behaviour and state is in the listed features.
 
     Args:
-        listed: of the dataset.
-        components: of its activations.
         name: what is studied, such as "clusters".
         studied: labels, (B,) int64, or scores, (B, K).
     """

@@ -36,7 +36,6 @@ def project(
     Args:
         activations: (B, units), not all the same.
         components: of the activations, for `--projection pca`.
-        settings: of the analysis.
         seed: of UMAP and t-SNE.
         run_records: number of records that the activations are a sample of, if any: UMAP then uses as many epochs as
             for all of them.
@@ -72,7 +71,6 @@ def umap_embedding(
         activations: (B, units), not all the same.
         neighbors: size of the local neighbourhoods, from 2 to B - 1.
         min_dist: minimum distance between embedded points, from 0 to 1.
-        seed: of the layout.
         dimensions: of the embedding, up to B - 2.
         epochs: of the layout; None for UMAP's default, see `umap_epochs`.
 
@@ -101,7 +99,6 @@ def tsne_embedding(activations: np.ndarray, perplexity: float, seed: int) -> np.
     Args:
         activations: (B, units), not all the same.
         perplexity: roughly the number of neighbours per record, below B.
-        seed: of the layout.
 
     Returns:
         (B, 2) float32.

@@ -39,7 +39,6 @@ def summarise(
         subsample: which records of each life were kept.
         components: number of principal components that explain shares of the activations' variance.
         residualized: the repeated analysis, if requested.
-        codes: of a semantic run.
         blindness: how much of what clusters tell the listed features cover, if measured.
     """
     clusters = cluster_summaries(data, labels, found)

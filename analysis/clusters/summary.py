@@ -28,14 +28,11 @@ class FeatureEffect:
     """How one cluster differs in one feature. d is Cohen's d; ends of intervals are NaN if there is no interval.
 
     Attributes:
-        name: of the feature.
         mean: of the cluster's records.
         baseline_mean: of random windows of lives.
         d_baseline: against those windows, with its interval.
-        overall_mean: of all records kept.
         complement_mean: of all records outside the cluster.
         difference_low: end of the interval of the difference of both means, in the feature's unit.
-        difference_high: likewise.
         d_complement: against those, with its interval.
         p: of the test by circular shifts within lives, two-sided; NaN if it cannot be tested.
         q: p corrected for all clusters and features (false discovery rate).
@@ -113,19 +110,13 @@ class ClusterSummary:
 
     Attributes:
         label: its number, from 0, largest first.
-        records: in it.
-        share: of the records kept.
         lives: number of lives with records in it.
         agents: number of agent ids with records in it.
-        tick_median: of its records.
         description: its surviving effects in words, such as "more in_combat, less self_food".
-        persistence: of this cluster.
         jaccard: mean overlap with the most similar cluster of each bootstrap (Hennig 2007); NaN if not measured.
         dbcv: of this cluster, -1 to 1; NaN if not measured.
         detectable_d: |d| against the complement that a dump of this size would detect with 80% power, the median over
             features; NaN if there are no intervals.
-        confounds: of this cluster.
-        effects: of this cluster.
     """
 
     label: int
@@ -173,8 +164,6 @@ class Claim:
     """One surviving effect of the original analysis, tested again after variables were regressed out.
 
     Attributes:
-        cluster: of the original analysis.
-        feature: that it differs in.
         d: the original effect against the complement.
         match: cluster of the repeated analysis with the largest overlap; -1 if there is none.
         overlap: Jaccard index of the two clusters, 0 to 1.
@@ -196,13 +185,10 @@ class Residualized:
     """The analysis repeated on activations from which variables were regressed out.
 
     Attributes:
-        variables: their names.
         variance_removed: share of the activations' variance that was removed, 0 to 1; categories of few lives each
             remove some by chance.
         clusters: number found in the residuals.
-        noise_share: of the records kept.
         adjusted_rand: agreement of the labels with the original ones.
-        overall_confounds: of the new clusters.
         claims: the original analysis' surviving effects, each tested again.
         clusters_found: the new clusters with all their statistics.
     """
@@ -276,8 +262,6 @@ class Summary:
         untested: pairs that could not.
         surviving: effects that survive correction.
         surviving_given_time: effects that also survive with tick and age held constant.
-        confounds: of all clusters together.
-        persistence: of all clusters together.
         choices: how each categorical feature goes with all clusters together.
         residualized: None unless requested.
         codes: of a semantic run; None if clusters were found by density.

@@ -37,8 +37,6 @@ class Pair:
             states of each (`FITTED`, `K_MEANS`).
         networks: `TRAINED`, `UNTRAINED`, or `GAUSSIAN`: states drawn at random that have the covariance and the
             autocorrelation of those of trained networks, within each network and between them.
-        first: its name.
-        second: likewise.
         in_use: groups in use by each, as the perplexity of their shares.
         adjusted_rand: adjusted Rand index: 0 by chance, 1 for the same groups.
         normalised_information: mutual information over the mean entropy; more than 0 by chance.
@@ -60,7 +58,6 @@ class Agreement:
     Attributes:
         pairs: of trainings, then of Gaussians like them, then of untrained networks.
         states: number of states.
-        lives: their number.
         one_in: one record in so many of each life is a state.
     """
 
@@ -96,8 +93,6 @@ def agreement_of(
     """Compare the codes of a dump's policy and of other trainings, and controls, on the same states.
 
     Args:
-        dump: its folder.
-        metadata: of the dump.
         networks: other trainings.
         most: states, of whole lives drawn at random.
         resamples: of lives, for the intervals.

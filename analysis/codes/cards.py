@@ -74,13 +74,10 @@ class Card:
         number: of the code in the codebook.
         name: as a person gave it, or "".
         share: of all records of the dump.
-        lives: in which it occurs.
         about: description from the run: features that survive correction, given tick and age where possible.
         apart: its features that survive given tick and age, with Cohen's d and interval, strongest first.
         marks: what it mainly marks, such as tick or row, if anything; from the run.
-        dwell: of its visits.
         acts: shares of records in which agents act so.
-        followers: the most common ones.
         deaths: that ended lives in it.
         death_share: of all deaths; compare with `share`.
         causes: of these deaths, with their numbers, most common first.

@@ -17,10 +17,8 @@ def code_places(row: np.ndarray, col: np.ndarray, label: np.ndarray, names: Sequ
 
     Args:
         row: of each record, (B,).
-        col: likewise.
         label: code of each, from 0.
         names: of the codes; at most 16 are drawn.
-        heading: of the figure.
     """
     edges = [np.linspace(each.min(), each.max() + 1, _BINS + 1) for each in (row, col)]
     everywhere, _, _ = np.histogram2d(row, col, edges)

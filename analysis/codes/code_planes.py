@@ -21,7 +21,6 @@ def code_planes(
         planes: name -> (N, 2).
         captions: name -> what is said of it below its name.
         label: code of each state, (N,).
-        heading: of the figure.
     """
     with style():
         figure = new_figure((_SIDE + 0.3) * len(planes) + legend_width(label), _SIDE + 1.3)

@@ -31,11 +31,7 @@ class CodedDump:
     """Every record of a dump with its code. B records.
 
     Attributes:
-        run: the semantic run.
-        rule: its codebook.
         names: of codes, as a person gave them.
-        metadata: of the dump.
-        seen: its records.
         label: code of each, (B,) int64.
         plane: place of each in the plane of the rule, (B, dimensions) float32.
     """
@@ -78,7 +74,6 @@ def coded_dump(path: Path, dump: Path | None, step: Step, tiles: bool = False) -
     """Read every record of a semantic run's dump, with its code.
 
     Args:
-        path: of the run.
         dump: its dump, if it has been moved since.
         step: shows progress.
         tiles: whether to read what agents saw of the ground.

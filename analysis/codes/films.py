@@ -31,7 +31,6 @@ class Stretch:
     """Consecutive records of one life with one code.
 
     Attributes:
-        label: the code.
         life: number of the life.
         records: of the dump, in order of ticks, `SHORTEST` to `LONGEST`.
     """
@@ -147,7 +146,6 @@ def write_films(scenes: Scenes, folder: Path, formats: Sequence[str], step: Step
     """Write a film of each code, and one with all codes in a grid; yield lines that say what was written.
 
     Args:
-        scenes: what to show.
         folder: for the films.
         formats: "mp4", "gif" or both.
         step: shows progress.

@@ -85,10 +85,7 @@ def fit_codebook(
 
     Args:
         activations: (B, U) float32, not all the same.
-        lives: of the records.
         tick: of the records, (B,).
-        options: of the fit.
-        seed: of weights and samples.
         progress: called with the share of the steps done.
     """
     random = np.random.default_rng([seed, 11])

@@ -43,10 +43,6 @@ def group_axes(
         states: of the policy's layer, (B, U).
         label: group of each state, (B,) int64 from 0.
         name: of the partition; directions are called NAME_1 and so on.
-        layer: of the states.
-        lives: of the states.
-        episodes: of the states.
-        source: of the directions.
 
     Returns:
         At most `AXES` directions of length 1, the one with most variance between groups first.
@@ -84,8 +80,6 @@ class Row:
     """One way to divide the states.
 
     Attributes:
-        name: of the way.
-        clusters: that it found.
         measures: name of `MEASURES` -> estimate.
     """
 
@@ -102,7 +96,6 @@ class Leaderboard:
         rows: one for each way.
         axes: directions along which the groups of each way differ most; none of an untrained network.
         states: number of states.
-        lives: their number.
     """
 
     rows: tuple[Row, ...]
@@ -126,7 +119,6 @@ class Sample:
 
     Attributes:
         records: with the activations of the layers.
-        lives: of the records.
         paths: the hidden state's `trajectories`, (N, 4 U).
         act: what the agent did, (N,) int64 from 0.
         tick: bin of the tick, (N,) int64.
@@ -145,8 +137,6 @@ def leaderboard(run: FinishedRun, rule: CodebookRule, most: int, resamples: int,
     """Compare a semantic run with other ways to divide the same states.
 
     Args:
-        run: the semantic run.
-        rule: its codebook.
         most: states, of whole lives drawn at random.
         resamples: of lives, for the intervals.
         step: shows progress.
@@ -269,7 +259,6 @@ def found_again(fit: Fit, states: np.ndarray, lives: Lives, seed: int) -> dict[s
     Args:
         fit: the way to divide them.
         states: (N, U).
-        lives: of the states.
         seed: of the fits and of the halves.
 
     Returns:

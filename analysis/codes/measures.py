@@ -17,7 +17,6 @@ class LifeResamples:
 
         Args:
             life: of each record, (B,) int64 from 0 without gaps.
-            resamples: their number.
             seed: of the draws.
         """
         lives = int(life.max()) + 1
@@ -110,7 +109,6 @@ def weighted_adjusted_rand(label: np.ndarray, other: np.ndarray, weight: np.ndar
 
     Args:
         label: (B,) int64 from 0.
-        other: likewise.
         weight: number of copies of each record, (B,).
     """
     table = np.bincount(label * (int(other.max()) + 1) + other, weights=weight)
@@ -131,7 +129,6 @@ def normalised_information(label: np.ndarray, other: np.ndarray, weight: np.ndar
 
     Args:
         label: (B,) int64 from 0.
-        other: likewise.
         weight: of each record, (B,).
     """
     table = np.zeros((int(label.max()) + 1, int(other.max()) + 1))

@@ -30,7 +30,6 @@ class Partition:
     Attributes:
         name: for tables.
         short: for files and the names of directions.
-        fit: to states.
         of_trajectories: whether it reads `trajectories`, not single states.
     """
 
@@ -75,7 +74,6 @@ def trajectories(states: np.ndarray, lives: Lives) -> np.ndarray:
 
     Args:
         states: of every tick of whole lives.
-        lives: of the states.
     """
     spread = states.std(axis=0)
     z = (states - states.mean(axis=0)) / np.where(spread > 0, spread, 1)

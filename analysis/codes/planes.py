@@ -31,7 +31,6 @@ class States:
         label: code of each, (N,) int64.
         life: of each, (N,) int64.
         plane: place in the semantic plane, (N, 2) float32.
-        layer: of the activations.
     """
 
     activations: np.ndarray
@@ -64,8 +63,6 @@ def states_of(run: FinishedRun, rule: CodebookRule, on: Path | None, most: int, 
     """Draw states of the run's dump, or of another dump of the same policy.
 
     Args:
-        run: the semantic run.
-        rule: its codebook.
         on: another dump, such as one of other maps; None for the run's own.
         most: states to draw.
         step: shows progress.
@@ -128,7 +125,6 @@ def kept_by(states: States, planes: dict[str, np.ndarray], resamples: int, seed:
         states: N of them.
         planes: name -> (N, 2).
         resamples: of lives, for the intervals.
-        seed: of the resamples.
     """
     rank = _ranks(states.activations)
     lives, life = np.unique(states.life, return_inverse=True)

@@ -50,8 +50,6 @@ class Seen:
     """What one network makes of N records.
 
     Attributes:
-        name: of the network.
-        codes: in its codebook.
         hidden: its hidden state, or the encoder's output if it has no memory, (N, units) float32.
         code: number of its nearest code, (N,) int64.
     """
@@ -68,7 +66,6 @@ class Drawn:
 
     Attributes:
         lives: slot, agent and episode of each, (L, 3) int64, ascending.
-        subsample: of their records.
         states: number of records that are compared.
     """
 
@@ -79,12 +76,6 @@ class Drawn:
 
 def load_networks(dump: Path, metadata: DumpMetadata, names: Sequence[str], folder: Path) -> list[Network]:
     """Load trainings that can see the lives of a dump.
-
-    Args:
-        dump: its folder.
-        metadata: of the dump.
-        names: of the trainings.
-        folder: of trained policies.
 
     Raises:
         UserError: the dump lacks something, or a training is not there, has no codes, or sees the world in another way.
@@ -141,7 +132,6 @@ def draw_lives(dump: Path, most: int, seed: int) -> Drawn:
     """Draw whole lives by lot.
 
     Args:
-        dump: its folder.
         most: records to compare.
         seed: of the draw.
 
@@ -169,10 +159,7 @@ def replay(
     """Show lives of a dump to networks.
 
     Args:
-        dump: its folder.
-        metadata: of the dump.
         drawn: lives of the dump.
-        networks: that can see them.
         progress: called with the share of the episodes done.
 
     Returns:

@@ -43,7 +43,6 @@ class Codes:
         plane: their places, (B, dimensions) float32.
         labels: clusters from 0, largest first, (B,) int64.
         rule: labels any other record.
-        use: of the codebook.
         stability: with other seeds and other lives.
         method: finds the codes in the plane anew.
     """

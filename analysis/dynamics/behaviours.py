@@ -168,7 +168,6 @@ class BehaviourPair:
 
     Attributes:
         one, other: layers of the two divisions.
-        ticks: that both divide.
         information: normalised mutual information (arithmetic mean of the entropies): 1 for the same division.
         dealt_information: the same with labels from other lives: mean.
         dealt_information_high: 95% of the draws are below.

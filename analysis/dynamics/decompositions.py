@@ -60,7 +60,6 @@ class Decomposition:
     """A decomposition fitted to B records.
 
     Attributes:
-        kind: of the components.
         axes: the components, by decreasing share of the variance that they explain.
         scores: of each record, (B, K) float64: linear read-outs for all kinds.
         explained: share of the z-scores' variance that is lost if a component is left out, (K,).
@@ -101,10 +100,8 @@ def decompose(
     """Fit a decomposition, and refit it to resampled lives.
 
     Args:
-        kind: of the components.
         z: z-scores, (B, U).
         components: how many, at most U.
-        seed: of the fit.
         resamples: records of each bootstrap of lives.
         progress: called with the share done, from 0 to 1.
     """

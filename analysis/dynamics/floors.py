@@ -31,8 +31,6 @@ def above_gaussians(
     Args:
         found: a decomposition of z.
         z: z-scores, (B, U).
-        lives: of the records.
-        seed: of surrogates and fits.
         progress: called with the share done, from 0 to 1.
 
     Returns:

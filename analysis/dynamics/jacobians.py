@@ -160,11 +160,9 @@ class Agreement:
     """How often correlation and Jacobian have the same sign, among pairs of different components.
 
     Attributes:
-        behaviour: its number.
         lag: in ticks.
         share: of pairs with the same sign.
         significant: the same among pairs whose correlation has q < 0.05; NaN if there are none.
-        pairs: with such a correlation.
         shuffled_behaviours: mean share if behaviours are dealt to states at random, for the Jacobians only.
         shuffled_components: mean share if the components of the Jacobian are renamed at random: about one half.
         p: one-sided, share against renamed components.

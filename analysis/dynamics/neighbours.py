@@ -82,7 +82,6 @@ def cluster_agreement(points: np.ndarray, labels: np.ndarray, clusters: int, res
     Args:
         points: (B, dimensions).
         labels: of all of them, (B,).
-        clusters: how many.
         resamples: records of each bootstrap of lives; each distinct record is used once.
     """
     from sklearn.metrics import adjusted_rand_score
@@ -102,7 +101,6 @@ def cluster_floor(
 
     Args:
         points: (B, dimensions).
-        clusters: how many.
     """
     drawn = gaussian_surrogate(points, lives, np.random.default_rng([seed, 7]))
     return cluster_agreement(drawn, ward_labels(drawn, clusters), clusters, resamples)

@@ -67,7 +67,6 @@ class Motion:
     """What consecutive states show. N records of whole lives.
 
     Attributes:
-        tracks: the lives.
         scores: independent components of their states, (N, K).
         space: of the states whose trajectories are behaviours.
         pairs: how far behaviours of several layers agree with those of each alone; empty for those of one layer.

@@ -33,7 +33,6 @@ class Explored:
     """N points, T ticks, F features, L lives.
 
     Attributes:
-        run: the analysis run.
         seen: every tick of the points' lives, in the order of `timeline`.
         timeline: the agents' state at those ticks, by life, then tick.
         rows: indices of the points among the run's records, ascending, (N,) int64.
@@ -108,7 +107,6 @@ def explored(run: FinishedRun, most_ticks: int, step: Step) -> Explored:
     """Read every tick of a run's lives, or of a random sample of its lives drawn with the run's seed.
 
     Args:
-        run: to show.
         most_ticks: maximum to read; above it, whole lives are left out.
         step: shows progress.
 

@@ -18,7 +18,6 @@ class Feature:
     """One behavioural feature. It may use the record's tick and earlier ticks of the same life, never later ones.
 
     Attributes:
-        name: in tables and figures.
         unit: of its values; "0 or 1" for a yes-or-no feature.
         definition: one sentence that says exactly what is measured.
         compute: function from records to (B,) values.

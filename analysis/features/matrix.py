@@ -29,8 +29,6 @@ def feature_matrix(
 
     Args:
         records: any records of one dump.
-        metadata: of that dump.
-        features: to compute.
         history: every tick of the records' lives, from `read_history`; features over time need it unless `records`
             already holds every tick. Must be consecutive ticks from each agent's spawn on.
 
@@ -57,7 +55,6 @@ def read_history(
     """Return every tick of a dump with only its identity and each agent's own row, which is small for any dump.
 
     Args:
-        folder: of the dump.
         progress: called with the share of the work done, from 0 to 1.
         lives: only these, each a slot, an agent and an episode; None for all.
 

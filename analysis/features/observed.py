@@ -14,12 +14,7 @@ from common.user_error import UserError
 
 @dataclass(frozen=True, eq=False)
 class Observed:
-    """Records with their dump's metadata. B records, E rows of visible entities, I rows of items.
-
-    Attributes:
-        records: of one dump.
-        metadata: of that dump.
-    """
+    """Records with their dump's metadata. B records, E rows of visible entities, I rows of items."""
 
     records: Records
     metadata: DumpMetadata

@@ -26,8 +26,6 @@ class Claimed:
     """A claim of a page.
 
     Attributes:
-        page: its name.
-        says: the sentence.
         p: of each row of results that it tells with a p-value, by the row's name.
     """
 

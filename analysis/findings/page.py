@@ -23,9 +23,7 @@ class Played:
     """A stage as it was run.
 
     Attributes:
-        name: of the stage.
         command: as typed, with the folder of results that is the default.
-        seconds: that it took.
         read: SHA-256 of each file that it read, by path.
     """
 
@@ -59,7 +57,6 @@ class History:
     """How a page's results came about.
 
     Attributes:
-        stages: as they were run.
         primary: when the primary outcomes were named; None if there are none, or nobody wrote down when.
     """
 
@@ -78,9 +75,7 @@ def write_page(study_path: Path, results: Path, history: History, page: Path) ->
     """Write a study's page, and beside it what it needs to be checked: the study, its tables, figures and stages.
 
     Args:
-        study_path: the study file.
         results: folder of the stages' folders.
-        history: of the results.
         page: Markdown file to write; the folder beside it, of the same name, is replaced.
 
     Returns:
@@ -149,9 +144,6 @@ def page_text(study: Study, results: Results, history: History, name: str) -> tu
     """Return the page as Markdown, and how many numbers its claims and tables hold.
 
     Args:
-        study: what is claimed.
-        results: where the numbers are.
-        history: of the results.
         name: of the folder beside the page.
     """
     said = said_of(study, results)

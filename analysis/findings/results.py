@@ -30,8 +30,6 @@ class Results:
         """Look up in a folder that holds a folder for each stage.
 
         Args:
-            study: whose stages they are.
-            folder: of their folders.
             commands: of stages as they were played; by default those of the study.
         """
         self._study = study

@@ -38,7 +38,6 @@ class StageState:
 
     Attributes:
         key: hash of its command and of all that it reads.
-        command: as run.
         read: SHA-256 of each file that it read, by path.
         seconds: that it has taken so far.
         files: size of each file that it left, by path in its folder; None until it is finished.
@@ -58,7 +57,6 @@ class Plan:
     """What running a study would do.
 
     Attributes:
-        stage: of the study.
         action: finished stages are skipped, interrupted ones continued or begun again.
         minutes: left, as an estimate.
         key, read: as in `StageState`.
@@ -76,7 +74,6 @@ class StudyRun:
     """A study in its folder of results.
 
     Attributes:
-        study: its stages and claims.
         folder: holds a folder and a log for each stage.
         scripts: folder of the scripts; commands are run from there.
         states: of the stages that were begun.
@@ -260,10 +257,6 @@ def _lock(descriptor: int, folder: Path) -> None:
 
 def hashes(paths: Sequence[Path], start: Path) -> dict[str, str]:
     """Return the SHA-256 of files, and of all files in folders, by path.
-
-    Args:
-        paths: of files and folders.
-        start: where relative paths begin.
 
     Raises:
         UserError: one does not exist.

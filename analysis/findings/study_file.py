@@ -69,7 +69,6 @@ class Row:
 
     Attributes:
         stage: whose folder holds the table; with * or ?, all stages of that pattern, which are taken for trainings.
-        file: its tab-separated table.
         where: contents of columns that the row has, and no other row.
         minus: with several stages: the pattern of others, whose mean is subtracted; their tables have the same row.
     """
@@ -182,7 +181,6 @@ class ResultFigure:
     """A figure of a stage.
 
     Attributes:
-        stage: its name.
         file: PNG in its folder.
         caption: below it.
     """
@@ -227,7 +225,6 @@ class Study:
     """A study file.
 
     Attributes:
-        title: of its page.
         question: in one or two sentences.
         stages: in the order in which they are run.
         claims: in the order of the page.
@@ -303,7 +300,6 @@ def check_apart(stages: Sequence[str], seeds: Mapping[str, frozenset[str]], file
     Args:
         stages: names of the stages, each a training.
         seeds: of the worlds of each.
-        file: the table.
     """
     for place, name in enumerate(stages):
         if other := next((each for each in stages[:place] if seeds[each] & seeds[name]), None):

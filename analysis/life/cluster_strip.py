@@ -12,7 +12,6 @@ class ClusterStrip:
     Attributes:
         label: cluster from 0, or `clustering.NOISE`.
         exact: whether the run labelled the record itself; other labels were propagated.
-        run: its name.
     """
 
     label: np.ndarray

@@ -51,7 +51,6 @@ def life_events(records: Records, metadata: DumpMetadata) -> LifeEvents:
 
     Args:
         records: in any order, with entities and inventories.
-        metadata: of their dump.
 
     Raises:
         UserError: the dump lacks a column or an action head, or an agent is not among the entities that it sees.

@@ -42,7 +42,6 @@ def life_figure(life: Timeline, heading: str, text: str, clusters: ClusterStrip 
 
     Args:
         life: the timeline of a single life.
-        heading: whose life it is.
         text: its length and how it ended.
         clusters: of its records, if available.
     """

@@ -17,7 +17,6 @@ def environment(folder: Path, trim: bool = False) -> "Environment":
     """Return what renders the templates of a page's folder, which may extend `layout.html`.
 
     Args:
-        folder: of the page.
         trim: leave no empty lines where the template's own commands stood.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined

@@ -65,7 +65,6 @@ def states_of_life(
     """Return components, the place of trajectories, and whether there is a behaviour, of the states of one life.
 
     Args:
-        dynamics: the run.
         rule: for behaviours.
         activations: of each layer that the run is about, in order of ticks, (n, units).
     """
@@ -97,7 +96,6 @@ def main_behaviours(label: np.ndarray, lengths: np.ndarray, count: int) -> np.nd
     Args:
         label: of each tick, rollout by rollout, (T,).
         lengths: ticks of each rollout, (R,).
-        count: of behaviours.
     """
     rollout = np.repeat(np.arange(len(lengths)), lengths)
     known = label >= 0
@@ -113,7 +111,6 @@ def plane(trajectory: np.ndarray, label: np.ndarray, lengths: np.ndarray, main: 
         label: of each tick, (T,).
         lengths: ticks of each rollout, (R,).
         main: as `main_behaviours`.
-        seed: of UMAP.
     """
     rollout = np.repeat(np.arange(len(lengths)), lengths)
     own = label == main[rollout]

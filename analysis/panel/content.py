@@ -43,7 +43,6 @@ class Panel:
     """R rollouts with T ticks in all, rollout by rollout.
 
     Attributes:
-        dynamics: the run.
         sources: dumps that rollouts are from.
         saliency: maps that lie over some ticks.
         rule: that gave behaviours to ticks that the run did not label.
@@ -96,7 +95,6 @@ def read_panel(
     """Choose and read rollouts.
 
     Args:
-        dynamics: the run.
         sources: the run's own dump, and simulated ones.
         saliency: runs of saliency.py of these dumps.
         most: rollouts in all.

@@ -70,7 +70,6 @@ class Dynamics:
     Attributes:
         path: folder of the run.
         dump: folder of the dump that it was made from.
-        run: what run.json says.
         policy: name of the policy.
         layer: a state of its memory.
         components: K.

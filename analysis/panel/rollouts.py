@@ -48,7 +48,6 @@ def choose(
         most: rollouts.
         first: records of lives to prefer, in decreasing order of preference after those of `mapped`.
         mapped: records with saliency maps.
-        seed: of the lot.
         ticks: of a rollout, at most.
     """
     keys, index = number_lives(identity)
@@ -76,7 +75,6 @@ def pieces(covered: np.ndarray, ticks: int) -> list[tuple[int, int]]:
 
     Args:
         covered: which of its ticks have saliency maps, (ticks of the life,) bool.
-        ticks: of a piece.
 
     Returns:
         First place and the one after the last, of each piece.

@@ -40,7 +40,6 @@ class Saliency:
         path: folder of the run.
         dump_sha256: of the metadata of the dump that it was made from.
         of: what is attributed, as given to saliency.py.
-        method: of attribution.
         failures: sanity checks that failed, or why they are not enough.
         places: of the mapped ticks, (M,) each.
         value: of the target at each of them, (M,); NaN where it is not defined.

@@ -21,7 +21,6 @@ def find_sources(dynamics: Dynamics, simulated: Path | None, policy: Path | None
     """Return the run's own dump, and the simulated one that is named or lies beside it.
 
     Args:
-        dynamics: the run.
         simulated: dump that was named; None to look beside the recorded one.
         policy: checkpoint that was named; None for the one that the run used.
         say: called with a line on what was found, and on what is left out.
@@ -49,7 +48,6 @@ def find_saliency(dynamics: Dynamics, sources: Sequence[Source], named: Sequence
     """Return the runs of saliency.py that are named, or that lie beside the run.
 
     Args:
-        dynamics: the run.
         sources: dumps of the panel.
         named: folders; empty to look for them.
         say: called with a line on what was found.

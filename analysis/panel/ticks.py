@@ -69,10 +69,7 @@ def read_ticks(
     """Read the ticks of some rollouts, in their order; memory holds the records of one episode.
 
     Args:
-        dump: its folder.
-        metadata: of the dump.
         chosen: rollouts.
-        layers: to read.
         states: applied to the states of these layers in each life.
         probabilities: of options; None to leave them out.
         progress: called with the share read.

@@ -65,7 +65,6 @@ class Findings:
         scores: R squared or AUC.
         precision: average precision of binary targets, NaN for others.
         advantages: over the best baseline.
-        increments: to every baseline.
         selectivities: over the control task.
         increments_given: to every baseline that also reads the given variables; empty if there are none.
     """

@@ -23,9 +23,7 @@ class Input:
     """One thing that a probe reads.
 
     Attributes:
-        name: in tables and options.
         kind: memory, whose advantage is measured, or baseline, which holds nothing that a memory was trained to keep.
-        title: in figures.
         layers: of the dump that it is made of; none if it is made of observations alone.
         observations: how many, the present one included, of a history; 1 for everything else.
     """

@@ -132,15 +132,9 @@ class DumpReport:
     """All that was found in one dump.
 
     Attributes:
-        name: the dump's folder.
-        policy: whose it is.
-        agent: the policy's kind.
         steps_trained: agent-steps; None where nobody knows.
-        records: that were probed.
-        lives: that they belong to.
         worlds: that were resampled and split.
         worlds_are: "maps" or "episodes".
-        inputs: that were probed.
         missing: inputs that were asked for and that the dump does not hold.
         targets: name, unit, definition, measure, chance, why it was not probed, the number of records in which its
             value is known, and the curve that it belongs to and the ticks ahead if it has a horizon.

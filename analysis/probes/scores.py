@@ -55,7 +55,6 @@ def losses(
     Args:
         predicted, y, baseline: (B, T); y finite, the baseline what is guessed without any input.
         world: (B,).
-        worlds: how many there are.
         yes_or_no: which targets are scored by AUC, (T,) bool.
     """
     lost, stake = np.zeros((2, worlds, y.shape[1]))
@@ -97,7 +96,6 @@ def average_precision(predicted: np.ndarray, y: np.ndarray, world: np.ndarray, w
     Args:
         predicted, y: (B, T); y 0 or 1.
         world: (B,).
-        worlds: how many there are.
     """
     from sklearn.metrics import average_precision_score
 

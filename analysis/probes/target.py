@@ -19,7 +19,6 @@ class Target:
         definition: one sentence that says exactly what it is.
         compute: from every tick of whole lives to (B,) values; NaN where the question makes no sense.
         curve: that the target belongs to with those that differ in nothing but how far ahead they look.
-        ticks_ahead: how far that is.
     """
 
     name: str

@@ -29,9 +29,7 @@ def probabilities_of(policy: RecurrentPolicy, records: Records, metadata: DumpMe
     """Return the probability of each option of `SHOWN`, (B, options) float32 by head; 0 for illegal options.
 
     Args:
-        policy: that was recorded.
         records: with the layer `lstm_hidden` and the column `legal`.
-        metadata: of the dump.
     """
     heads = metadata.action_heads
     ends = np.cumsum([head.size for head in heads])

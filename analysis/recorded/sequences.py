@@ -102,7 +102,6 @@ def lives(
     """Yield the whole lives of a dump.
 
     Args:
-        folder: of the dump.
         batch: lives in each batch; the last batch before other episodes are read may have fewer.
         seed: of the order. With a seed, episodes are shuffled, and so are the lives of `SHUFFLED_TOGETHER` episodes at
             a time; the same seed gives the same order. Without one, episodes are in order of their numbers.
@@ -125,7 +124,6 @@ def windows(
     if the stride is at most the length, every record is in at least one window.
 
     Args:
-        folder: of the dump.
         length: ticks of a window, from 1.
         stride: ticks from the start of a window to that of the next, from 1; None for the length.
         batch: windows in each batch; the last batch before other episodes are read may have fewer.

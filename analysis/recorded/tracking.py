@@ -46,8 +46,6 @@ class Mirror:
 
         Args:
             options: where it is logged; None for nowhere.
-            name: of the run.
-            config: its settings.
             folder: for the service's local files.
         """
         self._options, self._name, self._config, self._folder = options, name, config, folder

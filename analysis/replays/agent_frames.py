@@ -31,7 +31,6 @@ class AgentFrames:
 
     Attributes:
         seen: records with tiles.
-        policy: its name, shown below.
         colour: of the agent itself, `#rrggbb`.
     """
 

@@ -27,7 +27,6 @@ class ComparedReplays:
 
     Attributes:
         unedited: the first replay; after its end nobody is present.
-        edited: the second one.
         ends: last tick of each before it was made longer.
         drawn: which agents were drawn by lot to be edited, (P,) bool.
         first: tick at which each agent first differs, -1 if it never does, (P,) int32.
@@ -58,7 +57,6 @@ def compare(unedited: Replay, edited: Replay, drawn: Sequence[int]) -> ComparedR
 
     Args:
         unedited: the first one.
-        edited: the second one.
         drawn: ids of the agents that were drawn by lot to be edited.
 
     Raises:

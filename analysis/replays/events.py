@@ -17,7 +17,6 @@ class Events:
     """Events in order of ticks; every array has one entry per event, int32.
 
     Attributes:
-        tick: of the event.
         kind: index into `EVENT_KINDS`.
         player: column of the agent concerned.
         other: id of its killer or victim; 0 for nobody.

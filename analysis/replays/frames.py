@@ -72,8 +72,6 @@ class FrameDrawer:
 
         Args:
             replay: to draw.
-            events: of the replay.
-            colours: of the agents.
             size: of the square map, in pixels.
             followed: column of the player in the middle of the view, except near the world's edges; None shows the
                 whole map.

@@ -82,7 +82,6 @@ def read_cluster_run(path: Path, dump: Path, file: str = LABELS_FILE) -> Cluster
     Args:
         path: folder of analyze_activations.py.
         dump: folder of extract_activations.py.
-        file: of the labels.
 
     Raises:
         UserError: the run is unfinished or damaged, holds no labels, or was made from another dump.

@@ -23,7 +23,6 @@ class RunDescription:
     Attributes:
         input: SHA-256 of the files that it was made from, by name.
         arguments: of its command line, by name.
-        seed: of its random numbers.
     """
 
     input: dict[str, str] = field(default_factory=dict)
@@ -36,7 +35,6 @@ class FinishedFiles:
     """A folder whose run was completed.
 
     Attributes:
-        path: of the folder.
         sha256: of each file that the run wrote, by name.
     """
 
@@ -92,7 +90,6 @@ def open_finished(path: Path, script: str = "analyze_activations.py") -> Finishe
     """Open the folder of a finished run.
 
     Args:
-        path: of the folder.
         script: that writes such folders, for messages.
 
     Raises:

@@ -76,7 +76,6 @@ class FinishedRun:
     Attributes:
         clusters: the labels, and the identity of each record.
         dump: current folder of the dump that it was made from.
-        seed: of the run.
         summary: content of summary.json.
         embedding: (N, 2) float32.
     """

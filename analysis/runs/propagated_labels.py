@@ -194,7 +194,6 @@ def propagate_labels(
     """Label every record of a dump, or of some of its lives; memory holds only one batch of activations.
 
     Args:
-        run: of the dump.
         dump: folder of the dump.
         rule: from `fit_rule`.
         lives: to label, each a slot, an agent and an episode; None for all.

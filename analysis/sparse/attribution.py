@@ -41,7 +41,6 @@ class Attributions:
         feature: number of the feature, (R,) int64.
         predicted: change of the value, and of the action's log-probability in nats, (2, R).
         measured: the same, (2, R).
-        units: of intervals, over removals.
     """
 
     feature: np.ndarray

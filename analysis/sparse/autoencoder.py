@@ -108,7 +108,6 @@ class Step:
     """What one batch gives.
 
     Attributes:
-        loss: to minimise.
         unexplained: share of the variance that the reconstruction does not explain.
         fired: which features are active in any of the states, (F,) bool.
         active: features of a state, on average.

@@ -30,7 +30,6 @@ class ErasureRow:
     """One way to erase one variable.
 
     Attributes:
-        variable: that is erased.
         by: how: `nothing`, `leace`, `nulling` or `N features`.
         r2: share of the variable's variance that a linear read-out, fitted again to edited training states, explains in
             edited test states.

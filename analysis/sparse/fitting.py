@@ -114,7 +114,6 @@ class Entry:
         name: unique in the run, such as topk_8x_k32.
         features: wanted; PCA and ICA have as many as the states have dimensions.
         k: features of a state.
-        layer: whose states are written.
         original: name of the entry that differs only in its seed and is reported; None if this is that one.
     """
 
@@ -175,7 +174,6 @@ class Fitted:
     """One fitted dictionary.
 
     Attributes:
-        entry: what was wanted.
         dictionary: in raw units.
         curve: of its training; empty for baselines.
     """

@@ -15,8 +15,6 @@ class ScoreRow:
     """One dictionary on the test episodes; ends of 95% intervals are `_low` and `_high`, NaN where there is none.
 
     Attributes:
-        layer: whose states it writes.
-        features: in it.
         k: features of a state that were wanted.
         active: features of a state.
         alive: features that are active in at least one state.
@@ -53,8 +51,6 @@ class ComparisonRow:
     """An autoencoder against a baseline of the same k, in the same records.
 
     Attributes:
-        autoencoder: its name.
-        baseline: its name.
         unexplained_less: how much less of the variance the autoencoder leaves unexplained; below 0 if more.
         kl_less: how many nats less divergence it causes; NaN if not spliced.
     """
@@ -74,7 +70,6 @@ class StabilityRow:
     """An autoencoder against the same with another seed.
 
     Attributes:
-        autoencoder: its name.
         other: name of the one with another seed.
         cosine: of a living feature with its partner, on average.
         found_again: share of living features with a partner at a cosine of 0.9 or more.

@@ -23,7 +23,6 @@ class Width:
 
     Attributes:
         text: as the user wrote it, such as 8x or 2048.
-        number: in it.
         is_multiple: whether it is a multiple.
     """
 

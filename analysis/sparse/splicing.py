@@ -162,7 +162,6 @@ class SplicedRun:
             heads, in nats, (B,) each.
         values: absolute difference of the critic's value, (B,) each.
         value_spread: standard deviation of the critic's value over the records.
-        units: of intervals.
     """
 
     kls: Mapping[str, np.ndarray]

@@ -18,7 +18,6 @@ class Stability:
 
     Attributes:
         cosine: of each living feature's direction with its partner in a one-to-one matching, (alive,).
-        mean: of these cosines.
         found_again: share of living features with a partner at `FOUND_AGAIN` or more.
         chance: mean cosine of as many random directions, matched in the same way.
         floor: the cosines of two autoencoders of a Gaussian of the same covariance and autocorrelation, (their alive,).

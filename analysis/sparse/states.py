@@ -30,12 +30,7 @@ _TOGETHER = 16
 
 @dataclass(frozen=True)
 class Split:
-    """The episodes of a dump, ascending.
-
-    Attributes:
-        train: to fit to.
-        test: that no fit sees.
-    """
+    """The episodes of a dump, ascending."""
 
     train: tuple[int, ...]
     test: tuple[int, ...]

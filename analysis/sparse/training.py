@@ -54,7 +54,6 @@ class Epoch:
     Attributes:
         epoch: number, from 1.
         states: seen in all epochs so far.
-        loss: with all its terms.
         unexplained: share of the variance.
         active: features of a state.
         dead: features that count as dead at the end.

@@ -22,10 +22,8 @@ class Association:
     """How one categorical feature goes with all clusters together.
 
     Attributes:
-        name: of the categorical feature.
         chi_square: of the table of clusters and options; noise is left out.
         shifted_mean: the same with labels shifted in a circle within lives: mean over the permutations.
-        shifted_largest: the largest of them.
         v: Cramer's V, 0 to 1, corrected for bias; NaN where there are fewer than two clusters or options.
         p: of the test by shifts; NaN where V is, or too few lives carry information.
         q: p corrected for all categorical features.
@@ -54,7 +52,6 @@ class EtaSquares:
     """How one categorical feature goes with each of K components; arrays are (K,).
 
     Attributes:
-        name: of the categorical feature.
         value: eta-square, the share of a component's variance that lies between options, 0 to 1.
         shifted_mean: the same with options shifted in a circle within lives, mean over the permutations.
         p: of the test by shifts; NaN where too few lives carry information.
@@ -92,7 +89,6 @@ class _Totals:
             what tick and age leave of them.
         score_together: the same with episodes as units.
         informative: the most lives in which a shift changes some cluster's sum, (F,).
-        informative_together: the same of episodes.
     """
 
     count: np.ndarray

@@ -17,7 +17,6 @@ class ClusterMethod:
             records, to the points that are clustered, (B, dimensions).
         hdbscan: from points and a keyword `min_cluster_size` to labels, (B,): clusters from 0, largest first, negative
             for noise.
-        min_cluster_size: of the run.
         seeded: whether the seed makes any difference to `embed`.
     """
 

@@ -21,7 +21,6 @@ class Confound:
     """What one variable (tick, row, column, life, agent, episode, map, policy) has in common with a cluster, or all.
 
     Attributes:
-        name: of the variable.
         information: mutual information with all clusters, or what one cluster adds to it, in nats; for one cluster and
             the life, the divergence of its records from all records or from all lives alike, as `confounds` says.
         share: of the most that is possible, 0 to 1.
@@ -88,7 +87,6 @@ class _Null:
         possible: the most that it can be, (M + 1, C).
         mutual: of all labels together, (M + 1,).
         p: of each label, (C,); NaN where there is no test.
-        p_overall: of all labels together.
     """
 
     nats: np.ndarray

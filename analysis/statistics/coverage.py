@@ -34,7 +34,6 @@ class Coverage:
     """Shares of the targets' variance, the mean over their parts, in lives held out; 1 is all, below 0 none.
 
     Attributes:
-        about: what the targets are.
         studied: told by the variables studied, with its interval (NaN with fewer than two units).
         listed: told by the list.
         together: told by both together.

@@ -20,7 +20,6 @@ class Differences:
 
     Attributes:
         effects: standardised differences.
-        intervals: of these.
         test: by circular shifts.
         given_time: the same test of surviving differences, with tick and age held constant.
         settings: that all of them were made with.

@@ -24,7 +24,6 @@ class EffectSizes:
 
     Attributes:
         mean: of the cluster's records.
-        baseline_mean: of the random windows.
         d_baseline: Cohen's d of the cluster against the random windows.
         complement_mean: of all records outside the cluster; NaN where there are none.
         d_complement: Cohen's d of the cluster against those; NaN where there are none.

@@ -90,7 +90,6 @@ def over_trainings(
     Args:
         kinds: one or two, each (T, W): the value of each training in each world; of worlds of their own, (T, 1), the
             means.
-        worlds: who played the same.
         confidence: of the interval, 0 to 1.
         paired: whether the trainings of two kinds at the same place belong together, so that only their differences
             vary.

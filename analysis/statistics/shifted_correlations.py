@@ -86,9 +86,7 @@ def shifted_correlations(
     Args:
         left: (B, K), finite.
         right: (B, F), finite.
-        lives: of the records.
         permutations: shifts of each life.
-        seed: of the shifts.
         episode: of each record, (B,), to shift all lives of an episode together as well.
         inside: which records count, (B,) bool; the others only take part in the shifts of `right`. All where None.
     """
@@ -128,10 +126,8 @@ def correlations_given_time(
     Args:
         left: (B, K), finite.
         right: (B, F), finite.
-        lives: of the records.
         tick: of each record, (B,).
         permutations: shifts of each life.
-        seed: of the shifts.
         episode: of each record, (B,).
     """
     age = age_of(tick, lives)

@@ -185,7 +185,6 @@ def _sums_of(
         values: of all records, (B, F).
         records: those of the lives, rows of `values`, (b,).
         columns: of `values` that are wanted.
-        lengths: of the lives.
         chosen: which shift of each life each permutation takes, (M + 1, b).
     """
     at_once = max(1, _ENTRIES_AT_ONCE // max(1, len(records)))

@@ -48,7 +48,6 @@ class ProjectionStability:
     Attributes:
         over_seeds: a sample of lives, embedded and clustered with other seeds, one for each seed.
         over_lives: lives drawn with replacement, embedded and clustered with the run's seed, one for each draw.
-        records: of the sample.
         reason: why there are none, else "".
         floor: the same of a Gaussian; empty if it was not measured.
     """
@@ -138,7 +137,6 @@ def stability_floor(activations: np.ndarray, lives: Lives, method: ClusterMethod
         activations: of all records of the run, (B, units).
         lives: that the records belong to.
         method: finds the run's clusters.
-        seed: of the run.
     """
     rng = np.random.default_rng([seed, 11])
     sample = whole_lives(lives, SEED_RECORDS, rng)

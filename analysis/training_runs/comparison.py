@@ -80,14 +80,11 @@ def compare(
     """Compare groups.
 
     Args:
-        groups: of runs.
         metrics: names.
         points: of each curve; fewer if a run has fewer updates.
         last: share of the agent-steps that all runs reached, 0 to 1, over which final levels are means.
-        confidence: of all intervals.
         held_out: folder of evaluations; by default those in the runs' own folders of checkpoints.
         against: name of the group that all others are compared with; by default each is compared with each.
-        mode: of the evaluations.
 
     Raises:
         UserError: evaluations are damaged, there are none in the folder given, or no group has the name given.

@@ -53,7 +53,6 @@ class Evaluated:
             one of the tasks.
         by_world: what each world adds to each of these, whose mean over worlds it is; see `_by_world`.
         other_rules: settings of the world, other than those of maps, that differ from the training's.
-        files: that hold the results.
     """
 
     run: TrainingRun

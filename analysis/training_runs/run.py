@@ -28,11 +28,9 @@ class TrainingRun:
     """One training run. U updates.
 
     Attributes:
-        folder: of the run.
         settings: full names such as `train.gamma` to values, and `agent`.
         steps: agent-steps trained after each update, (U,) float64, ascending.
         metrics: name -> (U,) float64, NaN where an update did not report it.
-        sha256: of metrics.jsonl.
     """
 
     folder: Path

@@ -38,7 +38,6 @@ def arms_of(options: SimulationOptions, held_out: HeldOut, sha256: str) -> dict[
     """Return the arms of a simulation by name; the first one is what the others are compared with.
 
     Args:
-        options: of the simulation.
         held_out: recorded lives that starts are taken from, and the model.
         sha256: hash of the model's file.
 

@@ -78,10 +78,7 @@ def made(
     """Play a tick with edits.
 
     Args:
-        policy: that plays.
-        play: the tick.
         before: memory before it.
-        edits: to make.
         tick: since the edits began, from 0.
     """
     begun = edits.begin(before, tick)
@@ -124,13 +121,9 @@ def changes_at_once(
     """Return the mean changes of all `SIDES`, (windows, quantities) each.
 
     Args:
-        model: to simulate with.
         windows: starts, with recorded ticks after them.
-        observation: of all their records.
-        edits: to make.
         how: in every tick; or once, in each tick of lives that are not edited otherwise.
         ticks: after each start, at most.
-        seed: of the dice.
     """
     predicted, replayed = _replayed(model, windows, observation, edits, how, ticks)
     return {

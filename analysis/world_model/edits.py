@@ -87,7 +87,6 @@ class Edits:
         """Return the memory with which B agents begin a tick.
 
         Args:
-            memory: that they would have.
             age: in how many ticks each was edited before, (B,) int64.
             agents: their numbers, (B,) int64.
             donors: memories with which the donors begin the tick, by rule.
@@ -103,7 +102,6 @@ class Edits:
         """Return the edited states of a layer.
 
         Args:
-            layer: its name.
             before: memory with which the tick begins, of B agents.
             states: that the tick computed, (B, units).
             donors: their donors' states of the layer, by rule, (B, units) each.
@@ -264,10 +262,7 @@ class EditsWithDonors:
         """Prepare to draw.
 
         Args:
-            edits: to make.
             unedited: lives of the same starts.
-            layout: of observations.
-            seed: of the simulation.
             batch: number of the batch.
         """
         self._edits, self._unedited, self._key = edits, unedited, (seed, batch)

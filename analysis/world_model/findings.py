@@ -47,7 +47,6 @@ def value_saliency(model: WorldModel, scene: SoftScene, around: Surroundings, be
 
     Args:
         model: whose policy reads the scenes.
-        scene: that B agents see.
         around: what stays as it was.
         before: memory with which they begin the tick.
 
@@ -143,13 +142,10 @@ class Finding:
         lives: recorded lives compared.
         recorded: in the half of the recorded lives that nothing was fitted on.
         recorded_low: end of its interval.
-        recorded_high: likewise.
         simulated: in lives simulated from the same starts.
         simulated_low: end of its interval.
-        simulated_high: likewise.
         difference: simulated minus recorded.
         difference_low: end of its interval.
-        difference_high: likewise.
     """
 
     finding: str

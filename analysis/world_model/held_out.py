@@ -43,7 +43,6 @@ class HeldOut:
     """A recorded dump of a world model's policy, with episodes on maps that the model was not trained on.
 
     Attributes:
-        model: to simulate with.
         origin: of the model; `test` are the dump's episodes on other maps.
         dump: folder of the dump.
     """

@@ -34,7 +34,6 @@ class TickEdits(Protocol):
         """Return the memory with which B agents begin a tick, numbered from 0; called before `hooks`.
 
         Args:
-            memory: that they would have.
             tick: from 0.
             own: their own rows as the policy sees them in the tick, (B, columns), as `SoftScene.own`.
         """
@@ -48,7 +47,6 @@ class Start:
     """Where S simulations begin.
 
     Attributes:
-        state: of the world.
         scene: of the first tick.
         memory: of the policy before it sees that.
         around: what stays as it was.
@@ -70,14 +68,11 @@ class ImaginedTick:
     """One tick of S simulations.
 
     Attributes:
-        scene: that the policy sees.
         view: the same as an observation.
-        choices: of the policy.
         options: taken, head -> (S,) int64.
         action: their code, (S, size).
         memory: of the policy after it has seen the scene.
         layers: encoder output and action decoder of the policy, (S, units) each, without gradients.
-        state: of the world.
         reward: for the action, (S,).
         end: probability that the life ends with the tick, (S,).
         following: the prediction of the next tick.
@@ -123,9 +118,7 @@ def random_start(model: WorldModel, around: Surroundings, generator: torch.Gener
     """Start from random bottlenecks, which the model turns into scenes and memories of its own.
 
     Args:
-        model: to simulate with.
         around: market and task of each simulation, taken from recorded ticks.
-        generator: of random numbers.
     """
     network = model.network
     vector = torch.randn(len(around.task), network.sizes.bottleneck, generator=generator)
@@ -140,7 +133,6 @@ def bottleneck_start(
     """Start from bottlenecks, (S, dimensions); gradients pass from everything that follows to them.
 
     Args:
-        model: to simulate with.
         vector: on the sphere, of length 1.
         around: market and task of each simulation.
         generator: of the first latent states; None for the most probable ones.
@@ -160,9 +152,6 @@ def imagine(
     """Simulate tick after tick; gradients pass through everything, unless they are switched off.
 
     Args:
-        model: to simulate with.
-        start: where to begin.
-        ticks: to simulate.
         generator: of actions and latent states; None for the most probable of each.
         moves: what every agent does in the first ticks instead of the policy's own move; None where it chooses.
         edits: of the policy, in every tick; with the same dice as without.

@@ -38,7 +38,6 @@ class Dynamics:
 
     Attributes:
         probes: how its independent components are read and moved.
-        correlations: of its behaviours.
         label: behaviour of each recorded tick, by episode, agent and tick; only of those in a behaviour.
         jacobians: of the policy alone, (n, L, K, K).
         jacobian_label: behaviour of each of these states, (n,).
@@ -53,11 +52,7 @@ class Dynamics:
 
 @dataclass(frozen=True)
 class AgreementRow(Agreement):
-    """How often correlation and Jacobian have the same sign.
-
-    Attributes:
-        side: of the Jacobian.
-    """
+    """How often correlation and Jacobian have the same sign."""
 
     side: Side
 
@@ -67,13 +62,11 @@ class LagRow:
     """The same at one lag, over all behaviours.
 
     Attributes:
-        side: of the Jacobian.
         lag: in ticks.
         share: mean over behaviours of the share of pairs of different components with the same sign.
         shuffled_behaviours: the same if behaviours are dealt to states at random.
         shuffled_components: the same if the components of the Jacobian are renamed at random.
         above_chance: behaviours whose share exceeds that of renamed components with p < 0.05.
-        behaviours: with states.
         states: at which Jacobians were computed.
         through_world: mean over states of the size (Frobenius norm) of what passes through the world, divided by that
             and the size with the world cut; NaN for other sides than `whole`.
@@ -150,9 +143,6 @@ def world_jacobians(
     """Return how components change some ticks after a component was moved in the first tick of simulations.
 
     Args:
-        model: to simulate with.
-        start: of S simulations.
-        probes: the components.
         lags: ascending, from 1.
         seed: of the dice, which do not depend on `through_world`.
         through_world: whether gradients pass from what the world model decodes to what the policy sees.
@@ -208,7 +198,6 @@ def compare_jacobians(
 
     Args:
         held_out: recorded lives to start from.
-        dynamics: of the same dump.
         states: starts, at most.
         largest_lag: in ticks; lags are 1, 2, 4, 8 and so on, up to it.
         seed: of starts, dice and shuffles.

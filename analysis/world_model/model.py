@@ -166,10 +166,8 @@ class Origin:
 
     Attributes:
         dump: name of the dump's folder.
-        dump_sha256: of its metadata.
         policy: name of the policy.
         policy_sha256: of the policy's checkpoint.
-        seed: of the training.
         horizon: ticks predicted in a training window.
         records: predicted in training so far.
         train: episodes trained on.
@@ -196,8 +194,6 @@ class WorldModel:
     """A world model.
 
     Attributes:
-        network: its own weights.
-        policy: the frozen policy inside.
         info: of the policy's checkpoint.
         stats: measured on the training records.
     """

@@ -50,7 +50,6 @@ class Sizes:
         classes: values of each.
         embedding: units of an encoded observation.
         bottleneck: dimensions of the bottleneck.
-        channels: of the convolutions.
     """
 
     hidden: int = 256
@@ -88,7 +87,6 @@ class Prediction:
     """What the decoder says of a tick, in logits where it is about categories.
 
     Attributes:
-        scene: the scene in probabilities.
         material: logits, (B, materials, V).
         kinds: logits, (B, kinds, V).
         target: logits, (B, V).
@@ -187,13 +185,10 @@ class WorldNetwork(nn.Module):
         """Build it.
 
         Args:
-            shape: of scenes.
-            sizes: of the network.
             action: length of an action's code.
             memory: layers of the policy's memory, and units of each.
             vitals: places of the vitals in `Scene.own`.
             position: places of row and column in it; None if the policy does not see them.
-            kind: of bottleneck.
         """
         super().__init__()
         self.action = action

@@ -83,7 +83,6 @@ def measure_other_dice(
     """Compare pairs of courses, and the model's predictions and the copy with the first of each.
 
     Args:
-        model: to measure.
         courses: of one episode each: records of the same agents, from `CONTEXT` ticks before the courses part.
         seed: of the model's latent states and of resamples.
         report: called with the number of pairs done.
@@ -119,8 +118,6 @@ def differences(
     """Compare two courses of the same lives, and yield the differences of each tick that a life reaches in both.
 
     Args:
-        policy: that the agents play.
-        info: of its checkpoint.
         windows: the first course, as it was recorded.
         others: the other one, of the same lives in the same order.
     """

@@ -88,10 +88,8 @@ def compared(units: Units, name: str, mine: np.ndarray, other: np.ndarray) -> tu
     """Return estimates of one side's measure, of another's, and of how much better the first is.
 
     Args:
-        units: of resampling.
         name: of the measure, which says in which direction it is better.
         mine: of one side, (P,), or counts, (P, 3), which become F1.
-        other: likewise.
     """
     if mine.ndim == 1:
         return units.mean(mine), units.mean(other), _better(units.difference(mine, other), name)
@@ -147,9 +145,7 @@ def open_loop(model: WorldModel, windows: Windows, seed: int) -> Iterator[Errors
     """Yield the errors of each tick of a batch of windows.
 
     Args:
-        model: to measure.
         windows: recorded ones.
-        seed: of the latent states.
     """
     network, generator = model.network, torch.Generator().manual_seed(seed)
     own_heads = partial(head_log_probabilities, model.policy, model.layout)

@@ -102,10 +102,7 @@ class Group:
         value: mean over lives of the mean over ticks.
         better: value above that of the policy's own lives from the same starts, NaN where that is not compared.
         low: end of its 95% interval over recorded lives.
-        high: likewise.
         health: in the last tick.
-        food: likewise.
-        water: likewise.
         ticks: lived.
         lives: simulated.
     """
@@ -127,9 +124,7 @@ def group_of(name: str, found: Outcomes, own: Outcomes | None, seed: int, chosen
 
     Args:
         name: what they have in common.
-        found: what came of lives.
         own: what came of the policy's own lives from the same starts; None if that is not compared.
-        seed: of resamples.
         chosen: which lives, (L,) bool; None for all.
     """
     kept = {outcome: each if chosen is None else each[chosen] for outcome, each in found.values.items()}

@@ -59,10 +59,8 @@ def imagined_view(
     are the means of its kind. The agent can neither trade nor give.
 
     Args:
-        scene: of B agents.
         kind_means: mean of each column of `Scene.own` over recorded entities of each kind, (kinds, columns).
         around: what stays as it was.
-        layout: of observations and actions.
     """
     agents, view, side = len(scene.own), layout.tiles, layout.view_side
     presence, place = scene.kinds.flatten(1).topk(min(ENTITIES, len(KINDS) * view), dim=1)  # (B, R)
@@ -135,7 +133,6 @@ def recorded_actions(options: torch.Tensor, observation: PackedObservation, layo
     Args:
         options: chosen, (B, heads) int64.
         observation: that they were chosen for.
-        layout: of observations and actions.
     """
     place = {head.name: index for index, head in enumerate(layout.heads)}
     sizes = {head.name: head.size for head in layout.heads}
@@ -159,7 +156,6 @@ def imagined_actions(
         chosen: head -> one-hot, (B, options).
         kind: of each row after the agent's own, (B, R).
         cell: that each of them stands on, (B, R).
-        layout: of observations and actions.
     """
     weights = chosen[_TARGET][:, 1:-1]  # (B, R): not the agent's own row, nor the no-op
     target = torch.einsum("br,brc->bc", weights, _target_codes(kind, cell, layout))

@@ -28,13 +28,10 @@ class Row:
     Attributes:
         measure: name, see `open_loop.HIGHER_IS_BETTER`.
         horizon: ticks after the last one seen.
-        model: of the world model.
         model_low: end of its interval.
-        model_high: likewise.
         copied: of copying the last tick.
         better: how much better the model is; above 0 is better, whichever way the measure points.
         better_low: end of its interval.
-        better_high: likewise.
         predictions: ticks predicted.
         unit: what is resampled: episode or life.
     """

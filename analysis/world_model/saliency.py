@@ -55,9 +55,6 @@ class Taps:
         """Make them for so many ticks of S simulations.
 
         Args:
-            patterns: of the components.
-            start: of the simulations.
-            ticks: of the simulations.
             through_world: whether gradients pass from what the world model decodes to what the policy sees.
         """
         components = len(next(iter(patterns.values())))
@@ -112,11 +109,6 @@ def slopes(model: WorldModel, start: Start, number: Number, taps: Taps, seed: in
     The dice do not depend on the taps, so simulations are the same.
 
     Args:
-        model: to simulate with.
-        start: of S simulations.
-        number: to differentiate.
-        taps: of the simulations.
-        seed: of the dice.
         soft: as for `imagine`.
     """
     generator, lags = torch.Generator().manual_seed(seed), len(taps.own) - 1
@@ -147,9 +139,7 @@ class Influence:
         lag: ticks from that tick to the one of the number.
         whole: through everything, per standard deviation of the input.
         whole_low, whole_high: its interval.
-        memory_alone: with the world cut.
         memory_alone_low, memory_alone_high: its interval.
-        through_world: the difference.
         through_world_low, through_world_high: its interval.
         lives: recorded lives.
     """
@@ -177,8 +167,6 @@ class ByLag:
         of: memory or own row.
         lag: in ticks.
         whole: through everything.
-        memory_alone: with the world cut.
-        through_world: of the difference.
         share: of what passes through the world: its length, divided by that and the length with the world cut.
         share_low, share_high: its 95% interval over recorded lives.
         lives: recorded lives.
@@ -200,7 +188,6 @@ class Components:
     """Components of the memory.
 
     Attributes:
-        names: of them, K.
         patterns: what a standard deviation of each adds to the states.
     """
 
@@ -262,11 +249,7 @@ def influences(
 
     Args:
         held_out: recorded lives to start from.
-        number: to differentiate.
-        components: of the memory.
-        lives: to simulate.
         lags: the largest, in ticks.
-        seed: of starts and dice.
         report: called with the share done.
 
     Raises:

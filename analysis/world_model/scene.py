@@ -121,7 +121,6 @@ class SceneShape:
         side: of the view, in tiles.
         materials: number of them.
         own: columns of the agent's own row.
-        slots: of the inventory.
         item: columns of an item.
         legal: options of `LEGAL_HEADS`.
     """

@@ -49,12 +49,9 @@ def records_of(
     """Return the records of one tick.
 
     Args:
-        model: that simulated it.
-        tick: of L lives.
         number: of the tick, from 0.
         lives: number of each of them in the whole dump, (L,) int64.
         done: whether the life ends with the tick, (L,) bool.
-        start: of these lives.
     """
     layout, scene = model.layout, tick.scene
     agent_id = lives % LIVES_IN_EPISODE + 1

@@ -63,7 +63,6 @@ class Progress:
         records: predicted so far.
         epoch: number of the current one, from 0.
         batches: of the current epoch that are done.
-        lines: of metrics so far.
     """
 
     records: int = 0
@@ -77,8 +76,6 @@ class Training:
     """A training between two batches.
 
     Attributes:
-        model: in training.
-        settings: of the training.
         plan: what decides the weights, as text; a saved state of another plan is refused.
         progress: so far.
         processes: that share each batch; their weights stay equal.
@@ -102,7 +99,6 @@ class Training:
         """Train until the budget is spent; only the first process reports and saves.
 
         Args:
-            epochs: of training batches.
             tests: batches to measure the costs on with every line.
             state: file that the training is saved to, at most once a minute.
             on_line: called with each line of metrics.
@@ -258,14 +254,7 @@ def check_material(settings: WorldSettings) -> tuple[RecurrentPolicy, Checkpoint
 
 
 def train_world_model(settings: WorldSettings, policy: RecurrentPolicy, info: CheckpointInfo, origin: Origin) -> Path:
-    """Train a world model, alone or with other processes that `torchrun` started; returns its file.
-
-    Args:
-        settings: of the training.
-        policy: that was recorded.
-        info: of its checkpoint.
-        origin: what is trained on.
-    """
+    """Train a world model, alone or with other processes that `torchrun` started; returns its file."""
     keep_freed_memory()
     processes, folder = join_processes(torch.device("cpu")), settings.folder
     decided = {**settings.deciding(), "dump_sha256": origin.dump_sha256, "policy": origin.policy_sha256}

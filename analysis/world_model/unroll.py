@@ -66,8 +66,6 @@ def scene_costs(prediction: Prediction, scene: Scene, stats: Statistics, vitals:
 
     Args:
         prediction: of B ticks.
-        scene: what was there, B.
-        stats: of the training records.
         vitals: places of the vitals in `Scene.own`.
     """
     occupied = (scene.kinds.sum(dim=1) > 0).float()
@@ -109,7 +107,6 @@ def balanced_divergence(posterior: torch.Tensor, prior: torch.Tensor, share: flo
 
     Args:
         posterior: log-probabilities, (B, groups, classes).
-        prior: likewise.
         share: of the prior in the gradient.
     """
     return share * divergence(posterior.detach(), prior) + (1 - share) * divergence(posterior, prior.detach())
@@ -216,10 +213,8 @@ def unroll(model: WorldModel, windows: Windows, generator: torch.Generator, proc
     """Predict every tick of the windows after their context.
 
     Args:
-        model: to run.
         windows: of its policy's lives, the same in all processes, which share them.
         generator: of latent states and of which windows go on from the bottleneck, in the same state in all processes.
-        processes: of the training.
     """
     dice = Dice.thrown(windows, model.network.sizes, generator)
     first, last = (len(windows) * (processes.rank + more) // processes.size for more in (0, 1))

@@ -80,7 +80,6 @@ class Intervened:
     """A finished run.
 
     Attributes:
-        folder: of the run.
         options: of its edits, made together, with all doses.
         directions: that they name; None if they name none.
         dictionary: of sparse features that they name; None likewise.
@@ -109,11 +108,8 @@ class Validated:
         replayed_low, replayed_high: its interval.
         simulated: in full in simulated ticks.
         simulated_low, simulated_high: its interval.
-        real: in the game.
         real_low, real_high: its interval; NaN where all episodes agree.
         predicted_agrees: whether both have the same sign; empty where the game's interval does not exclude 0.
-        replayed_agrees: likewise.
-        simulated_agrees: likewise.
         lives: recorded lives with a simulated change.
         episodes: played in the game.
     """
@@ -171,9 +167,7 @@ def read_intervened(folder: Path, policy: str, policy_sha256: str) -> Intervened
     """Read a finished run of intervene.py.
 
     Args:
-        folder: of the run.
         policy: name of the policy in the world model.
-        policy_sha256: of its checkpoint.
 
     Raises:
         UserError: the run is unfinished or damaged, edited another policy, made an edit that simulations cannot make,
@@ -237,7 +231,6 @@ def compare_edits(
 
     Args:
         held_out: recorded lives to start from.
-        runs: of intervene.py.
         lives: starts; as many as there are if those are fewer.
         ticks: after each start, at most.
         seed: of starts, dice and resamples.
@@ -293,12 +286,10 @@ def validated_rows(
 
     Args:
         run: name of its folder.
-        edit: its name.
         game: what it did in the game.
         changes: side of `SIDES` -> mean change of each quantity over the edited ticks of a start, (starts, quantities);
             NaN where none counts.
         life: number of the recorded life of each start, (starts,) int64.
-        seed: of resamples.
     """
     rows = []
     for place, name in enumerate(QUANTITIES):
@@ -369,11 +360,8 @@ def save_validation(
     """Write both tables and the figure.
 
     Args:
-        folder: to write to.
-        rows: the table.
         agreements: summed up.
         model: file of the world model.
-        settings: what else to say.
     """
     draw_validation(rows, folder / FIGURE_FILE)
     write_table(folder / TABLE_FILE, rows)

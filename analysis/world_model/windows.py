@@ -56,7 +56,6 @@ class Windows:
         reward: (W, T).
         ends: whether the life ends with the tick, (W, T).
         hidden: of the policy's memory after each tick, (W, T, layers, units).
-        cell: likewise.
         around: as of the last tick of the context.
         where: row and column on the map, (W, T, 2) int64.
         kind_totals: sums of the other entities' columns of `Scene.own` by kind, and their number, (kinds, columns + 1).
@@ -142,11 +141,7 @@ def check_dump(
     """Refuse a dump that a world model of this policy cannot be trained on.
 
     Args:
-        folder: of the dump.
-        metadata: of the dump.
         policy: to be held by the world model.
-        info: of its checkpoint.
-        sha256: of its checkpoint.
 
     Raises:
         UserError: the dump lacks something, or is of another policy; or the policy cannot read probabilities.
@@ -215,12 +210,8 @@ def read_windows(
     """Yield the windows of some episodes; every tick after a life's first three is to be predicted in just one window.
 
     Args:
-        folder: of the dump.
-        episodes: to read.
         horizon: ticks to predict in a window.
         batch: windows in each batch.
-        policy: the recorded one.
-        info: of its checkpoint.
         seed: of the order; None for the dump's.
         progress: called with the share of the episodes done.
     """

@@ -222,7 +222,6 @@ def make_environment(
 
     Args:
         agent: folder in agent_zoo/.
-        settings: the world.
         task: settings of the tasks.
         maps: a finished folder from `ensure_maps`.
         start: where its first reset takes it; by default the seed given to that reset decides.

@@ -18,8 +18,6 @@ class Label:
     """One label of an agent.
 
     Attributes:
-        dtype: of the stored values.
-        unit: of its values.
         definition: one sentence.
         read: computes it from the engine's player and the player's task.
     """

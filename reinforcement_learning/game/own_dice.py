@@ -12,7 +12,6 @@ def throw_anew(game: nmmo.Env, seed: Sequence[int]) -> None:
 
     Args:
         game: in the middle of an episode.
-        seed: of the new numbers.
     """
     # Tiles and entities hold this very generator, so it is changed in place.
     generator: Any = game.realm._np_random

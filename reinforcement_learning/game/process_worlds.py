@@ -25,7 +25,6 @@ class ProcessWorlds:
 
     Attributes:
         driver_env: a world in this process, as a pattern; it is never played.
-        emulated: of that world.
         agents_per_batch: slots of all worlds together.
         num_workers: processes.
     """
@@ -154,7 +153,6 @@ class _SharedMemory:
     Attributes:
         blocks: name in `_Arrays` -> memory.
         kinds: name -> type and shape of a slot's numbers.
-        slots: of all worlds.
     """
 
     blocks: Mapping[str, Any]

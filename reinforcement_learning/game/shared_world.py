@@ -62,9 +62,7 @@ class SharedRewards(BaseParallelWrapper):
         """Share a world.
 
         Args:
-            env: the world.
             game: run by the world.
-            kinds: of agents.
         """
         super().__init__(env)
         self.views = [OwnAgents(env) for _ in kinds]
@@ -103,7 +101,6 @@ class SharedWorld:
     """A world with agents of several kinds.
 
     Attributes:
-        world: as PufferLib runs it.
         rewards: on which each agent's kind is set.
         agents: the game's numbers of the agents, in the order of their slots.
     """
@@ -116,11 +113,7 @@ class SharedWorld:
 def make_shared_world(
     kinds: Sequence[Kind], settings: EnvironmentSettings, task: TaskSettings, maps: Path, specs: Sequence[TaskSpec]
 ) -> SharedWorld:
-    """Build one world with agents of several kinds; other arguments as `make_environment`.
-
-    Args:
-        kinds: of agents.
-    """
+    """Build one world with agents of several kinds; other arguments as `make_environment`."""
     game, episodes = make_game(settings, task, maps, specs)
     rewards = SharedRewards(episodes, game, kinds)
     world = World(EpisodeStatistics(rewards, game), game, episodes, start=None)

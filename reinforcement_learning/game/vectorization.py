@@ -41,8 +41,6 @@ def make_groups(
     Each group is one of PufferLib's vectorised environments; close it when done. Tasks are encoded once, here.
 
     Args:
-        agent: whose reward is used.
-        env: the world.
         task: settings of the tasks.
         rollout: number of worlds and processes.
         maps: a finished folder from `ensure_maps`.

@@ -40,11 +40,9 @@ class Plan:
     """What to play from each point, and what of it to keep.
 
     Attributes:
-        seed: of the episodes.
         agents: drawn by lot at each point; of fewer that are alive, all are taken.
         before: ticks to record before the point.
         after: ticks to record after it.
-        layers: to record.
         throw: number of the throw of the other dice; 0 throws the same ones.
     """
 
@@ -65,7 +63,6 @@ class Branch:
     """Two courses of an episode from one point on.
 
     Attributes:
-        point: where they part.
         real: records of the drawn agents in the episode as it is, from some ticks before the point.
         other: of the same agents where the others' dice, and the game's own, were thrown anew at the point.
     """
@@ -82,8 +79,6 @@ def play_branches(pool: PolicyPool, plan: Plan, points: Sequence[BranchPoint]) -
     left out.
 
     Args:
-        pool: of one world.
-        plan: what to play.
         points: different ones, each at least `plan.before` ticks after its episode's start.
     """
     threads = torch.get_num_threads()

@@ -32,9 +32,7 @@ class Entrant:
     """A policy that enters a world.
 
     Attributes:
-        name: of the policy.
         policy: ready to run.
-        info: from its checkpoint.
         sha256: of the checkpoint file; None for a policy without one.
         shadow_networks: networks that receive its agents' observations and are recorded, but never act.
         own_tasks: the tasks of its world as it was trained to know them, (tasks, size) float16; None if the world
@@ -102,7 +100,6 @@ def with_own_tasks(entrants: Sequence[Entrant], tasks: TaskSettings, env: Enviro
 
     Args:
         entrants: that share the world.
-        tasks: of the world.
         env: settings of the world.
 
     Raises:

@@ -34,13 +34,10 @@ class Plan:
     """What to record.
 
     Attributes:
-        episodes: to play.
         most_ticks: maximum per episode; None plays every episode to its end.
         seed: of the episodes and of the actions.
         layers: names of `activation_store.layers`, or `agent_zoo.capture.ALL_LAYERS` for all that a policy has.
         fields: Market, Task, ActionTargets or Logits, in addition to the fields of every record.
-        format: of the dump.
-        precision: of the activations.
     """
 
     episodes: int
@@ -60,9 +57,7 @@ def extract(
 
     Args:
         contest: policies and world.
-        plan: what to record.
         folders: of the dumps, one per entrant; they must not hold one yet.
-        workers: where to play.
         on_records: called at intervals with what is recorded and the number of episodes to play, without stored ones.
         resume: continue unfinished dumps of the same plan.
 

@@ -35,7 +35,6 @@ class PackedContest:
 
     Attributes:
         bare: the contest without its entrants.
-        parcels: the entrants.
         specs: of the tasks, with their embeddings.
     """
 

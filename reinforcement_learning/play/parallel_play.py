@@ -47,7 +47,6 @@ def play_groups(
         contest: policies and world.
         wanted: groups to play.
         job: a module-level function, called for each group.
-        workers: where to play.
 
     Raises:
         UserError: as raised by the job and by `processes_of`; or a process was killed, on Ray repeatedly.

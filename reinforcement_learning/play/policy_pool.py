@@ -40,7 +40,6 @@ class EpisodeLives:
     """The lives of one episode.
 
     Attributes:
-        number: of the episode.
         lives: of each entrant, in the entrants' order.
     """
 
@@ -110,7 +109,6 @@ class PolicyPool:
             env: settings of a world.
             task: settings of the tasks.
             maps: a finished folder from `ensure_maps`.
-            device: where the networks run.
             worlds: number of episodes to play in parallel.
             specs: the result of `offered_tasks` for these settings, if already computed.
             random_actions: probability that an agent acts at random in a tick.

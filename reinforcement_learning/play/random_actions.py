@@ -20,7 +20,6 @@ def with_random_actions(
     """Replace the choices of the agents that act at random in this tick.
 
     Args:
-        decision: of the present slots.
         chosen: by their policy, (P, heads) int64.
         share: probability that an agent acts at random in a tick, in all heads at once.
         moments: the tick that each world plays.

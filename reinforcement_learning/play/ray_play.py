@@ -93,7 +93,6 @@ class _Hired:
         actor: Ray's handle.
         place: its number in the crew; a replacement has the same.
         machine: " on" and the machine's name, once it has started.
-        group: that it plays.
     """
 
     actor: Any

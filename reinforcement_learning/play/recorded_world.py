@@ -25,11 +25,8 @@ def recorded_contest(
     """Return the policy of a dump in its world, with the maps of some episodes.
 
     Args:
-        folder: of the dump.
-        metadata: of the dump.
         policies: folder of policies.
         maps: parent folder of maps; those that are missing are generated.
-        episodes: to play.
 
     Raises:
         UserError: the dump was not played by one policy alone and unedited, or the policy is not in the folder, or it
@@ -61,11 +58,9 @@ def drawn_points(folder: Path, episodes: Sequence[int], number: int, before: int
     """Draw ticks of a dump by lot, each as often as it has records, but none twice.
 
     Args:
-        folder: of the dump.
         episodes: to draw from.
         number: of ticks.
         before: ticks that a life must have had before.
-        seed: of the lot.
 
     Raises:
         UserError: the episodes have fewer such ticks.

@@ -23,7 +23,6 @@ class Batch:
 
     Attributes:
         entrant: its index among the entrants.
-        records: of its acting agents.
         slots: of these agents, (P,) int64.
     """
 

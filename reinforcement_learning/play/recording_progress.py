@@ -14,7 +14,6 @@ class Recorded:
         episodes: finished.
         records: written.
         ended_episodes: in groups that have ended completely; episodes that end before their group are biased short.
-        ended_records: of those episodes.
         record_bytes: size of a record on disk; None until an episode has been stored.
     """
 

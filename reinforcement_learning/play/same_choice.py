@@ -23,7 +23,6 @@ def same_choices(
         records: of P agents in the course to repeat, with the Market.
         observation: of agents in the other course, after their policy's mask.
         rows: which of these are the same P agents, (P,) int64.
-        layout: of observations and actions.
 
     Returns:
         (P, heads) int64.

@@ -78,8 +78,6 @@ class Arrival:
         reward: of the last actions, (slots,) float32.
         present: (slots,) bool.
         acting: (slots,) bool.
-        lives: that ended.
-        episodes: that began.
     """
 
     observations: np.ndarray
@@ -102,7 +100,6 @@ class Stepper:
         Args:
             worlds: PufferLib's vectorised environment.
             policy: plays all agents.
-            layout: of the observations.
             stopwatch: measures the time of each phase.
             journal: of these worlds, starting with their first reset; records every action.
         """
@@ -165,10 +162,8 @@ def make_steppers(
     Args:
         groups: from `make_groups`.
         policy: plays all agents.
-        layout: of the observations.
         stopwatch: measures the time of each phase.
         starts: of the worlds of all groups, in order.
-        kind: of steppers to make.
     """
     size = len(starts) // len(groups)
     journals = [EpisodeJournal(starts[first : first + size]) for first in range(0, len(starts), size)]
@@ -210,10 +205,7 @@ def decide(
 
     Args:
         policy: plays these slots.
-        memory: of all slots.
-        arrival: the worlds' results.
         slots: present ones, in order, (P,) int64.
-        layout: of the observations.
         stopwatch: measures the time of each phase.
         tasks: embeddings of these slots' tasks in place of the world's, (P, size) float16.
     """

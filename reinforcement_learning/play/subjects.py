@@ -39,7 +39,6 @@ class Subjects:
     """The policies to record, and their tasks.
 
     Attributes:
-        names: of the policies.
         share_world: whether all play in one world; otherwise each plays all agents of its own world.
         checkpoint: which of each policy's checkpoints.
         untrained_twin: record a network with fresh weights beside each.

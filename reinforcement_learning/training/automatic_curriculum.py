@@ -168,7 +168,6 @@ def start_curriculum(settings: Settings, path: Path, state: Mapping[str, np.ndar
     """Build the curriculum named in the settings and write its first probabilities; return None if there is none.
 
     Args:
-        settings: of the run.
         path: file from which worlds read the probabilities.
         state: of the curriculum of a resumed run; empty at the start.
 

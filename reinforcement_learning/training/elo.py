@@ -60,11 +60,7 @@ class Ratings:
             self.games[name] += 1
 
     def save(self, name: str) -> None:
-        """Append the ratings of an update, and write the table, best first.
-
-        Args:
-            name: of the learner.
-        """
+        """Append the ratings of an update, and write the table, best first."""
         content = {"learner": self.learner, "others": self.others, "games": self.games}
         with (self.folder / HISTORY_FILE).open("ab") as file:
             file.write(orjson.dumps(content, option=orjson.OPT_APPEND_NEWLINE))

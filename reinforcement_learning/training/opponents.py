@@ -124,11 +124,7 @@ class Opponents:
             stepper.clear()
 
     def rate(self, own: Sequence[Life]) -> dict[str, float]:
-        """Compare the lives that ended in an update, and return the metrics.
-
-        Args:
-            own: the learner's.
-        """
+        """Compare the lives that ended in an update, and return the metrics."""
         theirs: dict[str, list[Life]] = {}
         for stepper in self.steppers:
             for number, lives in stepper.take_lives().items():

@@ -95,7 +95,6 @@ def update(
         optimizer: over the parameters of the policy and of auxiliary losses, if any: all their gradients are averaged
             over processes and clipped together.
         rollout: the decisions to learn from.
-        settings: of the algorithm.
         generator: randomness of the minibatches, on the CPU.
         on_minibatch: called before each minibatch; may raise to stop.
         processes: of the run; all must call this with equal policies and settings.

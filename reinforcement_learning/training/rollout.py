@@ -78,7 +78,6 @@ class RolloutCollector:
             steppers: each steps one group of worlds; all have the same policy.
             horizon: maximum length of a segment, in ticks.
             gamma: discount per tick.
-            gae_lambda: of generalised advantage estimation.
             spacing: ticks between the decisions of an agent that are `spaced`; 0 if they are not needed.
             ignore_idle_heads: leave choices that the game ignores out of the log-probability.
         """

@@ -39,7 +39,6 @@ class RunFolder:
         """Open an existing folder and lock it.
 
         Args:
-            folder: of the run.
             hold: whether to lock it; only the leader of a run's processes does, and the others write nothing.
 
         Raises:

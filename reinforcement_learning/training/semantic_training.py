@@ -41,10 +41,8 @@ class SemanticTraining:
 
         Args:
             policy: has a codebook.
-            settings: of the losses.
             seed: of the run; decides where dead codes are moved to.
             generator: draws states for the pairwise loss, on the CPU; part of the training state.
-            processes: of the run.
         """
         assert policy.semantic is not None
         self.module: SemanticModule = policy.semantic

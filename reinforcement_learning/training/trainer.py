@@ -63,7 +63,6 @@ def train(
     """Train an agent and return the policy's checkpoint, also when stopped early.
 
     Args:
-        name: of the policy.
         agent: folder in agent_zoo/.
         settings: all of them, checked.
         maps: a finished folder from `ensure_maps`.

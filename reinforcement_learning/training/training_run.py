@@ -38,7 +38,6 @@ class TrainingRun:
     Attributes:
         name: of the policy and of the run.
         agent: folder in agent_zoo/.
-        settings: of everything else.
         policies_dir: folder for the policy.
         runs_dir: parent folder of the run's folder.
         resume: folder of a run to resume; None starts a new one.

@@ -34,7 +34,6 @@ class TrainingState:
         updates: updates so far.
         policy: weights by name.
         optimizer: moments and counters of the optimizer, by the parameter's index and the quantity's name.
-        memory: of all slots.
         minibatch_random: state of each process's generator for minibatches, (processes, bytes) uint8. Each shuffles a
             different number of segments, so these generators diverge.
         worlds: current state of each world.

@@ -27,7 +27,6 @@ class ShownSample:
     """Consecutive ticks of a life with their attributions. N ticks, T ticks back, latest last.
 
     Attributes:
-        number: of the sample.
         records: the ticks.
         value: the target, (N,).
         tiles: (N, T, tiles).
@@ -38,7 +37,6 @@ class ShownSample:
         memory: (N, S).
         columns: names of the columns of `own`.
         components: of each component of the memory before the window, (N, K).
-        component_names: of these.
     """
 
     number: int
@@ -65,8 +63,6 @@ def saliency_page(
         folder: of the run, with the figures.
         heading: what is attributed, and how.
         summary: its lines; those that begin with a space are details.
-        failures: of the sanity checks.
-        samples: to show.
         figures: names of files.
         command: words of the command line that repeats the run.
     """

@@ -43,7 +43,6 @@ def page_content(
     Args:
         projection: B records in the plane.
         clustering: of the same records; the run's clusters.
-        tree: of the clustering.
         data: with the features of the same records.
         seed: of the sample of points, if there are too many to show.
     """

@@ -19,7 +19,6 @@ def dendrogram_page(projection: Projection, clustering: Clustering, clustered_in
 
     Args:
         projection: B records in the plane.
-        clustering: of the same records.
         clustered_in: description of the space in which the clusters were found.
         data: with the features of the same records.
         seed: of the sample of points, if there are too many to show.

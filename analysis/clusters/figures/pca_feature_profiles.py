@@ -24,9 +24,7 @@ def pca_feature_profiles(report: ComponentReport, scores: np.ndarray, data: Data
     Records and means share their axes. The band is the means' 95% interval over lives.
 
     Args:
-        report: of components and features.
         scores: (B, components).
-        data: with the features.
     """
     strength = np.nan_to_num(np.abs(report.r[:, report.own])).max(axis=0)
     shown = report.own[np.sort(np.argsort(-strength, kind="stable")[:_FEATURES_AT_MOST])]

@@ -30,9 +30,6 @@ class Run:
     """The inputs of every output, and the folder for results.
 
     Attributes:
-        settings: of the analysis.
-        data: to analyse.
-        components: of its activations.
         folder: for the results.
         step: shows that a step is running.
     """

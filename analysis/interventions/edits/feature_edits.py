@@ -21,7 +21,6 @@ class FeatureEdit(DirectedEdit):
     """Gives features of every state the same strengths, and leaves all else as it is; or replaces whole states.
 
     Attributes:
-        dictionary: of the layer.
         numbers: of the features; if there are none, states are replaced by their reconstructions.
         strength: that the features get; 0 takes them out.
     """

@@ -17,7 +17,6 @@ class Reading:
     """Variables that are read from the states of a layer.
 
     Attributes:
-        layer: its name.
         variables: features as in `own_features`, at least one.
     """
 

@@ -75,9 +75,6 @@ class MovedAsFar(MemoryEdit):
 
     A memory keeps what was moved, so moves would add up from tick to tick. Each one therefore starts where the memory
     has no part along the direction.
-
-    Attributes:
-        seed: of the direction.
     """
 
     original: MemoryEdit

@@ -30,7 +30,6 @@ class Bend(Judged):
         across: the same at right angles to it, clockwise on the map.
         angle: between the predicted and the realised change of displacement, in degrees from -180 to 180; its
             interval is over resampled episodes, around the estimate. Without an effect it is anything.
-        episodes: with a value.
         lives: edited lives with a value.
 
     All others are as in `Judged`: of the way along the predicted direction, tested by flipping the signs of episodes,

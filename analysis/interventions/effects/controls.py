@@ -45,7 +45,6 @@ class Against:
             same, that over episodes.
         p: of no difference, two-sided, by Student's t; NaN if the variance is unknown, as with a single direction.
         error: standard error of the difference.
-        freedom: its degrees of freedom.
         as_large: of random directions: how many have at least as large an effect, whatever its sign; else None.
     """
 
@@ -157,7 +156,6 @@ class Judged(ABC):
     Attributes:
         p: two-sided, of no effect.
         error: standard error over episodes; NaN if it is unknown.
-        freedom: its degrees of freedom.
         smallest_p: that the test could have.
         against: each kind of control.
         margin: effects smaller than this do not matter; NaN if none was given.

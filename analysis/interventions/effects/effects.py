@@ -23,7 +23,6 @@ class Effect(Judged):
         twin: mean over episodes of the edited agents' outcome in the twin.
         spread: standard deviation over lives in the twin; NaN if it is 0.
         contrast: mean over episodes of the edited agents' mean difference minus that of the unedited.
-        episodes: with a value.
         pairs: edited lives with a value in both arms.
         left_out: edited lives without a value in one of them.
         test: how `p` was found.
@@ -63,7 +62,6 @@ class Spillover:
 
     Attributes:
         effect: mean over episodes of the mean difference of unedited agents from themselves in the twin.
-        episodes: with a value.
         pairs: unedited lives with a value in both arms.
         left_out: unedited lives without a value in one of them.
         p: two-sided, by flipping the signs of episodes.
@@ -199,7 +197,6 @@ class AtOnce:
 
     Attributes:
         level: mean over episodes of the mean over edited lives.
-        episodes: with a value.
         lives: edited lives with a value.
         left_out: edited lives without one.
         against: each kind of control. With K random directions, its rank among them is a test of its own:

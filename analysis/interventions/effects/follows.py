@@ -35,7 +35,6 @@ class Follows(Judged):
     """How often one option of one edit follows the variable by which donors are drawn.
 
     Attributes:
-        feature: the variable.
         option: head and option, separated by a slash.
         effect: mean over episodes of the share of edited ticks in which the option follows, minus 0.5, which is
             expected if the variable does not matter. Ticks with higher and with lower donors count half each.

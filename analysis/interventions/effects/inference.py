@@ -75,7 +75,6 @@ class Difference:
     """An effect minus what it is compared with.
 
     Attributes:
-        estimate: with its interval.
         error: standard error.
         freedom: degrees of freedom of that error; 0 if it is unknown.
         p: two-sided, of no difference, by Student's t; NaN if the error is unknown.

@@ -29,7 +29,6 @@ class Persistence:
         first: in the tick of the edit: 1 for states, nats for actions.
         half_life: ticks until half is left, between ticks by linear interpolation; infinite if more than half is left
             in the last tick.
-        episodes: with a value.
     """
 
     policy: str

@@ -34,7 +34,6 @@ class ShownReplays:
     """The replays of a page.
 
     Attributes:
-        compared: the two replays.
         arm: name of the edited one's arm.
     """
 

@@ -226,7 +226,6 @@ class _Tick:
 
     Attributes:
         rows: of the edited agents among the acting ones, (E,) int64.
-        donors: of the edited agents.
         before: memory of the acting agents before the tick, after edits of it.
         changed: whether the edit has changed anything of each edited agent, (E,) bool.
         watched: states of the watched layers, (acting agents, units) each.

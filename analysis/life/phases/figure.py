@@ -24,11 +24,8 @@ def life_phase_figure(
     Beyond `MOST_STATES`, the rarer states are combined in one pale area without panels of their own.
 
     Args:
-        shares: of K states.
-        association: of the same bins.
         labels: of the states, (K,).
         time: the binned variable, for the axis.
-        heading: whose clusters these are.
         text: a description of the shares.
     """
     order = np.argsort(-np.nanmean(shares.mean, axis=0), kind="stable")[:MOST_STATES]

@@ -34,7 +34,6 @@ class Association:
         state_chance: its mean over shifts, (K,).
         state_p: as `p`, (K,).
         state_q: `state_p` corrected for the number of states (Benjamini and Hochberg 1995), (K,).
-        permutations: how many shifts.
     """
 
     explained: float

@@ -44,18 +44,15 @@ class LifePhases:
 
     Attributes:
         sequences: of the lives that were long enough.
-        lives: in the dump.
         shortest: ticks that a life had to have.
         by_phase: over shares of a life.
         by_tick: over ticks of the episode.
         dwelling: how long states last.
         persistence: at several lags.
         own_persistence: the same from the run's own labels only; no pairs at lags that its stride leaves out.
-        transitions: what follows what.
         memory: whether what came before tells what follows.
         ticks_of_spans: of the visits that both count as of one age, (spans,) int64.
         propagated: the labels, and how they were propagated.
-        bootstrap: of all intervals.
     """
 
     sequences: LabelSequences

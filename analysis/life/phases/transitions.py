@@ -29,7 +29,6 @@ class LaggedPersistence:
         beyond_chance: (same - chance) / (1 - chance), as Cohen's kappa (1960): 0 is chance, 1 never changes; NaN where
             no life has two states.
         low: of its 95% interval, from resampling episodes, then lives.
-        high: of the same.
     """
 
     lag: int
@@ -55,7 +54,6 @@ class Dwelling:
         mean: ticks / visits that ended: the maximum likelihood estimate where leaving is equally likely at every tick,
             and right in the presence of cut-off visits; NaN where none ended.
         low: of its 95% interval, from resampling episodes, then lives.
-        high: of the same.
         chance: the same mean if each life's records were shuffled; NaN where the state fills all lives that it is in.
         median: half of the visits last longer (Kaplan and Meier 1958), NaN where less than half of them ended.
         memoryless: the median of visits as long on average that end equally likely at every tick.

@@ -32,10 +32,7 @@ def transitions_figure(
     Only the `MOST_STATES` states with the most ticks are drawn.
 
     Args:
-        transitions: of K states.
-        dwelling: of the same.
         labels: of the states, (K,).
-        heading: whose clusters these are.
         text: description of one step, for the title.
     """
     shown = np.sort(np.argsort(-dwelling.ticks, kind="stable")[:MOST_STATES])

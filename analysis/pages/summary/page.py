@@ -18,7 +18,6 @@ class Section:
     """A part of a page.
 
     Attributes:
-        title: of the part.
         lines: what was found; those that begin with a space are details of the line before, empty ones begin a new
             paragraph.
         figures: file names of figures in the run's folder, and how to read each.
@@ -34,7 +33,6 @@ def summary_page(folder: Path, heading: str, sections: Sequence[Section], comman
 
     Args:
         folder: of the run, with the figures.
-        heading: of the page.
         sections: in order; figures that were not drawn are left out.
         command: words of the command line that repeats the run.
     """

@@ -59,9 +59,7 @@ def sparse_page(name: str, facts: Mapping[str, Any], cards: FeatureCards) -> str
     """Return the page as HTML.
 
     Args:
-        name: of the run.
         facts: texts that the head of the page says: policy, layer, dictionary, dump, scores and intervals.
-        cards: the features.
     """
     from markupsafe import Markup
 

@@ -63,9 +63,7 @@ def decode(heads: Heads, rows: list[list[int]], slots: dict[int, int], agents: l
     """Return agents' choices by name, as PufferLib's `nativize` does value by value.
 
     Args:
-        heads: of the action space.
         rows: option of each head for each slot.
-        slots: of all agents.
         agents: to decode the choices of.
     """
     return {agent: _decode(heads, rows[slots[agent]]) for agent in agents}
@@ -91,7 +89,6 @@ def executable(chosen: dict[int, dict], realm: Realm, writer: ObservationWriter)
 
     Args:
         chosen: option of each agent for each argument of each action.
-        realm: the world.
         writer: of the observations that the options point at.
     """
     players, npcs, items = realm.players.entities, realm.npcs.entities, realm.items

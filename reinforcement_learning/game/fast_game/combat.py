@@ -40,9 +40,6 @@ def attack(realm: Realm, rules: Rules, body: Body, style: Any, target: Body) -> 
     """Hit the target, unless it is immune, dead, or out of range.
 
     Args:
-        realm: the world.
-        rules: of the episode.
-        body: of the attacker.
         style: one of the game's styles.
         target: body of the target.
     """

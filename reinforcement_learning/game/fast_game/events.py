@@ -34,10 +34,7 @@ def write_event(cells: Cells, row: int, tick: int, code: int, entity: int, detai
     """Write one row of the table of events.
 
     Args:
-        cells: of the table.
-        row: to write.
         tick: in which the event happens.
-        code: of the event.
         entity: number of the entity that it happens to.
         details: type, level, number, gold and target, as far as the event has them, otherwise 0; () for none.
     """

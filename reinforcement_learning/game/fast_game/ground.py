@@ -25,8 +25,6 @@ class Ground:
         habitable: for each row and column, whether players and NPCs can walk there.
         occupants: for each row and column, the tile's own players and NPCs by number.
         tiles: for each row and column, the tile.
-        centre_row: of the map.
-        centre_column: of the map.
         reach: distance from the map's border to its centre.
     """
 
@@ -45,8 +43,6 @@ def move(ground: Ground, log: Any, body: Body, down: int, right: int) -> None:
     leave the map or enter the void.
 
     Args:
-        ground: of the map.
-        log: of events.
         body: of a player or NPC that is alive and not frozen.
         down: number of rows.
         right: number of columns.
@@ -81,8 +77,6 @@ def wander(ground: Ground, body: Body, start: int) -> tuple[int, int]:
     """Return a step in the first walkable direction, as `NPC._meander` does.
 
     Args:
-        ground: of the map.
-        body: of an NPC.
         start: number of the direction to try first, 0 to 3.
     """
     row, column = body.row._val, body.column._val

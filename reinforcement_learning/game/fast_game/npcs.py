@@ -35,7 +35,6 @@ def decide_all(ground: Ground, random: Any, entities: dict[int, Any], watching: 
     """Return what all NPCs do; those that never fight, or have no reason to, wander.
 
     Args:
-        ground: of the map.
         random: the world's random numbers.
         entities: all NPCs by number.
         watching: numbers of hostile NPCs near a player.
@@ -68,7 +67,6 @@ def refresh(body: Body, age: int) -> None:
     """Do the same as `NPC.update`, except that the NPC's last actions are not kept.
 
     Args:
-        body: of an NPC.
         age: in ticks, from the table.
     """
     body.time_alive._val = age

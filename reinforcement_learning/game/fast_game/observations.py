@@ -130,7 +130,6 @@ class ObservationWriter:
         """Write the observations of all living agents; in other slots, only rows that were in use are cleared.
 
         Args:
-            realm: the world.
             tile_map: row, column and material of all tiles, (side, side, 3) int16.
         """
         players = realm.players.entities

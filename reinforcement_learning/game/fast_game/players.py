@@ -41,8 +41,6 @@ def live(needs: Needs, realm: Any, body: Body, on: int, by_fish: bool, by_water:
     """Update a player's age, health, food, water and harvest, as `Player.update` does.
 
     Args:
-        needs: of the episode.
-        realm: the world.
         body: of a player that is alive, mortal and not frozen.
         on: material that it stands on.
         by_fish: whether there is fish beside it.
@@ -105,10 +103,7 @@ def live_all(
     """Update all players in turn.
 
     Args:
-        needs: of the episode.
-        realm: the world.
         actions: of all players, by number.
-        bodies: of all players.
         levels: item level of players for whom it changed, by index.
         surroundings: for each player, the last three arguments of `live`.
     """

@@ -297,7 +297,6 @@ def take_over_entity(entity: Any, cells: Cells) -> None:
 
     Args:
         entity: with attributes in the table of entities.
-        cells: of that table.
     """
     parts = vars(entity)
     for name in _COLUMN:

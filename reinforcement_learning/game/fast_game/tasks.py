@@ -179,7 +179,6 @@ class Watch:
     Attributes:
         task: of an agent, or of several.
         agent: that the task is about.
-        arguments: of its predicate.
         awaited: entity and code of the events that can change its progress; empty if unknown.
         read: returns what its progress depends on, if known.
         compute: returns its predicate's value, if there is a quick way.
@@ -217,7 +216,6 @@ class Watch:
         """Return whether the task's progress is certainly the same as in the last tick.
 
         Args:
-            state: of the game.
             happened: events of this tick.
         """
         task = self.task
@@ -238,7 +236,6 @@ def all_rewards(watches: list[Watch], state: GameState, happened: _Events, curre
 
     Args:
         watches: over all tasks.
-        state: of the game.
         happened: events of this tick.
         current: agents that are alive or died in this tick.
     """
@@ -258,7 +255,6 @@ def rewards_of(watch: Watch, state: GameState, happened: _Events) -> dict[int, f
 
     Args:
         watch: over the task of an agent that is alive or died in this tick.
-        state: of the game.
         happened: events of this tick.
     """
     task = watch.task

@@ -19,7 +19,6 @@ def GoTowards(gs: GameState, subject: Group, side: str, tiles: int) -> float:
     the other side counts as 0, as does a dead agent.
 
     Args:
-        gs: the game's state.
         subject: one agent.
         side: north (towards row 0), south, east or west (towards column 0).
         tiles: length of the way.

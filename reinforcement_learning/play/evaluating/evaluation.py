@@ -36,10 +36,8 @@ class Evaluation:
         env: settings of the world.
         task: settings of the tasks.
         protocol: as in `Contest`; the world is already that of the protocol.
-        seeds: to play.
         episodes: of each seed.
         prefix: of the names of result files; None for the mode's own.
-        workers: where to play.
         device: where the networks run: auto, cpu or cuda.
     """
 

@@ -61,7 +61,6 @@ class EvaluationJournal:
         """Read what is there.
 
         Args:
-            path: of the file.
             made_by: for each policy, how its episodes are played.
 
         Raises:

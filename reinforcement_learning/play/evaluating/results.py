@@ -45,7 +45,6 @@ class Provenance:
         checkpoint_sha256: of its file; None if it is untrained.
         opponents: policies that shared its worlds.
         mode: pvp or pve.
-        seed: of the episodes.
         episodes: number played.
         worlds_together: episodes played in parallel.
         environment: settings of the world.
@@ -79,7 +78,6 @@ class Summary:
 
     Attributes:
         episodes: played.
-        lives: in all of them.
         mean_ticks: lived.
         median_ticks: lived.
         task_progress: mean over lives of the best progress in the life's task, 0 to 1.
@@ -128,11 +126,8 @@ class SeedResults:
         """Find out what is on disk.
 
         Args:
-            path: of the result file.
             contest: policies and world.
             mode: pvp or pve.
-            seed: of the episodes.
-            episodes: to play.
 
         Raises:
             UserError: the result file is damaged, or it or the journal was made in another way.

@@ -52,8 +52,6 @@ def replay_path(folder: Path, seed: int, policy: str | None, task: str | None) -
     """Return the path of a replay, named after its content.
 
     Args:
-        folder: of the replay.
-        seed: of the episode.
         policy: that plays all agents; None if all policies of the folder play.
         task: given to every agent, as the user named it; None if tasks are drawn.
 
@@ -75,8 +73,6 @@ def record_replay(contest: Contest, seed: int, path: Path, on_tick: Callable[[in
 
     Args:
         contest: policies and world.
-        seed: of the episode.
-        path: of the replay.
         on_tick: called after each tick with (ticks played, maximum number of ticks).
 
     Raises:

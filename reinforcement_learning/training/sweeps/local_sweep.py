@@ -63,11 +63,8 @@ def run_local_sweep(
     Ctrl-C or SIGTERM stops the current trial, which the next call continues, and ends the process.
 
     Args:
-        folder: of the sweep.
         runs: trials to run now; fewer if a grid has fewer left.
         agent: folder in agent_zoo/.
-        settings: that trials start from.
-        commands: how to start them.
         say: takes a line on each trial.
 
     Raises:

@@ -59,7 +59,6 @@ class SearchSpace:
         Args:
             number: of the trial, from 0; in a grid less than `combinations`.
             finished: values and metric of all earlier trials that finished, in order.
-            seed: of the sweep.
         """
         if self._is_grid:
             chosen = next(islice(product(*map(_choices, self.parameters.values())), number, None))
