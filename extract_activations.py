@@ -61,7 +61,7 @@ class Arguments:
     """How fast eaten food grows back, as a multiple of the game's rate, 0 to 40; by default as in training."""
     random_actions: float = 0
     """Probability, 0 to 1, that an agent acts at random in a tick: in every action head it then takes one of its legal
-    options by lot. Its memory goes on reading what it sees."""
+    options at random. Its memory goes on reading what it sees."""
     layers: str = "action_decoder"
     """Comma-separated layers to record: encoder_output, lstm_hidden, lstm_cell, action_decoder, or `all`.
     lstm_hidden is the hidden state of any memory (LSTM, GRU or moving averages); only an LSTM has an lstm_cell. With

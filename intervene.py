@@ -15,7 +15,7 @@
     python intervene.py -p NAME --edit clear --follow 32                    # and how long a single edit lasts
     python intervene.py report interventions/RUN                            # tables, figures and page again
 
-Some agents of each world are drawn by lot and edited; the others share the world. The same episodes are played without
+Some agents of each world are drawn at random and edited; the others share the world. The same episodes are played without
 the edit, with random edits of the same size, and with an untrained network. See docs/interventions.md.
 """
 

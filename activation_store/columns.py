@@ -50,7 +50,9 @@ COLUMNS = {
     "col": Column("int16", None, "tiles", "The agent's column on the map before it acts."),
     "life": Column("int32", None, "number", "Number of the life in its episode, from 0, in order of first records."),
     "done": Column("bool", None, "0 or 1", "The life ends with this tick, by death or by the episode's end."),
-    "drawn": Column("bool", None, "0 or 1", "The agent was drawn by lot to be edited; the same agents in every arm."),
+    "drawn": Column(
+        "bool", None, "0 or 1", "The agent was drawn at random to be edited; the same agents in every arm."
+    ),
     "edited": Column("bool", None, "0 or 1", "The agent's hidden state was edited in this tick."),
 }
 """Columns that are the same for every policy."""

@@ -1,7 +1,7 @@
 """What an intervention run leaves for its analysis: its arms, and a row for every life that was lived in them.
 
 An arm is one way of playing the same episodes: unedited, edited, or edited as a control. Arms of the same policy use
-the same maps, seats, tasks and random numbers, and the same agents are drawn by lot in all of them. So a life in one
+the same maps, seats, tasks and random numbers, and the same agents are drawn at random in all of them. So a life in one
 arm and the life of the same agent of the same episode in its twin are a pair.
 """
 
@@ -187,7 +187,7 @@ class LivesTable:
         arm: name of the arm, (L,) str.
         episode: number of the episode, (L,) int64.
         agent: the game's number of the agent, (L,) int64.
-        edited: whether the agent was drawn by lot to be edited, also in unedited arms, (L,) bool.
+        edited: whether the agent was drawn at random to be edited, also in unedited arms, (L,) bool.
         outcomes: by name, (L,) float64 each; NaN where an outcome does not exist for a life.
     """
 

@@ -64,7 +64,7 @@ def read_samples(
     settings: SaliencySettings, metadata: DumpMetadata, policy: RecurrentPolicy, progress: Progress,
     among: np.ndarray | None = None, starts: Mapping[tuple[int, ...], Sequence[int]] | None = None,
 ) -> list[Sample]:  # fmt: skip
-    """Draw lives, and a segment of each, by lot.
+    """Draw lives, and a segment of each, at random.
 
     Args:
         settings: dump, samples, ticks, window and seed count.

@@ -47,7 +47,7 @@ class SaliencySettings:
     """Ticks back that are attributed to, through the memory, 0 to 30. With 0, and for occlusion, only the present tick
     and the memory before it."""
     samples: int = 20
-    """Segments of lives to attribute, drawn by lot, at least 2."""
+    """Segments of lives to attribute, drawn at random, at least 2."""
     ticks: int = 50
     """Consecutive ticks of each segment, 1 to 1000."""
     steps: int = 16

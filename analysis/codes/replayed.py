@@ -129,7 +129,7 @@ def untrained(like: CheckpointInfo, seed: int) -> Network:
 
 
 def draw_lives(dump: Path, most: int, seed: int) -> Drawn:
-    """Draw whole lives by lot.
+    """Draw whole lives at random.
 
     Args:
         most: records to compare.

@@ -142,7 +142,7 @@ def find_behaviours(tracks: Tracks, space: BehaviourSpace, count: int, bootstrap
 
 
 def resampled_lives(life: np.ndarray, bootstraps: int, seed: int, most: int = 5000) -> list[np.ndarray]:
-    """Draw lives with replacement; return the records of each draw, at most `most` of them drawn by lot.
+    """Draw lives with replacement; return the records of each draw, at most `most` of them drawn at random.
 
     Args:
         life: of each record, (B,).

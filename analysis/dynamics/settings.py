@@ -49,7 +49,7 @@ class DynamicsSettings:
     """Comma-separated features to compare components and clusters with: sets (default, choices, ways, extended) or
     names from docs/features.md."""
     lives: int = 100
-    """Whole lives, drawn by lot, for everything that follows ticks, at least 8. Lives are the units of its tests."""
+    """Whole lives, drawn at random, for everything that follows ticks, at least 8. Lives are the units of its tests."""
     lags: int = 10
     """Largest lag of correlations and Jacobians in ticks, 1 to 64."""
     states: int = 2000

@@ -121,7 +121,7 @@ def read_tracks(
     dump: Path, metadata: DumpMetadata, update: Update | None, layer: str, count: int, seed: int,
     progress: Progress | None = None, others: Sequence[str] = (),
 ) -> Tracks:  # fmt: skip
-    """Read whole lives, drawn by lot, and check that the policy gives their states if its update is needed.
+    """Read whole lives, drawn at random, and check that the policy gives their states if its update is needed.
 
     Args:
         update: of its policy; None if the layer is no state of the memory.

@@ -40,7 +40,7 @@ def choose(
 ) -> Chosen:
     """Cut lives into rollouts until there are enough.
 
-    Lives with saliency maps come first, then those that the run of analyze_dynamics.py followed, then others by lot.
+    Lives with saliency maps come first, then those that the run of analyze_dynamics.py followed, then others at random.
     Rollouts begin where saliency maps begin, so that they are covered from their first tick.
 
     Args:

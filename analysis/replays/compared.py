@@ -28,7 +28,7 @@ class ComparedReplays:
     Attributes:
         unedited: the first replay; after its end nobody is present.
         ends: last tick of each before it was made longer.
-        drawn: which agents were drawn by lot to be edited, (P,) bool.
+        drawn: which agents were drawn at random to be edited, (P,) bool.
         first: tick at which each agent first differs, -1 if it never does, (P,) int32.
         differs: what differs at that tick, by player, such as ("place", "food"); empty if nothing ever does.
     """
@@ -57,7 +57,7 @@ def compare(unedited: Replay, edited: Replay, drawn: Sequence[int]) -> ComparedR
 
     Args:
         unedited: the first one.
-        drawn: ids of the agents that were drawn by lot to be edited.
+        drawn: ids of the agents that were drawn at random to be edited.
 
     Raises:
         UserError: they have other maps or agents, or some of the drawn agents do not exist.
@@ -67,7 +67,7 @@ def compare(unedited: Replay, edited: Replay, drawn: Sequence[int]) -> ComparedR
     if not same_agents or not np.array_equal(unedited.tiles, edited.tiles) or unedited.skills != edited.skills:
         raise UserError("the two replays are not of the same episode")
     if not np.isin(drawn, ids).all():
-        raise UserError("the replays are of another run: they do not hold all agents that this one drew by lot")
+        raise UserError("the replays are of another run: they do not hold all agents that this one drew at random")
     ends = (unedited.ticks - 1, edited.ticks - 1)
     unedited, edited = (_lengthened(each, max(ends) + 1) for each in (unedited, edited))
     different = _different(unedited, edited)

@@ -144,7 +144,7 @@ def _erasures(
 
 
 def _some(count: int, seed: int) -> np.ndarray:
-    """Return the places of up to `_ERASED` of so many states, drawn by lot, ascending."""
+    """Return the places of up to `_ERASED` of so many states, drawn at random, ascending."""
     return np.sort(np.random.default_rng(seed).permutation(count)[:_ERASED])
 
 

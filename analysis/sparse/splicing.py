@@ -204,7 +204,7 @@ class Ticks:
 
 
 def read_ticks(folder: Path, recorded: RecordedPolicy, episode: int, most: int, seed: int) -> Ticks:
-    """Read ticks of one episode, drawn by lot, with the memory before them."""
+    """Read ticks of one episode, drawn at random, with the memory before them."""
     policy, prefix = recorded.policy, recorded.prefix
     layers = [prefix + name for name in state_layers(policy)]
     records = read_dump(folder, layers=layers, columns=["task", "legal"], episodes=[episode])

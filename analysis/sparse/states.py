@@ -63,7 +63,7 @@ class States:
         return States(drawn, self.places, self.lives)
 
     def sample(self, most: int, seed: int) -> "States":
-        """Return so many states drawn by lot, or all if there are fewer."""
+        """Return so many states drawn at random, or all if there are fewer."""
         if len(self) <= most:
             return self
         kept = np.zeros(len(self), bool)
@@ -73,7 +73,7 @@ class States:
 
 
 def split_episodes(folder: Path, metadata: DumpMetadata, seed: int) -> Split:
-    """Divide the episodes of a dump: a quarter, drawn by lot and at least one, to test on, the rest to fit to.
+    """Divide the episodes of a dump: a quarter, drawn at random and at least one, to test on, the rest to fit to.
 
     Raises:
         UserError: there are fewer than two.

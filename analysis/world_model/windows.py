@@ -168,7 +168,7 @@ def check_dump(
 def split_maps(folder: Path, metadata: DumpMetadata, seed: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Divide a dump's episodes by their maps, ascending, into those to train on and those to test on.
 
-    A quarter of the maps, drawn by lot, are tested on.
+    A quarter of the maps, drawn at random, are tested on.
 
     Raises:
         UserError: the episodes are not on two or more known maps.

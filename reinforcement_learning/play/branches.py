@@ -1,6 +1,6 @@
 """Play an episode on from one of its ticks twice: as it was, and with other dice for all but a few agents.
 
-These agents are drawn by lot, and do the same in both courses. So what they see differs by what the others do, and by
+These agents are drawn at random, and do the same in both courses. So what they see differs by what the others do, and by
 the game's own dice.
 """
 
@@ -40,7 +40,7 @@ class Plan:
     """What to play from each point, and what of it to keep.
 
     Attributes:
-        agents: drawn by lot at each point; of fewer that are alive, all are taken.
+        agents: drawn at random at each point; of fewer that are alive, all are taken.
         before: ticks to record before the point.
         after: ticks to record after it.
         throw: number of the throw of the other dice; 0 throws the same ones.

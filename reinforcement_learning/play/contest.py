@@ -28,7 +28,7 @@ class Contest:
         env: settings of the world.
         task: settings of the tasks.
         maps: a finished folder from `ensure_maps`.
-        random_actions: probability that an agent acts at random in a tick, by lot among its legal options.
+        random_actions: probability that an agent acts at random in a tick, at random among its legal options.
         protocol: original: all agents obey the start kit's restrictions, seats are the same in all episodes of a seed,
             and memories are never cleared, as in the published evaluations.
     """

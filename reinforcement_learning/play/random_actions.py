@@ -1,4 +1,4 @@
-"""Acts at random: in some ticks, agents choose among their legal options by lot instead of by their policy.
+"""Acts at random: in some ticks, agents choose among their legal options at random instead of by their policy.
 
 The numbers behind these acts come from a stream of their own, so the policy's choices use the same numbers with and
 without them.

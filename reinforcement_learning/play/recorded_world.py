@@ -1,4 +1,4 @@
-"""The world that a dump was recorded in, to play its episodes again, and ticks of it drawn by lot."""
+"""The world that a dump was recorded in, to play its episodes again, and ticks of it drawn at random."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -55,7 +55,7 @@ def recorded_contest(
 
 
 def drawn_points(folder: Path, episodes: Sequence[int], number: int, before: int, seed: int) -> list[BranchPoint]:
-    """Draw ticks of a dump by lot, each as often as it has records, but none twice.
+    """Draw ticks of a dump at random, each as often as it has records, but none twice.
 
     Args:
         episodes: to draw from.

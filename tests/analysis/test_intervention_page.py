@@ -133,7 +133,7 @@ def test_the_page_says_what_it_shows(page, shown: ShownReplays, run_folder: Path
     assert page.locator("#arms h3").all_inner_texts() == ["Unedited", "Edited, dose +1"]
     for side in SIDES:
         alive = replay_of(shown, side).players.alive[tick]
-        told = f"Alive: {(alive & compared.drawn).sum()} of {DRAWN} agents drawn by lot, "
+        told = f"Alive: {(alive & compared.drawn).sum()} of {DRAWN} agents drawn at random, "
         assert (
             page.locator(f"#{side}-living")
             .inner_text()

@@ -30,7 +30,7 @@ class ArmPlan:
     """How the agents of one arm are edited, and what is measured on the way.
 
     Attributes:
-        drawn: number of agents in each world that are drawn by lot.
+        drawn: number of agents in each world that are drawn at random.
         when: the ticks in which they are edited.
         states: edits of layers, applied in this order.
         memories: edits of the memory between ticks, applied in this order.

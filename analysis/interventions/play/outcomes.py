@@ -13,7 +13,7 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.memories.memory import MemoryState
 from analysis.interventions.edits.donor_rule import DonorRule
 from analysis.interventions.edits.state_moments import StateMoments
-from analysis.interventions.play.lots import Donors
+from analysis.interventions.play.draws import Donors
 from reinforcement_learning.game.life import CAUSES_OF_DEATH, Life
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.stepper import Decision

@@ -36,7 +36,7 @@ class ArmRecorder:
 
         Args:
             layers: names of `activation_store.layers`, or `agent_zoo.capture.ALL_LAYERS`.
-            drawn: which slots were drawn by lot, (slots,) bool.
+            drawn: which slots were drawn at random, (slots,) bool.
         """
         self._policy, self._drawn = pool.policies[0], drawn
         self._recorder = Recorder(pool, layers, fields=())
@@ -180,7 +180,7 @@ def _metadata(contest: Contest, plan: Plan, arm: Arm) -> DumpMetadata:
 class KeptReplay:
     """Records one of a pool's worlds until its episode ends; the game plays as it would without the recording.
 
-    Agents that were drawn by lot are called `POLICY_drawn_17`, the others `POLICY_17`, so that every reader of replays
+    Agents that were drawn at random are called `POLICY_drawn_17`, the others `POLICY_17`, so that every reader of replays
     tells them apart as two policies.
     """
 
@@ -188,7 +188,7 @@ class KeptReplay:
         """Start to record.
 
         Args:
-            drawn: which of the pool's slots were drawn by lot, (slots,) bool.
+            drawn: which of the pool's slots were drawn at random, (slots,) bool.
         """
         shared, first = pool.shared[world], world * pool.agents
         self._realm = shared.world.game.realm

@@ -24,7 +24,7 @@ class RunOptions(EditOptions):
     seed: int = 0
     """Seed of the episodes, of who is edited, and of the random controls."""
     share: float = 0.125
-    """Share of the agents of each world that are edited, above 0 and at most 1; drawn by lot for each episode."""
+    """Share of the agents of each world that are edited, above 0 and at most 1; drawn at random for each episode."""
     controls: int = 8
     """Arms of each kind of random control, for every dose and every direction of --one-by-one, 0 or more. Directions
     differ, so an edit must lie beyond what one more of them may do: 2.5 of their standard deviations from their mean

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from analysis.interventions.edits.donor_rule import DonorRule
-from analysis.interventions.play.lots import DonorLots, Donors
+from analysis.interventions.play.draws import DonorLots, Donors
 from common.user_error import UserError
 
 COLUMNS = ("id", "row", "food")
