@@ -15,8 +15,8 @@
     python intervene.py -p NAME --edit clear --follow 32                    # and how long a single edit lasts
     python intervene.py report interventions/RUN                            # tables, figures and page again
 
-Some agents of each world are drawn at random and edited; the others share the world. The same episodes are played without
-the edit, with random edits of the same size, and with an untrained network. See docs/interventions.md.
+Some agents of each world are drawn at random and edited; the others share the world. The same episodes are played
+without the edit, with random edits of the same size, and with an untrained network. See docs/interventions.md.
 """
 
 import common.environment_check  # isort: skip  # noqa: F401 (must come first)

@@ -92,8 +92,8 @@ class HeldOut:
         """Yield up to 128 starts at a time; the same arguments give the same ones.
 
         Args:
-            beginning: informed: from recorded ticks; random: from bottlenecks drawn at random, with the market and task of
-                recorded ticks; interpolate: from bottlenecks on the way from one recorded start to another.
+            beginning: informed: from recorded ticks; random: from bottlenecks drawn at random, with the market and task
+                of recorded ticks; interpolate: from bottlenecks on the way from one recorded start to another.
             lives: number of starts; of interpolated ones, a multiple of `steps`.
             seed: of which ticks are taken, and of what is drawn.
             steps: starts on each way, both ends included.

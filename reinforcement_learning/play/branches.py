@@ -1,7 +1,7 @@
 """Play an episode on from one of its ticks twice: as it was, and with other dice for all but a few agents.
 
-These agents are drawn at random, and do the same in both courses. So what they see differs by what the others do, and by
-the game's own dice.
+These agents are drawn at random, and do the same in both courses. So what they see differs by what the others do, and
+by the game's own dice.
 """
 
 from collections.abc import Iterator, Sequence

@@ -180,8 +180,8 @@ def _metadata(contest: Contest, plan: Plan, arm: Arm) -> DumpMetadata:
 class KeptReplay:
     """Records one of a pool's worlds until its episode ends; the game plays as it would without the recording.
 
-    Agents that were drawn at random are called `POLICY_drawn_17`, the others `POLICY_17`, so that every reader of replays
-    tells them apart as two policies.
+    Agents that were drawn at random are called `POLICY_drawn_17`, the others `POLICY_17`, so that every reader of
+    replays tells them apart as two policies.
     """
 
     def __init__(self, pool: PolicyPool, world: int, drawn: np.ndarray):
