@@ -1,8 +1,8 @@
 """Are findings the same in simulated lives? Probes and clusters are fitted on recorded lives, and read in both.
 
-Half of the recorded lives, drawn at random, is what probes and clusters are fitted on. The other half says how well they fit
-recorded lives, and gives the starts of the simulated lives that they are compared with. What the policy's value
-depends on in a tick, on each part of what it sees and on its memory, is compared too.
+Half of the recorded lives, drawn at random, is what probes and clusters are fitted on. The other half says how well
+they fit recorded lives, and gives the starts of the simulated lives that they are compared with. Compared, too, is what
+the policy's value depends on in a tick: each part of what it sees, and its memory.
 """
 
 from collections.abc import Callable, Mapping

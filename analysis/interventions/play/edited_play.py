@@ -16,8 +16,8 @@ from agent_zoo.memories.memory import MemoryState
 from analysis.interventions.edits.donor_rule import DonorRule
 from analysis.interventions.edits.state_moments import StateMoments
 from analysis.interventions.play.at_once import ControlAtOnce, Outputs, Shadows, at_once, differ, donors_behind
-from analysis.interventions.play.experiment import ArmPlan
 from analysis.interventions.play.draws import DonorLots, Donors, drawn_agents
+from analysis.interventions.play.experiment import ArmPlan
 from analysis.interventions.play.outcomes import DonorOutcomes, FollowedEdits, LifeOutcomes
 from analysis.interventions.play.recordings import ArmRecorder, KeptReplay
 from analysis.interventions.play.when import memory_states

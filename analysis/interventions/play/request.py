@@ -70,7 +70,10 @@ class RunOptions(EditOptions):
     maps_dir: Path = Path("maps")
     """Folder of generated maps."""
     embeddings_dir: Path = Path("task_embeddings")
-    """Cache folder for task embeddings computed by language models."""
+    """Cache folder for task embeddings computed by language models; files of embeddings are looked for here, too."""
+    embeddings: Annotated[str | None, tyro.conf.arg(name="task.embeddings")] = None
+    """File of task embeddings for a policy that was trained on one, such as an imported one; by default that which it
+    was trained or imported with."""
     further: tyro.conf.Suppress[tuple[EditOptions, ...]] = field(default=())
     """The edits after the first."""
 

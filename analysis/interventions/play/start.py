@@ -121,6 +121,7 @@ def _contest(options: RunOptions, plan: Plan) -> Contest:
         curriculum=None, task=None, map_seed=options.map_seed, food_regrowth=options.food_regrowth,
         policies_dir=options.policies_dir, runs_dir=Path("runs"), maps_dir=options.maps_dir,
         embeddings_dir=options.embeddings_dir,
+        embeddings=options.embeddings,
     )  # fmt: skip
     (contest,) = contests(subjects, plan, "cpu")
     return contest
