@@ -14,7 +14,7 @@ class ArmHeadings {
       const living = state.living(side);
       const end = state.facts.ends[side];
       const over = state.tick >= end && end < state.data.ticks - 1 ? ` The episode ended at tick ${end}.` : "";
-      document.getElementById(`${side}-living`).textContent = `Alive: ${living.drawn} of ${drawn} agents drawn by lot, `
+      document.getElementById(`${side}-living`).textContent = `Alive: ${living.drawn} of ${drawn} agents drawn at random, `
         + `${living.others} of ${state.data.players.count - drawn} others.${over}`;
     }
   }
@@ -80,7 +80,7 @@ class MapLegend {
     const agent = (colour, radius) => markCanvas((context) => drawPlayer(context, 8, 8, radius, { colour, solid: true }));
     const path = (side) => element("span", { class: `path ${side}`, "aria-hidden": "true" });
     document.getElementById("legend").append(
-      element("li", {}, agent(COLOURS.drawn, 5.5), "agent drawn by lot, edited on the right"),
+      element("li", {}, agent(COLOURS.drawn, 5.5), "agent drawn at random, edited on the right"),
       element("li", {}, agent(COLOURS.other, 3.8), "other agent"),
       ...npcKinds.map((kind) => element("li", {}, markCanvas((context) => drawNpc(context, 8, 8, 5, kind)), `${kind.name} NPC`)),
       element("li", {}, markCanvas((context) => drawShape(context, "cross", 8, 8, 5, "#ffffff", "#101214")), "dies"),

@@ -84,7 +84,7 @@ class ComparedState extends ViewState {
     return fate === "alive" ? `alive, health ${health}, food ${food}, water ${water}` : fate;
   }
 
-  /** Living agents in one replay: those drawn by lot, and the others. */
+  /** Living agents in one replay: those drawn at random, and the others. */
   living(side) {
     const { players } = this.replays[side];
     const counts = { drawn: 0, others: 0 };
