@@ -18,7 +18,7 @@ from tests.planted_lives import make_lives, smooth, values_of
 
 LENGTHS = [15, 40, 5, 20] * 5
 UNITS = 6
-SPARSE_UNITS, FEATURES, ACTIVE, EPOCHS = 32, 48, 3, 60
+SPARSE_UNITS, FEATURES, ACTIVE, EPOCHS = 32, 48, 3, 80
 """Of the autoencoders: units of the states, features, active ones of a state, and passes over the states."""
 
 
@@ -59,8 +59,8 @@ def halves(rng: np.random.Generator, settings: Inference, apart: float) -> dict[
 
 def features(rng: np.random.Generator, settings: Inference, planted: int) -> dict[str, bool]:
     """Train autoencoders on Gaussian states that last, or on sums of a few of `planted` features."""
-    lives = make_lives(LENGTHS * 5)
-    states = values_of(smooth, rng, LENGTHS * 5, SPARSE_UNITS) @ rng.normal(size=(SPARSE_UNITS, SPARSE_UNITS))
+    lives = make_lives(LENGTHS * 8)
+    states = values_of(smooth, rng, LENGTHS * 8, SPARSE_UNITS) @ rng.normal(size=(SPARSE_UNITS, SPARSE_UNITS))
     if planted:
         directions = rng.normal(size=(planted, SPARSE_UNITS))
         strengths = (rng.random((len(states), planted)) < ACTIVE / planted) * rng.exponential(
