@@ -36,7 +36,7 @@ QUESTIONS: dict[str, set[str]] = {
 READ_FILES_ALONE = ("effects", "figures", "page")
 """Folders of `analysis/interventions/` that need neither torch nor the game."""
 SCRIPTS_IN_ROOMS = ("analysis/proc_eval_result.py", "activation_store/__main__.py", "agent_zoo/half_precision.py")
-"""They stay where users of the original expect them, or speak for their room."""
+"""Stage scripts inside a room: two at the paths of the original, and `python -m activation_store`."""
 LOOSE_FILES = 22
 PICKLES = {"pickle", "dill", "joblib", "cloudpickle", "shelve", "marshal"}
 HEAVY = {"torch", "nmmo", "pufferlib", "umap", "hdbscan", "numba", "sklearn", "scipy", "matplotlib", "wandb", "optuna"}

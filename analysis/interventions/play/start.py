@@ -39,6 +39,7 @@ from common.files import locked_folder, make_folder, sha256, write_json
 from common.progress_view import progress
 from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest
+from reinforcement_learning.play.entrants import encoding_of
 from reinforcement_learning.play.extraction import Plan
 from reinforcement_learning.play.shadow_networks import untrained_twin
 from reinforcement_learning.play.subjects import Subjects, contests, expected_size, make_maps
@@ -120,10 +121,12 @@ def _contest(options: RunOptions, plan: Plan) -> Contest:
         names=(str(options.policy),), share_world=False, checkpoint="trained", untrained_twin=False, shadow_steps=(),
         curriculum=None, task=None, map_seed=options.map_seed, food_regrowth=options.food_regrowth,
         policies_dir=options.policies_dir, runs_dir=Path("runs"), maps_dir=options.maps_dir,
-        embeddings_dir=options.embeddings_dir,
-        embeddings=options.embeddings,
+        embeddings_dir=options.embeddings_dir, embeddings=options.embeddings,
     )  # fmt: skip
     (contest,) = contests(subjects, plan, "cpu")
+    (entrant,) = contest.entrants
+    if options.embeddings is not None and encoding_of(entrant)["encoder"] != "file":
+        raise UserError(f"--task.embeddings: the policy {entrant.name} reads no file of task embeddings: leave it out")
     return contest
 
 

@@ -235,6 +235,7 @@ def test_a_folder_with_another_run_is_refused(options: RunOptions, lives: LivesT
         ),
         ({"further": (EditOptions("transplant", donor="self_fod"),)}, "did you mean self_food"),
         ({"further": (EditOptions("transplant", donor="tick"),)}, "same tick"),
+        ({"embeddings": "tasks.safetensors"}, "reads no file of task embeddings"),
         ({"share": 1.0}, "no donor is left"),
         ({"share": 0.99}, "no donor is left"),
     ],
