@@ -141,6 +141,10 @@ class EnvironmentSettings(_OneLineErrors):
     task_shown_for: Annotated[OptionalCount, tyro.conf.arg(aliases=["--task.shown-for"])] = None
     """Number of ticks, from the start of a life, in which the policy is shown its task; afterwards the task's embedding
     is all zeros. By default it is always shown."""
+    interrupt: Annotated[OptionalCount, tyro.conf.arg(aliases=["--task.interrupt"])] = None
+    """Tick in which every living agent is moved to a place drawn at random from the whole map, so that neither its
+    place nor its latest moves tell where it was going. The ways of two_ways and four_ways begin there, and nothing is
+    paid for them before. By default nobody is moved."""
     food_regrowth: Annotated[float, BeforeValidator(_number), Field(ge=0, le=FASTEST_REGROWTH, allow_inf_nan=False)] = 1
     """How fast eaten food grows back, as a multiple of the game's rate (a tile does so in 1 of 40 ticks on average),
     0 to 40; 0: never."""

@@ -25,6 +25,7 @@ from agent_zoo.observation import ActionHead, CandidateTable, ObservationLayout
 from reinforcement_learning.game.body_reward import rewarded
 from reinforcement_learning.game.fast_game.emulation import FastEmulation
 from reinforcement_learning.game.fast_game.game import FastGame
+from reinforcement_learning.game.fast_game.ways import move_all_agents
 from reinforcement_learning.game.game_config import game_config
 from reinforcement_learning.game.life import Before, Deeds, Life, cause_of_death, deeds
 from reinforcement_learning.game.tasks import draw_tasks, fixed_weights, offered_tasks, read_weights
@@ -32,6 +33,7 @@ from reinforcement_learning.settings import EnvironmentSettings, RewardSettings,
 
 _CANDIDATES: dict[str, CandidateTable] = {"Target": "entity", "InventoryItem": "inventory", "MarketItem": "market"}
 _PARENT_CHECK_SECONDS = 2.0
+_MOVING = 1  # a stream of random numbers of its own: a moved agent's episode is otherwise the same
 AS_THE_AGENT_HAS_IT = RewardSettings()
 
 
@@ -124,6 +126,8 @@ class SeededEpisodes(BaseParallelWrapper):
 
     def step(self, actions: dict) -> tuple[dict, dict, dict, dict, dict]:
         """Play one tick."""
+        if self.game.realm.tick == self.settings.interrupt:
+            move_all_agents(self.game, np.random.default_rng([self.episode.first_seed, self.episode.number, _MOVING]))
         observations, rewards, terminated, truncated, infos = super().step(actions)
         if len(self.agents) <= self.settings.early_stop_agents:
             truncated = {agent: not terminated[agent] for agent in terminated}

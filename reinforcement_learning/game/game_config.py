@@ -17,7 +17,13 @@ class GameConfig(
     nc.Medium, nc.Terrain, nc.Resource, nc.Combat, nc.NPC, nc.Progression, nc.Item, nc.Equipment, nc.Profession,
     nc.Exchange,
 ):  # fmt: skip
-    """All systems of the game except communication."""
+    """All systems of the game except communication.
+
+    Attributes:
+        INTERRUPTED_AT: tick in which all agents are moved to other places; -1: never.
+    """
+
+    INTERRUPTED_AT = -1
 
 
 class FinishedMaps(MapGenerator):
@@ -42,6 +48,7 @@ def game_config(settings: EnvironmentSettings, task_embedding_size: int, maps: P
         "RESOURCE_FOILAGE_RESPAWN": config.RESOURCE_FOILAGE_RESPAWN * settings.food_regrowth,
         "EQUIPMENT_AMMUNITION_BASE_DAMAGE": settings.ammunition_damage,
         "DEATH_FOG_ONSET": settings.death_fog_tick,
+        "INTERRUPTED_AT": -1 if settings.interrupt is None else settings.interrupt,
         "TERRAIN_FLIP_SEED": settings.flip_terrain,
         "TASK_EMBED_DIM": task_embedding_size,
         "MAP_N": settings.num_maps,

@@ -107,6 +107,8 @@ def _far_from_spawn(state: GameState, agent: int, dist: int) -> float:
 
 def _gone_towards(state: GameState, agent: int, side: str, tiles: int) -> float:
     rows = state.entity_index.get(agent)
+    if state.current_tick <= state.config.INTERRUPTED_AT:
+        return 0.0
     if not rows or state.entity_data[rows[0], _ENTITY["health"]] <= 0:
         return 0.0
     return share_of_way(_place(state, rows[0]), state.spawn_pos[agent], side, tiles, state.config)

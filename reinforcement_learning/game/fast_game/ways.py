@@ -1,5 +1,7 @@
 """Tasks to go to one side of the map: opposed goals that start alike, so an agent must remember which is its own."""
 
+import nmmo
+import numpy as np
 from nmmo.core.config import Config
 from nmmo.task.game_state import GameState
 from nmmo.task.group import Group
@@ -13,17 +15,17 @@ REWARD = 5.0
 
 
 def GoTowards(gs: GameState, subject: Group, side: str, tiles: int) -> float:
-    """Return the share of the way to a side of the map that an agent has gone since it spawned, 0 to 1.
+    """Return the share of the way to a side of the map that an agent has gone since it spawned or was moved, 0 to 1.
 
     The way is as long as asked for, or up to the edge of the area that agents can walk on, if that is nearer. Going to
-    the other side counts as 0, as does a dead agent.
+    the other side counts as 0, as does a dead agent. If agents are to be moved, the way begins only then.
 
     Args:
         subject: one agent.
         side: north (towards row 0), south, east or west (towards column 0).
         tiles: length of the way.
     """
-    if not any(subject.health > 0):
+    if gs.current_tick <= gs.config.INTERRUPTED_AT or not any(subject.health > 0):
         return 0.0
     place = (int(subject.row[0]), int(subject.col[0]))
     return share_of_way(place, gs.spawn_pos[subject.agents[0]], side, tiles, gs.config)
@@ -39,6 +41,19 @@ def share_of_way(place: tuple[int, int], start: tuple[int, int], side: str, tile
     else:
         gone, room = place[axis] - start[axis], last - start[axis]
     return min(max(gone / max(min(tiles, room), 1), 0.0), 1.0)
+
+
+def move_all_agents(game: nmmo.Env, random: np.random.Generator) -> None:
+    """Move every living agent to a walkable tile of the whole map, drawn independently; its way begins there."""
+    realm = game.realm
+    places = np.argwhere(realm.map.habitable_tiles)  # (tiles, 2)
+    drawn = places[random.integers(len(places), size=len(game.possible_agents))].tolist()
+    for agent, player in realm.players.items():
+        row, column = drawn[agent - 1]
+        realm.map.tiles[player.pos].remove_entity(agent)
+        player.set_pos(row, column)
+        realm.map.tiles[row, column].add_entity(player)
+        game._gamestate_generator.spawn_pos[agent] = (row, column)
 
 
 def ways_tasks(number: int) -> list[TaskSpec]:

@@ -1,6 +1,6 @@
 """Tasks to go to a side of the map, and how long a policy is shown its task."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,6 +17,7 @@ from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.conftest import AGENT
 
 SHOWN_FOR = 3
+INTERRUPT = 6
 CONFIG = SimpleNamespace(MAP_BORDER=MAP_BORDER, MAP_CENTER=128)
 MIDDLE = (MAP_BORDER + 64, MAP_BORDER + 64)
 STEPS = {"north": (-1, 0), "south": (1, 0), "east": (0, 1), "west": (0, -1)}
@@ -85,3 +86,36 @@ def test_a_task_is_hidden_after_its_first_ticks_and_nothing_else_is(small_world:
 def test_a_header_that_names_no_number_of_ticks_is_refused() -> None:
     with pytest.raises(ValueError, match="task_shown_for is 'long'"):
         ObservationMask.of({"task_shown_for": "long"})
+
+
+def test_an_interrupt_moves_everybody_and_ways_begin_there(small_world: EnvironmentSettings, maps) -> None:
+    """Nothing is paid up to the interrupt; later, only the way from the new place."""
+    settings = TaskSettings(curriculum="four_ways", embedding_size=16)
+    moved = make_environment(AGENT, replace(small_world, interrupt=INTERRUPT), settings, maps)
+    undisturbed = make_environment(AGENT, small_world, settings, maps)
+    layout = observation_layout(moved)
+    move = [head.name for head in layout.heads].index("Move.Direction")
+    steps = np.array([[head.noop or 0 for head in layout.heads]] * len(moved.possible_agents))
+    rng, starts, first = np.random.default_rng(0), {}, None
+    moved.reset(seed=5), undisturbed.reset(seed=5)
+    for tick in range(3 * INTERRUPT):
+        players = moved.env.game.realm.players
+        if tick == INTERRUPT:
+            before = {agent: player.pos for agent, player in players.items()}
+            steps[:, move] = layout.heads[move].noop  # so that nobody leaves the new place at once
+        moved.step(steps)
+        if tick < INTERRUPT:
+            undisturbed.step(steps)
+            assert np.array_equal(moved.obs, undisturbed.obs)
+        if tick == INTERRUPT:
+            starts = {agent: player.pos for agent, player in players.items()}
+            apart = [max(abs(a - b) for a, b in zip(before[agent], starts[agent])) for agent in starts]
+            assert max(apart) > TILES / 2 and np.mean(np.array(apart) > 0) > 0.9
+        for agent, player in players.items():
+            task = moved.env.game.agent_task_map[agent][0]
+            side, tiles = task._eval_fn.kwargs["side"], task._eval_fn.kwargs["tiles"]
+            own = share_of_way(player.pos, starts[agent], side, tiles, moved.env.game.config) if starts else 0
+            assert task._progress == own or task.completed
+            first = first or task._progress
+        steps[:, move] = rng.integers(4, size=len(steps))
+    assert first
