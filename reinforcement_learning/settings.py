@@ -487,8 +487,8 @@ def read_run_settings(folder: Path) -> tuple[str, Settings]:
 def read_policies_dir(folder: Path) -> Path:
     """Return the folder that the policy of a run goes to; policies/ for runs that do not say."""
     content = read_json(folder / RUN_SETTINGS_FILE)
-    told = content.get("policies_dir") if isinstance(content, dict) else None
-    return Path(told) if isinstance(told, str) else Path("policies")
+    stated = content.get("policies_dir") if isinstance(content, dict) else None
+    return Path(stated) if isinstance(stated, str) else Path("policies")
 
 
 def plain_settings(settings: Settings) -> dict[str, Any]:
@@ -565,7 +565,7 @@ def check_resumed(before: Settings, now: Settings) -> None:
     for section in fields(Settings):
         for setting in fields(getattr(before, section.name)):
             name = f"{section.name}.{setting.name}"
-            was, is_now = (getattr(getattr(each, section.name), setting.name) for each in (before, now))
+            was, is_now = (getattr(getattr(settings, section.name), setting.name) for settings in (before, now))
             if was != is_now and name not in CHANGEABLE_WHEN_RESUMED:
                 raise UserError(
                     f"--resume: {name} was {was} and cannot become {is_now}; "
