@@ -23,6 +23,7 @@ from analysis.figures.style import category_colour, new_figure, style, title
 from analysis.lives import lives_of
 from analysis.materials import MATERIAL_NAMES
 from analysis.statistics.resampling import Estimate
+from analysis.tables import tab_separated_lines
 
 LifeKey = tuple[int, ...]
 """Slot, agent and episode of a life."""
@@ -215,12 +216,12 @@ def event_lines(around: AroundEvent) -> list[str]:
 
 def event_table(around: AroundEvent) -> str:
     """Return the rows as tab-separated text."""
-    lines = ["measure\tbefore\tafter\tdifference\tlow\thigh\tsamples"]
+    rows = []
     for row in around.rows:
         change = row.difference
         numbers = (row.before, row.after, change.value, change.low, change.high)
-        lines.append("\t".join([row.measure, *(f"{number:.6g}" for number in numbers), str(row.samples)]))
-    return "\n".join([*lines, ""])
+        rows.append((row.measure, *(f"{number:.6g}" for number in numbers), str(row.samples)))
+    return tab_separated_lines(("measure", "before", "after", "difference", "low", "high", "samples"), rows)
 
 
 def event_figure(around: AroundEvent, maps: Attributions, heading: str, seed: int) -> Figure:

@@ -21,6 +21,7 @@ from analysis.codes.replayed import EVERY, Network, Seen, draw_lives, replay, un
 from analysis.lives import Lives
 from analysis.statistics.resampling import Estimate
 from analysis.statistics.surrogate import gaussian_surrogate
+from analysis.tables import tab_separated_lines
 
 CODES, FITTED, K_MEANS = "codes", "codes fitted to states", "k-means on states"
 TRAINED, UNTRAINED, GAUSSIAN = "trained", "untrained", "Gaussian"
@@ -68,14 +69,13 @@ class Agreement:
 
     def table(self) -> str:
         """Return everything as tab-separated text, one line for each pair and measure."""
-        lines = ["way\tnetworks\tfirst\tsecond\tmeasure\tvalue\tlow\thigh"]
+        rows = []
         for pair in self.pairs:
             for name in ("adjusted_rand", "normalised_information"):
-                numbers = "\t".join(
-                    "" if np.isnan(number) else f"{number:.{_DECIMALS}f}" for number in astuple(getattr(pair, name))
-                )
-                lines.append("\t".join([pair.way, pair.networks, pair.first, pair.second, name, numbers]))
-        return "\n".join(lines) + "\n"
+                estimate = astuple(getattr(pair, name))
+                numbers = ["" if np.isnan(number) else f"{number:.{_DECIMALS}f}" for number in estimate]
+                rows.append((pair.way, pair.networks, pair.first, pair.second, name, *numbers))
+        return tab_separated_lines(("way", "networks", "first", "second", "measure", "value", "low", "high"), rows)
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return the cells of `HEADS` for each pair."""

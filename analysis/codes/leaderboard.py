@@ -27,6 +27,7 @@ from analysis.runs.codebook_rule import CodebookRule
 from analysis.runs.finished_run import FinishedRun
 from analysis.statistics.resampling import Estimate
 from analysis.statistics.surrogate import gaussian_surrogate
+from analysis.tables import tab_separated_lines
 from common.user_error import UserError
 
 AXES = 3
@@ -105,12 +106,12 @@ class Leaderboard:
 
     def table(self) -> str:
         """Return all measures as tab-separated text, one line for each way and measure."""
-        lines = ["method\tclusters\tmeasure\tvalue\tlow\thigh"]
+        rows = []
         for row in self.rows:
             for name, measure in row.measures.items():
-                numbers = "\t".join("" if np.isnan(number) else f"{number:.4f}" for number in astuple(measure)[:3])
-                lines.append(f"{row.name}\t{row.clusters}\t{name}\t{numbers}")
-        return "\n".join(lines) + "\n"
+                numbers = ["" if np.isnan(number) else f"{number:.4f}" for number in astuple(measure)[:3]]
+                rows.append((row.name, str(row.clusters), name, *numbers))
+        return tab_separated_lines(("method", "clusters", "measure", "value", "low", "high"), rows)
 
 
 @dataclass(frozen=True, eq=False)

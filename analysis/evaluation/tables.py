@@ -10,6 +10,7 @@ from analysis.evaluation.held_out_tasks import CATEGORIES, TASK_CATEGORIES, TASK
 from analysis.evaluation.results import LENGTH, Mode
 from analysis.evaluation.scores import PolicyScores, seed_score
 from analysis.statistics.resampling import Estimate
+from analysis.tables import tab_separated_lines
 from common.files import write_text
 
 Cell = str | int | float | None
@@ -37,7 +38,7 @@ class Table:
 
     def as_text(self) -> str:
         """Return the table as tab-separated lines, heads first; what is missing is empty."""
-        return "".join("\t".join(map(_exact, row)) + "\n" for row in (self.heads, *self.rows))
+        return tab_separated_lines(self.heads, ([_exact(cell) for cell in row] for row in self.rows))
 
 
 def score_tables(scores: Sequence[PolicyScores]) -> Iterator[Table]:

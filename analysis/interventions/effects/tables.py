@@ -21,6 +21,7 @@ from analysis.interventions.effects.outcomes import split_outcomes
 from analysis.interventions.effects.pairs import FLIPS, Pairs, paired
 from analysis.interventions.effects.study import Study
 from analysis.statistics.resampling import Estimate
+from analysis.tables import tab_separated_lines
 
 _HEADS = (
     "measure", "arm", "dose", "outcome", "value", "low", "high", "twin", "spread", "episodes", "lives", "left_out",
@@ -177,7 +178,7 @@ def erased_table(erased: Sequence[Readability]) -> str:
     """Return a row for each erased variable of each arm, tab-separated; what was not measured stays empty."""
     names = [field.name for field in fields(Readability)]
     rows = [["" if (value := getattr(reading, name)) is None else str(value) for name in names] for reading in erased]
-    return "\n".join("\t".join(row) for row in [names, *rows]) + "\n"
+    return tab_separated_lines(names, rows)
 
 
 def _line(reading: Readability) -> str:
