@@ -338,6 +338,9 @@ class TrainSettings(_OneLineErrors):
     initialization: Literal["agent", "orthogonal"] = "agent"
     """First weights. agent: as the agent's network draws them; orthogonal: orthogonal matrices with gain sqrt(2), with
     .01 for the action heads, so that all options start nearly equally likely, and with 1 for the critic."""
+    longest_memory: Annotated[Annotated[int, Field(ge=3, le=1_000_000)] | None, BeforeValidator(_number)] = None
+    """Time constants of an LSTM or GRU before training: 2 ticks for its quickest unit, this many (at least 3) for its
+    slowest. By default all units start without biases, as published, and lose half of their content in each tick."""
     anneal_learning_rate: bool = True
     """Whether the learning rate decays linearly to zero at the last agent-step."""
     gamma: Fraction = 0.99
