@@ -9,13 +9,16 @@ from common.user_error import UserError
 
 OWN = "self_"
 TICK = "tick"
+GOAL = "goal"
+"""A column after those of the game, where agents play: the side of the map that an agent's task is to go to, 0 to 3 for
+north, south, east and west; -1 for another task."""
 
 
 def check_feature(prefix: str, feature: str, columns: Sequence[str]) -> None:
     """Refuse a feature that agents do not have.
 
     Args:
-        said: where the user named it; begins the message.
+        prefix: where the user named it; begins the message.
         feature: its name, `tick`, or `self_` and a column.
         columns: of an entity's row in the game.
 

@@ -11,6 +11,8 @@ from activation_store.schema import TILE_COLUMNS, DumpMetadata, Records
 from analysis.lives import Lives, lives_of
 from common.user_error import UserError
 
+_TASK = TRUTH + "task"
+
 
 @dataclass(frozen=True, eq=False)
 class Observed:
@@ -169,6 +171,20 @@ class Observed:
         return self.records.tile[:, :, TILE_COLUMNS.index("material")]
 
     @cached_property
+    def task(self) -> np.ndarray:
+        """The name of each record's task, (B,) str; "" throughout if the dump does not say.
+
+        Raises:
+            ValueError: the records were read without the columns of `own_truth_columns`.
+        """
+        names = self.metadata.environment.get("tasks")
+        if _TASK not in self.metadata.columns or not isinstance(names, list) or not names:
+            return np.full(len(self), "")
+        if _TASK not in self.records.columns:
+            raise ValueError(f"the records must be read with the column {_TASK!r} of their dump")
+        return np.array(names, dtype=str)[self.records.columns[_TASK]]
+
+    @cached_property
     def lives(self) -> Lives:
         """The lives that the records belong to."""
         return lives_of(self.records)
@@ -180,8 +196,8 @@ def own_truth(name: str) -> str:
 
 
 def own_truth_columns(metadata: DumpMetadata) -> list[str]:
-    """Return the optional columns of a dump that `Observed.own` needs."""
-    return [truth for truth in map(own_truth, metadata.entity_columns) if truth in metadata.columns]
+    """Return the optional columns of a dump that `Observed.own` and `Observed.task` need."""
+    return [truth for truth in (*map(own_truth, metadata.entity_columns), _TASK) if truth in metadata.columns]
 
 
 def _index_of(name: str, names: tuple[str, ...], kind: str) -> int:

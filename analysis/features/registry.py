@@ -18,7 +18,7 @@ from analysis.features.over_time import OVER_TIME
 from analysis.features.place import PLACE
 from analysis.features.surroundings import SURROUNDINGS
 from analysis.features.view import VIEW
-from analysis.features.ways import MOVED, WAYS
+from analysis.features.ways import GOAL, MOVED, WAYS
 from common.user_error import UserError
 
 
@@ -37,13 +37,14 @@ THEMES = {
     "Over time": (*OVER_TIME, *MOVED.features),
     "Choices": _options(CHOICES),
     "Which way things are": _options(WAYS),
+    "Task": GOAL.features,
 }
 
 FEATURES = BASICS
 FEATURE_NAMES = tuple(feature.name for feature in FEATURES)
 EXTENDED_FEATURES = tuple(feature for theme in THEMES.values() for feature in theme)
 
-CATEGORIES = {category.name: category for category in (*CHOICES, *WAYS, MOVED)}
+CATEGORIES = {category.name: category for category in (*CHOICES, *WAYS, MOVED, GOAL)}
 """The categorical features, whose options are features."""
 
 FEATURE_SETS = {

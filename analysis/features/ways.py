@@ -1,5 +1,7 @@
 """Which way things are: the side on which the nearest water, food, player or NPC is, in the directions of a move."""
 
+import re
+
 import numpy as np
 
 from analysis.features import ragged
@@ -102,6 +104,8 @@ WAYS = (
     ),
 )  # fmt: skip
 
+_SIDE_OF_TASK = re.compile(rf"GoTowards_\(side:({'|'.join(DIRECTIONS)})_")
+
 MOVED = Category(
     "moved",
     "The direction that the agent has moved in since the previous tick: what came of its choice.",
@@ -109,3 +113,17 @@ MOVED = Category(
     _moved,
     over_time=True,
 )  # fmt: skip
+
+
+def _goal(seen: Observed) -> np.ndarray:
+    names, which = np.unique(seen.task, return_inverse=True)
+    sides = [_SIDE_OF_TASK.search(name) for name in names]
+    return np.array([DIRECTIONS.index(side[1]) if side else len(DIRECTIONS) for side in sides])[which]
+
+
+GOAL = Category(
+    "goal",
+    "The side of the map that the agent's task is to go to, also where it is not shown to the policy.",
+    {**{side: f"has the task to go {side}" for side in DIRECTIONS}, "none": "has another task"},
+    _goal,
+)

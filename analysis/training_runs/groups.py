@@ -55,7 +55,7 @@ def group_runs(runs: Sequence[TrainingRun], by: GroupBy) -> list[Group]:
             members.append([run])
         else:
             own.append(run)
-    names = [_name_without_seed(group[0]) for group in members] if by == "name" else _names_by_settings(members)
+    names = [name_without_seed(group[0].name) for group in members] if by == "name" else _names_by_settings(members)
     groups = [
         Group(name, tuple(sorted(group, key=lambda run: run.seed))) for name, group in zip(names, members, strict=True)
     ]
@@ -88,12 +88,13 @@ def _names_of(runs: Sequence[TrainingRun]) -> list[str]:
     return list(dict.fromkeys(name for run in runs for name in run.settings if name not in NOT_COMPARED))
 
 
-def _name_without_seed(run: TrainingRun) -> str:
-    return _SEED_AT_THE_END.sub("", run.name) or run.name
+def name_without_seed(name: str) -> str:
+    """Return the name of a training without the number of its seed at the end, as in A_1 and A_seed1."""
+    return _SEED_AT_THE_END.sub("", name) or name
 
 
 def _has_same_name(first: TrainingRun, other: TrainingRun) -> bool:
-    return _name_without_seed(first) == _name_without_seed(other)
+    return name_without_seed(first.name) == name_without_seed(other.name)
 
 
 def _has_same_settings(first: TrainingRun, other: TrainingRun) -> bool:
@@ -106,7 +107,7 @@ def _names_by_settings(groups: Sequence[Sequence[TrainingRun]]) -> list[str]:
     short = [name.rpartition(".")[2] for name in differing]
     shown = [last if short.count(last) == 1 else name for name, last in zip(differing, short, strict=True)]
     if not differing:
-        return [_name_without_seed(groups[0][0])]
+        return [name_without_seed(groups[0][0].name)]
     parts = [
         [str(value) if name == AGENT else f"{name}={value}" for value in values]
         for name, values in zip(shown, differing.values(), strict=True)

@@ -19,6 +19,7 @@ from torch.nn.functional import normalize
 
 from activation_store.directions import Direction
 from analysis.interventions.edits.donor_rule import DonorRule
+from analysis.interventions.edits.edit_options import Along
 from common.user_error import UserError
 
 EditOf = Literal["state", "change"]
@@ -226,15 +227,23 @@ class Interchange(StateEdit):
         return (activations + far * normalize(towards, dim=1)).to(activations.dtype)
 
 
-def collapse(directions: Sequence[Direction], of: EditOf) -> ReadOutEdit:
-    """Hold the read-outs of directions at their recorded means, or undo their changes."""
+def collapse(directions: Sequence[Direction], of: EditOf, covariance: np.ndarray | None = None) -> ReadOutEdit:
+    """Hold the read-outs of directions at their recorded means, or undo their changes.
+
+    Args:
+        covariance: of the layer's states, (units, units), to move them along what goes with the read-outs, which is the
+            covariance of states and read-outs (Haufe et al. 2014, "On the interpretation of weight vectors of linear
+            models"): of all changes that give the read-outs their values, the one of the smallest Mahalanobis distance.
+            None to move them along the weights, the change of the smallest Euclidean distance.
+    """
     constant = [0.0] * len(directions) if of == "change" else [direction.mean for direction in directions]
-    return _read_out_edit(directions, of, np.zeros((len(directions),) * 2), constant, None)
+    return _read_out_edit(directions, of, np.zeros((len(directions),) * 2), constant, covariance)
 
 
-def steer(direction: Direction, dose: float) -> ReadOutEdit:
-    """Hold a direction's read-out at its recorded mean plus `dose` standard deviations."""
-    return _read_out_edit([direction], "state", np.zeros((1, 1)), [direction.mean + dose * direction.spread], None)
+def steer(direction: Direction, dose: float, covariance: np.ndarray | None = None) -> ReadOutEdit:
+    """Hold a direction's read-out at its recorded mean plus `dose` standard deviations; covariance as in `collapse`."""
+    held = [direction.mean + dose * direction.spread]
+    return _read_out_edit([direction], "state", np.zeros((1, 1)), held, covariance)
 
 
 def swap(origin: Direction, target: Direction, of: EditOf, covariance: np.ndarray | None) -> ReadOutEdit:
@@ -262,13 +271,15 @@ def swap(origin: Direction, target: Direction, of: EditOf, covariance: np.ndarra
     return _read_out_edit([origin, target], of, mixture, constant, covariance)
 
 
-def interchange(directions: Sequence[Direction], donor: DonorRule) -> Interchange:
-    """Give the read-outs of directions the values that they have in the donor's state.
+def interchange(
+    directions: Sequence[Direction], donor: DonorRule, covariance: np.ndarray | None = None
+) -> Interchange:
+    """Give the read-outs of directions the values that they have in the donor's state; covariance as in `collapse`.
 
     Raises:
         UserError: the directions are of several layers, or not independent.
     """
-    return Interchange(collapse(directions, "state"), donor)
+    return Interchange(collapse(directions, "state", covariance), donor)
 
 
 def _are_orthogonal(first: Direction, second: Direction) -> bool:
@@ -306,22 +317,24 @@ def _like(activations: torch.Tensor, array: np.ndarray) -> torch.Tensor:
 
 def edit_along(
     kind: Literal["collapse", "steer", "swap"], directions: Sequence[Direction], of: EditOf, dose: float,
-    covariance: Callable[[str], np.ndarray],
+    covariance: Callable[[str], np.ndarray], along: Along = "weights",
 ) -> ReadOutEdit:  # fmt: skip
     """Return an edit along directions.
 
     Args:
         directions: any number for collapse, one for steer, origin and target for swap.
         dose: of steer, in standard deviations of the read-out.
-        covariance: returns that of a layer's unedited states, (units, units); called for oblique swaps only.
+        covariance: returns that of a layer's unedited states, (units, units); called for oblique swaps, and with along.
+        along: how collapse and steer move states.
 
     Raises:
         UserError: as `collapse` and `swap`.
     """
+    own = covariance(directions[0].layer) if along == "covariance" else None
     if kind == "steer":
-        return steer(directions[0], dose)
+        return steer(directions[0], dose, own)
     if kind == "collapse":
-        return collapse(directions, of)
+        return collapse(directions, of, own)
     origin, target = directions
     return swap(origin, target, of, None if _are_orthogonal(origin, target) else covariance(origin.layer))
 

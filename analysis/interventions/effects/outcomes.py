@@ -11,7 +11,7 @@ KL, KL_IN_PLAY = Outcome("kl", against="total").name, Outcome("kl", against="in_
 VALUE_CHANGE = Outcome("value_change", against="total").name
 OFF_MANIFOLD, EDITED_TICKS, WITHIN_DATA = "off_manifold", "edited_ticks", "within_data"
 SOUTH, EAST = "south", "east"
-"""Where an agent was at the end of its life from where it was at the start, in tiles per 100 ticks."""
+"""Where an agent's steps have led it in its life, in tiles per 100 ticks."""
 FOLLOWS_SIDES = ("follows_lower", "follows_higher")
 """Measures: shares of ticks in which an option follows a donor of a lower value, and of a higher one; see `follows`."""
 _BY_THEMSELVES = (*FOLLOWS_SIDES, "lasting", "planned")
@@ -29,6 +29,8 @@ _WORDS = {
     "towards_food": ("moves towards food", _SHARE),
     SOUTH: ("way south", _TILES),
     EAST: ("way east", _TILES),
+    "towards_goal": ("way towards its goal", _TILES),
+    "right_way": ("goes the right way", _SHARE),
     "damage_dealt": ("damage dealt", _PER_100_TICKS),
     "damage_taken": ("damage taken", _PER_100_TICKS),
     "kl": ("KL, all heads", _NATS),
@@ -42,7 +44,7 @@ _GROUPS = ("life", "needs", "path", "fights", "death", "other")
 _GROUP_OF = {
     **dict.fromkeys(("ticks", "level", "reward", "task_progress"), "life"),
     **dict.fromkeys(("meals", "drinks", "towards_food"), "needs"),
-    **dict.fromkeys((SOUTH, EAST), "path"),
+    **dict.fromkeys((SOUTH, EAST, "towards_goal", "right_way"), "path"),
     **dict.fromkeys(("damage_dealt", "damage_taken"), "fights"),
 }
 

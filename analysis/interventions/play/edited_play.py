@@ -13,12 +13,13 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import capture
 from agent_zoo.hooks import Hook
 from agent_zoo.memories.memory import MemoryState
+from agent_zoo.network_parts.own_features import GOAL
 from analysis.interventions.edits.donor_rule import DonorRule
 from analysis.interventions.edits.state_moments import StateMoments
 from analysis.interventions.play.at_once import ControlAtOnce, Outputs, Shadows, at_once, differ, donors_behind
 from analysis.interventions.play.draws import DonorLots, Donors, drawn_agents
 from analysis.interventions.play.experiment import ArmPlan
-from analysis.interventions.play.outcomes import DonorOutcomes, FollowedEdits, LifeOutcomes
+from analysis.interventions.play.outcomes import DonorOutcomes, FollowedEdits, LifeOutcomes, goals_of
 from analysis.interventions.play.recordings import ArmRecorder, KeptReplay
 from analysis.interventions.play.when import memory_states
 from reinforcement_learning.game.ground_truth import OwnRows
@@ -54,13 +55,14 @@ class _EditedGame:
         self.pool, self.group = pool, group
         self.plan = copy.deepcopy(plan)  # memory edits keep memories
         self.policy: RecurrentPolicy = pool.policies[0]
-        self.columns = pool.layout.entity_columns
+        self.columns = (*pool.layout.entity_columns, GOAL)
         pool.start(group.seed, group.numbers)
+        self.goals = goals_of(pool)  # (slots,)
         lots = [drawn_agents(group.seed, number, pool.agents, plan.drawn) for number in group.numbers]
         self.drawn = np.concatenate(lots)  # (slots,)
         self.age = np.zeros(pool.slots, dtype=np.int64)  # ticks in which each slot was edited so far
         self.shadows = Shadows(self.policy, pool.slots, plan.reported)
-        self.outcomes = LifeOutcomes(pool)
+        self.outcomes = LifeOutcomes(pool, self.goals, plan.when.first)
         self.lots = DonorLots(self.plan.donors, self.drawn, group.seed, group.numbers)
         self.donor_outcomes = DonorOutcomes(pool.slots)
         self.controls = [ControlAtOnce(control.name, pool.slots) for control in plan.controls]
@@ -99,7 +101,8 @@ class _EditedGame:
         # All slots, since selecting from the padded observations would copy 25 kB an agent.
         own = OwnRows(self.pool.arrival.observations, self.pool.layout)
         self.outcomes.before_tick(slots, own.position[slots])
-        rows, donors = self._edited_rows(slots, own.values[slots])
+        known = np.column_stack([own.values[slots], self.goals[slots]])  # (B, columns)
+        rows, donors = self._edited_rows(slots, known)
         memory, acting = self.pool.memories[0], torch.from_numpy(slots)
         device, edited = memory.hidden.device, slots[rows.numpy()]
         unedited = begun = memory.take(acting[rows].to(device))
@@ -119,7 +122,7 @@ class _EditedGame:
             self._measure(choice, edited, unedited, begun, tick)
         for layer, states in tick.watched.items():
             self.moments[layer] += StateMoments.of(states)
-        self._read(own.values[slots], tick)
+        self._read(known, tick)
         if self.recorder:
             self.recorder.before(choice, edited if self.plan.edits else edited[:0])
         self.pool.advance([choice])

@@ -12,7 +12,7 @@ from activation_store.sparse_dictionary import SparseDictionary, feature_name
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.network_parts.own_features import check_feature
 from analysis.interventions.edits.donor_rule import DonorRule
-from analysis.interventions.edits.edit_options import EditKind, EditOptions
+from analysis.interventions.edits.edit_options import Along, EditKind, EditOptions
 from analysis.interventions.edits.erasure import fitted_eraser
 from analysis.interventions.edits.feature_edits import FeatureEdit, features_of
 from analysis.interventions.edits.linear_readings import Reading
@@ -47,6 +47,7 @@ class Edit:
         erased: the variables that erase removes, and from which layer; None for other edits.
         donor: of transplant and interchange: how donors are drawn.
         features: the edit of sparse features by collapse, steer and splice, with strength 0; None for other edits.
+        along: how collapse, steer and interchange move states.
     """
 
     kind: EditKind
@@ -56,6 +57,7 @@ class Edit:
     erased: Reading | None = None
     donor: DonorRule | None = None
     features: FeatureEdit | None = None
+    along: Along = "weights"
 
     @staticmethod
     def named(
@@ -81,6 +83,7 @@ class Edit:
             erased,
             DonorRule.parse(options.donor, columns) if options.donor else None,
             features,
+            options.along,
         )
 
     @property
@@ -156,7 +159,8 @@ class Edit:
         if is_like_it:
             directions = [_same_variance(direction, moments[direction.layer], random) for direction in directions]
         if self.donor:
-            return interchange(directions, _donor_in(arm, self.donor))
+            own = moments[directions[0].layer].covariance if self.along == "covariance" else None
+            return interchange(directions, _donor_in(arm, self.donor), own)
         return self._along(directions, arm.dose or 0.0, lambda layer: moments[layer].covariance)
 
     def _along(
@@ -164,7 +168,7 @@ class Edit:
     ) -> DirectedEdit:
         kind = "collapse" if self.kind == "interchange" else self.kind
         assert kind in ("collapse", "steer", "swap")
-        return edit_along(kind, directions, self.of, dose, covariance)
+        return edit_along(kind, directions, self.of, dose, covariance, self.along)
 
 
 def measured_in(direction: Direction, moments: Moments) -> Direction:

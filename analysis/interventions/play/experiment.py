@@ -192,7 +192,7 @@ class Experiment:
             UserError, NothingToErase: as `Edit.in_arm`.
         """
         if arm.kind == "unedited":
-            return ArmPlan(arm.name, self.drawn, watched=self.watched, readings=self.readings)
+            return ArmPlan(arm.name, self.drawn, self.when, watched=self.watched, readings=self.readings)
         has_donors = any(edit.donor for edit in self.edits)
         return replace(
             self._edited(arm, moments),

@@ -14,6 +14,7 @@ from agent_zoo.memories.memory import MemoryState
 from analysis.interventions.edits.donor_rule import DonorRule
 from analysis.interventions.edits.state_moments import StateMoments
 from analysis.interventions.play.draws import Donors
+from reinforcement_learning.game.fast_game.ways import STEPS, side_of_task
 from reinforcement_learning.game.life import CAUSES_OF_DEATH, Life
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.stepper import Decision
@@ -22,16 +23,30 @@ _PER_TICKS = 100
 _FAR = np.iinfo(np.int16).max
 
 
+def goals_of(pool: PolicyPool) -> np.ndarray:
+    """Return the number of the side that each slot's agent has the task to go to, -1 for none, (slots,) int64."""
+    tasks = (shared.world.game.agent_task_map[agent][0] for shared in pool.shared for agent in shared.agents)
+    return np.array([side_of_task(task) for task in tasks])
+
+
 class LifeOutcomes:
     """Counts for every slot of a pool during one group of episodes."""
 
-    def __init__(self, pool: PolicyPool):
-        """Start to count; the pool's episodes must have started."""
+    def __init__(self, pool: PolicyPool, goals: np.ndarray, first_tick: int):
+        """Start to count; the pool's episodes must have started.
+
+        Args:
+            goals: of each slot, as `goals_of` returns them.
+            first_tick: from which moves towards the goal count.
+        """
         self.pool = pool
+        self._goals, self._first_tick = STEPS[goals], first_tick  # (slots, 2)
+        self._moved, self._towards = np.zeros((pool.slots, 2)), np.zeros(pool.slots)
+        self._moves_counted = np.zeros(pool.slots)
         self._dealt, self._taken = np.zeros(pool.slots), np.zeros(pool.slots)
         self._food_seen, self._approached = np.zeros(pool.slots), np.zeros(pool.slots)
         self._edited_ticks = np.zeros(pool.slots)
-        self._first, self._last = (np.full((pool.slots, 2), np.nan) for _ in range(2))  # positions, row and column
+        self._last = np.full((pool.slots, 2), np.nan)  # positions, row and column
         self._sums: dict[str, np.ndarray] = {}
         self._slots = np.zeros(0, dtype=np.int64)  # that acted in the last tick
         self._food = np.zeros((0, 2), dtype=np.int16)  # the food tile nearest to each of them
@@ -45,10 +60,19 @@ class LifeOutcomes:
             position: row and column of each on the map, (B, 2) int16.
         """
         self._count_approaches(slots, position)
-        self._first[slots] = np.where(np.isnan(self._first[slots]), position, self._first[slots])
-        self._last[slots] = position
+        self._count_moves(slots, position)
         tiles = self.pool.arrival.observations["Tile"][slots]
         self._slots, (self._food, self._distance) = slots, _nearest_food(tiles, position)
+
+    def _count_moves(self, slots: np.ndarray, position: np.ndarray) -> None:
+        """Add the last tick's steps; a jump is no step: the world has moved the agent."""
+        step = position - self._last[slots]  # NaN in a life's first tick
+        step[~(np.abs(step).sum(axis=1) <= 1)] = 0
+        self._moved[slots] += step
+        if self.pool.ticks > self._first_tick:
+            self._towards[slots] += (step * self._goals[slots]).sum(axis=1)
+            self._moves_counted[slots] += 1
+        self._last[slots] = position
 
     def after_tick(self) -> None:
         """Read what the engine counted for the agents whose lives have just ended."""
@@ -89,8 +113,11 @@ class LifeOutcomes:
         if self._food_seen[slot]:
             done["towards_food"] = self._approached[slot] / self._food_seen[slot]
         if life.ticks > 1:
-            south, east = (self._last[slot] - self._first[slot]) / (life.ticks - 1)
+            south, east = self._moved[slot] / (life.ticks - 1)
             done |= {"south": _PER_TICKS * south, "east": _PER_TICKS * east}
+        if self._goals[slot].any() and self._moves_counted[slot]:
+            done["towards_goal"] = _PER_TICKS * self._towards[slot] / self._moves_counted[slot]
+            done["right_way"] = float(self._towards[slot] > 0)
         edited = self._edited_ticks[slot]
         if edited:
             done |= {"edited_ticks": edited, **{name: sums[slot] / edited for name, sums in self._sums.items()}}

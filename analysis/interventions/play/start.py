@@ -20,6 +20,7 @@ from activation_store.interventions import (
 )
 from activation_store.sparse_dictionary import FEATURE, SparseDictionary, read_dictionary
 from agent_zoo.capture import layer_units
+from agent_zoo.network_parts.own_features import GOAL
 from analysis.interventions.edits.erasure import NothingToErase
 from analysis.interventions.edits.feature_edits import check_dictionary
 from analysis.interventions.play.edits import Edit
@@ -135,7 +136,7 @@ def _contest(options: RunOptions, plan: Plan) -> Contest:
 def _experiment(options: RunOptions, contest: Contest) -> Experiment:
     """Resolve names, and refuse what does not fit the policy."""
     (entrant,) = contest.entrants
-    policy, columns = entrant.policy, entrant.info.layout.entity_columns
+    policy, columns = entrant.policy, (*entrant.info.layout.entity_columns, GOAL)
     directions = read_directions(options.directions) if options.directions else None
     dictionary = read_dictionary(options.features) if options.features else None
     if dictionary:

@@ -5,9 +5,12 @@ import numpy as np
 from nmmo.core.config import Config
 from nmmo.task.game_state import GameState
 from nmmo.task.group import Group
+from nmmo.task.task_api import Task
 from nmmo.task.task_spec import TaskSpec
 
 SIDES = ("north", "south", "east", "west")
+STEPS = np.array([(-1, 0), (1, 0), (0, 1), (0, -1), (0, 0)])
+"""A step towards each side in rows and columns, and none at the end, so that no side is -1."""
 TILES = 32
 """How far to go."""
 REWARD = 5.0
@@ -41,6 +44,12 @@ def share_of_way(place: tuple[int, int], start: tuple[int, int], side: str, tile
     else:
         gone, room = place[axis] - start[axis], last - start[axis]
     return min(max(gone / max(min(tiles, room), 1), 0.0), 1.0)
+
+
+def side_of_task(task: Task) -> int:
+    """Return the number of the side that a task leads to, in `SIDES`; -1 if it is another task."""
+    side = task._eval_fn.kwargs.get("side")
+    return SIDES.index(side) if side in SIDES else -1
 
 
 def move_all_agents(game: nmmo.Env, random: np.random.Generator) -> None:
