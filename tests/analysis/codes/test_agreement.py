@@ -15,15 +15,7 @@ from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import DumpMetadata
 from agent_zoo.capture import ALL_LAYERS
 from agent_zoo.checkpoint import save_checkpoint
-from analysis.codes.agreement import (
-    CODES,
-    GAUSSIAN,
-    TRAINED,
-    UNTRAINED,
-    Agreement,
-    Pair,
-    agreement_of,
-)
+from analysis.codes.agreement import CODES, GAUSSIAN, TRAINED, UNTRAINED, Agreement, Pair, agreement_of
 from analysis.codes.replayed import EVERY, draw_lives, load_networks, replay
 from analysis.recorded.recorded_observation import FIELDS
 from common.files import sha256

@@ -15,14 +15,7 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import build_untrained, load_checkpoint
 from agent_zoo.network_parts.layers import own_rows
 from agent_zoo.observation import legal_options
-from analysis.attribution.methods import (
-    Maps,
-    attribute,
-    average_baseline,
-    counterfactual_materials,
-    play,
-    without_row,
-)
+from analysis.attribution.methods import Maps, attribute, average_baseline, counterfactual_materials, play, without_row
 from analysis.attribution.samples import read_samples
 from analysis.attribution.sanity import Sanity, check_maps
 from analysis.attribution.settings import Method, SaliencySettings

@@ -12,13 +12,7 @@ from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint
 from analysis.world_model.held_out import HeldOut
 from analysis.world_model.model import Origin, WorldModel, build, measure
 from analysis.world_model.network import Bottleneck, Sizes
-from analysis.world_model.windows import (
-    Windows,
-    maps_of,
-    read_windows,
-    split_maps,
-    world_of,
-)
+from analysis.world_model.windows import Windows, maps_of, read_windows, split_maps, world_of
 from common.files import sha256
 from tests.recorded_features import RecordedFeatures, recorded_features
 

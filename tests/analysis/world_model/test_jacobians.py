@@ -10,13 +10,7 @@ from agent_zoo.soft_path import soft_tick
 from analysis.dynamics.jacobians import LaggedCorrelations, Probes, mean_jacobians
 from analysis.dynamics.update import Update
 from analysis.world_model.imagination import Start, imagine, informed_start
-from analysis.world_model.jacobians import (
-    Dynamics,
-    compare_jacobians,
-    labelled_starts,
-    lags_up_to,
-    world_jacobians,
-)
+from analysis.world_model.jacobians import Dynamics, compare_jacobians, labelled_starts, lags_up_to, world_jacobians
 from analysis.world_model.model import WorldModel
 from common.user_error import UserError
 

@@ -179,11 +179,7 @@ def automatic(play, settings: Settings, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.mark.parametrize(
     ("same", "change"),
-    [
-        (True, lambda state: state),
-        (False, lambda state: replace(state, curriculum={})),
-        (False, drop_episode_weights),
-    ],
+    [(True, lambda state: state), (False, lambda state: replace(state, curriculum={})), (False, drop_episode_weights)],
 )
 @pytest.mark.slow
 def test_an_automatic_curriculum_goes_on_too(play, automatic, tmp_path: Path, same: bool, change) -> None:

@@ -244,11 +244,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_made(
     options: RunOptions, tmp_path: Path, changed: dict, said: str
 ) -> None:
     with pytest.raises(UserError, match=said):
-        play(
-            again(options, tmp_path / "run", **{"maps_dir": tmp_path / "maps", **changed}),
-            Workers(1),
-            QUIET,
-        )
+        play(again(options, tmp_path / "run", **{"maps_dir": tmp_path / "maps", **changed}), Workers(1), QUIET)
     assert not any(tmp_path.iterdir()), "neither a run nor maps"
 
 
