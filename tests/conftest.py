@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from agent_zoo.observation import ObservationLayout
+from analysis.replays.file import read_replay
+from analysis.replays.replay import Replay
 from reinforcement_learning.game.environment import make_environment, observation_layout
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.play.contest import Contest
@@ -18,6 +20,7 @@ from tests.analysed import analysed  # noqa: F401
 from tests.browser import browser  # noqa: F401
 from tests.recorded import Recording, record
 from tests.recorded_features import RecordedFeatures, recorded_features, shared_sparse_run
+from tests.recorded_policy import RecordedPolicy, shared_recorded_policy
 from tests.shared import shared_folder, shared_root
 from tests.tiny_policies import save_policies
 from tests.witness import Witness
@@ -76,6 +79,12 @@ def features_dump(tmp_path_factory: pytest.TempPathFactory, small_world, task, m
 
 
 @pytest.fixture(scope="session")
+def recorded(tmp_path_factory: pytest.TempPathFactory, small_world, task, maps) -> RecordedPolicy:
+    """A dump with everything that its policy, which has an LSTM of one layer, saw."""
+    return shared_recorded_policy(tmp_path_factory, small_world, task, maps)
+
+
+@pytest.fixture(scope="session")
 def sparse_run(tmp_path_factory: pytest.TempPathFactory, features_dump: RecordedFeatures) -> Path:
     """A finished run of train_sparse_autoencoder.py on that dump."""
     return shared_sparse_run(tmp_path_factory, features_dump)
@@ -119,6 +128,11 @@ def recording(
     contest = Contest((untrained_entrant(AGENT, settings, maps, seed=0),), world, task, maps, torch.device("cpu"))
     plan = Plan(2, None, seed=4, layers=("action_decoder",))
     return record(contest, plan, tmp_path_factory.mktemp("recording"), episode=1)
+
+
+@pytest.fixture(scope="session")
+def replay(recording: Recording) -> Replay:
+    return read_replay(recording.replay)
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from reinforcement_learning.play.entrants import load_entrant, untrained_entrant
 from reinforcement_learning.play.extraction import Plan, extract
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
-from tests.conftest import AGENT
+from tests.recorded_features import START_KIT
 from tests.shared import shared_folder
 
 NAME = "small"
@@ -45,7 +45,7 @@ def record_policy(
     """Record an untrained policy from its checkpoint file."""
     env = replace(world, spawn_immunity=0, num_npcs=48)
     settings = Settings(env=env, task=task, policy=PolicySettings(hidden_size=16, lstm_layers=layers))
-    made = untrained_entrant(AGENT, settings, maps, seed=5)
+    made = untrained_entrant(START_KIT, settings, maps, seed=5)
     found = RecordedPolicy(folder / NAME, folder / "policies")
     found.policies.mkdir()
     save_checkpoint(found.checkpoint, made.policy, made.info)

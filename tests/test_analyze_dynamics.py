@@ -16,7 +16,7 @@ from analysis.runs.arrays import arrays_of
 from common.files import sha256
 from common.user_error import UserError
 from tests.command import assert_refused, run_here
-from tests.recorded_policy import NAME, RecordedPolicy, record_policy, shared_recorded_policy
+from tests.recorded_policy import NAME, RecordedPolicy, record_policy
 from tests.shared import shared_folder
 
 QUICK = (
@@ -36,11 +36,6 @@ def few_iterations():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("analysis.dynamics.fixed_points.ITERATIONS", 30)
         yield
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory, small_world, task, maps) -> RecordedPolicy:
-    return shared_recorded_policy(tmp_path_factory, small_world, task, maps)
 
 
 @pytest.fixture(scope="module")

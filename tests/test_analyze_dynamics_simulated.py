@@ -14,7 +14,7 @@ from analysis.panel.dynamics import read_dynamics
 from analysis.runs.arrays import arrays_of
 from tests.browser import opened
 from tests.command import assert_refused, run_here
-from tests.recorded_features import POLICY, RecordedFeatures, recorded_features
+from tests.recorded_features import POLICY, RecordedFeatures
 from tests.shared import shared_folder
 from tests.trained_world_model import trained_world_model
 
@@ -30,16 +30,11 @@ LEFT_OUT = "is no state of the policy's memory, so what needs the policy's own u
 
 
 @pytest.fixture(scope="module")
-def recorded(small_world, task, maps, tmp_path_factory) -> RecordedFeatures:
-    return recorded_features(tmp_path_factory, small_world, task, maps)
-
-
-@pytest.fixture(scope="module")
-def simulated(recorded: RecordedFeatures, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    model = trained_world_model(tmp_path_factory, recorded)
+def simulated(features_dump: RecordedFeatures, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    model = trained_world_model(tmp_path_factory, features_dump)
 
     def simulate(folder: Path) -> None:
-        done = run_here("simulate.py", model, "-n", 50, "--ticks", 20, "--dump", recorded.dump, "-o", folder)
+        done = run_here("simulate.py", model, "-n", 50, "--ticks", 20, "--dump", features_dump.dump, "-o", folder)
         assert done.returncode == 0, done.stderr
 
     return shared_folder(tmp_path_factory, "simulated_lives", simulate) / f"{POLICY}-simulated"
@@ -59,13 +54,13 @@ def world(simulated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def combined(simulated: Path, recorded: RecordedFeatures, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def combined(simulated: Path, features_dump: RecordedFeatures, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("combined")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("analysis.dynamics.fixed_points.ITERATIONS", 30)
         done = run_here(
             "analyze_dynamics.py", simulated, "--behaviours-of", "lstm_hidden,world_hidden", "--policies-dir",
-            recorded.policies, *QUICK, "--output-dir", output,
+            features_dump.policies, *QUICK, "--output-dir", output,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return output / f"{POLICY}-simulated-lstm_cell-dynamics-lstm_hidden+world_hidden"
@@ -105,7 +100,9 @@ def test_behaviours_of_agent_and_world_stand_beside_those_of_each(combined: Path
     assert f"  {together} and world_hidden: information {float(rows[1]['information']):.2f}" in text
 
 
-def test_the_panel_tells_behaviours_from_all_their_layers(combined: Path, recorded: RecordedFeatures, browser) -> None:
+def test_the_panel_tells_behaviours_from_all_their_layers(
+    combined: Path, features_dump: RecordedFeatures, browser
+) -> None:
     dynamics = read_dynamics(combined, None)
     assert dynamics.behaviour_layers == ("lstm_hidden", "world_hidden")
     assert dynamics.units == {"lstm_cell": UNITS, "lstm_hidden": UNITS, "world_hidden": UNITS}
@@ -138,7 +135,7 @@ def shown_by(browser, file: Path) -> dict:
     return {"text": text, "behaviours": set(behaviours), "jacobian": jacobian}
 
 
-def test_bad_input_is_refused_in_one_line(simulated: Path, recorded: RecordedFeatures, tmp_path: Path) -> None:
+def test_bad_input_is_refused_in_one_line(simulated: Path, features_dump: RecordedFeatures, tmp_path: Path) -> None:
     def refused(*arguments: object, parts: tuple[str, ...]) -> None:
         done = run_here("analyze_dynamics.py", simulated, *arguments, "--output-dir", tmp_path / "results")
         assert_refused(done, *parts)

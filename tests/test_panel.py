@@ -22,7 +22,7 @@ from analysis.runs.arrays import arrays_of
 from tests.browser import damaged, opened, scripts_that_ran, settle, until
 from tests.command import assert_refused, run_here
 from tests.planted_run import rewrite
-from tests.recorded_features import POLICY, RecordedFeatures, recorded_features
+from tests.recorded_features import POLICY, RecordedFeatures
 from tests.shared import shared_folder
 
 pytestmark = pytest.mark.slow
@@ -52,17 +52,12 @@ class Made:
 
 
 @pytest.fixture(scope="module")
-def recorded(small_world, task, maps, tmp_path_factory) -> RecordedFeatures:
-    return recorded_features(tmp_path_factory, small_world, task, maps)
-
-
-@pytest.fixture(scope="module")
-def made(recorded: RecordedFeatures, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    policies = ("--policies-dir", recorded.policies)
+def made(features_dump: RecordedFeatures, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    policies = ("--policies-dir", features_dump.policies)
 
     def make(folder: Path) -> None:
         dump = folder / "activation_data" / POLICY
-        shutil.copytree(recorded.dump, dump)
+        shutil.copytree(features_dump.dump, dump)
         results = ("--output-dir", folder / "analysis_results")
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("analysis.dynamics.fixed_points.ITERATIONS", 30)
@@ -85,7 +80,7 @@ def made(recorded: RecordedFeatures, tmp_path_factory: pytest.TempPathFactory) -
     dump, results = folder / "activation_data" / POLICY, folder / "analysis_results"
     return Made(
         dump, dump.with_name(f"{POLICY}-simulated"), results / f"{POLICY}-lstm_cell-dynamics",
-        results / f"{POLICY}-saliency-value-gradient", recorded.policies,
+        results / f"{POLICY}-saliency-value-gradient", features_dump.policies,
     )  # fmt: skip
 
 

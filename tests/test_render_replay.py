@@ -16,7 +16,6 @@ from activation_store.schema import METADATA_FILE
 from analysis.figures.style import NOISE_COLOUR, cluster_colour
 from analysis.materials import MATERIALS, PALETTE
 from analysis.replays.events import events_of
-from analysis.replays.file import read_replay
 from analysis.replays.frames import STRIP, FrameDrawer, colours_by_policy
 from analysis.replays.replay import Replay
 from analysis.runs.run_folder import RunFolder
@@ -27,11 +26,6 @@ from tests.recorded import POLICIES, Recording
 
 STRIDE = 2
 PAGE_BYTES = 1_000_000
-
-
-@pytest.fixture(scope="module")
-def replay(recording: Recording) -> Replay:
-    return read_replay(recording.replay)
 
 
 @pytest.fixture(scope="module")

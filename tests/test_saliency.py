@@ -13,15 +13,10 @@ from analysis.runs.arrays import arrays_of
 from common.files import sha256
 from tests.browser import opened
 from tests.command import assert_refused, run_here
-from tests.recorded_policy import NAME, RecordedPolicy, shared_recorded_policy
+from tests.recorded_policy import NAME, RecordedPolicy
 from tests.shared import shared_folder
 
 QUICK = ("--samples", 3, "--ticks", 4, "--lags", 2, "--check-states", 8)
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory, small_world, task, maps) -> RecordedPolicy:
-    return shared_recorded_policy(tmp_path_factory, small_world, task, maps)
 
 
 @pytest.fixture(scope="module")

@@ -22,19 +22,14 @@ from common.user_error import UserError
 from tests.analysis.interventions.play.directions import unit
 from tests.command import assert_refused, run_here
 from tests.planted_dictionary import axes
-from tests.recorded_features import RecordedFeatures, recorded_features
+from tests.recorded_features import RecordedFeatures
 from tests.trained_world_model import trained_world_model
 
 
 @pytest.fixture(scope="module")
-def recorded(small_world, task, maps, tmp_path_factory) -> RecordedFeatures:
-    return recorded_features(tmp_path_factory, small_world, task, maps)
-
-
-@pytest.fixture(scope="module")
-def trained(recorded: RecordedFeatures, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(features_dump: RecordedFeatures, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("simulate") / "small"
-    shutil.copytree(trained_world_model(tmp_path_factory, recorded), folder)
+    shutil.copytree(trained_world_model(tmp_path_factory, features_dump), folder)
     return folder
 
 
@@ -46,11 +41,11 @@ def directions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def intervened(recorded, directions, small_world, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def intervened(features_dump, directions, small_world, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of intervene.py with two doses, each also in single ticks."""
     folder = tmp_path_factory.mktemp("intervened") / "steered"
     done = run_here(
-        "intervene.py", "-p", "small", "--policies-dir", recorded.policies, "--maps-dir", small_world.maps_dir,
+        "intervene.py", "-p", "small", "--policies-dir", features_dump.policies, "--maps-dir", small_world.maps_dir,
         "--directions", directions, "--edit", "steer", "--direction", "ic_1", "--dose", "-2,3", "--episodes", 2,
         "--controls", 0, "--share", 0.5, "--follow", 2, "--workers", 1, "-o", folder,
     )  # fmt: skip
@@ -59,9 +54,9 @@ def intervened(recorded, directions, small_world, tmp_path_factory: pytest.TempP
 
 
 @pytest.mark.slow
-def test_edits_are_validated_by_those_in_the_game(trained, recorded, intervened, tmp_path: Path) -> None:
+def test_edits_are_validated_by_those_in_the_game(trained, features_dump, intervened, tmp_path: Path) -> None:
     done = run_here(
-        "simulate.py", trained, "-n", 40, "--ticks", 8, "--dump", recorded.dump, "--validate", intervened,
+        "simulate.py", trained, "-n", 40, "--ticks", 8, "--dump", features_dump.dump, "--validate", intervened,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     rows = rows_of(trained / "validation" / "validation.tsv")
@@ -91,16 +86,16 @@ def test_edits_are_validated_by_those_in_the_game(trained, recorded, intervened,
 
 
 @pytest.mark.slow
-def test_erasers_and_sparse_features_are_validated(trained, recorded, small_world, tmp_path: Path) -> None:
+def test_erasers_and_sparse_features_are_validated(trained, features_dump, small_world, tmp_path: Path) -> None:
     path, folder = tmp_path / "f.safetensors", tmp_path / "run"
     write_dictionary(path, axes("lstm_hidden", 16, k=2))
     done = run_here(
-        "intervene.py", "-p", "small", "--policies-dir", recorded.policies, "--maps-dir", small_world.maps_dir,
+        "intervene.py", "-p", "small", "--policies-dir", features_dump.policies, "--maps-dir", small_world.maps_dir,
         "--features", path, "--edit", "splice", "--edit", "erase", "--variable", "tick", "--layer", "lstm_cell",
         "--episodes", 2, "--controls", 0, "--share", 0.5, "--workers", 1, "-o", folder,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    said = ["simulate.py", trained, "-n", 20, "--ticks", 6, "--dump", recorded.dump, "--validate", folder]
+    said = ["simulate.py", trained, "-n", 20, "--ticks", 6, "--dump", features_dump.dump, "--validate", folder]
     done = run_here(*said)
     assert done.returncode == 0, done.stderr
     rows = rows_of(trained / "validation" / "validation.tsv")
@@ -110,8 +105,8 @@ def test_erasers_and_sparse_features_are_validated(trained, recorded, small_worl
 
 
 @pytest.mark.slow
-def test_other_runs_are_not_validated(trained, recorded, intervened, directions, tmp_path: Path) -> None:
-    said = ["simulate.py", trained, "-n", 5, "--dump", recorded.dump, "--validate"]
+def test_other_runs_are_not_validated(trained, features_dump, intervened, directions, tmp_path: Path) -> None:
+    said = ["simulate.py", trained, "-n", 5, "--dump", features_dump.dump, "--validate"]
     assert_refused(run_here(*said, tmp_path), "is not a finished run: give a folder that intervene.py wrote")
     assert_refused(run_here(*said, intervened, intervened), "twice")
     assert_refused(run_here(*said, intervened, "--ticks", 4), "must be 5 or more with --validate")
@@ -146,14 +141,14 @@ def rewrite_run(folder: Path, changed: dict[str, dict[str, object]]) -> None:
     write_json(folder / "DONE.json", done)
 
 
-def test_edited_lives_are_written_beside_unedited_ones(trained, recorded, directions, tmp_path: Path) -> None:
-    said = ["simulate.py", trained, "-n", 150, "--ticks", 3, "--dump", recorded.dump]
+def test_edited_lives_are_written_beside_unedited_ones(trained, features_dump, directions, tmp_path: Path) -> None:
+    said = ["simulate.py", trained, "-n", 150, "--ticks", 3, "--dump", features_dump.dump]
     alone = run_here(*said, "-o", tmp_path / "alone")
     assert alone.returncode == 0, alone.stderr
     steered = [*said, "-o", tmp_path, "--directions", directions, "--edit", "steer", "--direction", "ic_1"]
     done = run_here(*steered, "--dose", "-2,3")
     assert done.returncode == 0, done.stderr
-    plain = tmp_path / f"{recorded.dump.name}-simulated"
+    plain = tmp_path / f"{features_dump.dump.name}-simulated"
     files = [read_metadata(each).files for each in (tmp_path / "alone" / plain.name, plain)]
     assert files[0] == files[1], "the unedited lives are those of a simulation without edits"
     for dose in (-2, 3):
@@ -179,14 +174,14 @@ def test_edited_lives_are_written_beside_unedited_ones(trained, recorded, direct
     assert_refused(run_here(*said, "--seed", 1, "-o", tmp_path, "--edit", "freeze"), "already holds a dump")
 
 
-def test_lives_take_from_donors(trained, recorded, directions, tmp_path: Path) -> None:
+def test_lives_take_from_donors(trained, features_dump, directions, tmp_path: Path) -> None:
     """From unedited lives, whose first cells give an edited one its read-out."""
     done = run_here(
-        "simulate.py", trained, "-n", 40, "--ticks", 2, "--dump", recorded.dump, "-o", tmp_path, "--directions",
+        "simulate.py", trained, "-n", 40, "--ticks", 2, "--dump", features_dump.dump, "-o", tmp_path, "--directions",
         directions, "--edit", "interchange", "--direction", "ic_1", "--donor", "self_row",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    plain = tmp_path / f"{recorded.dump.name}-simulated"
+    plain = tmp_path / f"{features_dump.dump.name}-simulated"
     edited = plain.with_name(f"{plain.name}-interchange-ic_1-self_row")
     assert read_metadata(edited).environment["simulated"]["edits"][0]["donor"] == "self_row"
     before, after = (read_dump(each) for each in (plain, edited))
@@ -197,10 +192,10 @@ def test_lives_take_from_donors(trained, recorded, directions, tmp_path: Path) -
     assert (trained / "effects" / "interchange-ic_1-self_row.tsv").exists()
 
 
-def test_there_can_be_more_lives_than_recorded_windows(trained, recorded, tmp_path: Path) -> None:
-    done = run_here("simulate.py", trained, "-n", 1500, "--ticks", 1, "--dump", recorded.dump, "-o", tmp_path)
+def test_there_can_be_more_lives_than_recorded_windows(trained, features_dump, tmp_path: Path) -> None:
+    done = run_here("simulate.py", trained, "-n", 1500, "--ticks", 1, "--dump", features_dump.dump, "-o", tmp_path)
     assert done.returncode == 0, done.stderr
-    records = read_dump(tmp_path / f"{recorded.dump.name}-simulated")
+    records = read_dump(tmp_path / f"{features_dump.dump.name}-simulated")
     assert len(records) == 1500
     assert len(np.unique(np.stack([records.env_id, records.agent_id, records.episode]), axis=1).T) == 1500
 
@@ -210,8 +205,8 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file, delimiter="\t"))
 
 
-def test_sequences_of_moves_are_compared(trained, recorded, tmp_path: Path) -> None:
-    said = ["simulate.py", trained, "-n", 20, "--ticks", 3, "--dump", recorded.dump, "-o", tmp_path]
+def test_sequences_of_moves_are_compared(trained, features_dump, tmp_path: Path) -> None:
+    said = ["simulate.py", trained, "-n", 20, "--ticks", 3, "--dump", features_dump.dump, "-o", tmp_path]
     done = run_here(*said, "--act-grid", 1)
     assert done.returncode == 0, done.stderr
     assert "the policy's own" in done.stdout and not list(tmp_path.iterdir())
@@ -231,10 +226,10 @@ def test_sequences_of_moves_are_compared(trained, recorded, tmp_path: Path) -> N
     assert float(rows["stay"]["low"]) <= better <= float(rows["stay"]["high"]) and food["stay"] <= 105
 
 
-def test_lives_between_recorded_starts(trained, recorded, tmp_path: Path) -> None:
+def test_lives_between_recorded_starts(trained, features_dump, tmp_path: Path) -> None:
     done = run_here(
-        "simulate.py", trained, "-n", 32, "--from", "interpolate", "--steps", 4, "--ticks", 2, "--dump", recorded.dump,
-        "-o", tmp_path,
+        "simulate.py", trained, "-n", 32, "--from", "interpolate", "--steps", 4, "--ticks", 2, "--dump",
+        features_dump.dump, "-o", tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     rows = rows_of(trained / "what_if" / "interpolate.tsv")
@@ -246,11 +241,11 @@ def test_lives_between_recorded_starts(trained, recorded, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("target", ["value", "ic_1"])
-def test_starts_are_searched(trained, recorded, directions, tmp_path: Path, target: str) -> None:
+def test_starts_are_searched(trained, features_dump, directions, tmp_path: Path, target: str) -> None:
     more = ["--directions", directions] if target != "value" else []
     done = run_here(
         "simulate.py", trained, "-n", 12, "--from", "random", "--maximise", target, "--ticks", 2, "--dump",
-        recorded.dump, "-o", tmp_path, *more,
+        features_dump.dump, "-o", tmp_path, *more,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     rows = {row["outcome"]: row for row in rows_of(trained / "what_if" / f"maximise_{target}.tsv")}
@@ -260,8 +255,8 @@ def test_starts_are_searched(trained, recorded, directions, tmp_path: Path, targ
     assert read_metadata(dump).environment["simulated"]["maximise"] == target
 
 
-def test_findings_are_compared_with_recorded_lives(trained, recorded, tmp_path: Path) -> None:
-    done = run_here("simulate.py", trained, "--compare", "-n", 100, "--ticks", 4, "--dump", recorded.dump)
+def test_findings_are_compared_with_recorded_lives(trained, features_dump, tmp_path: Path) -> None:
+    done = run_here("simulate.py", trained, "--compare", "-n", 100, "--ticks", 4, "--dump", features_dump.dump)
     assert done.returncode == 0, done.stderr
     rows = rows_of(trained / "compared.tsv")
     assert len(rows) == 3 + len(PARTS) + len(VITALS) + 2 * (3 + 3 + 1)
@@ -275,16 +270,16 @@ def test_findings_are_compared_with_recorded_lives(trained, recorded, tmp_path: 
     assert "distance of cluster shares" in done.stdout
 
 
-def test_influences_are_written_with_and_without_the_world(trained, recorded, directions) -> None:
+def test_influences_are_written_with_and_without_the_world(trained, features_dump, directions) -> None:
     done = run_here(
-        "simulate.py", trained, "-n", 30, "--dump", recorded.dump, "--directions", directions, "--saliency",
+        "simulate.py", trained, "-n", 30, "--dump", features_dump.dump, "--directions", directions, "--saliency",
         "direction:ic_1", "--components", "ic_1,ic_2", "--lags", 2,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     rows = rows_of(trained / "saliency" / "direction_ic_1.tsv")
     assert {row["input"] for row in rows if row["of"] == "memory"} == {"ic_1", "ic_2"}
     assert {row["lag"] for row in rows} == {"0", "1", "2"} and "food" in {row["input"] for row in rows}
-    states = read_dump(recorded.dump, episodes=load_model(trained / MODEL_FILE)[1].test).activations["lstm_cell"]
+    states = read_dump(features_dump.dump, episodes=load_model(trained / MODEL_FILE)[1].test).activations["lstm_cell"]
     spread = float(states[:, 0].std())
     now = {row["input"]: row for row in rows if row["lag"] == "0" and row["of"] == "memory"}
     assert float(now["ic_1"]["whole"]) == pytest.approx(spread, rel=0.1), "the read-out of itself"
@@ -306,15 +301,15 @@ def test_influences_are_written_with_and_without_the_world(trained, recorded, di
         (["--of", "value", "--components", "pc"], "pc"), (["--of", "value", "--lags", 0], "--lags is 0"),
     ],
 )  # fmt: skip
-def test_influences_that_make_no_sense_are_refused(more, message, trained, recorded, directions) -> None:
-    said = ["simulate.py", trained, "-n", 5, "--dump", recorded.dump, "--directions", directions]
+def test_influences_that_make_no_sense_are_refused(more, message, trained, features_dump, directions) -> None:
+    said = ["simulate.py", trained, "-n", 5, "--dump", features_dump.dump, "--directions", directions]
     named = ["--saliency" if each == "--of" else each for each in more]
     assert_refused(run_here(*said, *named), message)
 
 
 @pytest.mark.slow
-def test_real_courses_with_other_dice_bound_the_quality(trained, recorded, small_world) -> None:
-    where = ["--dump", recorded.dump, "--policies-dir", recorded.policies, "--maps-dir", small_world.maps_dir]
+def test_real_courses_with_other_dice_bound_the_quality(trained, features_dump, small_world) -> None:
+    where = ["--dump", features_dump.dump, "--policies-dir", features_dump.policies, "--maps-dir", small_world.maps_dir]
     done = run_here("simulate.py", trained, "--quality", "--ticks", 4, "--other-dice", 6, *where)
     assert done.returncode == 0, done.stderr
     assert "memory after 4 ticks with other dice:" in done.stdout and "best possible" in done.stdout
@@ -332,9 +327,9 @@ def test_real_courses_with_other_dice_bound_the_quality(trained, recorded, small
     assert [each["other"] for each in written] == [pytest.approx(float(row["other"])) for row in rows.values()]
 
 
-def test_other_dice_that_cannot_be_thrown_are_refused(trained, recorded, tmp_path: Path) -> None:
-    said = ["simulate.py", trained, "--quality", "--ticks", 4, "--dump", recorded.dump]
-    where = ["--policies-dir", recorded.policies]
+def test_other_dice_that_cannot_be_thrown_are_refused(trained, features_dump, tmp_path: Path) -> None:
+    said = ["simulate.py", trained, "--quality", "--ticks", 4, "--dump", features_dump.dump]
+    where = ["--policies-dir", features_dump.policies]
     assert_refused(run_here(*said, *where, "--other-dice", -1), "--other-dice is -1: must be 0 to 4096")
     assert_refused(run_here(*said, *where, "--other-dice", 4000), "ask for fewer branches")
     assert_refused(run_here(*said, "--policies-dir", tmp_path, "--other-dice", 2), "there is no policy")
@@ -380,8 +375,8 @@ def test_other_dice_that_cannot_be_thrown_are_refused(trained, recorded, tmp_pat
         ),
     ],
 )
-def test_edits_that_make_no_sense_are_refused(more, message, trained, recorded, tmp_path: Path) -> None:
-    said = ["simulate.py", trained, "-n", 5, "--dump", recorded.dump, "-o", tmp_path / "out", *more]
+def test_edits_that_make_no_sense_are_refused(more, message, trained, features_dump, tmp_path: Path) -> None:
+    said = ["simulate.py", trained, "-n", 5, "--dump", features_dump.dump, "-o", tmp_path / "out", *more]
     assert_refused(run_here(*said), message)
     assert not (tmp_path / "out").exists()
 

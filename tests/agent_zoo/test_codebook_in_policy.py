@@ -14,7 +14,7 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import run_with_layers
 from agent_zoo.checkpoint import load_checkpoint, save_checkpoint
 from agent_zoo.memories.memory import MemoryState
-from agent_zoo.observation import ObservationLayout, PackedObservation, pack
+from agent_zoo.observation import ObservationLayout, pack
 from agent_zoo.semantic.shape import SemanticShape
 from common.tensor_file import read_tensors, write_tensors
 from common.user_error import UserError
@@ -42,11 +42,6 @@ def policy(request, layout: ObservationLayout, seen: np.ndarray) -> RecurrentPol
         if feed == "embedding":
             policy.semantic.embedding.normal_()
     return policy
-
-
-@pytest.fixture
-def observation(seen: np.ndarray, layout: ObservationLayout) -> PackedObservation:
-    return pack(seen[:AGENTS], layout)
 
 
 def memory_of(policy: RecurrentPolicy, agents: int) -> MemoryState:

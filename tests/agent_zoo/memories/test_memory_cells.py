@@ -17,7 +17,7 @@ from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint, save_checkpoin
 from agent_zoo.memories.leaky_average import LONGEST, SHORTEST, LeakyAverages, leaky_sums
 from agent_zoo.memories.memory import Memory, MemoryState
 from agent_zoo.memories.memory_cells import CELLS
-from agent_zoo.observation import ObservationLayout, PackedObservation, pack
+from agent_zoo.observation import ObservationLayout, pack
 from common.user_error import UserError
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.settings import PolicySettings, Settings
@@ -49,11 +49,6 @@ def policy_of(cell: MemoryCell, layout: ObservationLayout, agent: str = "yaofeng
     torch.manual_seed(0)
     module = agent_zoo.load(agent)
     return module.Recurrent(module.Policy(layout, hidden_size=UNITS), LAYERS, cell).double()
-
-
-@pytest.fixture
-def observation(seen: np.ndarray, layout: ObservationLayout) -> PackedObservation:
-    return pack(seen[:AGENTS], layout)
 
 
 @torch.no_grad()

@@ -22,7 +22,7 @@ from analysis.attribution.settings import Method, SaliencySettings
 from analysis.attribution.targets import Outcome, ReadOut, Value, target_named
 from analysis.attribution.windows import Differentiable, Windows, by_column, check_agent, soft_inputs, softened
 from common.user_error import UserError
-from tests.recorded_policy import RecordedPolicy, record_policy, shared_recorded_policy
+from tests.recorded_policy import RecordedPolicy, record_policy
 
 CLOSE = {"atol": 1e-5, "rtol": 1e-4}
 TICKS, COUNT = 3, 12
@@ -34,11 +34,6 @@ def by(method: Method, **options: object) -> SaliencySettings:
     return SaliencySettings(
         Path("dump"), method=method, **{"steps": 32, "copies": 4, "noise": 0.01, "seed": 0, **options}
     )  # type: ignore[arg-type]
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory, small_world, task, maps) -> RecordedPolicy:
-    return shared_recorded_policy(tmp_path_factory, small_world, task, maps)
 
 
 def policy_and_windows(recorded: RecordedPolicy, ticks: int = TICKS) -> tuple[RecurrentPolicy, Windows, np.ndarray]:

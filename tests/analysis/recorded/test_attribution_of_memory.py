@@ -13,15 +13,10 @@ from analysis.attribution.targets import ReadOut
 from analysis.attribution.windows import Windows
 from common.user_error import UserError
 from tests.analysis.recorded.test_attribution import COUNT, METHODS, by, policy_and_windows
-from tests.recorded_policy import RecordedPolicy, shared_recorded_policy
+from tests.recorded_policy import RecordedPolicy
 
 UNITS = 16
 SOURCE = Source("independent component", "run", "dump", "small", "a" * 64)
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory, small_world, task, maps) -> RecordedPolicy:
-    return shared_recorded_policy(tmp_path_factory, small_world, task, maps)
 
 
 def direction(name: str, weight: np.ndarray, layer: str = "lstm_cell") -> Direction:

@@ -12,7 +12,6 @@ from activation_store.schema import METADATA_FILE, Records
 from activation_store.subsample import Subsample
 from analysis.labels import NOISE
 from analysis.replays.clusters import UNLABELLED, ReplayClusters, clusters_of
-from analysis.replays.file import read_replay
 from analysis.replays.replay import Replay
 from analysis.runs.run_folder import RunFolder
 from common.files import sha256
@@ -21,11 +20,6 @@ from tests.planted_run import rewrite
 from tests.recorded import Recording
 
 STRIDE = 3
-
-
-@pytest.fixture(scope="module")
-def replay(recording: Recording) -> Replay:
-    return read_replay(recording.replay)
 
 
 @pytest.fixture(scope="module")

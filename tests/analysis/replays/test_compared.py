@@ -6,18 +6,11 @@ import numpy as np
 import pytest
 
 from analysis.replays.compared import compare, first_difference
-from analysis.replays.file import read_replay
 from analysis.replays.replay import Replay
 from common.user_error import UserError
-from tests.recorded import Recording
 
 DRAWN = (2, 7)
 TICK = 6
-
-
-@pytest.fixture(scope="module")
-def replay(recording: Recording) -> Replay:
-    return read_replay(recording.replay)
 
 
 def changed(replay: Replay, column: str, tick: int, agents: tuple[int, ...]) -> Replay:

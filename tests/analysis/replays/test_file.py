@@ -29,11 +29,6 @@ ANY_FILE = settings(
 
 
 @pytest.fixture(scope="module")
-def replay(recording: Recording) -> Replay:
-    return read_replay(recording.replay)
-
-
-@pytest.fixture(scope="module")
 def events(replay: Replay) -> Events:
     return events_of(replay)
 

@@ -16,7 +16,7 @@ from analysis.interventions.edits.edit_options import EditOptions
 from analysis.interventions.edits.state_edits import Eraser, Untouched
 from analysis.world_model.edits import Edits, requested_edits
 from analysis.world_model.held_out import HeldOut
-from analysis.world_model.imagination import ImaginedTick, imagine, informed_start
+from analysis.world_model.imagination import ImaginedTick, imagine
 from analysis.world_model.model import WorldModel
 from analysis.world_model.outcomes import Outcomes, OutcomeSums, effects
 from common.user_error import UserError
@@ -25,12 +25,6 @@ from tests.planted_dictionary import axes
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 TICKS = 3
-
-
-@pytest.fixture(scope="module")
-def start(model, recorded):
-    with torch.no_grad():
-        return informed_start(model, recorded.windows()[0], torch.Generator().manual_seed(1))
 
 
 def edits_of(

@@ -9,23 +9,11 @@ from agent_zoo.capture import capture
 from agent_zoo.soft_path import soft_tick
 from analysis.dynamics.jacobians import LaggedCorrelations, Probes, mean_jacobians
 from analysis.dynamics.update import Update
-from analysis.world_model.imagination import Start, imagine, informed_start
+from analysis.world_model.imagination import imagine
 from analysis.world_model.jacobians import Dynamics, compare_jacobians, labelled_starts, lags_up_to, world_jacobians
-from analysis.world_model.model import WorldModel
 from common.user_error import UserError
 
 UNITS, LAGS = 16, (1, 2, 4)
-
-
-@pytest.fixture(scope="module")
-def model(recorded) -> WorldModel:
-    return recorded.model()
-
-
-@pytest.fixture(scope="module")
-def start(model, recorded) -> Start:
-    with torch.no_grad():
-        return informed_start(model, recorded.windows()[0], torch.Generator().manual_seed(1))
 
 
 def probes(layer: str) -> Probes:

@@ -11,11 +11,6 @@ from common.files import sha256
 from common.user_error import UserError
 
 
-@pytest.fixture(scope="module")
-def model(recorded):
-    return recorded.model()
-
-
 def test_the_training_dump_keeps_its_own_split(recorded, model) -> None:
     origin = recorded.origin(sha256(recorded.dump / METADATA_FILE))
     assert HeldOut.of(model, origin, recorded.dump).origin is origin

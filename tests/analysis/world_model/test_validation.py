@@ -24,11 +24,6 @@ TICKS = SETTLING + 3
 
 
 @pytest.fixture(scope="module")
-def model(recorded) -> WorldModel:
-    return recorded.model()
-
-
-@pytest.fixture(scope="module")
 def starts(model, recorded):
     """Windows with the observations of all their records."""
     sequences = next(read_sequences(recorded.dump, recorded.train, TICKS - 1, 12, 0))
