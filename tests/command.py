@@ -1,4 +1,4 @@
-"""Run the stage scripts as users do."""
+"""Run the stage scripts as users do, and check what is refused."""
 
 import contextlib
 import fcntl
@@ -11,11 +11,13 @@ import struct
 import subprocess
 import sys
 import termios
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from common import command_line
+from common.user_error import UserError
 
 ROOT = Path(__file__).parents[1]
 
@@ -79,6 +81,13 @@ def assert_refused(result: subprocess.CompletedProcess[str], *parts: str) -> Non
     assert len(lines) == 1 and lines[0].startswith("error: "), result.stderr
     for part in parts:
         assert part in lines[0]
+
+
+def assert_refuses(message: str, function: Callable[..., object], *arguments: object, **options: object) -> str:
+    """Check that a function refuses its arguments with words that a regular expression matches; return them."""
+    with pytest.raises(UserError, match=message) as error:
+        function(*arguments, **options)
+    return str(error.value)
 
 
 def run_on_terminal(columns: int, script: str, *arguments: object, interrupt_at: str | None = None) -> tuple[int, str]:

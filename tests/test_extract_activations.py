@@ -16,7 +16,7 @@ from analysis.recorded.recorded_observation import packed_observation
 from common.user_error import UserError
 from reinforcement_learning.play.entrants import load_entrant
 from tests.activation_store.test_round_trip import assert_same_records
-from tests.command import assert_refused, run, run_here, run_on_terminal, start
+from tests.command import assert_refused, assert_refuses, run, run_here, run_on_terminal, start
 from tests.shared import shared_folder
 
 WORLD = (
@@ -174,8 +174,7 @@ def test_policies_share_worlds_and_a_killed_run_goes_on(folder: Path, tmp_path: 
     process.kill()
     process.communicate()
     assert not list((tmp_path / "killed").rglob("metadata.json"))
-    with pytest.raises(UserError, match="unfinished"):
-        read_dump(tmp_path / "killed" / "a")
+    assert_refuses("unfinished", read_dump, tmp_path / "killed" / "a")
     assert_refused(extract(tmp_path, *common, output=tmp_path / "killed"), "unfinished", "resume")
     resumed = extract(tmp_path, *common, "--resume", "--workers", 2, output=tmp_path / "killed")
     assert resumed.returncode == 0, resumed.stderr

@@ -13,7 +13,7 @@ from analysis.probes.probe_run import check_dumps, wanted_of
 from analysis.probes.settings import ProbeSettings
 from common.files import sha256
 from common.user_error import UserError
-from tests.command import assert_refused, run, run_here
+from tests.command import assert_refused, assert_refuses, run, run_here
 from tests.recorded_probes import record_for_probes, shared_probe_dump
 from tests.shared import shared_folder
 
@@ -178,13 +178,11 @@ def arguments(*dumps: Path, **changes: object) -> ProbeSettings:
     ],
 )
 def test_values_are_checked(dumps: list[Path], changes: dict, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        arguments(dumps[0], **changes).check()
+    assert_refuses(message, arguments(dumps[0], **changes).check)
 
 
 def test_dumps_are_checked(dumps: list[Path], small_world, task, maps, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="two dumps are called"):
-        arguments(dumps[0], dumps[0]).check()
+    assert_refuses("two dumps are called", arguments(dumps[0], dumps[0]).check)
     metadata = {dumps[0].name: read_metadata(dumps[0])}
     with pytest.raises(UserError, match="--emergence needs checkpoints after different numbers"):
         check_dumps(arguments(dumps[0], emergence=True), metadata)

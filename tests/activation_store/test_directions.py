@@ -19,6 +19,7 @@ from activation_store.directions import (
 )
 from common.tensor_file import read_tensors, write_tensors
 from common.user_error import UserError
+from tests.command import assert_refuses
 
 UNITS = 7
 SOURCE = Source("probe", "a-probes", "a", "a_3M", "0" * 64)
@@ -92,10 +93,8 @@ def test_a_direction_is_found_by_its_name_or_how_that_ends(path: Path) -> None:
 
 def test_a_name_that_is_not_there_is_answered_with_the_nearest(path: Path, tmp_path: Path) -> None:
     found = read_directions(path)
-    with pytest.raises(UserError, match=r"no direction 'self_foot': did you mean 'self_food'\?"):
-        found.named("self_foot")
-    with pytest.raises(UserError, match="it holds a/lstm_cell/self_food, a/lstm_cell/tick, cluster_0"):
-        found.named("zzz")
+    assert_refuses(r"no direction 'self_foot': did you mean 'self_food'\?", found.named, "self_foot")
+    assert_refuses("it holds a/lstm_cell/self_food, a/lstm_cell/tick, cluster_0", found.named, "zzz")
     write_directions(tmp_path / "two", [direction("a/lstm_cell/tick"), direction("a/lstm_hidden/tick")])
     with pytest.raises(UserError, match="holds 2 directions 'tick': name one of a/lstm_cell/tick, a/lstm_hidden/tick"):
         read_directions(tmp_path / "two").named("tick")
@@ -106,8 +105,7 @@ def test_a_direction_named_twice_is_refused_whatever_it_is_called(path: Path) ->
     full = found.named("tick").name
     others = [each.name for each in found if each.name != full]
     assert [each.name for each in found.all_named(["tick", *others])] == [full, *others]
-    with pytest.raises(UserError, match=f"{full}.* is named twice"):
-        found.all_named(["tick", *others, full])
+    assert_refuses(f"{full}.* is named twice", found.all_named, ["tick", *others, full])
 
 
 def test_every_flipped_byte_and_every_truncation_is_refused(path: Path) -> None:

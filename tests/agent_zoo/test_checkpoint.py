@@ -21,6 +21,7 @@ from common.tensor_file import read_tensors, write_tensors
 from common.user_error import UserError
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.settings import PolicySettings, Settings
+from tests.command import assert_refuses
 from tests.conftest import AGENT
 from tests.fuzz import limited
 
@@ -233,8 +234,7 @@ def test_reading_the_header_proves_the_weights(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    with pytest.raises(UserError, match="does not have the hash it was saved with"):
-        read_info(path)
+    assert_refuses("does not have the hash it was saved with", read_info, path)
 
 
 def test_a_pipe_in_place_of_a_file_is_refused_at_once(tmp_path: Path) -> None:
@@ -254,8 +254,7 @@ def test_building_for_a_file_draws_the_random_numbers_that_building_draws(path: 
 
 def test_an_agent_that_is_not_here_is_refused(subject, path: Path) -> None:
     save_checkpoint(path, subject.policy, replace(subject.info, agent="gone"))
-    with pytest.raises(UserError, match="no agent 'gone'"):
-        load_checkpoint(path)
+    assert_refuses("no agent 'gone'", load_checkpoint, path)
 
 
 def test_missing_file(tmp_path: Path) -> None:

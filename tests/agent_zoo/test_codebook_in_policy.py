@@ -21,6 +21,7 @@ from common.user_error import UserError
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.settings import PolicySettings, SemanticSettings, Settings
 from tests.agent_zoo.test_hooks import log_probabilities
+from tests.command import assert_refuses
 from tests.conftest import AGENT
 
 AGENTS, UNITS, CODES = 30, 8, 4
@@ -126,8 +127,7 @@ def test_a_policy_without_one_says_nothing_of_it(path: Path, small_world, task, 
     others = {name: tensor for name, tensor in with_codes.state_dict().items() if not name.startswith("semantic.")}
     plain = made.policy.state_dict()
     assert others.keys() == plain.keys() and all(torch.equal(others[name], plain[name]) for name in plain)
-    with pytest.raises(UserError, match="no layer semantic_code in this policy"):
-        run_with_layers(made.policy, None, None, ["semantic_code"])
+    assert_refuses("no layer semantic_code in this policy", run_with_layers, made.policy, None, None, ["semantic_code"])
 
 
 @pytest.mark.parametrize(
@@ -144,5 +144,4 @@ def test_a_forged_shape_is_refused_in_one_line(path: Path, change: dict) -> None
     other = replace(SemanticShape(CODES), codes=CODES + 1)  # weights of another number of codes
     header["semantic"] = vars(other)
     write_tensors(path, arrays, json.dumps(header), "policy")
-    with pytest.raises(UserError, match=r"semantic\.codebook is"):
-        load_checkpoint(path)
+    assert_refuses(r"semantic\.codebook is", load_checkpoint, path)

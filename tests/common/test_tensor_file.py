@@ -10,6 +10,7 @@ import safetensors.numpy
 
 from common.tensor_file import Kind, read_tensors, write_tensors
 from common.user_error import UserError
+from tests.command import assert_refuses
 
 ARRAYS = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.array(3, np.int64)}
 KINDS: dict[Kind, str] = {
@@ -65,8 +66,7 @@ def test_the_kind_is_proved_too(tmp_path: Path) -> None:
     path = tmp_path / "file"
     write_tensors(path, ARRAYS, "{}", "policy")
     path.write_bytes(path.read_bytes().replace(b'"kind\\"', b'"kine\\"', 1).replace(b'kind\\"', b'kine\\"', 1))
-    with pytest.raises(UserError, match="is damaged"):
-        read_tensors(path, "policy")
+    assert_refuses("is damaged", read_tensors, path, "policy")
 
 
 def test_arrays_alone_are_read_only_where_that_is_asked_for(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from reinforcement_learning.settings import (
     plain_settings,
     read_run_settings,
 )
+from tests.command import assert_refuses
 from tests.conftest import AGENT
 
 SHIPPED = Path(__file__).parents[2] / "config.yaml"
@@ -101,8 +102,7 @@ def test_a_run_that_says_no_network_goes_on_with_the_earlier_one(
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"nowhere\.yaml does not exist"):
-        load_settings(tmp_path / "nowhere.yaml", "anyone")
+    assert_refuses(r"nowhere\.yaml does not exist", load_settings, tmp_path / "nowhere.yaml", "anyone")
 
 
 @pytest.mark.parametrize(
@@ -130,6 +130,5 @@ def test_a_curriculum_without_its_library_says_how_to_install_it(
     settings = load(tmp_path, "task: {syllabus: learning_progress}")
     check_training(settings)
     monkeypatch.setitem(sys.modules, "syllabus", None)  # type: ignore[arg-type]  # as if it were not installed
-    with pytest.raises(UserError, match="make setup-all"):
-        check_training(settings)
+    assert_refuses("make setup-all", check_training, settings)
     check_training(load(tmp_path, ""))

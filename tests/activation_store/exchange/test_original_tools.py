@@ -14,6 +14,7 @@ from activation_store.exchange.conversion import convert
 from activation_store.reader import read_dump, read_metadata
 from activation_store.records import RaggedRows, Records
 from common.user_error import UserError
+from tests.command import assert_refuses
 from tests.planted import planted_dump
 
 FUZZ = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -118,11 +119,9 @@ def test_several_layers_and_processes(tmp_path: Path) -> None:
 
 def test_a_folder_without_metadata_says_how_to_import_it(tmp_path: Path) -> None:
     (tmp_path / "activations.json").write_text("[]")
-    with pytest.raises(UserError, match="python -m activation_store convert"):
-        read_metadata(tmp_path)
+    assert_refuses("python -m activation_store convert", read_metadata, tmp_path)
     (tmp_path / "activations.jsonl").write_text("")
-    with pytest.raises(UserError, match="several files of records"):
-        convert(tmp_path, tmp_path / "out", "parquet", None, lambda share: None)
+    assert_refuses("several files of records", convert, tmp_path, tmp_path / "out", "parquet", None, lambda share: None)
 
 
 def refusal(source: Path) -> str:

@@ -21,6 +21,7 @@ from agent_zoo.observation import ObservationLayout, pack
 from common.user_error import UserError
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.settings import PolicySettings, Settings
+from tests.command import assert_refuses
 from tests.conftest import AGENT
 
 UNITS, LAYERS, AGENTS, TICKS = 6, 3, 5, 11
@@ -208,8 +209,7 @@ def test_a_checkpoint_gives_every_agent_its_memory_back(
     assert torch.equal(ours[1], theirs[1]) and torch.equal(ours[2].hidden, theirs[2].hidden)
     for others in ({"layers": 2}, {"layers": 2, "cell": "unknown"}):
         save_checkpoint(path, entrant.policy, replace(info, recurrent_arguments=others))
-        with pytest.raises(UserError, match="another architecture"):
-            load_checkpoint(path)
+        assert_refuses("another architecture", load_checkpoint, path)
 
 
 def test_a_header_without_a_cell_means_an_lstm(small_world, task, maps) -> None:

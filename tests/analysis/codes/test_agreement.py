@@ -25,7 +25,7 @@ from reinforcement_learning.play.entrants import Entrant, load_entrant, untraine
 from reinforcement_learning.play.extraction import Plan, extract
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, SemanticSettings, Settings
-from tests.command import assert_refused, run_here
+from tests.command import assert_refused, assert_refuses, run_here
 from tests.conftest import AGENT
 
 pytestmark = pytest.mark.slow
@@ -196,5 +196,4 @@ def test_a_dump_that_lacks_something_is_refused(
 
 
 def test_too_few_states_are_refused(trainings: Trainings) -> None:
-    with pytest.raises(UserError, match="too few states"):
-        draw_lives(trainings.dump, 50, seed=0)
+    assert_refuses("too few states", draw_lives, trainings.dump, 50, seed=0)

@@ -25,6 +25,7 @@ from analysis.dynamics.jacobians import (
 from analysis.dynamics.tracks import Tracks, tensor
 from analysis.dynamics.update import Update
 from common.user_error import UserError
+from tests.command import assert_refuses
 from tests.planted_tracks import tracks_of
 
 UNITS, LENGTHS = 4, [12, 20, 16]
@@ -165,7 +166,6 @@ def test_ticks_are_counted_within_lives() -> None:
 
 
 def test_a_policy_without_memory_is_refused() -> None:
-    with pytest.raises(UserError, match="feed-forward"):
-        Update(cast(RecurrentPolicy, SimpleNamespace(memory=None)))
+    assert_refuses("feed-forward", Update, cast(RecurrentPolicy, SimpleNamespace(memory=None)))
     with pytest.raises(UserError, match="lstm_cell is not a state of this policy's memory, which has: lstm_hidden"):
         Update(policy_of("gru")).place(LSTM_CELL)

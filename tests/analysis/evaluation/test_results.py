@@ -16,6 +16,7 @@ from analysis.evaluation.protocol import check_comparable
 from analysis.evaluation.results import PolicyRun, find_result_files, read_results
 from common.checked_json import CHECKSUM, entry_checksum
 from common.user_error import UserError
+from tests.command import assert_refuses
 from tests.planted_results import as_original, play, provenance, write
 
 RESULTS = play({"one": 0.3, "other": 0.6}, 6, 40, np.random.default_rng(0), tasks_in_turn=True)
@@ -43,8 +44,7 @@ def test_policies_that_did_not_share_worlds_are_refused(tmp_path: Path) -> None:
     for name, opponent in ("ab", "ba", "cd", "dc"):
         contests[name]["provenance"] = provenance("pvp", 1, 6, opponents=[opponent])
     apart = write(tmp_path, "eval_pvp_1.json", contests)
-    with pytest.raises(UserError, match=r"eval_pvp_1.json: 'a' and 'c' were not played in the same worlds"):
-        read_results(apart)
+    assert_refuses(r"eval_pvp_1.json: 'a' and 'c' were not played in the same worlds", read_results, apart)
     together = write(tmp_path / "one", "eval_pvp_1.json", {name: contests[name] for name in "ab"})
     assert [run.policy for run in read_results(together)] == ["a", "b"]
     for name in contests:
@@ -77,10 +77,8 @@ def test_files_are_found_once_each(tmp_path: Path) -> None:
     files = [write(tmp_path, f"eval_pvp_{seed}.json", RESULTS) for seed in (1, 2)]
     write(tmp_path, "other.json", {})
     assert find_result_files([tmp_path, files[1], tmp_path / "." / "eval_pvp_1.json"]) == files
-    with pytest.raises(UserError, match="holds no result files"):
-        find_result_files([tmp_path, Path(tempfile.mkdtemp(dir=tmp_path))])
-    with pytest.raises(UserError, match="name without mode and seed"):
-        find_result_files([write(tmp_path, "eval_both_1.json", {})])
+    assert_refuses("holds no result files", find_result_files, [tmp_path, Path(tempfile.mkdtemp(dir=tmp_path))])
+    assert_refuses("name without mode and seed", find_result_files, [write(tmp_path, "eval_both_1.json", {})])
 
 
 anything = st.recursive(

@@ -23,6 +23,7 @@ from analysis.features import (
 )
 from analysis.features.registry import CATEGORIES
 from common.user_error import UserError
+from tests.command import assert_refuses
 from tests.planted import Planted, planted_dump, write_planted
 
 
@@ -114,8 +115,7 @@ def test_combat_lasts_as_long_as_the_engine_says(planted: Planted, latest: int, 
 
 def test_a_record_without_its_own_agent_is_refused(planted: Planted) -> None:
     records = dataclasses.replace(planted.records, agent_id=planted.records.agent_id + 500)
-    with pytest.raises(UserError, match="appears 0 times"):
-        feature_matrix(records, planted.metadata)
+    assert_refuses("appears 0 times", feature_matrix, records, planted.metadata)
 
 
 def test_a_missing_column_is_named(planted: Planted) -> None:
@@ -164,8 +164,7 @@ def test_choices_of_heads_that_a_policy_lacks_are_left_out(planted: Planted) -> 
     assert {CATEGORIES[f.choice].head for f in kept if f.choice} == {head.name, ""}
     assert [f for f in kept if not f.choice] == [f for f in EXTENDED_FEATURES if not f.choice]
     assert with_heads_of(planted.metadata, EXTENDED_FEATURES) == EXTENDED_FEATURES
-    with pytest.raises(UserError, match="none of the action heads"):
-        with_heads_of(few, features_named(["gold_amount"]))
+    assert_refuses("none of the action heads", with_heads_of, few, features_named(["gold_amount"]))
 
 
 @pytest.mark.parametrize(
@@ -177,8 +176,7 @@ def test_choices_of_heads_that_a_policy_lacks_are_left_out(planted: Planted) -> 
     ],
 )
 def test_unknown_features_are_refused_by_name(names: list[str], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        features_named(names)
+    assert_refuses(message, features_named, names)
 
 
 def test_features_come_in_the_order_in_which_they_are_asked_for(planted: Planted) -> None:

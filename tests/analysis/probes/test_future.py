@@ -14,7 +14,7 @@ from analysis.probes.dataset import Wanted, read_probe_data
 from analysis.probes.future import DEATH_WITHIN, FUTURE, HORIZONS, RESOURCES, next_record, record_in
 from analysis.probes.inputs import inputs_named
 from analysis.probes.targets import NOT_EVERYWHERE, TARGETS, targets_named
-from common.user_error import UserError
+from tests.command import assert_refuses
 from tests.hand_made_lives import STAY, HandMade, hand_made, write_hand_made
 from tests.planted_lives import make_lives
 from tests.recorded_probes import shared_probe_dump
@@ -135,8 +135,7 @@ def test_lives_with_a_missing_tick_are_refused(tmp_path: Path) -> None:
     whole = write_hand_made(tmp_path / "whole", records, metadata)
     assert len(read_probe_data(whole, wanted)) == 18
     thinned = write_hand_made(tmp_path / "thinned", records.take(records.tick % 2 == 0), metadata)
-    with pytest.raises(UserError, match="has no record of the tick before 2"):
-        read_probe_data(thinned, wanted)
+    assert_refuses("has no record of the tick before 2", read_probe_data, thinned, wanted)
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from analysis.probes.scores import Resamples, average_precision, losses
 from analysis.probes.similarity import debiased_cka, similarities
 from analysis.probes.targets import DEFAULT, HIDDEN, OF_FEATURES, TARGETS, targets_named
 from analysis.probes.task import folds_of_worlds, mean_of_the_rest, shifted_within_lives, smooth_basis
-from common.user_error import UserError
+from tests.command import assert_refuses
 
 
 @pytest.fixture
@@ -276,10 +276,8 @@ def test_targets_are_enough_and_each_is_described() -> None:
     assert sum(name in OF_FEATURES for name in DEFAULT) >= 35 and set(HIDDEN) <= set(DEFAULT)
     assert len(set(DEFAULT)) == len(DEFAULT) == len(targets_named(["default"]))
     assert all(target.unit and target.definition.endswith(".") for target in TARGETS.values())
-    with pytest.raises(UserError, match=r"no target 'self_heath': did you mean self_health\?"):
-        targets_named(["self_heath"])
-    with pytest.raises(UserError, match="no input 'lstm'"):
-        inputs_named(["lstm"], [4])
+    assert_refuses(r"no target 'self_heath': did you mean self_health\?", targets_named, ["self_heath"])
+    assert_refuses("no input 'lstm'", inputs_named, ["lstm"], [4])
 
 
 def test_memories_of_checkpoints_are_baselines_where_they_are_named() -> None:
@@ -289,5 +287,4 @@ def test_memories_of_checkpoints_are_baselines_where_they_are_named() -> None:
     assert title_of(name) == watched.title == "cell state after 757,328 steps"
     assert name not in [each.name for each in inputs_named(["all"], [4])]
     assert [each.name for each in inputs_named([name], [4])] == [name]
-    with pytest.raises(UserError, match="no input 'steps_5_lstm_gate'"):
-        inputs_named(["steps_5_lstm_gate"], [4])
+    assert_refuses("no input 'steps_5_lstm_gate'", inputs_named, ["steps_5_lstm_gate"], [4])

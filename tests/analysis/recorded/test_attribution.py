@@ -21,7 +21,7 @@ from analysis.attribution.sanity import Sanity, check_maps
 from analysis.attribution.settings import Method, SaliencySettings
 from analysis.attribution.targets import Outcome, ReadOut, Value, target_named
 from analysis.attribution.windows import Differentiable, Windows, by_column, check_agent, soft_inputs, softened
-from common.user_error import UserError
+from tests.command import assert_refuses
 from tests.recorded_policy import RecordedPolicy, record_policy
 
 CLOSE = {"atol": 1e-5, "rtol": 1e-4}
@@ -262,13 +262,11 @@ def test_targets_are_parsed_and_refused(recorded: RecordedPolicy) -> None:
         ("valu", "did you mean value"), ("Move.Direction:up", "no option 'up': give north, south, east, west, stay"),
         ("Attack.Target:101", "a number below 101"), ("direction:x", "name the file that holds it with --directions"),
     ):  # fmt: skip
-        with pytest.raises(UserError, match=message):
-            named(text)
+        assert_refuses(message, named, text)
     source = Source("probe", "run", "dump", "small", "b" * 64)
     direction = Direction("food", "lstm_cell", np.ones(16, np.float32), 0.5, "points", 0.0, 1.0, 9, 3, 1, source)
     there = Directions(recorded.dump / "directions.safetensors", (direction,))
-    with pytest.raises(UserError, match="belongs to another checkpoint"):
-        named("direction:food", there)
+    assert_refuses("belongs to another checkpoint", named, "direction:food", there)
     own = replace(direction, source=replace(source, checkpoint_sha256="a" * 64))
     target = named("direction:food", replace(there, directions=(own,)))
     cell = torch.arange(32.0).view(2, 16)

@@ -16,6 +16,7 @@ from analysis.replays.replay import Replay
 from analysis.runs.run_folder import RunFolder
 from common.files import sha256
 from common.user_error import UserError
+from tests.command import assert_refuses
 from tests.planted_run import rewrite
 from tests.recorded import Recording
 
@@ -115,8 +116,7 @@ def test_a_run_of_another_dump_is_refused(
     content = orjson.loads((run / "run.json").read_bytes())
     content["input"][METADATA_FILE] = "0" * 64
     rewrite(run, "run.json", orjson.dumps(content))
-    with pytest.raises(UserError, match="another dump"):
-        clusters_of(replay, recording.replay, recording.dump, run)
+    assert_refuses("another dump", clusters_of, replay, recording.replay, recording.dump, run)
 
 
 @pytest.mark.parametrize("name", ["DONE.json", "run.json", "cluster_labels.npz"])
@@ -125,8 +125,6 @@ def test_an_unfinished_or_damaged_run_is_refused(
 ) -> None:
     run = write_run(tmp_path / "run", recording.dump, records, label_of(records))
     (run / name).unlink()
-    with pytest.raises(UserError, match="run"):
-        clusters_of(replay, recording.replay, recording.dump, run)
+    assert_refuses("run", clusters_of, replay, recording.replay, recording.dump, run)
     (run / name).write_bytes(b"{}")
-    with pytest.raises(UserError, match="run"):
-        clusters_of(replay, recording.replay, recording.dump, run)
+    assert_refuses("run", clusters_of, replay, recording.replay, recording.dump, run)

@@ -22,6 +22,7 @@ from common.checked_json import CHECKSUM, entry_checksum
 from common.user_error import UserError
 from reinforcement_learning.settings import RUN_SETTINGS_FILE
 from reinforcement_learning.training import run_folder
+from tests.command import assert_refuses
 from tests.planted_training_runs import plant_evaluation, plant_run
 
 
@@ -199,23 +200,18 @@ def test_runs_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
         ("", "no update yet"),
     ):
         (whole / "metrics.jsonl").write_text(damage)
-        with pytest.raises(UserError, match=part):
-            read_run(whole)
+        assert_refuses(part, read_run, whole)
     (whole / "metrics.jsonl").write_text(metrics + '{"agent_steps": 99')  # a kill cut the line short
     assert len(read_run(whole).steps) == 10
     (whole / "metrics.jsonl").unlink()
-    with pytest.raises(UserError, match=r"has no metrics\.jsonl"):
-        read_run(whole)
-    with pytest.raises(UserError, match="does not exist"):
-        read_run(tmp_path / "nowhere")
-    with pytest.raises(UserError, match="not the folder of a training run"):
-        read_run(tmp_path)
+    assert_refuses(r"has no metrics\.jsonl", read_run, whole)
+    assert_refuses("does not exist", read_run, tmp_path / "nowhere")
+    assert_refuses("not the folder of a training run", read_run, tmp_path)
 
 
 def test_unknown_metrics_get_a_suggestion(tmp_path: Path) -> None:
     runs = [read_run(plant_run(tmp_path, "A_1", 1, flat(1)))]
-    with pytest.raises(UserError, match="did you mean lives/ticks"):
-        chosen_metrics(runs, ["lives/tick"])
+    assert_refuses("did you mean lives/ticks", chosen_metrics, runs, ["lives/tick"])
     assert chosen_metrics(runs, []) == ["lives/ticks"]
 
 
@@ -312,8 +308,7 @@ def test_deleted_checkpoints_are_known_by_their_listed_hashes(tmp_path: Path) ->
     with pytest.raises(UserError, match=r"A_2/checkpoints/SHA256SUMS is damaged: line 2 is not a hash and a name"):
         compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
     damaged.write_bytes(b"\xff")
-    with pytest.raises(UserError, match=r"SHA256SUMS cannot be read as text"):
-        compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
+    assert_refuses(r"SHA256SUMS cannot be read as text", compare, groups, ["lives/ticks"], 5, 0.5, 0.95, None)
 
 
 def test_checkpoints_that_share_worlds_are_compared_where_all_of_them_met(tmp_path: Path) -> None:
@@ -354,8 +349,7 @@ def test_evaluations_under_different_rules_or_damaged_ones_are_refused(tmp_path:
     assert str(first) in str(refused.value) and str(second) in str(refused.value)
     results = second / "checkpoints" / "eval_pve_1.json"
     results.write_bytes(results.read_bytes().replace(b'"num_agents":7', b'"num_agents":128'))
-    with pytest.raises(UserError, match="do not match their checksum"):
-        compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
+    assert_refuses("do not match their checksum", compare, groups, ["lives/ticks"], 5, 0.5, 0.95, None)
 
 
 def test_evaluations_by_two_protocols_are_never_put_together(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from reinforcement_learning.game.tasks import (
 )
 from reinforcement_learning.game.training_tasks import training_tasks
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from tests.command import assert_refuses
 from tests.conftest import AGENT, random_legal_actions
 
 PUBLISHED = (
@@ -210,7 +211,5 @@ def test_what_is_wrong_in_a_curriculum_of_ones_own_is_named(tmp_path: Path, text
 
 
 def test_a_curriculum_that_is_not_there_is_refused() -> None:
-    with pytest.raises(UserError, match="no curriculum 'trianing': choose training, evaluation, survival, two_ways"):
-        tasks("trianing")
-    with pytest.raises(UserError, match=r"nowhere\.yaml does not exist"):
-        tasks("nowhere.yaml")
+    assert_refuses("no curriculum 'trianing': choose training, evaluation, survival, two_ways", tasks, "trianing")
+    assert_refuses(r"nowhere\.yaml does not exist", tasks, "nowhere.yaml")

@@ -29,6 +29,7 @@ from reinforcement_learning.play.recorder import Batch, Finished
 from reinforcement_learning.play.recording_progress import Recorded
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import PolicySettings, Settings
+from tests.command import assert_refuses
 from tests.conftest import AGENT
 
 VIEW_RADIUS = 7
@@ -346,8 +347,7 @@ def test_an_interrupted_dump_is_resumed_to_the_same_content(contest: Contest, tm
 
     with pytest.raises(KeyboardInterrupt):
         extract(contest, plan, [stopped], Workers(1), stop)
-    with pytest.raises(UserError, match="unfinished"):
-        extract(contest, plan, [stopped], Workers(1), lambda *_: None)
+    assert_refuses("unfinished", extract, contest, plan, [stopped], Workers(1), lambda *_: None)
     extract(contest, plan, [stopped], Workers(1), lambda *_: None, resume=True)
     assert read_metadata(stopped).files == read_metadata(whole).files
 

@@ -22,7 +22,7 @@ from reinforcement_learning.play.parallel_play import play_groups, processes_of
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import PolicySettings, Settings
-from tests.command import assert_refused, run_here
+from tests.command import assert_refused, assert_refuses, run_here
 from tests.conftest import AGENT
 from tests.tiny_policies import world_options
 
@@ -170,5 +170,4 @@ def test_what_goes_wrong_in_every_worker_is_one_line(cluster, contest, job, word
 @pytest.mark.slow
 def test_more_workers_than_cores_are_refused(cluster) -> None:
     """A node that was just lost may still count."""
-    with pytest.raises(UserError, match=r"too few cores \(\d\) for 9 worker processes"):
-        processes_of(on_ray(cluster, 9))
+    assert_refuses(r"too few cores \(\d\) for 9 worker processes", processes_of, on_ray(cluster, 9))

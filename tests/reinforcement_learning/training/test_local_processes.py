@@ -17,7 +17,7 @@ from reinforcement_learning.processes import usable_cores
 from reinforcement_learning.settings import RolloutSettings, Settings, TrainSettings, check_training
 from reinforcement_learning.training import local_processes
 from reinforcement_learning.training.local_processes import must_start, run_together, share_of_work
-from tests.command import ROOT, assert_refused, environment, run, run_here
+from tests.command import ROOT, assert_refused, assert_refuses, environment, run, run_here
 from tests.reinforcement_learning.training.test_data_parallel import TORCHRUN
 from tests.test_train import ONCE, WORLD, folders, metrics_of
 
@@ -50,8 +50,7 @@ def test_only_the_first_process_starts_others(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert not must_start(two) and not must_start(Settings())
     monkeypatch.setenv("WORLD_SIZE", "3")
-    with pytest.raises(UserError, match="torchrun started 3 processes: leave out --processes 2, or pass 3"):
-        must_start(two)
+    assert_refuses("torchrun started 3 processes: leave out --processes 2, or pass 3", must_start, two)
 
 
 def test_more_processes_than_cores_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from reinforcement_learning.training.stop_signal import StopSignal
 from reinforcement_learning.training.tracking import NoTracker
 from reinforcement_learning.training.trainer import Metrics, Reports, train
 from reinforcement_learning.training.training_state import TrainingState
+from tests.command import assert_refuses
 from tests.conftest import AGENT
 
 UPDATES_BEFORE, UPDATES = 3, 5
@@ -218,8 +219,7 @@ def test_a_damaged_state_is_refused(stopped: Path, tmp_path: Path) -> None:
     for place in (10, len(content) // 2, len(content) - 1):
         damaged = tmp_path / "state.safetensors"
         damaged.write_bytes(bytes(content[:place]) + bytes([content[place] ^ 1]) + bytes(content[place + 1 :]))
-        with pytest.raises(UserError, match=r"state\.safetensors"):
-            TrainingState.load(damaged)
+        assert_refuses(r"state\.safetensors", TrainingState.load, damaged)
 
 
 def test_a_state_of_an_older_format_is_refused_in_one_line(stopped: Path, tmp_path: Path) -> None:
@@ -263,6 +263,5 @@ def test_a_state_of_another_network_is_refused(play, stopped: Path, tmp_path: Pa
 def test_one_process_at_a_time_holds_a_run(stopped: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(stopped, tmp_path / "run")
     held = RunFolder(folder)
-    with pytest.raises(UserError, match="another process is training in"):
-        RunFolder(folder)
+    assert_refuses("another process is training in", RunFolder, folder)
     assert held

@@ -18,6 +18,7 @@ from analysis.replays.file import read_replay
 from common.user_error import UserError
 from reinforcement_learning.play.workers import Workers
 from tests.analysis.interventions.play.directions import direction, unit
+from tests.command import assert_refuses
 
 pytestmark = pytest.mark.slow
 
@@ -185,16 +186,14 @@ def test_the_report_says_what_happened_and_proves_its_files(
     assert "Edited, dose +2" in (folder / "intervention.html").read_text()
     lives_file = folder / LIVES_FILE
     lives_file.write_bytes(lives_file.read_bytes() + b" ")
-    with pytest.raises(UserError, match="SHA-256"):
-        report_run(folder, draws=99)
+    assert_refuses("SHA-256", report_run, folder, draws=99)
 
 
 def test_a_run_without_its_end_is_not_reported(options: RunOptions, lives: LivesTable, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(options.folder, folder)
     (folder / LIVES_FILE).unlink()
-    with pytest.raises(UserError, match="--resume"):
-        report_run(folder)
+    assert_refuses("--resume", report_run, folder)
 
 
 @pytest.mark.parametrize(
@@ -206,8 +205,7 @@ def test_a_run_without_its_end_is_not_reported(options: RunOptions, lives: Lives
     ],
 )
 def test_a_folder_with_another_run_is_refused(options: RunOptions, lives: LivesTable, changed, said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        play(again(options, options.folder, **changed), Workers(1), QUIET)
+    assert_refuses(said, play, again(options, options.folder, **changed), Workers(1), QUIET)
 
 
 @pytest.mark.parametrize(

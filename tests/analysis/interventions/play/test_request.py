@@ -8,6 +8,7 @@ import intervene
 from analysis.interventions.edits.edit_options import separate_edits
 from analysis.interventions.play.when import Condition, When
 from common.user_error import UserError
+from tests.command import assert_refuses
 
 COLUMNS = ("id", "row", "col", "health", "food", "water")
 
@@ -122,8 +123,7 @@ def test_bad_input_is_refused_in_one_line(policies: Path, arguments: tuple[str, 
 
 
 def test_an_unknown_policy_is_refused(policies: Path) -> None:
-    with pytest.raises(UserError, match="kat"):
-        intervene.parse(["-p", "kat", "--policies-dir", str(policies), "--edit", "clear"])
+    assert_refuses("kat", intervene.parse, ["-p", "kat", "--policies-dir", str(policies), "--edit", "clear"])
 
 
 def test_conditions_and_ticks() -> None:
@@ -142,8 +142,7 @@ def test_conditions_and_ticks() -> None:
     [("self_food", "must be a feature"), ("self_fodo < 3", "did you mean self_food"), ("self_food < many", "must be")],
 )
 def test_conditions_that_make_no_sense_are_refused(text: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        Condition.parse(text, COLUMNS)
+    assert_refuses(said, Condition.parse, text, COLUMNS)
 
 
 @pytest.mark.parametrize(("first", "until"), [(-1, None), (5, 5), (5, 2)])

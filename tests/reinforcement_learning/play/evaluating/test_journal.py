@@ -8,10 +8,10 @@ import pytest
 
 from common.checked_json import with_checksum
 from common.files import write_bytes
-from common.user_error import UserError
 from reinforcement_learning.game.life import Life
 from reinforcement_learning.play.evaluating.journal import EvaluationJournal
 from reinforcement_learning.play.policy_pool import EpisodeLives
+from tests.command import assert_refuses
 
 MADE_BY = {"kit": {"seed": 1, "episodes": 9}, "yao": {"seed": 1, "episodes": 9}}
 GROUPS = ((0, 1, 2, 3), (4, 5, 6, 7), (8,))
@@ -98,6 +98,5 @@ def test_lines_of_earlier_versions_are_played_again(path: Path) -> None:
 
 def test_episodes_played_in_another_way_are_refused_and_kept(path: Path) -> None:
     before = path.read_bytes()
-    with pytest.raises(UserError, match="another way"):
-        EvaluationJournal(path, {**MADE_BY, "yao": {"seed": 2, "episodes": 9}})
+    assert_refuses("another way", EvaluationJournal, path, {**MADE_BY, "yao": {"seed": 2, "episodes": 9}})
     assert path.read_bytes() == before
