@@ -11,7 +11,7 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -53,6 +53,13 @@ def run_here(script: str, *arguments: object) -> subprocess.CompletedProcess[str
     return subprocess.CompletedProcess([script, *arguments], code, said.getvalue(), warned.getvalue())
 
 
+def run_well(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Do the same as `run_here`, and check that the script ended well."""
+    done = run_here(script, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
 def start(script: str, *arguments: object) -> subprocess.Popen[str]:
     """Start a stage script in its own session, as a shell would, with its output in a pipe.
 
@@ -83,11 +90,18 @@ def assert_refused(result: subprocess.CompletedProcess[str], *parts: str) -> Non
         assert part in lines[0]
 
 
-def assert_refuses(message: str, function: Callable[..., object], *arguments: object, **options: object) -> str:
-    """Check that a function refuses its arguments with words that a regular expression matches; return them."""
-    with pytest.raises(UserError, match=message) as error:
+def assert_refuses(
+    message: str | Iterable[str], function: Callable[..., object], *arguments: object, **options: object
+) -> str:
+    """Check that a function refuses its arguments with a message like this; return it.
+
+    It must match a regular expression, or contain all of some parts, or none in particular.
+    """
+    with pytest.raises(UserError, match=message if isinstance(message, str) else None) as error:
         function(*arguments, **options)
-    return str(error.value)
+    said = str(error.value)
+    assert isinstance(message, str) or all(part in said for part in message), said
+    return said
 
 
 def run_on_terminal(columns: int, script: str, *arguments: object, interrupt_at: str | None = None) -> tuple[int, str]:

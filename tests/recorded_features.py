@@ -15,7 +15,7 @@ from reinforcement_learning.play.extraction import Plan, extract
 from reinforcement_learning.play.shadow_networks import untrained_twin, with_shadow_networks
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
-from tests.command import run_here
+from tests.command import run_well
 from tests.shared import shared_folder
 from tests.tiny_policies import with_small_inputs
 
@@ -72,8 +72,7 @@ def shared_sparse_run(factory: pytest.TempPathFactory, recorded: RecordedFeature
     """Return the folder of a finished run, made once per test session."""
 
     def train(output: Path) -> None:
-        done = run_here("train_sparse_autoencoder.py", *sparse_arguments(recorded, output, *MORE))
-        assert done.returncode == 0, done.stderr
+        done = run_well("train_sparse_autoencoder.py", *sparse_arguments(recorded, output, *MORE))
         assert "topk_2x_k4" in done.stdout and "untrained_pca_k4" in done.stdout
 
     (folder,) = (each for each in shared_folder(factory, "sparse_features", train).iterdir() if each.is_dir())

@@ -13,7 +13,7 @@ from analysis.panel.behaviours import fit_rule
 from analysis.panel.dynamics import read_dynamics
 from analysis.runs.arrays import arrays_of
 from tests.browser import opened
-from tests.command import assert_refused, run_here
+from tests.command import assert_refused, run_here, run_well
 from tests.recorded_features import POLICY, RecordedFeatures
 from tests.shared import shared_folder
 from tests.trained_world_model import trained_world_model
@@ -34,8 +34,7 @@ def simulated(features_dump: RecordedFeatures, tmp_path_factory: pytest.TempPath
     model = trained_world_model(tmp_path_factory, features_dump)
 
     def simulate(folder: Path) -> None:
-        done = run_here("simulate.py", model, "-n", 50, "--ticks", 20, "--dump", features_dump.dump, "-o", folder)
-        assert done.returncode == 0, done.stderr
+        run_well("simulate.py", model, "-n", 50, "--ticks", 20, "--dump", features_dump.dump, "-o", folder)
 
     return shared_folder(tmp_path_factory, "simulated_lives", simulate) / f"{POLICY}-simulated"
 
@@ -44,11 +43,10 @@ def simulated(features_dump: RecordedFeatures, tmp_path_factory: pytest.TempPath
 def world(simulated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("world")
     # There is no policy: the world's state is analysed without one.
-    done = run_here(
+    done = run_well(
         "analyze_dynamics.py", simulated, "--layer", "world_hidden", "--policies-dir", output, *QUICK, "--output-dir",
         output,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     assert LEFT_OUT in done.stdout
     return output / f"{POLICY}-simulated-world_hidden-dynamics"
 
@@ -108,16 +106,14 @@ def test_the_panel_tells_behaviours_from_all_their_layers(
     assert dynamics.units == {"lstm_cell": UNITS, "lstm_hidden": UNITS, "world_hidden": UNITS}
     rule = fit_rule(dynamics, lambda share: None)
     assert len(rule.mean) == 4 * 2 * UNITS
-    done = run_here("panel.py", combined, "-n", 20)
-    assert done.returncode == 0, done.stderr
+    run_well("panel.py", combined, "-n", 20)
     told = shown_by(browser, combined / "panel.html")
     assert "the states of lstm_hidden and world_hidden move alike" in told["text"]
     assert told["behaviours"] <= {-1, 0, 1, 2} and len(told["behaviours"]) > 1
 
 
 def test_the_panel_shows_the_world_without_effects(world: Path, browser) -> None:
-    done = run_here("panel.py", world, "-n", 20)
-    assert done.returncode == 0, done.stderr
+    run_well("panel.py", world, "-n", 20)
     told = shown_by(browser, world / "panel.html")
     assert "world_hidden is no state of the policy" in told["text"] and told["jacobian"] == [[None] * 6] * 6
 

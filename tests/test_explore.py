@@ -36,7 +36,7 @@ from analysis.statistics.given_time import shift_test_given_time
 from analysis.statistics.inference import LEVEL, Inference
 from tests.analysed import Analysed
 from tests.browser import damaged, opened, scripts_that_ran, until
-from tests.command import assert_refused, run, run_here
+from tests.command import assert_refused, run, run_here, run_well
 from tests.planted_run import rewrite
 
 MOST_TICKS = 400_000
@@ -548,8 +548,7 @@ def test_a_dump_that_has_moved_is_given(analysed: Analysed, tmp_path: Path) -> N
     copy = changed_run(analysed.run, tmp_path / "run", dump=tmp_path / "where it was")
     assert_refused(run_here("explore.py", copy), "where it was", "--dump")
     assert not (copy / "explorer.html").exists()
-    done = run_here("explore.py", copy, "--dump", moved)
-    assert done.returncode == 0, done.stderr
+    run_well("explore.py", copy, "--dump", moved)
     assert (copy / "explorer.html").exists()
 
 

@@ -21,7 +21,7 @@ from analysis.replays.replay import Replay
 from analysis.runs.run_folder import RunFolder
 from common.files import sha256
 from tests.browser import damaged, opened, scripts_that_ran, settle, until
-from tests.command import assert_refused, run, run_here
+from tests.command import assert_refused, run, run_here, run_well
 from tests.recorded import POLICIES, Recording
 
 STRIDE = 2
@@ -262,8 +262,7 @@ def test_a_damaged_page_says_so(browser, page_file: Path, tmp_path: Path) -> Non
 
 
 def test_without_clusters_there_is_no_such_switch(browser, recording: Recording, tmp_path: Path) -> None:
-    done = run_here("render_replay.py", recording.replay, "-o", tmp_path / "plain.html")
-    assert done.returncode == 0, done.stderr
+    run_well("render_replay.py", recording.replay, "-o", tmp_path / "plain.html")
     with opened(browser, tmp_path / "plain.html", "window.replay !== undefined") as page:
         assert page.locator("#colour-by option").all_inner_texts() == ["policy"]
 

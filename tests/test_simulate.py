@@ -20,7 +20,7 @@ from common.checked_json import with_checksum
 from common.files import sha256, write_json
 from common.user_error import UserError
 from tests.analysis.interventions.play.directions import unit
-from tests.command import assert_refused, run_here
+from tests.command import assert_refused, run_here, run_well
 from tests.planted_dictionary import axes
 from tests.recorded_features import RecordedFeatures
 from tests.trained_world_model import trained_world_model
@@ -44,21 +44,19 @@ def directions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def intervened(features_dump, directions, small_world, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of intervene.py with two doses, each also in single ticks."""
     folder = tmp_path_factory.mktemp("intervened") / "steered"
-    done = run_here(
+    run_well(
         "intervene.py", "-p", "small", "--policies-dir", features_dump.policies, "--maps-dir", small_world.maps_dir,
         "--directions", directions, "--edit", "steer", "--direction", "ic_1", "--dose", "-2,3", "--episodes", 2,
         "--controls", 0, "--share", 0.5, "--follow", 2, "--workers", 1, "-o", folder,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     return folder
 
 
 @pytest.mark.slow
 def test_edits_are_validated_by_those_in_the_game(trained, features_dump, intervened, tmp_path: Path) -> None:
-    done = run_here(
+    done = run_well(
         "simulate.py", trained, "-n", 40, "--ticks", 8, "--dump", features_dump.dump, "--validate", intervened,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     rows = rows_of(trained / "validation" / "validation.tsv")
     assert len(rows) == 3 * 9, "two doses in every tick and the larger one once, nine quantities each"
     assert {(row["edit"], row["made"]) for row in rows} == {
@@ -89,15 +87,13 @@ def test_edits_are_validated_by_those_in_the_game(trained, features_dump, interv
 def test_erasers_and_sparse_features_are_validated(trained, features_dump, small_world, tmp_path: Path) -> None:
     path, folder = tmp_path / "f.safetensors", tmp_path / "run"
     write_dictionary(path, axes("lstm_hidden", 16, k=2))
-    done = run_here(
+    run_well(
         "intervene.py", "-p", "small", "--policies-dir", features_dump.policies, "--maps-dir", small_world.maps_dir,
         "--features", path, "--edit", "splice", "--edit", "erase", "--variable", "tick", "--layer", "lstm_cell",
         "--episodes", 2, "--controls", 0, "--share", 0.5, "--workers", 1, "-o", folder,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     said = ["simulate.py", trained, "-n", 20, "--ticks", 6, "--dump", features_dump.dump, "--validate", folder]
-    done = run_here(*said)
-    assert done.returncode == 0, done.stderr
+    run_well(*said)
     rows = rows_of(trained / "validation" / "validation.tsv")
     assert {row["edit"] for row in rows} == {"splice-erase-tick-lstm_cell"} and len(rows) == 9
     write_dictionary(path, axes("lstm_hidden", 16, k=3))
@@ -143,11 +139,9 @@ def rewrite_run(folder: Path, changed: dict[str, dict[str, object]]) -> None:
 
 def test_edited_lives_are_written_beside_unedited_ones(trained, features_dump, directions, tmp_path: Path) -> None:
     said = ["simulate.py", trained, "-n", 150, "--ticks", 3, "--dump", features_dump.dump]
-    alone = run_here(*said, "-o", tmp_path / "alone")
-    assert alone.returncode == 0, alone.stderr
+    run_well(*said, "-o", tmp_path / "alone")
     steered = [*said, "-o", tmp_path, "--directions", directions, "--edit", "steer", "--direction", "ic_1"]
-    done = run_here(*steered, "--dose", "-2,3")
-    assert done.returncode == 0, done.stderr
+    done = run_well(*steered, "--dose", "-2,3")
     plain = tmp_path / f"{features_dump.dump.name}-simulated"
     files = [read_metadata(each).files for each in (tmp_path / "alone" / plain.name, plain)]
     assert files[0] == files[1], "the unedited lives are those of a simulation without edits"
@@ -168,19 +162,17 @@ def test_edited_lives_are_written_beside_unedited_ones(trained, features_dump, d
         assert float(rows["value in the first tick"]["after"]) == pytest.approx(records.value[first].mean(), abs=1e-4)
         assert float(rows["ticks lived"]["before"]) == pytest.approx(len(before) / 150, abs=1e-6)
         assert name in done.stdout and "health in the last tick" in done.stdout
-    again = run_here(*said, "-o", tmp_path, "--edit", "clear")  # the same unedited lives are there already
-    assert again.returncode == 0, again.stderr
+    run_well(*said, "-o", tmp_path, "--edit", "clear")  # the same unedited lives are there already
     assert_refused(run_here(*said, "-o", tmp_path, "--edit", "clear"), "already holds a dump")
     assert_refused(run_here(*said, "--seed", 1, "-o", tmp_path, "--edit", "freeze"), "already holds a dump")
 
 
 def test_lives_take_from_donors(trained, features_dump, directions, tmp_path: Path) -> None:
     """From unedited lives, whose first cells give an edited one its read-out."""
-    done = run_here(
+    run_well(
         "simulate.py", trained, "-n", 40, "--ticks", 2, "--dump", features_dump.dump, "-o", tmp_path, "--directions",
         directions, "--edit", "interchange", "--direction", "ic_1", "--donor", "self_row",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     plain = tmp_path / f"{features_dump.dump.name}-simulated"
     edited = plain.with_name(f"{plain.name}-interchange-ic_1-self_row")
     assert read_metadata(edited).environment["simulated"]["edits"][0]["donor"] == "self_row"
@@ -193,8 +185,7 @@ def test_lives_take_from_donors(trained, features_dump, directions, tmp_path: Pa
 
 
 def test_there_can_be_more_lives_than_recorded_windows(trained, features_dump, tmp_path: Path) -> None:
-    done = run_here("simulate.py", trained, "-n", 1500, "--ticks", 1, "--dump", features_dump.dump, "-o", tmp_path)
-    assert done.returncode == 0, done.stderr
+    run_well("simulate.py", trained, "-n", 1500, "--ticks", 1, "--dump", features_dump.dump, "-o", tmp_path)
     records = read_dump(tmp_path / f"{features_dump.dump.name}-simulated")
     assert len(records) == 1500
     assert len(np.unique(np.stack([records.env_id, records.agent_id, records.episode]), axis=1).T) == 1500
@@ -207,8 +198,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 def test_sequences_of_moves_are_compared(trained, features_dump, tmp_path: Path) -> None:
     said = ["simulate.py", trained, "-n", 20, "--ticks", 3, "--dump", features_dump.dump, "-o", tmp_path]
-    done = run_here(*said, "--act-grid", 1)
-    assert done.returncode == 0, done.stderr
+    done = run_well(*said, "--act-grid", 1)
     assert "the policy's own" in done.stdout and not list(tmp_path.iterdir())
     rows = {row["group"]: row for row in rows_of(trained / "what_if" / "act_grid_1.tsv")}
     assert set(rows) == {"the policy's own", "north", "south", "east", "west", "stay"}
@@ -227,11 +217,10 @@ def test_sequences_of_moves_are_compared(trained, features_dump, tmp_path: Path)
 
 
 def test_lives_between_recorded_starts(trained, features_dump, tmp_path: Path) -> None:
-    done = run_here(
+    run_well(
         "simulate.py", trained, "-n", 32, "--from", "interpolate", "--steps", 4, "--ticks", 2, "--dump",
         features_dump.dump, "-o", tmp_path,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     rows = rows_of(trained / "what_if" / "interpolate.tsv")
     assert [row["group"] for row in rows] == [f"{number} of 4" for number in range(1, 5)]
     assert all(row["lives"] == "8" for row in rows)
@@ -243,11 +232,10 @@ def test_lives_between_recorded_starts(trained, features_dump, tmp_path: Path) -
 @pytest.mark.parametrize("target", ["value", "ic_1"])
 def test_starts_are_searched(trained, features_dump, directions, tmp_path: Path, target: str) -> None:
     more = ["--directions", directions] if target != "value" else []
-    done = run_here(
+    run_well(
         "simulate.py", trained, "-n", 12, "--from", "random", "--maximise", target, "--ticks", 2, "--dump",
         features_dump.dump, "-o", tmp_path, *more,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     rows = {row["outcome"]: row for row in rows_of(trained / "what_if" / f"maximise_{target}.tsv")}
     assert float(rows[target]["difference"]) > 0
     (dump,) = tmp_path.iterdir()
@@ -256,8 +244,7 @@ def test_starts_are_searched(trained, features_dump, directions, tmp_path: Path,
 
 
 def test_findings_are_compared_with_recorded_lives(trained, features_dump, tmp_path: Path) -> None:
-    done = run_here("simulate.py", trained, "--compare", "-n", 100, "--ticks", 4, "--dump", features_dump.dump)
-    assert done.returncode == 0, done.stderr
+    done = run_well("simulate.py", trained, "--compare", "-n", 100, "--ticks", 4, "--dump", features_dump.dump)
     rows = rows_of(trained / "compared.tsv")
     assert len(rows) == 3 + len(PARTS) + len(VITALS) + 2 * (3 + 3 + 1)
     assert {row["layer"] for row in rows} == {"", "lstm_hidden", "lstm_cell"}
@@ -271,11 +258,10 @@ def test_findings_are_compared_with_recorded_lives(trained, features_dump, tmp_p
 
 
 def test_influences_are_written_with_and_without_the_world(trained, features_dump, directions) -> None:
-    done = run_here(
+    done = run_well(
         "simulate.py", trained, "-n", 30, "--dump", features_dump.dump, "--directions", directions, "--saliency",
         "direction:ic_1", "--components", "ic_1,ic_2", "--lags", 2,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     rows = rows_of(trained / "saliency" / "direction_ic_1.tsv")
     assert {row["input"] for row in rows if row["of"] == "memory"} == {"ic_1", "ic_2"}
     assert {row["lag"] for row in rows} == {"0", "1", "2"} and "food" in {row["input"] for row in rows}
@@ -310,8 +296,7 @@ def test_influences_that_make_no_sense_are_refused(more, message, trained, featu
 @pytest.mark.slow
 def test_real_courses_with_other_dice_bound_the_quality(trained, features_dump, small_world) -> None:
     where = ["--dump", features_dump.dump, "--policies-dir", features_dump.policies, "--maps-dir", small_world.maps_dir]
-    done = run_here("simulate.py", trained, "--quality", "--ticks", 4, "--other-dice", 6, *where)
-    assert done.returncode == 0, done.stderr
+    done = run_well("simulate.py", trained, "--quality", "--ticks", 4, "--other-dice", 6, *where)
     assert "memory after 4 ticks with other dice:" in done.stdout and "best possible" in done.stdout
     rows = {(row["measure"], int(row["horizon"])): row for row in rows_of(trained / "quality" / "other_dice.tsv")}
     assert {measure for measure, _ in rows} == {"tiles", "entities", "vitals", "memory", "policy"}

@@ -13,7 +13,7 @@ from analysis.probes.probe_run import check_dumps, wanted_of
 from analysis.probes.settings import ProbeSettings
 from common.files import sha256
 from common.user_error import UserError
-from tests.command import assert_refused, assert_refuses, run, run_here
+from tests.command import assert_refused, assert_refuses, run, run_here, run_well
 from tests.recorded_probes import record_for_probes, shared_probe_dump
 from tests.shared import shared_folder
 
@@ -31,11 +31,10 @@ def dumps(small_world, task, maps, tmp_path_factory) -> list[Path]:
 @pytest.fixture(scope="module")
 def results(dumps: list[Path], tmp_path_factory) -> Path:
     def train_probes(output: Path) -> None:
-        done = run_here(
+        done = run_well(
             "train_probes.py", *dumps, "--targets", TARGETS, "--emergence", "--given", "tick", "--inputs", QUICK,
             "--probes", "linear", "--resamples", 200, "--output-dir", output,
         )  # fmt: skip
-        assert done.returncode == 0, done.stderr
         assert "the memory adds to every baseline for" in " ".join(done.stdout.split())
         (folder,) = output.iterdir()
         assert str(folder) in done.stdout.replace("\n", "")

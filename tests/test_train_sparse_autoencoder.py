@@ -11,7 +11,7 @@ from activation_store.directions import read_directions
 from activation_store.sparse_dictionary import read_dictionary
 from analysis.sparse import fitting
 from common.files import sha256
-from tests.command import assert_refused, run_here
+from tests.command import assert_refused, run_here, run_well
 from tests.recorded_features import MORE, POLICY, UNITS, RecordedFeatures, sparse_arguments
 
 NAMES = ("topk_2x_k4", "topk_2x_k4_seed1", "jumprelu_2x_k4", "jumprelu_2x_k4_seed1")
@@ -97,8 +97,7 @@ def test_an_interrupted_run_continues_with_the_same_result(
             run_here(stage, *wanted)
     assert_refused(run_here(stage, *wanted), "add --resume")
     assert_refused(run_here(stage, *wanted, "--resume", "--seed", 1), "started with other arguments")
-    done = run_here(stage, *wanted, "--resume")
-    assert done.returncode == 0, done.stderr
+    run_well(stage, *wanted, "--resume")
     for name in (*NAMES, *BASELINES):
         one, other = (
             read_dictionary(each / f"{name}.safetensors") for each in (sparse_run, tmp_path / sparse_run.name)

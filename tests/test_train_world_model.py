@@ -11,7 +11,7 @@ from activation_store.reader import read_dump, read_metadata
 from agent_zoo.checkpoint import load_checkpoint
 from analysis.recorded.recorded_observation import check_shows_everything, packed_observation
 from common.files import sha256
-from tests.command import assert_refused, run_here
+from tests.command import assert_refused, run_here, run_well
 from tests.recorded_features import RecordedFeatures
 from tests.trained_world_model import arguments, trained_world_model
 
@@ -26,11 +26,10 @@ def simulated(
     request, features_dump: RecordedFeatures, trained: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     output = tmp_path_factory.mktemp("simulated")
-    done = run_here(
+    run_well(
         "simulate.py", trained, "-n", 150, "--ticks", 6, "--from", request.param, "--dump", features_dump.dump,
         "--act", "north,policy,stay", "-o", output,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     return output / f"{features_dump.dump.name}-simulated"
 
 
@@ -98,11 +97,10 @@ def test_the_policy_can_be_run_on_simulated_observations(simulated: Path, featur
 
 def test_simulating_again_gives_the_same_lives(simulated: Path, trained: Path, features_dump, tmp_path: Path) -> None:
     beginning = read_metadata(simulated).environment["simulated"]["from"]
-    again = run_here(
+    run_well(
         "simulate.py", trained, "-n", 150, "--ticks", 6, "--from", beginning, "--dump", features_dump.dump,
         "--act", "north,policy,stay", "-o", tmp_path,
     )  # fmt: skip
-    assert again.returncode == 0, again.stderr
     files = [{name: each.sha256 for name, each in read_metadata(folder).files.items()} for folder in (
         simulated, tmp_path / simulated.name
     )]  # fmt: skip
@@ -130,8 +128,7 @@ def test_quality_is_measured_on_other_maps(trained: Path, features_dump: Recorde
     folder = trained / "quality"
     folder.mkdir()
     (folder / "other_dice.tsv").write_text("of an earlier measurement")
-    done = run_here("simulate.py", trained, "--quality", "--ticks", 4, "--dump", features_dump.dump)
-    assert done.returncode == 0, done.stderr
+    done = run_well("simulate.py", trained, "--quality", "--ticks", 4, "--dump", features_dump.dump)
     assert "tiles after 4 ticks" in done.stdout and "other dice" not in done.stdout
     assert not (folder / "other_dice.tsv").exists()
     assert (folder / "quality.png").stat().st_size > 10_000

@@ -18,7 +18,6 @@ import agent_zoo
 from agent_zoo.checkpoint import build_policy, load_checkpoint, read_info, save_checkpoint
 from agent_zoo.observation import pack
 from common.tensor_file import read_tensors, write_tensors
-from common.user_error import UserError
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.settings import PolicySettings, Settings
 from tests.command import assert_refuses
@@ -43,11 +42,8 @@ def path(subject, tmp_path: Path) -> Path:
 
 
 def check_refused(path: Path) -> str:
-    with pytest.raises(UserError) as error, limited():
-        load_checkpoint(path)
-    message = str(error.value)
-    assert "\n" not in message and str(path) in message
-    return message
+    with limited():
+        return assert_refuses([str(path)], load_checkpoint, path)
 
 
 def forge(path: Path, change: Callable[[dict[str, Any]], object]) -> None:

@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from torch import nn
 
 from agent_zoo.original.file import OriginalFile, newest_model, read_original
-from common.user_error import UserError
 from tests.command import ROOT, assert_refuses
 from tests.fuzz import budget, junk, limited, read_or_refuse
 from tests.original_files import (
@@ -70,11 +69,7 @@ def read(path: Path) -> OriginalFile:
 
 
 def refused(path: Path) -> str:
-    with pytest.raises(UserError) as caught:
-        read(path)
-    message = str(caught.value)
-    assert message.isprintable() and str(path) in message
-    return message
+    return assert_refuses([str(path)], read, path)
 
 
 def check_equal(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> None:

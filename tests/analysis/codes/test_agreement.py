@@ -19,7 +19,6 @@ from analysis.codes.agreement import CODES, GAUSSIAN, TRAINED, UNTRAINED, Agreem
 from analysis.codes.replayed import EVERY, draw_lives, load_networks, replay
 from analysis.recorded.recorded_observation import FIELDS
 from common.files import sha256
-from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import Entrant, load_entrant, untrained_entrant
 from reinforcement_learning.play.extraction import Plan, extract
@@ -190,9 +189,9 @@ def test_a_dump_that_lacks_something_is_refused(
     contest = Contest((entrant,), small_world, task, maps, torch.device("cpu"))
     plan = Plan(1, 2, 4, layers, tuple(fields.split(",")), format="parquet")
     extract(contest, plan, [tmp_path / "dump"], Workers(1), lambda *_: None)
-    with pytest.raises(UserError, match=parts) as error:
-        load_networks(tmp_path / "dump", read_metadata(tmp_path / "dump"), ["other"], trainings.policies)
-    assert "\n" not in str(error.value)
+    assert_refuses(
+        parts, load_networks, tmp_path / "dump", read_metadata(tmp_path / "dump"), ["other"], trainings.policies
+    )
 
 
 def test_too_few_states_are_refused(trainings: Trainings) -> None:

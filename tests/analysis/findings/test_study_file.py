@@ -8,7 +8,6 @@ import yaml
 
 import intervene
 from analysis.findings.study_file import read_study
-from common.user_error import UserError
 from tests.command import assert_refuses
 
 STUDY = {
@@ -97,9 +96,7 @@ def test_bad_study_is_refused_in_one_line(tmp_path: Path, place: list, value: ob
     for step in place[:-1]:
         part = part[step]
     part[place[-1]] = value
-    with pytest.raises(UserError) as error:
-        read_study(written(tmp_path, study))
-    assert says in str(error.value) and "\n" not in str(error.value) and "study.yaml" in str(error.value)
+    assert_refuses([says, "study.yaml"], read_study, written(tmp_path, study))
 
 
 def test_worlds_that_trainings_share_are_refused_where_a_table_does_not_tell_them_apart(tmp_path: Path) -> None:

@@ -7,18 +7,13 @@ from pathlib import Path
 import pytest
 
 from analysis.runs.finished_run import read_run
-from common.user_error import UserError
 from tests.analysed import Analysed
-from tests.command import assert_refused, run_here
+from tests.command import assert_refused, assert_refuses, run_here
 from tests.planted_run import rewrite
 
 
 def refusal(run: Path, name: str, dump: Path) -> str:
-    with pytest.raises(UserError) as error:
-        read_run(run, dump)
-    message = str(error.value)
-    assert "\n" not in message and str(run / name) in message
-    return message
+    return assert_refuses([str(run / name)], read_run, run, dump)
 
 
 def test_every_file_of_the_run_is_proved_by_its_hash(analysed: Analysed, tmp_path: Path) -> None:

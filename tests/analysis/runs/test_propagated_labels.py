@@ -23,7 +23,6 @@ from analysis.runs.propagated_labels import (
 )
 from analysis.runs.run_folder import RunFolder
 from common.files import sha256
-from common.user_error import UserError
 from tests.command import assert_refuses
 from tests.planted import Planted, planted_dump, write_planted
 
@@ -165,9 +164,8 @@ def test_rule_and_labels_are_saved_so_that_they_can_be_repeated(
 
 def test_a_run_of_another_dump_is_refused_naming_both(run: ClusterRun, dump: Path, tmp_path: Path) -> None:
     other = write_planted(tmp_path / "other", planted_dump(seed=1))
-    with pytest.raises(UserError, match="another dump") as error:
-        read_cluster_run(run.path, other)
-    assert str(dump) in str(error.value) and str(other) in str(error.value) and "\n" not in str(error.value)
+    message = assert_refuses("another dump", read_cluster_run, run.path, other)
+    assert str(dump) in message and str(other) in message
 
 
 def test_a_converted_dump_is_another_dump(run: ClusterRun, planted: Planted, tmp_path: Path) -> None:

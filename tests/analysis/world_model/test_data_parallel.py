@@ -13,7 +13,7 @@ from agent_zoo.data_parallel import ALONE, Processes
 from analysis.world_model.model import load_model, save_model
 from analysis.world_model.unroll import _START_COSTS, _TICK_COSTS, Dice, Totals, _predict, unroll
 from analysis.world_model.windows import Windows, read_windows
-from tests.command import ROOT, environment, run_here
+from tests.command import ROOT, environment, run_well
 from tests.reinforcement_learning.training.test_data_parallel import TORCHRUN
 from tests.trained_world_model import arguments
 
@@ -89,8 +89,7 @@ def test_costs_of_parts_are_those_of_the_whole(model: Path, recorded) -> None:
 def test_two_processes_train_the_model_of_one(recorded, tmp_path: Path) -> None:
     """A few updates; the sums of floating-point numbers differ in their order, and Adam divides by small numbers."""
     few = ("--records", 150)
-    done = run_here("train_world_model.py", *arguments(recorded, tmp_path / "one", *few))
-    assert done.returncode == 0, done.stderr
+    run_well("train_world_model.py", *arguments(recorded, tmp_path / "one", *few))
     torchrun("train_world_model.py", *arguments(recorded, tmp_path / "two", *few))
     one, two = (load_model(tmp_path / name / "small" / "model.safetensors") for name in ("one", "two"))
     assert one[1] == two[1]

@@ -205,9 +205,7 @@ def test_a_curriculum_of_ones_own(tmp_path: Path, small_world: EnvironmentSettin
     ],
 )
 def test_what_is_wrong_in_a_curriculum_of_ones_own_is_named(tmp_path: Path, text: str, parts: tuple[str, ...]) -> None:
-    with pytest.raises(UserError) as error:
-        own(tmp_path, text)
-    assert "\n" not in str(error.value) and all(part in str(error.value) for part in (*parts, "mine.yaml"))
+    assert_refuses((*parts, "mine.yaml"), own, tmp_path, text)
 
 
 def test_a_curriculum_that_is_not_there_is_refused() -> None:
