@@ -123,10 +123,6 @@ def test_a_codebook_is_learnt_and_recorded(trained: Path, tmp_path: Path) -> Non
     assert np.array_equal(distances.argmin(axis=1), code.argmax(axis=1))
 
 
-def test_a_codebook_of_one_code_is_refused(tmp_path: Path) -> None:
-    assert_refused(run_here("train.py", "--semantic.codes", 1), "semantic.codes = 1: must be 2 to 512")
-
-
 @pytest.mark.slow
 def test_same_seed_same_metrics_another_seed_others(trained: Path, tmp_path: Path) -> None:
     one_update = ("--train.total-agent-steps", 1024)
@@ -326,6 +322,7 @@ def test_refuses_a_name_that_is_taken(trained: Path, tmp_path: Path) -> None:
         (("-n", "../escape"), ("cannot name a file",)),
         (("--env.view-radius", "0"), ("env.view_radius = 0", "greater than or equal to 1")),
         (("--env.view-radius", "8"), ("env.view_radius = 8", "less than or equal to 7")),
+        (("--semantic.codes", "1"), ("semantic.codes = 1: must be 2 to 512",)),
         (("--train.device", "cuda"), ("torch finds no GPU",)),
         (("--processes", "3"), ("train.batch_size 32768", "train.processes 3")),
         (("--processes", "0"), ("train.processes = 0",)),

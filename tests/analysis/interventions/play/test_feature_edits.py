@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-import intervene
 from activation_store.interventions import LIVES_FILE, LivesTable, read_lives
 from activation_store.sparse_dictionary import write_dictionary
 from agent_zoo.memories.memory import MemoryState
@@ -127,23 +126,6 @@ def test_dictionaries_that_do_not_fit_are_refused() -> None:
     assert_refuses("was fitted to another policy", check_dictionary, other, {"lstm_cell": 6}, "kit", "1" * 64)
     with pytest.raises(UserError, match="not part of the memory"):
         FeatureCondition.parse("feature_3 > 0", axes("encoder_output", 6), ("lstm_hidden", "lstm_cell"))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--edit", "splice"), "--edit splice needs --features"),
-        (("--edit", "clear", "--while", "feature_1 > 2"), "needs --features"),
-        (("--edit", "clear", "--features", "f"), "--features does nothing here"),
-        (("--edit", "collapse", "--direction", "feature_1", "--change", "--features", "f"), "--change does nothing"),
-        (("--edit", "collapse", "--direction", "feature_1"), "--directions names no file"),
-        (("--edit", "interchange", "--direction", "feature_1", "--donor", "tick", "--features", "f"), "--directions"),
-        (("--edit", "splice", "--direction", "feature_1", "--features", "f"), "--direction does nothing"),
-    ],
-)
-def test_options_that_do_not_go_together_are_refused(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
-    (tmp_path / "kit.safetensors").touch()
-    assert_refuses(said, intervene.parse, ["-p", "kit", "--policies-dir", str(tmp_path), *arguments])
 
 
 @pytest.mark.slow

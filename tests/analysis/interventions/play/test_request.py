@@ -114,6 +114,12 @@ def test_without_a_second_edit_nothing_is_separated() -> None:
         (("--edit", "clear", "--record", "lstm_hiden"), "did you mean lstm_hidden"),
         (("--edit", "clear", "-n", "1"), "--episodes is 1"),
         (("--edit", "clear", "--controls", "-1"), "--controls is -1"),
+        (("--edit", "splice"), "--edit splice needs --features"),
+        (("--edit", "clear", "--while", "feature_1 > 2"), "needs --features"),
+        (("--edit", "clear", "--features", "f"), "--features does nothing here"),
+        (("--edit", "collapse", "--direction", "feature_1", "--change", "--features", "f"), "--change does nothing"),
+        (("--edit", "interchange", "--direction", "feature_1", "--donor", "tick", "--features", "f"), "--directions"),
+        (("--edit", "splice", "--direction", "feature_1", "--features", "f"), "--direction does nothing"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(policies: Path, arguments: tuple[str, ...], said: str) -> None:
