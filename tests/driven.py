@@ -6,9 +6,8 @@ from pathlib import Path
 import torch
 
 from reinforcement_learning.play.contest import Contest
-from reinforcement_learning.play.entrants import untrained_entrant
-from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
-from tests.conftest import AGENT
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from tests.tiny_policies import tiny_entrant
 
 UNITS, DRIVER = 16, 3
 
@@ -16,8 +15,7 @@ UNITS, DRIVER = 16, 3
 def driven_contest(small_world: EnvironmentSettings, task: TaskSettings, maps: Path) -> Contest:
     """The policy alone in a small world, for 28 ticks."""
     env = replace(small_world, spawn_immunity=0, horizon=28)
-    settings = Settings(env=env, task=task, policy=PolicySettings(hidden_size=UNITS))
-    entrant = untrained_entrant(AGENT, settings, maps, seed=0)
+    entrant = tiny_entrant(env, task, maps, hidden_size=UNITS)
     with torch.no_grad():
         for head in entrant.policy.policy.action_decoder.heads.values():
             head.weight.zero_()

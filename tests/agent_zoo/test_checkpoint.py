@@ -18,11 +18,9 @@ import agent_zoo
 from agent_zoo.checkpoint import build_policy, load_checkpoint, read_info, save_checkpoint
 from agent_zoo.observation import pack
 from common.tensor_file import read_tensors, write_tensors
-from reinforcement_learning.play.entrants import untrained_entrant
-from reinforcement_learning.settings import PolicySettings, Settings
 from tests.command import assert_refuses
-from tests.conftest import AGENT
 from tests.fuzz import limited
+from tests.tiny_policies import tiny_entrant
 
 SHIPPED = Path(__file__).parents[2] / "policies"
 DEEP: dict[str, Any] = functools.reduce(lambda inner, _: {"a": inner}, range(500), {})
@@ -30,8 +28,7 @@ DEEP: dict[str, Any] = functools.reduce(lambda inner, _: {"a": inner}, range(500
 
 @pytest.fixture(scope="module")
 def subject(small_world, task, maps):
-    settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=16, lstm_layers=2))
-    return untrained_entrant(AGENT, settings, maps, seed=1)
+    return tiny_entrant(small_world, task, maps, seed=1, lstm_layers=2)
 
 
 @pytest.fixture
@@ -187,7 +184,7 @@ def with_entry(entry: str) -> Callable[[Path], None]:
 
 
 ENTRIES = (
-    '{"info": "\ud800", "sha256": "x"}', '{"info": 1, "sha256": "x"}', '{"info": "x"}', "[" * 200_000, "[]", "3",
+    '{"info": "\\ud800", "sha256": "x"}', '{"info": 1, "sha256": "x"}', '{"info": "x"}', "[" * 200_000, "[]", "3",
     '"x"',
 )  # fmt: skip
 

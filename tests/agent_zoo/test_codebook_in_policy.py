@@ -22,6 +22,7 @@ from reinforcement_learning.settings import PolicySettings, SemanticSettings, Se
 from tests.agent_zoo.test_hooks import log_probabilities
 from tests.command import assert_refuses
 from tests.conftest import AGENT
+from tests.tiny_policies import tiny_entrant
 
 AGENTS, UNITS, CODES = 30, 8, 4
 BUILDS = [(AGENT, 1, "number"), ("yaofeng", 2, "embedding"), ("takeru", 0, "number")]
@@ -120,8 +121,7 @@ def test_a_checkpoint_restores_the_codebook(path: Path) -> None:
 
 def test_a_policy_without_one_says_nothing_of_it(path: Path, small_world, task, maps) -> None:
     with_codes, _ = load_checkpoint(path)
-    settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=UNITS))
-    made = untrained_entrant(AGENT, settings, maps, seed=1)
+    made = tiny_entrant(small_world, task, maps, seed=1, hidden_size=UNITS)
     assert "semantic" not in json.loads(made.info.to_header()) and made.policy.semantic is None
     others = {name: tensor for name, tensor in with_codes.state_dict().items() if not name.startswith("semantic.")}
     plain = made.policy.state_dict()

@@ -20,13 +20,13 @@ from reinforcement_learning.game.environment import EpisodeStart
 from reinforcement_learning.game.life import Life
 from reinforcement_learning.game.task_file import read_tasks
 from reinforcement_learning.play.contest import Contest
-from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.evaluating.results import SeedResults
 from reinforcement_learning.play.policy_pool import EpisodeLives
-from reinforcement_learning.settings import PolicySettings, Settings, load_settings, read_run_settings
+from reinforcement_learning.settings import Settings, load_settings, read_run_settings
 from reinforcement_learning.training.training_state import TrainingState
 from tests.conftest import AGENT
 from tests.fuzz import RAW_VALUES, VALUES, budget, damaged_json, damaged_tensors, junk, read_or_refuse, resigned
+from tests.tiny_policies import tiny_entrant
 
 CONFIG = Path(__file__).parents[2] / "config.yaml"
 TASKS = """
@@ -149,8 +149,7 @@ def episode(number: int) -> EpisodeLives:
 @pytest.fixture(scope="module")
 def evaluation(small_world, task, maps) -> Callable[[Path], SeedResults]:
     """Opens what an evaluation of two policies has left in a folder."""
-    settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=8))
-    entrant = untrained_entrant("takeru", settings, maps, seed=1)
+    entrant = tiny_entrant(small_world, task, maps, "takeru", seed=1, hidden_size=8)
     entrants = (entrant, replace(entrant, name="other"))
     contest = Contest(entrants, small_world, task, maps, torch.device("cpu"))
     return lambda folder: SeedResults(folder / "eval_pvp_1.json", contest, "pvp", 1, EPISODES)

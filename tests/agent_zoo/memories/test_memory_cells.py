@@ -19,10 +19,10 @@ from agent_zoo.memories.memory import Memory, MemoryState
 from agent_zoo.memories.memory_cells import CELLS
 from agent_zoo.observation import ObservationLayout, pack
 from common.user_error import UserError
-from reinforcement_learning.play.entrants import untrained_entrant
-from reinforcement_learning.settings import PolicySettings, Settings
+from reinforcement_learning.settings import PolicySettings
 from tests.command import assert_refuses
 from tests.conftest import AGENT
+from tests.tiny_policies import tiny_entrant
 
 UNITS, LAYERS, AGENTS, TICKS = 6, 3, 5, 11
 NAMES: tuple[MemoryCell, ...] = ("lstm", "gru", "ema")
@@ -197,8 +197,7 @@ def test_layers_of_a_memory_without_cell_states(cell: MemoryCell, layout, observ
 def test_a_checkpoint_gives_every_agent_its_memory_back(
     small_world, task, maps, tmp_path: Path, seen, layout, agent: str, cell: MemoryCell
 ) -> None:
-    settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=8, lstm_layers=2, cell=cell))
-    entrant = untrained_entrant(agent, settings, maps, seed=1)
+    entrant = tiny_entrant(small_world, task, maps, agent, seed=1, hidden_size=8, lstm_layers=2, cell=cell)
     assert entrant.info.recurrent_arguments == {"layers": 2, "cell": cell}
     path = tmp_path / "policy.safetensors"
     save_checkpoint(path, entrant.policy, entrant.info)
@@ -213,8 +212,7 @@ def test_a_checkpoint_gives_every_agent_its_memory_back(
 
 
 def test_a_header_without_a_cell_means_an_lstm(small_world, task, maps) -> None:
-    settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=8))
-    entrant = untrained_entrant(AGENT, settings, maps, seed=1)
+    entrant = tiny_entrant(small_world, task, maps, seed=1, hidden_size=8)
     assert "cell" not in json.loads(entrant.info.to_header())["recurrent_arguments"]
     assert entrant.policy.cell == "lstm" and isinstance(entrant.policy.memory, nn.LSTM)
     header = CheckpointInfo.from_header(entrant.info.to_header(), Path("policy"))

@@ -28,9 +28,10 @@ from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool, 
 from reinforcement_learning.play.recorder import Batch, Finished
 from reinforcement_learning.play.recording_progress import Recorded
 from reinforcement_learning.play.workers import Workers
-from reinforcement_learning.settings import PolicySettings, Settings
+from reinforcement_learning.settings import Settings
 from tests.command import assert_refuses
 from tests.conftest import AGENT
+from tests.tiny_policies import tiny_contest, tiny_entrant
 
 VIEW_RADIUS = 7
 EPISODES = 2
@@ -142,8 +143,7 @@ ONCE = pytest.mark.parametrize("contest", [WITHHELD], indirect=True, ids=["withh
 @pytest.fixture(scope="module", params=[{}, WITHHELD], ids=["sees all", "withheld"])
 def contest(request, small_world, task, maps) -> Contest:
     env = replace(small_world, **request.param)
-    settings = Settings(env=env, task=task, policy=PolicySettings(hidden_size=32))
-    return Contest((untrained_entrant(AGENT, settings, maps, seed=0),), env, task, maps, CPU)
+    return tiny_contest(env, task, maps, hidden_size=32)
 
 
 @pytest.fixture(scope="module")
@@ -357,8 +357,9 @@ def test_an_interrupted_dump_is_resumed_to_the_same_content(contest: Contest, tm
 def test_policies_that_share_a_world_get_dumps_of_their_own(
     contest: Contest, small_world, task, maps, tmp_path: Path
 ) -> None:
-    settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=16, lstm_layers=0))
-    both = replace(contest, entrants=(*contest.entrants, untrained_entrant("takeru", settings, maps, 0)))
+    both = replace(
+        contest, entrants=(*contest.entrants, tiny_entrant(small_world, task, maps, "takeru", lstm_layers=0))
+    )
     plan = Plan(2, None, seed=4, layers=("action_decoder",))
     folders = [tmp_path / "kit", tmp_path / "takeru"]
     witness = Witness()
@@ -393,8 +394,7 @@ def test_an_episode_can_be_recorded_without_those_before_it(witnessed) -> None:
 
 
 def test_a_layer_that_a_policy_lacks_is_refused_and_nothing_is_left(small_world, task, maps, tmp_path: Path) -> None:
-    settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=16, lstm_layers=0))
-    reflex = Contest((untrained_entrant("takeru", settings, maps, seed=0),), small_world, task, maps, CPU)
+    reflex = tiny_contest(small_world, task, maps, "takeru", lstm_layers=0)
     with pytest.raises(UserError, match="no layer lstm_hidden in this policy, which is feed-forward"):
         extract(reflex, replace(PLAN, layers=("lstm_hidden",)), [tmp_path / "dump"], Workers(1), lambda *_: None)
     assert list(tmp_path.iterdir()) == []

@@ -18,9 +18,10 @@ from reinforcement_learning.play.evaluating.results import provenance_of
 from reinforcement_learning.play.extraction import Plan, extract, metadata_of
 from reinforcement_learning.play.stepper import Stepper
 from reinforcement_learning.play.workers import Workers
-from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, RolloutSettings, Settings
+from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, Settings
 from reinforcement_learning.stopwatch import Stopwatch
 from tests.conftest import AGENT
+from tests.tiny_policies import tiny_entrant
 
 RADIUS = 2
 TICKS = 25
@@ -33,7 +34,7 @@ def env(small_world: EnvironmentSettings) -> EnvironmentSettings:
 
 @pytest.fixture(scope="module")
 def entrant(env: EnvironmentSettings, task, maps) -> Entrant:
-    return untrained_entrant(AGENT, Settings(env=env, task=task, policy=PolicySettings(hidden_size=16)), maps, seed=0)
+    return tiny_entrant(env, task, maps)
 
 
 def test_chosen_targets_are_the_ones_that_were_seen(env: EnvironmentSettings, entrant: Entrant, task, maps) -> None:
