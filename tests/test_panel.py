@@ -24,14 +24,10 @@ from tests.command import assert_refused, run_here, run_well
 from tests.planted_run import rewrite
 from tests.recorded_features import POLICY, RecordedFeatures
 from tests.shared import shared_folder
+from tests.test_analyze_dynamics import QUICK
 
 pytestmark = pytest.mark.slow
 
-DYNAMICS = (
-    "--components", 4, "--clusters", 5, "--behaviours", 3, "--subsample", 2, "--lives", 24, "--lags", 3, "--states", 40,
-    "--spectrum-states", 10, "--tsne-records", 200, "--reach", 4, "--followed-states", 20,
-    "--permutations", 99, "--bootstraps", 2,
-)  # fmt: skip
 SALIENCY = ("--samples", 3, "--ticks", 9, "--lags", 2, "--check-states", 8)
 AXIS = 18
 """CSS pixels below the rows of components."""
@@ -61,7 +57,7 @@ def made(features_dump: RecordedFeatures, tmp_path_factory: pytest.TempPathFacto
         results = ("--output-dir", folder / "analysis_results")
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("analysis.dynamics.fixed_points.ITERATIONS", 30)
-            done = run_here("analyze_dynamics.py", dump, *policies, *DYNAMICS, *results)
+            done = run_here("analyze_dynamics.py", dump, *policies, *QUICK, *results)
         assert done.returncode == 0, done.stderr
         plant(folder / "analysis_results" / f"{POLICY}-lstm_cell-dynamics")
         run_well("saliency.py", dump, *policies, *SALIENCY, *results)

@@ -24,6 +24,7 @@ from analysis.panel.saliency import read_saliency
 from analysis.replays.file import read_replay
 from analysis.runs.finished_run import read_run
 from tests.analysed import Analysed
+from tests.analysis.runs.test_arrays import npy
 from tests.fuzz import budget, damaged_json, junk, read_or_refuse
 from tests.planted_panel import planted_dynamics_run, planted_saliency_run
 from tests.planted_results import as_original, play, provenance
@@ -109,14 +110,6 @@ def test_evaluation_results(tmp_path_factory: pytest.TempPathFactory, data: st.D
                 assert run.progress_sum[:, place].sum() == pytest.approx(sum(lists[name]))
                 assert run.progress_lives[:, place].sum() == len(lists[name])
     read_or_refuse(lambda: (check_comparable(runs), scorable(gather(runs))), path)
-
-
-def npy(array: np.ndarray, **header: Any) -> bytes:
-    """An .npy file that may claim to be more than it is."""
-    file = io.BytesIO()
-    told = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape} | header
-    np.lib.format.write_array_header_1_0(file, told)
-    return file.getvalue() + array.tobytes()
 
 
 SQUARE = np.zeros((3, 2), np.float32)

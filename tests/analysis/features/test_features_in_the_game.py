@@ -12,7 +12,7 @@ from analysis.features import EXTENDED_FEATURES, feature_matrix, features_named,
 from analysis.features.registry import CATEGORIES
 from common.user_error import UserError
 from tests.command import assert_refuses
-from tests.witness import Key, Witness
+from tests.witness import Witness, keys
 
 NAMES = [feature.name for feature in EXTENDED_FEATURES]
 OF_THEIR_OWN = [feature.name for feature in EXTENDED_FEATURES if not feature.choice]
@@ -36,11 +36,6 @@ def metadata(witnessed: tuple[Path, Witness]) -> DumpMetadata:
 @pytest.fixture(scope="module")
 def computed(records: Records, metadata: DumpMetadata) -> np.ndarray:
     return feature_matrix(records, metadata, EXTENDED_FEATURES)
-
-
-def keys(records: Records) -> list[Key]:
-    columns = (records.episode, records.step, records.agent_id)
-    return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 @pytest.mark.parametrize("name", OF_THEIR_OWN)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import nmmo.core.action as game_action
 import numpy as np
 import pytest
 import torch
@@ -32,13 +31,12 @@ from reinforcement_learning.settings import Settings
 from tests.command import assert_refuses
 from tests.conftest import AGENT
 from tests.tiny_policies import tiny_contest, tiny_entrant
+from tests.witness import Key, accepted, belongings, body, keys, others
 
 VIEW_RADIUS = 7
 EPISODES = 2
 LAYERS = layer_names(1)
 CPU = torch.device("cpu")
-
-Key = tuple[int, int, int]
 
 
 class Witness:
@@ -57,7 +55,7 @@ class Witness:
             self.observations[self.step] = (choice.decision.present, choice.decision.observation)
         for key, game in self._acting(pool):
             agent = game.realm.players[key[2]]
-            self.state[key] = {**_vitals(agent), **_neighbours(agent, game.realm), "tick": game.realm.tick}
+            self.state[key] = {**body(agent, game.realm), **others(agent, game.realm), **belongings(agent)}
             self.truth[key] = {
                 "row": agent.pos[0],
                 "col": agent.pos[1],
@@ -70,7 +68,7 @@ class Witness:
     def after_tick(self, pool: PolicyPool, acted: Sequence[tuple[Key, Any]]) -> None:
         for key, game in acted:
             agent = game.dead_this_tick.get(key[2]) or game.realm.players[key[2]]
-            self.state[key].update(_accepted_actions(agent.history.actions))
+            self.state[key].update(accepted(agent, agent.history.actions))
             slot = pool.numbers.index(key[0]) * pool.agents + key[2] - 1
             self.rewards[key] = pool.arrival.reward[slot]
             self.died[key] = key[2] not in game.realm.players
@@ -98,39 +96,6 @@ class Witness:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(PolicyPool, "advance", watched)
             yield
-
-
-def _vitals(agent) -> dict[str, float]:
-    return {
-        "self_health": agent.resources.health.val,
-        "self_food": agent.resources.food.val,
-        "self_water": agent.resources.water.val,
-        "self_gold": agent.gold.val,
-        "max_combat_level": agent.attack_level,
-        "in_combat": agent.in_combat,
-        "n_inventory_items": len(agent.inventory.items),
-    }
-
-
-def _neighbours(agent, realm) -> dict[str, float]:
-    def near(other) -> bool:
-        distance = max(abs(other.pos[0] - agent.pos[0]), abs(other.pos[1] - agent.pos[1]))
-        return distance <= VIEW_RADIUS and other.ent_id != agent.ent_id
-
-    players = sum(near(other) for other in realm.players.values())
-    npcs = sum(near(other) for other in realm.npcs.values())
-    return {"n_visible_players": players, "n_visible_npcs": npcs, "n_visible_entities": players + npcs}
-
-
-def _accepted_actions(actions: dict) -> dict[str, float]:
-    """The agent's actions as accepted by the engine, without no-ops and impossible actions."""
-    move = actions.get(game_action.Move, {}).get(game_action.Direction)
-    trades = (game_action.Buy, game_action.Sell, game_action.Give, game_action.GiveGold)
-    return {
-        "is_moving": move is not None and move is not game_action.Stay,
-        "is_attacking": game_action.Attack in actions,
-        "is_trading": any(trade in actions for trade in trades),
-    }
 
 
 WITHHELD = {"mask_intrinsics": "strict", "relative_position": True}
@@ -184,11 +149,6 @@ def records(witnessed) -> Records:
 @pytest.fixture(scope="module")
 def witness(witnessed) -> Witness:
     return witnessed[1]
-
-
-def keys(records: Records) -> list[Key]:
-    columns = (records.episode, records.step, records.agent_id)
-    return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def test_every_living_agent_tick_is_recorded_once(records: Records, witness: Witness) -> None:
