@@ -32,7 +32,7 @@ FIGURES = {
 
 @pytest.fixture(scope="module", autouse=True)
 def few_iterations():
-    """tests/analysis/dynamics/test_lasting.py has the search for fixed points at its full length."""
+    """tests/analysis/dynamics/test_perturbations.py has the search for fixed points at its full length."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("analysis.dynamics.fixed_points.ITERATIONS", 30)
         yield

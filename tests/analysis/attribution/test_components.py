@@ -12,7 +12,7 @@ from analysis.attribution.settings import Method
 from analysis.attribution.targets import ReadOut
 from analysis.attribution.windows import Windows
 from common.user_error import UserError
-from tests.analysis.recorded.test_attribution import COUNT, METHODS, by, policy_and_windows
+from tests.analysis.attribution.test_methods import COUNT, METHODS, by, policy_and_windows
 from tests.command import assert_refuses
 from tests.recorded_policy import RecordedPolicy
 

@@ -16,7 +16,7 @@ from reinforcement_learning.training.sweeps.local_sweep import TrialCommands
 from reinforcement_learning.training.sweeps.search_space import SearchSpace, read_search_space
 from reinforcement_learning.training.sweeps.sweep import override, read_sweep
 from reinforcement_learning.training.sweeps.sweep_folder import SweepFolder, Trial
-from tests.command import assert_refused, assert_refuses, run, run_here, start
+from tests.command import ROOT, assert_refused, assert_refuses, run, run_here, start
 from tests.test_train import FOREVER, ONE_UPDATE, TWO_UPDATES, folders
 
 METRIC = {"name": "lives/ticks", "goal": "maximize"}
@@ -183,7 +183,7 @@ def test_what_only_the_server_can_do_is_refused(
 
 
 def test_the_default_search_space_works_without_the_server() -> None:
-    path = Path(__file__).parents[1] / "sweep.yaml"
+    path = ROOT / "sweep.yaml"
     space = read_search_space(read_sweep(path, Settings()), path)
     assert set(space.suggest(0, (), seed=1)) == set(space.parameters)
 

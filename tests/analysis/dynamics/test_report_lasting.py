@@ -16,9 +16,9 @@ from analysis.dynamics.tracks import tensor
 from analysis.dynamics.update import Update
 from analysis.statistics.resampling import Estimate
 from common.files import sha256
-from tests.analysis.dynamics.test_lasting import LENGTHS, UNITS, played, policy_of
+from tests.analysis.dynamics.test_perturbations import LENGTHS, UNITS, policy_of
 from tests.command import assert_refuses
-from tests.planted_tracks import tracks_of
+from tests.planted_tracks import states_of, tracks_of
 
 POLICY = "a" * 64
 
@@ -75,7 +75,7 @@ def test_the_computed_half_life_is_that_of_the_memory() -> None:
     memory = LeakyAverages(UNITS, 1)
     update = Update(policy_of(memory, "ema"))
     read = np.random.default_rng(0).normal(size=(sum(LENGTHS), UNITS))
-    tracks = tracks_of(played(update, read), read, LENGTHS)
+    tracks = tracks_of(states_of(update, read, LENGTHS), read, LENGTHS)
     constants = memory.time_constants[0].detach().numpy()
     unit = int(np.argmin(constants))
     along = direction(np.eye(UNITS)[unit])
