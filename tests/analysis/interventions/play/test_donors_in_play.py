@@ -21,6 +21,7 @@ from analysis.interventions.play.when import When
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from tests.analysis.interventions.play.directions import unit
+from tests.driven import drive
 from tests.tiny_policies import tiny_entrant
 
 UNITS = 16
@@ -56,12 +57,7 @@ def plant(policy: RecurrentPolicy) -> None:
         cell.weight_ih_l0[candidate + state, state] = 4
     for gate, bias in ((entering, 9.0), (forgetting, 0.0), (output, 9.0)):  # a cell forgets half of itself in a tick
         cell.bias_ih_l0[gate : gate + UNITS] = bias
-    for head in encoder.action_decoder.heads.values():
-        head.weight.zero_()
-        head.bias.zero_()
-    for action, state in (("Move", ROWS), ("Style", COLUMNS)):
-        (head,) = (head for name, head in encoder.action_decoder.heads.items() if action in name)
-        head.weight[0, state] = 3
+    drive(policy, 3, Move=ROWS, Style=COLUMNS)
 
 
 def played(pool: PolicyPool, plan: ArmPlan) -> PlayedGroup:

@@ -1,5 +1,6 @@
 """The journal of an evaluation: damage costs the episodes from the damaged line on, and is never taken for results."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +18,12 @@ MADE_BY = {"kit": {"seed": 1, "episodes": 9}, "yao": {"seed": 1, "episodes": 9}}
 GROUPS = ((0, 1, 2, 3), (4, 5, 6, 7), (8,))
 
 
-def episode(number: int) -> EpisodeLives:
+def episode(number: int, tasks: Sequence[str] = ("task",) * 6) -> EpisodeLives:
+    """Two policies with three lives each, at these tasks."""
     random = np.random.default_rng(number)
     lives = [
-        Life(agent, int(random.integers(1, 999)), 0.0, True, None, "task", random.random(), False, 1, 0, 0, {})
-        for agent in range(6)
+        Life(agent, int(random.integers(1, 999)), 0.0, True, None, task, random.random(), False, 1, 0, 0, {})
+        for agent, task in enumerate(tasks)
     ]
     return EpisodeLives(number, (tuple(lives[:3]), tuple(lives[3:])))
 
