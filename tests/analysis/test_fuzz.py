@@ -56,7 +56,7 @@ def replay(recording: Recording) -> dict[str, Any]:
     return {"map": whole["map"], "packets": whole["packets"][20:23]}
 
 
-@budget(150)
+@budget(250)
 @given(data=st.data())
 def test_replays(replay: dict[str, Any], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     path = tmp_path_factory.mktemp("replay") / "episode.replay.lzma"
@@ -88,7 +88,7 @@ def test_bombs_in_replays(tmp_path: Path, bomb: bytes) -> None:
     assert read_or_refuse(lambda: read_replay(path), path) is None
 
 
-@budget(200)
+@budget(400)
 @given(data=st.data())
 def test_evaluation_results(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     path = tmp_path_factory.mktemp("results") / "eval_pvp_1.json"

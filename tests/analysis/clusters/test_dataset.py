@@ -35,8 +35,3 @@ def test_activations_whose_distances_overflow_are_refused() -> None:
     check_activations(with_activations(activations / np.abs(activations).max() * 1e17), LAYER)
     with pytest.raises(UserError, match=r"holds 1e\+20, so that squared distances overflow"):
         check_activations(with_activations(activations / np.abs(activations).max() * 1e20), LAYER)
-
-
-def test_activations_that_never_change_are_refused() -> None:
-    with pytest.raises(UserError, match="every kept record has the same action_decoder"):
-        check_activations(with_activations(np.ones((len(RECORDS), 4), np.float32)), LAYER)

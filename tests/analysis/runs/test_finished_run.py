@@ -23,6 +23,8 @@ def test_every_file_of_the_run_is_proved_by_its_hash(analysed: Analysed, tmp_pat
         content[len(content) // 2] ^= 1
         (damaged / name).write_bytes(content)
         assert "does not match its SHA-256" in refusal(damaged, name, analysed.dump)
+        (damaged / name).unlink()
+        refusal(damaged, name, analysed.dump)
     edited = Path(shutil.copytree(analysed.run, tmp_path / "edited"))
     (edited / "summary.json").write_text((edited / "summary.json").read_text().replace('"noise_records"', '"noise"'))
     assert_refused(run_here("explore.py", edited), str(edited / "summary.json"), "SHA-256")
