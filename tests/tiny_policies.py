@@ -41,13 +41,9 @@ def tiny_entrant(
     return untrained_entrant(agent, settings, maps, seed)
 
 
-def tiny_contest(
-    env: EnvironmentSettings, task: TaskSettings, maps: Path, agent: str = AGENTS["kit"][0], seed: int = 0,
-    **policy: Any,
-) -> Contest:  # fmt: skip
+def tiny_contest(env: EnvironmentSettings, task: TaskSettings, maps: Path, *of: Any, **policy: Any) -> Contest:
     """That policy alone in its world."""
-    entrant = tiny_entrant(env, task, maps, agent, seed, **policy)
-    return Contest((entrant,), env, task, maps, torch.device("cpu"))
+    return Contest((tiny_entrant(env, task, maps, *of, **policy),), env, task, maps, torch.device("cpu"))
 
 
 @torch.no_grad()

@@ -78,15 +78,12 @@ def test_other_files_and_versions_are_refused(tmp_path: Path) -> None:
     assert_refuses("version 2", read_dictionary, path)
 
 
-@pytest.fixture(scope="module")
-def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("dictionaries")
-
-
 @budget(200)
 @given(data=st.data())
-def test_damaged_files_are_refused_or_hold_what_they_say(data: st.DataObject, scratch: Path) -> None:
-    path = scratch / "x.safetensors"
+def test_damaged_files_are_refused_or_hold_what_they_say(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "x.safetensors"
     write_dictionary(path, dictionary(data.draw(st.sampled_from(["topk", "pca"]))))
     truth = damaged_tensors(data, path, "sparse dictionary")
     found = read_or_refuse(lambda: read_dictionary(path), str(path))

@@ -138,14 +138,10 @@ def test_lives_with_a_missing_tick_are_refused(tmp_path: Path) -> None:
     assert_refuses("has no record of the tick before 2", read_probe_data, thinned, wanted)
 
 
-@pytest.fixture(scope="module")
-def recorded(small_world, task, maps, tmp_path_factory) -> Observed:
-    folder = shared_probe_dump(tmp_path_factory, small_world, task, maps)
-    return Observed(read_dump(folder, episodes=[1]), read_metadata(folder))
-
-
-def test_recorded_lives_go_where_they_went(recorded: Observed) -> None:
+def test_recorded_lives_go_where_they_went(small_world, task, maps, tmp_path_factory) -> None:
     """Against a plain look-up of the same agent's later records in a dump of the real game."""
+    folder = shared_probe_dump(tmp_path_factory, small_world, task, maps)
+    recorded = Observed(read_dump(folder, episodes=[1]), read_metadata(folder))
     records, dead = recorded.records, died(recorded)
     key = list(zip(records.agent_id.tolist(), records.tick.tolist(), strict=True))
     place = {each: number for number, each in enumerate(key)}

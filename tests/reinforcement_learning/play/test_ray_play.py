@@ -8,23 +8,19 @@ from pathlib import Path
 
 import psutil
 import pytest
-import torch
 
 from activation_store.reader import read_metadata
 from common.user_error import UserError
 from reinforcement_learning.play import extraction
 from reinforcement_learning.play.contest import Contest, Group, groups
-from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.evaluating import evaluation
 from reinforcement_learning.play.extraction import Plan, extract
 from reinforcement_learning.play.jobs import PlayedAgain
 from reinforcement_learning.play.parallel_play import play_groups, processes_of
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.workers import Workers
-from reinforcement_learning.settings import PolicySettings, Settings
 from tests.command import assert_refused, assert_refuses, run_here, run_well
-from tests.conftest import AGENT
-from tests.tiny_policies import world_options
+from tests.tiny_policies import tiny_contest, world_options
 
 ray = pytest.importorskip("ray")
 from ray.cluster_utils import Cluster  # noqa: E402
@@ -85,10 +81,7 @@ def on_ray(cluster: Cluster, processes: int = 0) -> Workers:
 
 @pytest.fixture
 def contest(small_world, task, maps) -> Contest:
-    settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=32))
-    return Contest(
-        (untrained_entrant(AGENT, settings, maps, seed=0),), small_world, task, maps, torch.device("cpu")
-    )  # fmt: skip
+    return tiny_contest(small_world, task, maps, hidden_size=32)
 
 
 @pytest.mark.parametrize(

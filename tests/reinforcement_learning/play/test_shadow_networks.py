@@ -11,12 +11,9 @@ from activation_store.reader import read_dump, read_metadata
 from activation_store.records import Records
 from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest
-from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.extraction import Plan, extract
 from reinforcement_learning.play.shadow_networks import untrained_twin, with_shadow_networks
 from reinforcement_learning.play.workers import Workers
-from reinforcement_learning.settings import PolicySettings, Settings
-from tests.conftest import AGENT
 from tests.tiny_policies import tiny_contest, tiny_entrant
 
 LAYERS = ("lstm_hidden", "lstm_cell")
@@ -79,12 +76,11 @@ def test_the_metadata_says_who_watched(dumps: dict[str, Path]) -> None:
 
 def test_who_cannot_watch_is_refused(contest: Contest, small_world, task, maps) -> None:
     (entrant,) = contest.entrants
-    reflex = Settings(env=contest.env, task=task, policy=PolicySettings(hidden_size=16, lstm_layers=0))
+    reflex = tiny_entrant(contest.env, task, maps, lstm_layers=0)
     with pytest.raises(UserError, match=r"cannot watch .*: it is feed-forward"):
-        with_shadow_networks(entrant, (untrained_entrant(AGENT, reflex, maps, seed=0),))
-    sees_all = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=16))
+        with_shadow_networks(entrant, (reflex,))
     with pytest.raises(UserError, match=r"cannot watch .*: it was trained to see another kind of world"):
-        with_shadow_networks(entrant, (untrained_entrant(AGENT, sees_all, maps, seed=0),))
+        with_shadow_networks(entrant, (tiny_entrant(small_world, task, maps),))
 
 
 @pytest.mark.parametrize("cell", ["gru", pytest.param("ema", marks=pytest.mark.slow)])
