@@ -168,8 +168,7 @@ def test_half_lives_stand_beside_those_of_interventions(
 
 def test_bad_input_is_refused_in_one_line(recorded: RecordedPolicy, recording, tmp_path: Path) -> None:
     def refused(*arguments: object, parts: tuple[str, ...]) -> None:
-        done = run_here("analyze_dynamics.py", *arguments, "--output-dir", tmp_path / "results")
-        assert_refused(done, *parts)
+        assert_refused(run_here("analyze_dynamics.py", *arguments, "--output-dir", tmp_path / "results"), *parts)
 
     ours = (recorded.dump, "--policies-dir", recorded.policies)
     refused(*ours, "--layer", "world_hidden", parts=("holds no layer 'world_hidden', only: ",))

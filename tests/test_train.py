@@ -239,8 +239,7 @@ def test_a_killed_run_goes_on_exactly(trained: Path, tmp_path: Path) -> None:
     ],
 )
 def test_resuming_as_another_run_is_refused(trained: Path, arguments: tuple[str, ...], parts: tuple[str, ...]) -> None:
-    result = run_here("train.py", "--resume", trained / "runs" / "first", "--no-track", *arguments)
-    assert_refused(result, *parts)
+    assert_refused(run_here("train.py", "--resume", trained / "runs" / "first", "--no-track", *arguments), *parts)
 
 
 def test_resuming_from_a_policy_is_refused_and_changes_nothing(trained: Path, tmp_path: Path) -> None:
@@ -335,8 +334,7 @@ def test_bad_input_is_one_line(tmp_path: Path, arguments: tuple[str, ...], parts
 
     if "cuda" in arguments and torch.cuda.is_available():
         pytest.skip("there is a GPU")
-    result = run_here("train.py", "--no-track", *folders(tmp_path), *arguments)
-    assert_refused(result, *parts)
+    assert_refused(run_here("train.py", "--no-track", *folders(tmp_path), *arguments), *parts)
     assert list(tmp_path.iterdir()) == [], "something was left behind"
 
 

@@ -50,8 +50,7 @@ def test_the_agent_of_the_service_runs_a_trial_with_the_values_of_the_sweep(tmp_
 
 
 def test_our_own_search_space_is_good_and_stops_only_at_the_login(tmp_path: Path) -> None:
-    result = run("train.py", "-m", "sweep", *folders(tmp_path))
-    assert_refused(result, "Weights & Biases cannot be used", "wandb login")
+    assert_refused(run("train.py", "-m", "sweep", *folders(tmp_path)), "Weights & Biases cannot be used", "wandb login")
     assert list(tmp_path.iterdir()) == []
 
 
