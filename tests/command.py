@@ -20,6 +20,7 @@ from common import command_line
 from common.user_error import UserError
 
 ROOT = Path(__file__).parents[1]
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
 
 def run(script: str, *arguments: object, timeout: float = 900, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -70,6 +71,15 @@ def start(script: str, *arguments: object) -> subprocess.Popen[str]:
         cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         start_new_session=True, preexec_fn=_interruptible,
     )  # fmt: skip
+
+
+def torchrun(script: Path | str, *arguments: object) -> None:
+    """Run a script in two processes that train together, and check that they end well."""
+    result = subprocess.run(
+        [*TORCHRUN, script, *map(str, arguments)], cwd=ROOT, env={**environment(), "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=500, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def _interruptible() -> None:

@@ -1,7 +1,6 @@
 """Two processes of one training, started by torchrun, learn what one process does."""
 
 import itertools
-import subprocess
 from pathlib import Path
 
 import orjson
@@ -13,20 +12,11 @@ from agent_zoo.data_parallel import ALONE, Processes
 from analysis.world_model.model import load_model, save_model
 from analysis.world_model.unroll import _START_COSTS, _TICK_COSTS, Dice, Totals, _predict, unroll
 from analysis.world_model.windows import Windows, read_windows
-from tests.command import ROOT, environment, run_well
-from tests.reinforcement_learning.training.test_data_parallel import TORCHRUN
+from tests.command import run_well, torchrun
 from tests.trained_world_model import arguments
 
 WINDOWS = 7
 """An odd number, so that one process has more windows than the other."""
-
-
-def torchrun(*said: object) -> None:
-    result = subprocess.run(
-        [*TORCHRUN, *map(str, said)], cwd=ROOT, env={**environment(), "PYTHONPATH": str(ROOT)}, capture_output=True,
-        text=True, timeout=500, check=False,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def batch_of(path: Path, dump: Path) -> Windows:
