@@ -95,10 +95,6 @@ def test_a_run_that_says_no_network_goes_on_with_the_earlier_one(
     assert read_run_settings(tmp_path)[1].policy.network == network
 
 
-def test_missing_file_is_named(tmp_path: Path) -> None:
-    assert_refuses(r"nowhere\.yaml does not exist", load_settings, tmp_path / "nowhere.yaml", "anyone")
-
-
 @pytest.mark.parametrize(
     ("text", "parts"),
     [

@@ -206,8 +206,3 @@ def test_a_curriculum_of_ones_own(tmp_path: Path, small_world: EnvironmentSettin
 )
 def test_what_is_wrong_in_a_curriculum_of_ones_own_is_named(tmp_path: Path, text: str, parts: tuple[str, ...]) -> None:
     assert_refuses((*parts, "mine.yaml"), own, tmp_path, text)
-
-
-def test_a_curriculum_that_is_not_there_is_refused() -> None:
-    assert_refuses("no curriculum 'trianing': choose training, evaluation, survival, two_ways", tasks, "trianing")
-    assert_refuses(r"nowhere\.yaml does not exist", tasks, "nowhere.yaml")
