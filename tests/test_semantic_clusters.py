@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -88,8 +89,6 @@ def test_scripts_for_clusters_take_it(run: Path, recording: Recording, tmp_path:
 
 
 def test_a_damaged_codebook_is_refused(run: Path, recording: Recording, tmp_path: Path) -> None:
-    import shutil
-
     copy = shutil.copytree(run, tmp_path / "copy")
     rewrite(copy, "codebook.npz", b"PK\x05\x06" + b"\x00" * 18)
     assert_refuses(r"codebook\.npz is no codebook", fit_rule, read_cluster_run(copy, recording.dump), recording.dump)

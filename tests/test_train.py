@@ -330,8 +330,6 @@ def test_refuses_a_name_that_is_taken(trained: Path, tmp_path: Path) -> None:
     ],
 )
 def test_bad_input_is_one_line(tmp_path: Path, arguments: tuple[str, ...], parts: tuple[str, ...]) -> None:
-    import torch
-
     if "cuda" in arguments and torch.cuda.is_available():
         pytest.skip("there is a GPU")
     assert_refused(run_here("train.py", "--no-track", *folders(tmp_path), *arguments), *parts)

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from activation_store.interventions import LivesTable, read_lives, write_lives
@@ -48,8 +50,5 @@ def test_a_damaged_file_is_refused(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_table_of_something_else_is_refused(tmp_path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     pq.write_table(pa.table({"arm": ["edit"]}), tmp_path / "lives.parquet")
     assert_refuses("lacks the column episode", read_lives, tmp_path / "lives.parquet")

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import torch
 
+import agent_zoo
 from activation_store.directions import Direction, Directions, Source
 from activation_store.reader import read_metadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import build_untrained, load_checkpoint
 from agent_zoo.network_parts.layers import own_rows
-from agent_zoo.observation import legal_options
+from agent_zoo.observation import legal_options, pack, packed_options
 from analysis.attribution.methods import Maps, attribute, average_baseline, counterfactual_materials, play, without_row
 from analysis.attribution.samples import read_samples
 from analysis.attribution.sanity import Sanity, check_maps
@@ -48,9 +49,6 @@ def policy_and_windows(recorded: RecordedPolicy, ticks: int = TICKS) -> tuple[Re
 
 @pytest.mark.parametrize("agent", ["neurips23_start_kit", "yaofeng", "hybrid"])
 def test_soft_inputs_stand_for_observations_exactly(agent, seen, layout) -> None:
-    import agent_zoo
-    from agent_zoo.observation import pack
-
     torch.manual_seed(0)
     module = agent_zoo.load(agent)
     policy = module.Recurrent(module.Policy(layout, hidden_size=16)).requires_grad_(False)
@@ -120,8 +118,6 @@ def test_a_move_that_depends_on_one_tile_marks_it_alone(recorded: RecordedPolicy
     free = windows.observation
     everything = legal_options(free, info.layout)
     everything[:] = True
-    from agent_zoo.observation import packed_options
-
     windows = replace(windows, observation=replace(free, legal=packed_options(everything)))
     target = target_named("Move.Direction:north-south", info.layout, policy, None, "")
     maps = attribute(by(method), policy, windows, target, average_baseline(policy, windows))

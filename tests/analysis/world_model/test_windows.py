@@ -10,7 +10,7 @@ import torch
 from activation_store.reader import read_dump
 from agent_zoo.memories.memory import MemoryState
 from analysis.world_model.model import HEADS
-from analysis.world_model.unroll import unroll
+from analysis.world_model.unroll import remember, unroll
 from analysis.world_model.windows import CONTEXT, check_dump, split_maps
 from tests.analysis.world_model.conftest import HORIZON
 from tests.command import assert_refuses
@@ -54,8 +54,6 @@ def test_windows_hold_what_was_recorded(recorded) -> None:
 
 def test_the_policy_inside_remembers_what_it_remembered(recorded) -> None:
     """A real scene gives nearly the recorded memory: only entities are described less fully."""
-    from analysis.world_model.unroll import remember
-
     model, batch = recorded.model(), recorded.windows()[0]
     there, scene = batch.at(CONTEXT)
     soft = scene.soft(model.layout.materials)

@@ -1,6 +1,8 @@
 """Embeddings: distinct for tasks, close for related ones, equal everywhere; cached language models, no pickle."""
 
 import hashlib
+import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -141,8 +143,6 @@ def test_a_damaged_cache_is_named(task: TaskSettings) -> None:
 
 
 def test_weights_as_pickle_are_refused(task: TaskSettings, model_folder: Path, tmp_path: Path) -> None:
-    import shutil
-
     folder = tmp_path / "pickled"
     shutil.copytree(model_folder, folder)
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
@@ -163,8 +163,6 @@ def test_a_model_that_cannot_be_reached_is_one_line(task: TaskSettings, tmp_path
         "from reinforcement_learning.game.language_model_encoder import pin_language_model;"
         "pin_language_model(TaskSettings(encoder='language-model', language_model='nobody/nothing'))"
     )
-    import os
-
     offline = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "empty")}
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=offline, capture_output=True, text=True, check=False

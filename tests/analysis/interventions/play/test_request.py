@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import intervene
@@ -131,8 +132,6 @@ def test_an_unknown_policy_is_refused(policies: Path) -> None:
 
 
 def test_conditions_and_ticks() -> None:
-    import numpy as np
-
     rows = np.array([[1, 0, 0, 90, 25, 30], [2, 0, 0, 90, 30, 30]])
     hungry = Condition.parse("self_food<30", COLUMNS)
     assert hungry.holds(rows, COLUMNS, tick=0).tolist() == [True, False]
