@@ -20,7 +20,6 @@ from tests.planted import planted_dump, with_optional_parts, write_planted
 
 FUZZ = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 SHARD = shard_name(0)
-NARROW_ROWS = pa.list_(pa.field("element", pa.binary(30), nullable=False))
 Change = Callable[[pa.Table], pa.Table]
 
 

@@ -22,7 +22,6 @@ from tests.planted import Planted, planted_dump, with_optional_parts
 
 ROOT = Path(__file__).parents[2]
 EPISODES = 3
-CALLS = ("os.fsync", "pathlib.Path.replace", "pathlib.Path.unlink")
 WRITE = textwrap.dedent(
     """
     import os, pathlib, signal, sys
