@@ -107,22 +107,6 @@ def test_simulating_again_gives_the_same_lives(simulated: Path, trained: Path, f
     assert files[0] == files[1]
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--act", "nort"], "--act names 'nort'"),
-        (["--ticks", 1, "--act", "north,north"], "more than --ticks 1"),
-        (["--dump", "nowhere"], "nowhere"),
-    ],
-)
-def test_simulations_that_make_no_sense_are_refused(
-    more, message, trained: Path, features_dump, tmp_path: Path
-) -> None:
-    said = ["simulate.py", trained, "-n", 5, "--dump", features_dump.dump, "-o", tmp_path / "out", *more]
-    assert_refused(run_here(*said), message)
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.slow
 def test_quality_is_measured_on_other_maps(trained: Path, features_dump: RecordedFeatures) -> None:
     folder = trained / "quality"
