@@ -1,6 +1,7 @@
 """Run the stage scripts as users do, and check what is refused."""
 
 import contextlib
+import csv
 import fcntl
 import importlib
 import io
@@ -112,6 +113,12 @@ def assert_refuses(
     said = str(error.value)
     assert isinstance(message, str) or all(part in said for part in message), said
     return said
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a table that a script wrote."""
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
 
 
 def run_on_terminal(columns: int, script: str, *arguments: object, interrupt_at: str | None = None) -> tuple[int, str]:

@@ -1,6 +1,5 @@
 """analyze_dynamics.py on simulated lives as users run it: the world's state, and behaviours of agent and world."""
 
-import csv
 import json
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from analysis.panel.behaviours import fit_rule
 from analysis.panel.dynamics import read_dynamics
 from analysis.runs.arrays import arrays_of
 from tests.browser import opened
-from tests.command import assert_refused, run_here, run_well
+from tests.command import assert_refused, rows_of, run_here, run_well
 from tests.recorded_features import POLICY, RecordedFeatures
 from tests.shared import shared_folder
 from tests.trained_world_model import trained_world_model
@@ -87,8 +86,7 @@ def test_behaviours_of_agent_and_world_stand_beside_those_of_each(combined: Path
     assert summary["layer"] == "lstm_cell" and summary["behaviours"]["layers"] == ["lstm_hidden", "world_hidden"]
     assert len(summary["sign_agreement"]) == 3 * 2 and summary["half_lives"]
     together = "lstm_hidden+world_hidden"
-    with (combined / "behaviour_agreement.tsv").open(newline="") as file:
-        rows = list(csv.DictReader(file, delimiter="\t"))
+    rows = rows_of(combined / "behaviour_agreement.tsv")
     assert [(row["one"], row["other"]) for row in rows] == [
         (together, "lstm_hidden"), (together, "world_hidden"), ("lstm_hidden", "world_hidden"),
     ]  # fmt: skip

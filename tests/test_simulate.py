@@ -1,6 +1,5 @@
 """simulate.py with edits, as users run it, on a tiny model of a small real dump."""
 
-import csv
 import json
 import shutil
 from pathlib import Path
@@ -20,7 +19,7 @@ from common.checked_json import with_checksum
 from common.files import sha256, write_json
 from common.user_error import UserError
 from tests.analysis.interventions.play.directions import unit
-from tests.command import assert_refused, run_here, run_well
+from tests.command import assert_refused, rows_of, run_here, run_well
 from tests.planted_dictionary import axes
 from tests.recorded_features import RecordedFeatures
 from tests.trained_world_model import trained_world_model
@@ -157,8 +156,7 @@ def test_edited_lives_are_written_beside_unedited_ones(trained, features_dump, d
         first, first_before = records.tick == 0, before.tick == 0
         np.testing.assert_array_equal(records.tile[first], before.tile[first_before])
         assert "edits" not in read_metadata(plain).environment["simulated"]
-        with (trained / "effects" / f"{name}.tsv").open() as file:
-            rows = {row["outcome"]: row for row in csv.DictReader(file, delimiter="\t")}
+        rows = {row["outcome"]: row for row in rows_of(trained / "effects" / f"{name}.tsv")}
         assert float(rows["value in the first tick"]["after"]) == pytest.approx(records.value[first].mean(), abs=1e-4)
         assert float(rows["ticks lived"]["before"]) == pytest.approx(len(before) / 150, abs=1e-6)
         assert name in done.stdout and "health in the last tick" in done.stdout
@@ -189,11 +187,6 @@ def test_there_can_be_more_lives_than_recorded_windows(trained, features_dump, t
     records = read_dump(tmp_path / f"{features_dump.dump.name}-simulated")
     assert len(records) == 1500
     assert len(np.unique(np.stack([records.env_id, records.agent_id, records.episode]), axis=1).T) == 1500
-
-
-def rows_of(path: Path) -> list[dict[str, str]]:
-    with path.open() as file:
-        return list(csv.DictReader(file, delimiter="\t"))
 
 
 def test_sequences_of_moves_are_compared(trained, features_dump, tmp_path: Path) -> None:

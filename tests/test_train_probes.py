@@ -1,6 +1,5 @@
 """train_probes.py as users run it, on small real dumps of a policy at two stages of training."""
 
-import csv
 import json
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from analysis.probes.probe_run import check_dumps, wanted_of
 from analysis.probes.settings import ProbeSettings
 from common.files import sha256
 from common.user_error import UserError
-from tests.command import assert_refused, assert_refuses, run, run_here, run_well
+from tests.command import assert_refused, assert_refuses, rows_of, run, run_here, run_well
 from tests.recorded_probes import record_for_probes, shared_probe_dump
 from tests.shared import shared_folder
 
@@ -44,8 +43,7 @@ def results(dumps: list[Path], tmp_path_factory) -> Path:
 
 
 def rows(results: Path, name: str) -> list[dict[str, str]]:
-    with (results / name).open() as file:
-        return list(csv.DictReader(file, delimiter="\t"))
+    return rows_of(results / name)
 
 
 def test_everything_is_there_and_whole(results: Path) -> None:

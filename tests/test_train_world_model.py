@@ -1,6 +1,5 @@
 """train_world_model.py and simulate.py as users run them, on a small real dump."""
 
-import csv
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ from activation_store.reader import read_dump, read_metadata
 from agent_zoo.checkpoint import load_checkpoint
 from analysis.recorded.recorded_observation import check_shows_everything, packed_observation
 from common.files import sha256
-from tests.command import assert_refused, run_here, run_well
+from tests.command import assert_refused, rows_of, run_here, run_well
 from tests.recorded_features import RecordedFeatures
 from tests.trained_world_model import arguments, trained_world_model
 
@@ -116,8 +115,7 @@ def test_quality_is_measured_on_other_maps(trained: Path, features_dump: Recorde
     assert "tiles after 4 ticks" in done.stdout and "other dice" not in done.stdout
     assert not (folder / "other_dice.tsv").exists()
     assert (folder / "quality.png").stat().st_size > 10_000
-    with (folder / "open_loop.tsv").open() as file:
-        rows = list(csv.DictReader(file, delimiter="\t"))
+    rows = rows_of(folder / "open_loop.tsv")
     assert {(row["measure"], int(row["horizon"])) for row in rows} == {
         (measure, horizon) for measure in ("tiles", "entities", "vitals", "memory", "policy") for horizon in range(1, 5)
     }
