@@ -16,11 +16,11 @@ from analysis.world_model.model import load_model
 from analysis.world_model.options import MODEL_FILE
 from analysis.world_model.scene import VITALS
 from common.checked_json import with_checksum
-from common.files import sha256, write_json
 from common.user_error import UserError
 from tests.analysis.interventions.play.directions import unit
 from tests.command import assert_refused, rows_of, run_here, run_well
 from tests.planted_dictionary import axes
+from tests.planted_run import rewrite
 from tests.recorded_features import RecordedFeatures
 from tests.trained_world_model import trained_world_model
 
@@ -125,15 +125,11 @@ def test_other_runs_are_not_validated(trained, features_dump, intervened, direct
 
 def rewrite_run(folder: Path, changed: dict[str, dict[str, object]]) -> None:
     """Change what run.json says, as if it had been written so."""
-    path = folder / "run.json"
-    content = json.loads(path.read_bytes())
+    content = json.loads((folder / "run.json").read_bytes())
     content.pop("checksum", None)
     for part, values in changed.items():
         content[part] |= values
-    write_json(path, with_checksum(content))
-    done = json.loads((folder / "DONE.json").read_bytes())
-    done["files"]["run.json"]["sha256"] = sha256(path)
-    write_json(folder / "DONE.json", done)
+    rewrite(folder, "run.json", json.dumps(with_checksum(content)).encode())
 
 
 def test_edited_lives_are_written_beside_unedited_ones(trained, features_dump, directions, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Replays, evaluation results and runs with damage of every kind, signed: what the file tells, or one line."""
 
-import hashlib
 import io
 import lzma
 import shutil
@@ -28,6 +27,7 @@ from tests.analysis.runs.test_arrays import npy
 from tests.fuzz import budget, damaged_json, junk, read_or_refuse
 from tests.planted_panel import planted_dynamics_run, planted_saliency_run
 from tests.planted_results import as_original, play, provenance
+from tests.planted_run import rewrite
 from tests.recorded import Recording
 
 RESULTS = play({"one": 0.3, "other": 0.6}, 6, 40, np.random.default_rng(0), tasks_in_turn=True)
@@ -152,11 +152,10 @@ def test_runs(analysed: Analysed, tmp_path_factory: pytest.TempPathFactory, data
     names = ["summary.json", "summary.json", "run.json", "embedding.npy", "cluster_labels.npz", "DONE.json"]
     name = data.draw(st.sampled_from(names), label="file")
     content = damaged_file(data, name, (folder / name).read_bytes())
-    (folder / name).write_bytes(content)
-    if name != "DONE.json":
-        done = orjson.loads((folder / "DONE.json").read_bytes())
-        done["files"][name] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
-        (folder / "DONE.json").write_bytes(orjson.dumps(done))
+    if name == "DONE.json":
+        (folder / name).write_bytes(content)
+    else:
+        rewrite(folder, name, content)
     dump = data.draw(st.sampled_from([None, analysed.dump]), label="dump")
     found = read_or_refuse(lambda: read_run(folder, dump), folder)
     if found is None:
@@ -189,10 +188,7 @@ def test_runs_of_the_panel(
     names = ["motion.npz", "states.npz", "summary.json", "directions.safetensors", "behaviour_labels.npz", "run.json"]
     name = data.draw(st.sampled_from(names if of_dynamics else ["maps.npz", "sanity.json", "run.json"]), label="file")
     content = damaged_file(data, name, (folder / name).read_bytes())
-    (folder / name).write_bytes(content)
-    done = orjson.loads((folder / "DONE.json").read_bytes())
-    done["files"][name] = {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
-    (folder / "DONE.json").write_bytes(orjson.dumps(done))
+    rewrite(folder, name, content)
     if not of_dynamics:
         maps = read_or_refuse(lambda: read_saliency(folder), folder)
         assert maps is None or maps.tiles.shape[1:] == (maps.parts.shape[1], 225)
