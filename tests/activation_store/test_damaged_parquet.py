@@ -16,6 +16,7 @@ from activation_store.formats.byte_planes import join, split
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import METADATA_FILE, shard_name
 from tests.activation_store.damage import one_line, sign, sign_metadata
+from tests.fuzz import flip
 from tests.planted import planted_dump, with_optional_parts, write_planted
 
 FUZZ = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -46,9 +47,8 @@ def test_every_truncation_is_found(dump: Path) -> None:
 @FUZZ
 @given(data=st.data())
 def test_every_flipped_byte_is_found(dump: Path, whole: Path, data: st.DataObject) -> None:
-    content = bytearray((whole / SHARD).read_bytes())
-    content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
-    (dump / SHARD).write_bytes(content)
+    content = (whole / SHARD).read_bytes()
+    flip(dump / SHARD, data.draw(st.integers(0, len(content) - 1)), data.draw(st.integers(1, 255)), content)
     assert f"{SHARD} does not match its SHA-256" in one_line(dump)
 
 

@@ -21,6 +21,7 @@ from common.files import write_json
 from common.user_error import UserError
 from tests.activation_store.damage import one_line, sign, sign_metadata
 from tests.activation_store.test_round_trip import assert_same_records
+from tests.fuzz import flip
 from tests.planted import planted_dump, with_ticks, write_planted
 
 FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -136,9 +137,8 @@ def test_every_truncation_is_found(dump: Path) -> None:
 @FUZZ
 @given(data=st.data())
 def test_every_flipped_byte_of_the_records_is_found(dump: Path, whole: Path, data: st.DataObject) -> None:
-    content = bytearray((whole / RECORDS_FILE).read_bytes())
-    content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
-    (dump / RECORDS_FILE).write_bytes(content)
+    content = (whole / RECORDS_FILE).read_bytes()
+    flip(dump / RECORDS_FILE, data.draw(st.integers(0, len(content) - 1)), data.draw(st.integers(1, 255)), content)
     assert "does not match its SHA-256" in one_line(dump)
 
 

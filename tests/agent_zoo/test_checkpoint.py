@@ -19,7 +19,7 @@ from agent_zoo.checkpoint import build_policy, load_checkpoint, read_info, save_
 from agent_zoo.observation import pack
 from common.tensor_file import read_tensors, write_tensors
 from tests.command import assert_refuses
-from tests.fuzz import limited
+from tests.fuzz import flip, limited
 from tests.tiny_policies import tiny_entrant
 
 SHIPPED = Path(__file__).parents[2] / "policies"
@@ -86,9 +86,7 @@ def test_every_flipped_byte_and_every_truncation_is_refused(path: Path) -> None:
     header_length = int.from_bytes(whole[:8], "little")
     places = [*random.integers(0, 8 + header_length, 40), *random.integers(8 + header_length, len(whole), 40)]
     for place in places:
-        changed = bytearray(whole)
-        changed[place] ^= 1 << int(random.integers(8))
-        path.write_bytes(changed)
+        flip(path, place, 1 << int(random.integers(8)), whole)
         check_refused(path)
     for length in [0, 3, 7, 8, 100, 8 + header_length, len(whole) - 1]:
         path.write_bytes(whole[:length])
@@ -226,9 +224,7 @@ def test_a_shipped_policy_has_the_network_that_its_header_says(name: str) -> Non
 
 
 def test_reading_the_header_proves_the_weights(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
+    flip(path, -1)
     assert_refuses("does not have the hash it was saved with", read_info, path)
 
 

@@ -13,6 +13,7 @@ from analysis.evaluation.results import PolicyRun, find_result_files, read_resul
 from common.checked_json import CHECKSUM, entry_checksum
 from common.user_error import UserError
 from tests.command import assert_refuses
+from tests.fuzz import flip
 from tests.planted_results import as_original, play, provenance, write
 
 RESULTS = play({"one": 0.3, "other": 0.6}, 6, 40, np.random.default_rng(0), tasks_in_turn=True)
@@ -103,9 +104,7 @@ def test_every_flipped_bit_of_results_with_a_checksum_is_refused_or_changes_noth
     whole, content = read_results(file), file.read_bytes()
     random, refused = np.random.default_rng(0), 0
     for place in random.choice(len(content), 300, replace=False):
-        changed = bytearray(content)
-        changed[place] ^= 1 << int(random.integers(8))
-        file.write_bytes(changed)
+        flip(file, place, 1 << int(random.integers(8)), content)
         try:
             assert differences(read_results(file), whole) == []
         except UserError:

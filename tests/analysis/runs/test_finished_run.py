@@ -9,6 +9,7 @@ import pytest
 from analysis.runs.finished_run import read_run
 from tests.analysed import Analysed
 from tests.command import assert_refused, assert_refuses, run_here
+from tests.fuzz import flip
 from tests.planted_run import rewrite
 
 
@@ -19,9 +20,7 @@ def refusal(run: Path, name: str, dump: Path) -> str:
 def test_every_file_of_the_run_is_proved_by_its_hash(analysed: Analysed, tmp_path: Path) -> None:
     for name in ("run.json", "summary.json", "embedding.npy", "cluster_labels.npz"):
         damaged = Path(shutil.copytree(analysed.run, tmp_path / name))
-        content = bytearray((damaged / name).read_bytes())
-        content[len(content) // 2] ^= 1
-        (damaged / name).write_bytes(content)
+        flip(damaged / name, (damaged / name).stat().st_size // 2)
         assert "does not match its SHA-256" in refusal(damaged, name, analysed.dump)
         (damaged / name).unlink()
         refusal(damaged, name, analysed.dump)

@@ -13,6 +13,7 @@ from reinforcement_learning.game.life import Life
 from reinforcement_learning.play.evaluating.journal import EvaluationJournal
 from reinforcement_learning.play.policy_pool import EpisodeLives
 from tests.command import assert_refuses
+from tests.fuzz import flip
 
 MADE_BY = {"kit": {"seed": 1, "episodes": 9}, "yao": {"seed": 1, "episodes": 9}}
 GROUPS = ((0, 1, 2, 3), (4, 5, 6, 7), (8,))
@@ -55,9 +56,7 @@ def test_every_flipped_bit_costs_the_episodes_from_its_line_on(path: Path) -> No
     random = np.random.default_rng(0)
     for place in random.choice(len(whole) - 1, 200, replace=False):
         line = whole[:place].count(b"\n")
-        changed = bytearray(whole)
-        changed[place] ^= 1 << int(random.integers(8))
-        path.write_bytes(changed)
+        flip(path, place, 1 << int(random.integers(8)), whole)
         journal = EvaluationJournal(path, MADE_BY)
         assert sorted(journal.played) == kept[line], place
         assert journal.damage == f"{path} is damaged from line {line + 1} on: what it held there is played again"
