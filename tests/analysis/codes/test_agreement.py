@@ -189,9 +189,8 @@ def test_a_dump_that_lacks_something_is_refused(
     contest = Contest((entrant,), small_world, task, maps, torch.device("cpu"))
     plan = Plan(1, 2, 4, layers, tuple(fields.split(",")), format="parquet")
     extract(contest, plan, [tmp_path / "dump"], Workers(1), lambda *_: None)
-    assert_refuses(
-        parts, load_networks, tmp_path / "dump", read_metadata(tmp_path / "dump"), ["other"], trainings.policies
-    )
+    metadata = read_metadata(tmp_path / "dump")
+    assert_refuses(parts, load_networks, tmp_path / "dump", metadata, ["other"], trainings.policies)
 
 
 def test_too_few_states_are_refused(trainings: Trainings) -> None:

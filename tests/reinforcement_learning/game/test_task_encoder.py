@@ -146,9 +146,8 @@ def test_weights_as_pickle_are_refused(task: TaskSettings, model_folder: Path, t
     folder = tmp_path / "pickled"
     shutil.copytree(model_folder, folder)
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    assert_refuses(
-        "cannot be loaded", language_model_embeddings, all_tasks()[:2], replace(task, language_model=str(folder))
-    )
+    pickled = replace(task, language_model=str(folder))
+    assert_refuses("cannot be loaded", language_model_embeddings, all_tasks()[:2], pickled)
 
 
 def test_without_transformers_the_extra_is_named(task: TaskSettings, monkeypatch: pytest.MonkeyPatch) -> None:
