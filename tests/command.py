@@ -104,15 +104,17 @@ def assert_refused(result: subprocess.CompletedProcess[str], *parts: str) -> Non
 def assert_refuses(
     message: str | Iterable[str], function: Callable[..., object], *arguments: object, **options: object
 ) -> str:
-    """Check that a function refuses its arguments with a message like this; return it.
+    """Check that a function refuses its arguments, and return its message.
 
-    It must match a regular expression, or contain all of some parts, or none in particular.
+    Args:
+        message: a regular expression that the message must match, or any number of parts that it must contain.
+        function: what is called with all further arguments.
     """
     with pytest.raises(UserError, match=message if isinstance(message, str) else None) as error:
         function(*arguments, **options)
-    said = str(error.value)
-    assert isinstance(message, str) or all(part in said for part in message), said
-    return said
+    text = str(error.value)
+    assert isinstance(message, str) or all(part in text for part in message), text
+    return text
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:

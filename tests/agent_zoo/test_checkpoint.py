@@ -177,8 +177,8 @@ def with_dtype(dtype: str) -> Callable[[Path], None]:
 
 
 def with_entry(entry: str) -> Callable[[Path], None]:
-    told = {"nmmo_interpretability": entry}
-    return lambda path: rewrite_container(path, lambda header: header["__metadata__"].update(told))
+    metadata = {"nmmo_interpretability": entry}
+    return lambda path: rewrite_container(path, lambda header: header["__metadata__"].update(metadata))
 
 
 ENTRIES = (
