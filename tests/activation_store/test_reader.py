@@ -104,7 +104,7 @@ def appended(dump: Path) -> None:
             "schema version '99'; this toolkit reads 1 to 3",
         ),
         (signed(in_another_order), "does not come after"),
-        (signed(lambda text: text.replace(b",\n", b", ")), "one record per line"),
+        (signed(lambda text: text.replace(b",\n", b", ")), "not valid JSON"),
         (signed(lambda text: text[1:]), "one record per line"),
         (signed(lambda text: text[:-2]), "one record per line"),
         (signed(lambda text: text + b"[]"), "one record per line"),
