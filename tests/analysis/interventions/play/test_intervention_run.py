@@ -130,7 +130,6 @@ def test_dumps_hold_the_lives_of_the_run(options: RunOptions, lives: LivesTable)
         assert records.activations["lstm_cell"].shape == (len(records), UNITS)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "workers", [Workers(1), pytest.param(Workers(2, ray_address="local"), marks=pytest.mark.slow)], ids=["one", "ray"]
 )
