@@ -1,6 +1,7 @@
-"""Run the stage scripts as users do."""
+"""Run the stage scripts as users do, and check what is refused."""
 
 import contextlib
+import csv
 import fcntl
 import importlib
 import io
@@ -11,13 +12,16 @@ import struct
 import subprocess
 import sys
 import termios
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
 from common import command_line
+from common.user_error import UserError
 
 ROOT = Path(__file__).parents[1]
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
 
 def run(script: str, *arguments: object, timeout: float = 900, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -51,6 +55,13 @@ def run_here(script: str, *arguments: object) -> subprocess.CompletedProcess[str
     return subprocess.CompletedProcess([script, *arguments], code, said.getvalue(), warned.getvalue())
 
 
+def run_well(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Do the same as `run_here`, and check that the script ended well."""
+    done = run_here(script, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
 def start(script: str, *arguments: object) -> subprocess.Popen[str]:
     """Start a stage script in its own session, as a shell would, with its output in a pipe.
 
@@ -61,6 +72,15 @@ def start(script: str, *arguments: object) -> subprocess.Popen[str]:
         cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         start_new_session=True, preexec_fn=_interruptible,
     )  # fmt: skip
+
+
+def torchrun(script: Path | str, *arguments: object) -> None:
+    """Run a script in two processes that train together, and check that they end well."""
+    result = subprocess.run(
+        [*TORCHRUN, script, *map(str, arguments)], cwd=ROOT, env={**environment(), "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=500, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def _interruptible() -> None:
@@ -79,6 +99,28 @@ def assert_refused(result: subprocess.CompletedProcess[str], *parts: str) -> Non
     assert len(lines) == 1 and lines[0].startswith("error: "), result.stderr
     for part in parts:
         assert part in lines[0]
+
+
+def assert_refuses(
+    message: str | Iterable[str], function: Callable[..., object], *arguments: object, **options: object
+) -> str:
+    """Check that a function refuses its arguments, and return its message.
+
+    Args:
+        message: a regular expression that the message must match, or any number of parts that it must contain.
+        function: what is called with all further arguments.
+    """
+    with pytest.raises(UserError, match=message if isinstance(message, str) else None) as error:
+        function(*arguments, **options)
+    text = str(error.value)
+    assert isinstance(message, str) or all(part in text for part in message), text
+    return text
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a table that a script wrote."""
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t"))
 
 
 def run_on_terminal(columns: int, script: str, *arguments: object, interrupt_at: str | None = None) -> tuple[int, str]:

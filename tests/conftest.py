@@ -5,21 +5,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from agent_zoo.observation import ObservationLayout
+from analysis.replays.file import read_replay
+from analysis.replays.replay import Replay
 from reinforcement_learning.game.environment import make_environment, observation_layout
 from reinforcement_learning.game.maps import ensure_maps
-from reinforcement_learning.play.contest import Contest
-from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.extraction import Plan
-from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.analysed import analysed  # noqa: F401
 from tests.browser import browser  # noqa: F401
 from tests.recorded import Recording, record
 from tests.recorded_features import RecordedFeatures, recorded_features, shared_sparse_run
+from tests.recorded_policy import RecordedPolicy, shared_recorded_policy
 from tests.shared import shared_folder, shared_root
-from tests.tiny_policies import save_policies
+from tests.tiny_policies import save_policies, tiny_contest
 from tests.witness import Witness
 
 AGENT = "neurips23_start_kit"
@@ -76,6 +76,12 @@ def features_dump(tmp_path_factory: pytest.TempPathFactory, small_world, task, m
 
 
 @pytest.fixture(scope="session")
+def recorded(tmp_path_factory: pytest.TempPathFactory, small_world, task, maps) -> RecordedPolicy:
+    """A dump with everything that its policy, which has an LSTM of one layer, saw."""
+    return shared_recorded_policy(tmp_path_factory, small_world, task, maps)
+
+
+@pytest.fixture(scope="session")
 def sparse_run(tmp_path_factory: pytest.TempPathFactory, features_dump: RecordedFeatures) -> Path:
     """A finished run of train_sparse_autoencoder.py on that dump."""
     return shared_sparse_run(tmp_path_factory, features_dump)
@@ -115,10 +121,14 @@ def recording(
 ) -> Recording:
     """A dump of two episodes, and the second of them as a replay."""
     world = replace(small_world, spawn_immunity=0)
-    settings = Settings(env=world, task=task, policy=PolicySettings(hidden_size=32))
-    contest = Contest((untrained_entrant(AGENT, settings, maps, seed=0),), world, task, maps, torch.device("cpu"))
+    contest = tiny_contest(world, task, maps, hidden_size=32)
     plan = Plan(2, None, seed=4, layers=("action_decoder",))
     return record(contest, plan, tmp_path_factory.mktemp("recording"), episode=1)
+
+
+@pytest.fixture(scope="session")
+def replay(recording: Recording) -> Replay:
+    return read_replay(recording.replay)
 
 
 @pytest.fixture(scope="session")
@@ -127,8 +137,7 @@ def witnessed(
 ) -> tuple[Path, Witness]:
     """The folder of a dump of two episodes, and a witness's record of the engine's state."""
     world = replace(small_world, spawn_immunity=3, horizon=80, num_npcs=64)
-    settings = Settings(env=world, task=task, policy=PolicySettings(hidden_size=16))
-    contest = Contest((untrained_entrant(AGENT, settings, maps, seed=0),), world, task, maps, torch.device("cpu"))
+    contest = tiny_contest(world, task, maps)
     plan = Plan(2, None, seed=6, layers=("action_decoder",), format="parquet")
     witness, folder = Witness(contest), tmp_path_factory.mktemp("dumps") / "foragers"
     witness.play(contest, plan, folder)

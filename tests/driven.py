@@ -5,23 +5,29 @@ from pathlib import Path
 
 import torch
 
+from agent_zoo.base import RecurrentPolicy
 from reinforcement_learning.play.contest import Contest
-from reinforcement_learning.play.entrants import untrained_entrant
-from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
-from tests.conftest import AGENT
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from tests.tiny_policies import tiny_entrant
 
 UNITS, DRIVER = 16, 3
+
+
+@torch.no_grad()
+def drive(policy: RecurrentPolicy, weight: float, **units: int) -> None:
+    """Let units drive the first options of the heads with these names in theirs, and nothing drive other options."""
+    heads = policy.policy.action_decoder.heads
+    for head in heads.values():
+        head.weight.zero_()
+        head.bias.zero_()
+    for action, unit in units.items():
+        (head,) = (head for name, head in heads.items() if action in name)
+        head.weight[0, unit] = weight
 
 
 def driven_contest(small_world: EnvironmentSettings, task: TaskSettings, maps: Path) -> Contest:
     """The policy alone in a small world, for 28 ticks."""
     env = replace(small_world, spawn_immunity=0, horizon=28)
-    settings = Settings(env=env, task=task, policy=PolicySettings(hidden_size=UNITS))
-    entrant = untrained_entrant(AGENT, settings, maps, seed=0)
-    with torch.no_grad():
-        for head in entrant.policy.policy.action_decoder.heads.values():
-            head.weight.zero_()
-            head.bias.zero_()
-        north = next(each for key, each in entrant.policy.policy.action_decoder.heads.items() if "Move" in key)
-        north.weight[0, DRIVER] = 5
+    entrant = tiny_entrant(env, task, maps, hidden_size=UNITS)
+    drive(entrant.policy, 5, Move=DRIVER)
     return Contest((entrant,), env, task, maps, torch.device("cpu"))

@@ -98,6 +98,13 @@ def read_or_refuse(read: Callable[[], Read], place: Path) -> Read | None:
         return None
 
 
+def flip(path: Path, place: int, bits: int = 1, whole: bytes | None = None) -> None:
+    """Flip bits of one byte of a file, or of what was the whole of it."""
+    changed = bytearray(path.read_bytes() if whole is None else whole)
+    changed[place] ^= bits
+    path.write_bytes(changed)
+
+
 def junk(data: st.DataObject, content: bytes) -> bytes:
     """Flip bytes, cut, repeat or replace some of them, or all."""
     place, end = sorted(data.draw(st.tuples(*[st.integers(0, len(content))] * 2), label="place"))

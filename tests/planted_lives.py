@@ -27,11 +27,16 @@ def uneven_lengths(rng: np.random.Generator, lives: int) -> list[int]:
     return np.clip(rng.lognormal(2.6, 1.0, lives).astype(int), 1, 103).tolist()
 
 
-def smooth(rng: np.random.Generator, records: int, columns: int) -> np.ndarray:
-    """AR(1) with a correlation of 0.9 from record to record."""
-    noise = rng.normal(size=(records, columns)) * np.sqrt(1 - 0.9**2)
+def smooth(rng: np.random.Generator, records: int, columns: int, correlation: float = 0.9) -> np.ndarray:
+    """AR(1) with this correlation from record to record."""
+    noise = rng.normal(size=(records, columns)) * np.sqrt(1 - correlation**2)
     noise[0] = rng.normal(size=columns)
-    return lfilter([1], [1, -0.9], noise, axis=0)
+    return lfilter([1], [1, -correlation], noise, axis=0)
+
+
+def slow(rng: np.random.Generator, records: int, columns: int) -> np.ndarray:
+    """Like a passing event in a world."""
+    return smooth(rng, records, columns, 0.95)
 
 
 def drifting(rng: np.random.Generator, records: int, columns: int) -> np.ndarray:
@@ -70,13 +75,6 @@ def values_of(course: Course, rng: np.random.Generator, lengths: list[int], colu
 def labels_of(course: Course, rng: np.random.Generator, lengths: list[int], clusters: int = 3) -> np.ndarray:
     """Clusters and noise that follow a course: the label is the index of the largest hidden value."""
     return values_of(course, rng, lengths, clusters + 1).argmax(axis=1) - 1
-
-
-def slow(rng: np.random.Generator, records: int, columns: int) -> np.ndarray:
-    """AR(1) with a correlation of 0.95 from record to record, like a passing event in a world."""
-    noise = rng.normal(size=(records, columns)) * np.sqrt(1 - 0.95**2)
-    noise[0] = rng.normal(size=columns)
-    return lfilter([1], [1, -0.95], noise, axis=0)
 
 
 def shared_shocks(

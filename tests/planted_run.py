@@ -16,7 +16,7 @@ from analysis.clusters.projection import Projection
 from analysis.clusters.settings import AnalysisSettings
 from analysis.labels import NOISE
 from common.files import sha256, write_bytes, write_json
-from tests.command import run_here
+from tests.command import run_well
 
 CLUSTERS = 5
 _BOUT = 4
@@ -69,8 +69,7 @@ def planted_run(dump: Path, results: Path, subsample: int, *options: object) -> 
             patch.setattr(f"{module}.project", plane.project)
             patch.setattr(f"{module}.hdbscan_clusters", plane.clusters)
         patch.setattr("analysis.clusters.clustering.hdbscan_labels", plane.labels)
-        done = run_here("analyze_activations.py", dump, "--subsample", subsample, "--output-dir", results, *options)
-    assert done.returncode == 0, done.stderr
+        run_well("analyze_activations.py", dump, "--subsample", subsample, "--output-dir", results, *options)
     (folder,) = results.iterdir()
     return folder
 

@@ -1,10 +1,25 @@
 """Lives whose states follow known rules, without a game."""
 
+from collections.abc import Sequence
+
 import numpy as np
+import torch
 
 from activation_store.records import RaggedRows, Records
-from analysis.dynamics.tracks import Tracks
+from analysis.dynamics.tracks import Tracks, tensor
+from analysis.dynamics.update import Update
 from analysis.lives import lives_of
+
+
+def states_of(update: Update, read: np.ndarray, lengths: Sequence[int]) -> np.ndarray:
+    """What a memory that starts empty holds in each tick of lives one after the other."""
+    states = []
+    for start, length in zip(np.cumsum(lengths) - lengths, lengths, strict=True):
+        state = torch.zeros(1, update.size, dtype=torch.float64)
+        for tick in range(start, start + length):
+            state = update(state, tensor(read[tick : tick + 1]))
+            states.append(state[0].numpy())
+    return np.array(states)
 
 
 def tracks_of(

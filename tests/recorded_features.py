@@ -10,14 +10,13 @@ from agent_zoo.capture import ALL_LAYERS
 from agent_zoo.checkpoint import save_checkpoint
 from common.files import sha256
 from reinforcement_learning.play.contest import Contest
-from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.extraction import Plan, extract
 from reinforcement_learning.play.shadow_networks import untrained_twin, with_shadow_networks
 from reinforcement_learning.play.workers import Workers
-from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
-from tests.command import run_here
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from tests.command import run_well
 from tests.shared import shared_folder
-from tests.tiny_policies import with_small_inputs
+from tests.tiny_policies import tiny_entrant, with_small_inputs
 
 POLICY = "small"
 START_KIT = "neurips23_start_kit"
@@ -42,8 +41,7 @@ def recorded_features(
     layers = {START_KIT: 1, "yaofeng": 2}[agent]
 
     def build(folder: Path) -> None:
-        settings = Settings(env=world, task=task, policy=PolicySettings(UNITS, layers))
-        entrant = untrained_entrant(agent, settings, maps, seed=5)
+        entrant = tiny_entrant(world, task, maps, agent, seed=5, hidden_size=UNITS, lstm_layers=layers)
         path = folder / "policies" / f"{POLICY}.safetensors"
         if agent == START_KIT:
             with_small_inputs(entrant.policy)
@@ -72,8 +70,7 @@ def shared_sparse_run(factory: pytest.TempPathFactory, recorded: RecordedFeature
     """Return the folder of a finished run, made once per test session."""
 
     def train(output: Path) -> None:
-        done = run_here("train_sparse_autoencoder.py", *sparse_arguments(recorded, output, *MORE))
-        assert done.returncode == 0, done.stderr
+        done = run_well("train_sparse_autoencoder.py", *sparse_arguments(recorded, output, *MORE))
         assert "topk_2x_k4" in done.stdout and "untrained_pca_k4" in done.stdout
 
     (folder,) = (each for each in shared_folder(factory, "sparse_features", train).iterdir() if each.is_dir())

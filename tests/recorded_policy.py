@@ -10,12 +10,12 @@ from agent_zoo.capture import ALL_LAYERS
 from agent_zoo.checkpoint import save_checkpoint
 from analysis.recorded.recorded_observation import FIELDS
 from reinforcement_learning.play.contest import Contest
-from reinforcement_learning.play.entrants import load_entrant, untrained_entrant
+from reinforcement_learning.play.entrants import load_entrant
 from reinforcement_learning.play.extraction import Plan, extract
 from reinforcement_learning.play.workers import Workers
-from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
-from tests.conftest import AGENT
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.shared import shared_folder
+from tests.tiny_policies import tiny_entrant
 
 NAME = "small"
 
@@ -44,8 +44,7 @@ def record_policy(
 ) -> RecordedPolicy:
     """Record an untrained policy from its checkpoint file."""
     env = replace(world, spawn_immunity=0, num_npcs=48)
-    settings = Settings(env=env, task=task, policy=PolicySettings(hidden_size=16, lstm_layers=layers))
-    made = untrained_entrant(AGENT, settings, maps, seed=5)
+    made = tiny_entrant(env, task, maps, seed=5, lstm_layers=layers)
     found = RecordedPolicy(folder / NAME, folder / "policies")
     found.policies.mkdir()
     save_checkpoint(found.checkpoint, made.policy, made.info)

@@ -7,13 +7,12 @@ import pytest
 import torch
 
 from reinforcement_learning.play.contest import Contest
-from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.extraction import Plan, extract
 from reinforcement_learning.play.shadow_networks import untrained_twin, with_shadow_networks
 from reinforcement_learning.play.workers import Workers
-from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
-from tests.conftest import AGENT
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.shared import shared_folder
+from tests.tiny_policies import tiny_entrant
 
 LAYERS = ("encoder_output", "lstm_hidden", "lstm_cell", "action_decoder")
 
@@ -24,8 +23,7 @@ def record_for_probes(
 ) -> Path:  # fmt: skip
     """Record a policy with this claimed training length, in a world that hides vitals, tick and position."""
     env = replace(world, mask_intrinsics="strict", relative_position=True, spawn_immunity=0)
-    settings = Settings(env=env, task=task, policy=PolicySettings(hidden_size=16))
-    entrant = untrained_entrant(AGENT, settings, maps, seed=steps)
+    entrant = tiny_entrant(env, task, maps, seed=steps)
     entrant = replace(entrant, name=f"tiny_{steps:010d}", info=replace(entrant.info, steps=steps))
     watched = with_shadow_networks(entrant, (untrained_twin(entrant, seed=9),))
     plan = Plan(episodes, None, 4, LAYERS, format=format)  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from activation_store.schema import METADATA_FILE, RECORDS_FILE
 from activation_store.subsample import Subsample
 from analysis.features import features_named
 from common.user_error import UserError
-from tests.command import assert_refused, run_here
+from tests.command import assert_refused, assert_refuses, run_here
 from tests.command import run as run_script
 from tests.planted import FIGHTING, Planted, planted_dump, write_planted
 from tests.shared import shared_folder
@@ -320,11 +320,9 @@ def test_all_features_can_be_asked_for(planted: Planted, tmp_path: Path) -> None
 def refused(dump: Path, results: Path, *options: object) -> str:
     """Check that the stage refuses and leaves nothing behind; return the message."""
     before = sorted(results.rglob("*")) if results.exists() else None
-    with pytest.raises(UserError) as error:
-        analyse(dump, results, *options)
+    message = assert_refuses((), analyse, dump, results, *options)
     assert (sorted(results.rglob("*")) if results.exists() else None) == before
-    assert "\n" not in str(error.value)
-    return str(error.value)
+    return message
 
 
 def test_a_second_run_into_the_same_folder_is_refused(run: Path, dump: Path) -> None:
@@ -340,8 +338,7 @@ def test_dumps_that_cannot_be_read_are_refused(dump: Path, planted: Planted, tmp
     assert "empty dump" in refused(write_planted(tmp_path / "empty", empty), results)
     truncated = Path(shutil.copytree(dump, tmp_path / "truncated"))
     (truncated / RECORDS_FILE).write_bytes((dump / RECORDS_FILE).read_bytes()[:-500])
-    with pytest.raises(UserError, match="is truncated"):
-        analyse(truncated, results, "--subsample", SUBSAMPLE)
+    assert_refuses("is truncated", analyse, truncated, results, "--subsample", SUBSAMPLE)
     assert list(results.iterdir()) == []
 
 

@@ -15,8 +15,8 @@ from analysis.dynamics.update import Update
 from analysis.runs.arrays import arrays_of
 from common.files import sha256
 from common.user_error import UserError
-from tests.command import assert_refused, run_here
-from tests.recorded_policy import NAME, RecordedPolicy, record_policy, shared_recorded_policy
+from tests.command import assert_refused, run_here, run_well
+from tests.recorded_policy import NAME, RecordedPolicy, record_policy
 from tests.shared import shared_folder
 
 QUICK = (
@@ -32,24 +32,18 @@ FIGURES = {
 
 @pytest.fixture(scope="module", autouse=True)
 def few_iterations():
-    """tests/analysis/dynamics/test_lasting.py has the search for fixed points at its full length."""
+    """tests/analysis/dynamics/test_perturbations.py has the search for fixed points at its full length."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("analysis.dynamics.fixed_points.ITERATIONS", 30)
         yield
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory, small_world, task, maps) -> RecordedPolicy:
-    return shared_recorded_policy(tmp_path_factory, small_world, task, maps)
-
-
-@pytest.fixture(scope="module")
 def results(recorded: RecordedPolicy, tmp_path_factory) -> Path:
     def analyze(output: Path) -> None:
-        done = run_here(
+        done = run_well(
             "analyze_dynamics.py", recorded.dump, "--policies-dir", recorded.policies, *QUICK, "--output-dir", output
         )
-        assert done.returncode == 0, done.stderr
         assert "Sign agreement of correlations with Jacobians" in done.stdout
 
     return shared_folder(tmp_path_factory, "dynamics", analyze) / f"{NAME}-lstm_cell-dynamics"
@@ -57,12 +51,11 @@ def results(recorded: RecordedPolicy, tmp_path_factory) -> Path:
 
 @pytest.mark.slow
 def test_its_behaviours_can_be_attributed_to(recorded: RecordedPolicy, results: Path, tmp_path: Path) -> None:
-    done = run_here(
+    run_well(
         "saliency.py", recorded.dump, "--policies-dir", recorded.policies, "--clusters", results, "--samples", 2,
         "--ticks", 8, "--lags", 0, "--check-states", 8, "--output-dir", tmp_path, "--of", "direction:ic_1",
         "--directions", results / "directions.safetensors",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     (folder,) = tmp_path.glob("[!.]*")
     found = arrays(folder / "maps.npz", "agent_id", "episode", "tick")
     labels = arrays(results / "behaviour_labels.npz", "label", "agent_id", "episode", "tick")
@@ -151,18 +144,16 @@ def test_half_lives_stand_beside_those_of_interventions(
     recorded: RecordedPolicy, results: Path, small_world, task, maps, tmp_path: Path
 ) -> None:
     played = tmp_path / "played"
-    done = run_here(
+    run_well(
         "intervene.py", "-p", NAME, "--policies-dir", recorded.policies, "--directions",
         results / "directions.safetensors", "--edit", "steer", "--direction", "ic_1", "--dose", 2, "--follow", 4,
         "--episodes", 2, "--controls", 0, "--share", 0.25, "--workers", 1, "--maps-dir", small_world.maps_dir, "-o",
         played,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    done = run_here(
+    run_well(
         "analyze_dynamics.py", recorded.dump, "--policies-dir", recorded.policies, *QUICK, "--interventions", played,
         "--output-dir", tmp_path / "results",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     (folder,) = (tmp_path / "results").glob("[!.]*")
     rows = json.loads((folder / "summary.json").read_text())["interventions"]
     measured = {each["what"]: each for each in json.loads((played / "effects.json").read_text())["persistences"]
@@ -177,8 +168,7 @@ def test_half_lives_stand_beside_those_of_interventions(
 
 def test_bad_input_is_refused_in_one_line(recorded: RecordedPolicy, recording, tmp_path: Path) -> None:
     def refused(*arguments: object, parts: tuple[str, ...]) -> None:
-        done = run_here("analyze_dynamics.py", *arguments, "--output-dir", tmp_path / "results")
-        assert_refused(done, *parts)
+        assert_refused(run_here("analyze_dynamics.py", *arguments, "--output-dir", tmp_path / "results"), *parts)
 
     ours = (recorded.dump, "--policies-dir", recorded.policies)
     refused(*ours, "--layer", "world_hidden", parts=("holds no layer 'world_hidden', only: ",))
@@ -204,10 +194,9 @@ def test_bad_input_is_refused_in_one_line(recorded: RecordedPolicy, recording, t
 @pytest.mark.slow
 def test_a_dump_without_observations_lacks_memory_length_alone(small_world, task, maps, tmp_path: Path) -> None:
     bare = record_policy(tmp_path, small_world, task, maps, episodes=1, fields=())
-    done = run_here(
+    done = run_well(
         "analyze_dynamics.py", bare.dump, "--policies-dir", bare.policies, *QUICK, "--output-dir", tmp_path / "results"
     )
-    assert done.returncode == 0, done.stderr
     assert "Memory length was not measured" in done.stdout and "--fields Market,Task,ActionTargets" in done.stdout
     assert not list((tmp_path / "results").glob("*/memory_length.png"))
 
@@ -231,8 +220,7 @@ def test_another_policy_is_refused(recorded: RecordedPolicy, small_world, task, 
 @pytest.mark.slow
 def test_every_layer_of_a_memory_can_be_studied(small_world, task, maps, tmp_path: Path) -> None:
     two = record_policy(tmp_path, small_world, task, maps, layers=2, episodes=1)
-    done = run_here(
+    run_well(
         "analyze_dynamics.py", two.dump, "--policies-dir", two.policies, "--layer", "lstm_hidden_1", *QUICK,
         "--output-dir", tmp_path / "results",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr

@@ -1,6 +1,5 @@
 """analyze_dynamics.py on simulated lives as users run it: the world's state, and behaviours of agent and world."""
 
-import csv
 import json
 from pathlib import Path
 
@@ -13,8 +12,8 @@ from analysis.panel.behaviours import fit_rule
 from analysis.panel.dynamics import read_dynamics
 from analysis.runs.arrays import arrays_of
 from tests.browser import opened
-from tests.command import assert_refused, run_here
-from tests.recorded_features import POLICY, RecordedFeatures, recorded_features
+from tests.command import assert_refused, rows_of, run_here, run_well
+from tests.recorded_features import POLICY, RecordedFeatures
 from tests.shared import shared_folder
 from tests.trained_world_model import trained_world_model
 
@@ -30,17 +29,11 @@ LEFT_OUT = "is no state of the policy's memory, so what needs the policy's own u
 
 
 @pytest.fixture(scope="module")
-def recorded(small_world, task, maps, tmp_path_factory) -> RecordedFeatures:
-    return recorded_features(tmp_path_factory, small_world, task, maps)
-
-
-@pytest.fixture(scope="module")
-def simulated(recorded: RecordedFeatures, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    model = trained_world_model(tmp_path_factory, recorded)
+def simulated(features_dump: RecordedFeatures, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    model = trained_world_model(tmp_path_factory, features_dump)
 
     def simulate(folder: Path) -> None:
-        done = run_here("simulate.py", model, "-n", 50, "--ticks", 20, "--dump", recorded.dump, "-o", folder)
-        assert done.returncode == 0, done.stderr
+        run_well("simulate.py", model, "-n", 50, "--ticks", 20, "--dump", features_dump.dump, "-o", folder)
 
     return shared_folder(tmp_path_factory, "simulated_lives", simulate) / f"{POLICY}-simulated"
 
@@ -49,23 +42,22 @@ def simulated(recorded: RecordedFeatures, tmp_path_factory: pytest.TempPathFacto
 def world(simulated: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("world")
     # There is no policy: the world's state is analysed without one.
-    done = run_here(
+    done = run_well(
         "analyze_dynamics.py", simulated, "--layer", "world_hidden", "--policies-dir", output, *QUICK, "--output-dir",
         output,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     assert LEFT_OUT in done.stdout
     return output / f"{POLICY}-simulated-world_hidden-dynamics"
 
 
 @pytest.fixture(scope="module")
-def combined(simulated: Path, recorded: RecordedFeatures, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def combined(simulated: Path, features_dump: RecordedFeatures, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("combined")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("analysis.dynamics.fixed_points.ITERATIONS", 30)
         done = run_here(
             "analyze_dynamics.py", simulated, "--behaviours-of", "lstm_hidden,world_hidden", "--policies-dir",
-            recorded.policies, *QUICK, "--output-dir", output,
+            features_dump.policies, *QUICK, "--output-dir", output,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return output / f"{POLICY}-simulated-lstm_cell-dynamics-lstm_hidden+world_hidden"
@@ -94,8 +86,7 @@ def test_behaviours_of_agent_and_world_stand_beside_those_of_each(combined: Path
     assert summary["layer"] == "lstm_cell" and summary["behaviours"]["layers"] == ["lstm_hidden", "world_hidden"]
     assert len(summary["sign_agreement"]) == 3 * 2 and summary["half_lives"]
     together = "lstm_hidden+world_hidden"
-    with (combined / "behaviour_agreement.tsv").open(newline="") as file:
-        rows = list(csv.DictReader(file, delimiter="\t"))
+    rows = rows_of(combined / "behaviour_agreement.tsv")
     assert [(row["one"], row["other"]) for row in rows] == [
         (together, "lstm_hidden"), (together, "world_hidden"), ("lstm_hidden", "world_hidden"),
     ]  # fmt: skip
@@ -105,22 +96,22 @@ def test_behaviours_of_agent_and_world_stand_beside_those_of_each(combined: Path
     assert f"  {together} and world_hidden: information {float(rows[1]['information']):.2f}" in text
 
 
-def test_the_panel_tells_behaviours_from_all_their_layers(combined: Path, recorded: RecordedFeatures, browser) -> None:
+def test_the_panel_tells_behaviours_from_all_their_layers(
+    combined: Path, features_dump: RecordedFeatures, browser
+) -> None:
     dynamics = read_dynamics(combined, None)
     assert dynamics.behaviour_layers == ("lstm_hidden", "world_hidden")
     assert dynamics.units == {"lstm_cell": UNITS, "lstm_hidden": UNITS, "world_hidden": UNITS}
     rule = fit_rule(dynamics, lambda share: None)
     assert len(rule.mean) == 4 * 2 * UNITS
-    done = run_here("panel.py", combined, "-n", 20)
-    assert done.returncode == 0, done.stderr
+    run_well("panel.py", combined, "-n", 20)
     told = shown_by(browser, combined / "panel.html")
     assert "the states of lstm_hidden and world_hidden move alike" in told["text"]
     assert told["behaviours"] <= {-1, 0, 1, 2} and len(told["behaviours"]) > 1
 
 
 def test_the_panel_shows_the_world_without_effects(world: Path, browser) -> None:
-    done = run_here("panel.py", world, "-n", 20)
-    assert done.returncode == 0, done.stderr
+    run_well("panel.py", world, "-n", 20)
     told = shown_by(browser, world / "panel.html")
     assert "world_hidden is no state of the policy" in told["text"] and told["jacobian"] == [[None] * 6] * 6
 
@@ -138,7 +129,7 @@ def shown_by(browser, file: Path) -> dict:
     return {"text": text, "behaviours": set(behaviours), "jacobian": jacobian}
 
 
-def test_bad_input_is_refused_in_one_line(simulated: Path, recorded: RecordedFeatures, tmp_path: Path) -> None:
+def test_bad_input_is_refused_in_one_line(simulated: Path, features_dump: RecordedFeatures, tmp_path: Path) -> None:
     def refused(*arguments: object, parts: tuple[str, ...]) -> None:
         done = run_here("analyze_dynamics.py", simulated, *arguments, "--output-dir", tmp_path / "results")
         assert_refused(done, *parts)

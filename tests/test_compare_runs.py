@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import assert_refused, run_here
+from tests.command import assert_refused, run_here, run_well
 from tests.planted_training_runs import plant_evaluation, plant_run
 
 LEVELS = {"A": (10.0, 11.0, 12.0), "B": (30.0, 32.0, 31.0)}
@@ -36,8 +36,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def test_groups_are_drawn_and_compared(runs: list[Path], tmp_path: Path) -> None:
-    result = run_here("compare_runs.py", *runs, "--output-dir", tmp_path)
-    assert result.returncode == 0, result.stdout + result.stderr
+    result = run_well("compare_runs.py", *runs, "--output-dir", tmp_path)
     folder = tmp_path / "compare-A-B"
     assert str(folder) in result.stdout and "lives/ticks\tA - B\t-19.9" in result.stdout
     written = {path.name for path in folder.iterdir()}
@@ -71,8 +70,7 @@ def test_groups_are_drawn_and_compared(runs: list[Path], tmp_path: Path) -> None
 
 def test_groups_without_repetitions_are_drawn_without_intervals(tmp_path: Path) -> None:
     alone = [plant_run(tmp_path, name, 1, metrics_at(10), updates=3, budget=9_000) for name in ("A_1", "B_1")]
-    result = run_here("compare_runs.py", *alone, "--output-dir", tmp_path, "--name", "pair", "--metrics", "lives/ticks")
-    assert result.returncode == 0, result.stdout + result.stderr
+    result = run_well("compare_runs.py", *alone, "--output-dir", tmp_path, "--name", "pair", "--metrics", "lives/ticks")
     for part in ("A has one seed: no interval", "A_1 is unfinished: 3,001 of 9,000", "(n/a)", "evaluate.py"):
         assert part in result.stdout
     assert not (tmp_path / "pair" / "generalisation.png").exists()

@@ -47,8 +47,7 @@ def test_the_agent_of_the_page_trains_and_is_recorded(project: Path, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "missing",
-    ["Recurrent", *(pytest.param(name, marks=pytest.mark.slow) for name in ("Policy", "RewardWrapper"))],
+    "missing", ["Recurrent", *(pytest.param(name, marks=pytest.mark.slow) for name in ("Policy", "RewardWrapper"))]
 )
 def test_a_module_that_lacks_a_class_is_refused_by_its_name(project: Path, tmp_path: Path, missing: str) -> None:
     complete = "from agent_zoo.forager import Policy, Recurrent, RewardWrapper\n"

@@ -15,7 +15,7 @@ from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.play.evaluating.journal import EvaluationJournal
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-from tests.command import assert_refused, run, run_here, start
+from tests.command import assert_refused, run, run_here, run_well, start
 from tests.shared import shared_folder
 from tests.tiny_policies import save_policies, world_options
 
@@ -96,8 +96,7 @@ def test_the_original_protocol_is_recorded_and_never_mixed(
     without_maps = [part for name, value in zip(world[::2], world[1::2], strict=True)
                     if name not in ("--env.num-maps", "--env.map-seed") for part in (name, value)]  # fmt: skip
     command = ("pvp", "--protocol", "original", "-n", 2, *ALONE, *without_maps)
-    done = run_here("evaluate.py", policies, *command)
-    assert done.returncode == 0, done.stderr
+    run_well("evaluate.py", policies, *command)
     provenance = results(policies)["yao"]["provenance"]
     assert provenance["protocol"] == "original"
     assert provenance["environment"]["flip_terrain"] and provenance["environment"]["num_maps"] == 256
@@ -111,8 +110,7 @@ def test_other_tasks_and_other_names_of_files(policies: Path, world: list[object
     tasks = tmp_path / "mine.yaml"
     tasks.write_text("- {predicate: TickGE, arguments: {num_tick: 5}}\n")
     command = ("evaluate.py", policies, "pve", "-p", "take", "-n", 1, *ALONE, *world)
-    done = run_here(*command, "--task-file", tasks)
-    assert done.returncode == 0, done.stderr
+    done = run_well(*command, "--task-file", tasks)
     lists = json.loads((policies / "mine_eval_pve_1.json").read_text())["take"]
     (name,) = (key for key in lists if key.startswith("curriculum/"))
     assert "TickGE" in name and "proc_eval_result.py" not in done.stdout
@@ -143,8 +141,7 @@ def test_a_killed_run_goes_on_to_the_same_numbers(evaluated: Path, policies: Pat
     assert not list(policies.glob("eval_*.json"))
     with journal.open("ab") as file:
         file.write(b'[{"number": 4, "li')  # a line that the kill cut short
-    done = run_here(*command, *ALONE)
-    assert done.returncode == 0, done.stderr
+    done = run_well(*command, *ALONE)
     assert "playing 6 episodes" in done.stdout.replace("\n", " ")
     for name in ("eval_pvp_1.json", "eval_pvp_2.json"):
         assert (policies / name).read_bytes() == (evaluated / name).read_bytes()
@@ -179,8 +176,7 @@ def test_another_contest_is_not_added_to_a_pvp_file(evaluated: Path, world: list
 def test_pve_plays_policies_alone_and_keeps_them_in_one_file(policies: Path, world: list[object]) -> None:
     assert_refused(run_here("evaluate.py", policies, "pve", *world), "kit, take, yao")
     for names, processes in (("kit", ALONE), ("take,yao", ())):
-        done = run_here("evaluate.py", policies, "pve", "-p", names, "-n", 2, *processes, *world)
-        assert done.returncode == 0, done.stderr
+        run_well("evaluate.py", policies, "pve", "-p", names, "-n", 2, *processes, *world)
     content = results(policies, mode="pve")
     assert list(content) == ["kit", "take", "yao"]
     assert all(len(lists["length"]) == 32 for lists in content.values())
@@ -188,8 +184,7 @@ def test_pve_plays_policies_alone_and_keeps_them_in_one_file(policies: Path, wor
 
 
 def test_a_single_task_is_given_to_everyone(policies: Path, world: list[object]) -> None:
-    done = run_here("evaluate.py", policies, "pvp", "-n", 1, *ALONE, "-t", "GO_FARTHEST", *world)
-    assert done.returncode == 0, done.stderr
+    done = run_well("evaluate.py", policies, "pvp", "-n", 1, *ALONE, "-t", "GO_FARTHEST", *world)
     assert "proc_eval_result" not in done.stdout
     (path,) = policies.glob("*.json")
     assert path.name == "task_4_eval_pvp_1.json"
@@ -228,8 +223,7 @@ def test_policies_that_do_not_fit_are_left_out_unless_they_are_named(
 ) -> None:
     for path in misfits.glob("*.safetensors"):
         shutil.copy(path, policies)
-    done = run_here("evaluate.py", policies, "pvp", "-n", 1, *world)
-    assert done.returncode == 0, done.stderr
+    done = run_well("evaluate.py", policies, "pvp", "-n", 1, *world)
     assert [line[: line.index(" was")] for line in done.stderr.splitlines() if " in a world" in line] == [
         "left out: the policy debug"
     ]
@@ -268,8 +262,7 @@ def test_a_damaged_journal_costs_the_episodes_from_there_on(
     place = journal[2].index(b'"ticks":[') + len('"ticks":[')
     damaged = journal[2][:place] + bytes([journal[2][place] ^ 1]) + journal[2][place + 1 :]  # another number of ticks
     (policies / JOURNAL).write_bytes(b"".join([*journal[:2], damaged]))
-    done = run_here("evaluate.py", policies, "pvp", "-n", 5, *ALONE, "--untrained", "yaofeng", *world)
-    assert done.returncode == 0, done.stderr
+    done = run_well("evaluate.py", policies, "pvp", "-n", 5, *ALONE, "--untrained", "yaofeng", *world)
     assert f"playing {damaged.count(b'number')} episodes" in done.stdout.replace("\n", " ")
     assert f"{policies / JOURNAL} is damaged from line 3 on" in done.stderr
     assert (policies / "eval_pvp_1.json").read_bytes() == (evaluated / "eval_pvp_1.json").read_bytes()

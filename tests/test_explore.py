@@ -36,7 +36,7 @@ from analysis.statistics.given_time import shift_test_given_time
 from analysis.statistics.inference import LEVEL, Inference
 from tests.analysed import Analysed
 from tests.browser import damaged, opened, scripts_that_ran, until
-from tests.command import assert_refused, run, run_here
+from tests.command import assert_refused, run, run_here, run_well
 from tests.planted_run import rewrite
 
 MOST_TICKS = 400_000
@@ -548,8 +548,7 @@ def test_a_dump_that_has_moved_is_given(analysed: Analysed, tmp_path: Path) -> N
     copy = changed_run(analysed.run, tmp_path / "run", dump=tmp_path / "where it was")
     assert_refused(run_here("explore.py", copy), "where it was", "--dump")
     assert not (copy / "explorer.html").exists()
-    done = run_here("explore.py", copy, "--dump", moved)
-    assert done.returncode == 0, done.stderr
+    run_well("explore.py", copy, "--dump", moved)
     assert (copy / "explorer.html").exists()
 
 
@@ -574,11 +573,5 @@ def test_what_does_not_fit_is_refused(analysed: Analysed, tmp_path: Path) -> Non
     assert_refused(run_here("explore.py", tmp_path / "nowhere"), "nowhere", "does not exist")
     assert_refused(run_here("explore.py", analysed.run, "-o", tmp_path / "page.txt"), "page.txt", ".html")
     assert_refused(run_here("explore.py", analysed.run, "--max-ticks", 1), "--max-ticks 1")
-    damaged = tmp_path / "damaged"
-    shutil.copytree(analysed.run, damaged)
-    (damaged / "embedding.npy").write_bytes(b"nothing")
-    assert_refused(run_here("explore.py", damaged), "embedding.npy", "SHA-256")
-    (damaged / "embedding.npy").unlink()
-    assert_refused(run_here("explore.py", damaged), "embedding.npy")
-    assert_refused(run_here("explore.py", damaged, "--dump", tmp_path), str(tmp_path), "is not an activation dump")
+    assert_refused(run_here("explore.py", analysed.run, "--dump", tmp_path), str(tmp_path), "is not an activation dump")
     assert not (analysed.run / "explorer.html").exists()

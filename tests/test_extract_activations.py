@@ -16,7 +16,7 @@ from analysis.recorded.recorded_observation import packed_observation
 from common.user_error import UserError
 from reinforcement_learning.play.entrants import load_entrant
 from tests.activation_store.test_round_trip import assert_same_records
-from tests.command import assert_refused, run, run_here, run_on_terminal, start
+from tests.command import assert_refused, assert_refuses, run, run_here, run_on_terminal, run_well, start
 from tests.shared import shared_folder
 
 WORLD = (
@@ -33,11 +33,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def train_and_extract(folder: Path) -> None:
-    trained = run_here(
+    run_well(
         "train.py", "--debug", "--no-track", "-n", "tiny", *WORLD, "--policies-dir", folder / "policies",
         "--runs-dir", folder / "runs", "--env.maps-dir", folder / "maps",
     )  # fmt: skip
-    assert trained.returncode == 0, trained.stderr
     extracted = run("extract_activations.py", "pve", "-p", "tiny", "-n", 2, *options(folder))
     assert extracted.returncode == 0, extracted.stderr
     assert str(folder / "activation_data" / "tiny") in extracted.stdout.replace("\n", "")
@@ -98,11 +97,10 @@ def test_the_original_protocol_is_recorded_and_memories_outlast_episodes(folder:
 
 def test_the_analysis_takes_the_dump(folder: Path, tmp_path: Path) -> None:
     results = tmp_path / "analysis_results"
-    done = run_here(
+    run_well(
         "analyze_activations.py", folder / "activation_data" / "tiny", "--subsample", 2, "--projection", "pca",
         "--output-dir", results,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     (analysis,) = results.iterdir()
     for name in ("pca_scatter.png", "cluster_features.png", "pca_metric_scatter.png", "summary.txt", "run.json"):
         assert (analysis / name).stat().st_size > 0
@@ -174,8 +172,7 @@ def test_policies_share_worlds_and_a_killed_run_goes_on(folder: Path, tmp_path: 
     process.kill()
     process.communicate()
     assert not list((tmp_path / "killed").rglob("metadata.json"))
-    with pytest.raises(UserError, match="unfinished"):
-        read_dump(tmp_path / "killed" / "a")
+    assert_refuses("unfinished", read_dump, tmp_path / "killed" / "a")
     assert_refused(extract(tmp_path, *common, output=tmp_path / "killed"), "unfinished", "resume")
     resumed = extract(tmp_path, *common, "--resume", "--workers", 2, output=tmp_path / "killed")
     assert resumed.returncode == 0, resumed.stderr
@@ -224,8 +221,7 @@ def test_one_episode_needs_one_map(folder: Path, tmp_path: Path) -> None:
 
 
 def test_smoke_test_needs_nothing(tmp_path: Path) -> None:
-    result = run_here("extract_activations.py", "--smoke-test", "--policies-dir", tmp_path / "none")
-    assert result.returncode == 0, result.stderr
+    result = run_well("extract_activations.py", "--smoke-test", "--policies-dir", tmp_path / "none")
     assert "smoke test passed" in result.stdout
 
 

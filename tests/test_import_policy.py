@@ -15,7 +15,7 @@ from reinforcement_learning.game.embedding_file import file_embeddings, write_em
 from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-from tests.command import run, run_here
+from tests.command import run, run_here, run_well
 from tests.original_files import (
     archive,
     call,
@@ -52,10 +52,9 @@ def vectors(size: int = 24) -> dict[str, np.ndarray]:
 
 
 def imported(*arguments: object, folder: Path) -> str:
-    done = run_here(
+    done = run_well(
         "import_policy.py", *arguments, "-o", folder / "policies", "--embeddings-dir", folder / "task_embeddings"
     )
-    assert done.returncode == 0, done.stderr
     return done.stdout
 
 
@@ -219,12 +218,11 @@ def test_an_imported_policy_and_a_home_grown_one_share_a_world(together: Path, t
     }  # fmt: skip
     assert len(told["theirs"]["embeddings_sha256"]) == 64
     assert results["theirs"]["provenance"]["agent_steps"] is None
-    done = run_here(
+    run_well(
         "extract_activations.py", "pvp", "-p", "theirs,ours", "-n", 1, "--fields", "Task", "--format", "parquet",
         "--policies-dir", together / "policies", "--maps-dir", together / "maps", "--embeddings-dir", embeddings,
         "-c", "evaluation", "--max-steps", 3, "-o", tmp_path, "--map-seed", 1, "--workers", 1,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     known = np.stack(list(vectors().values())).astype(np.float32)
     theirs = read_dump(tmp_path / "theirs").columns["task"]
     assert all((known == row).all(axis=1).any() for row in theirs) and len(theirs)

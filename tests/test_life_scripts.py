@@ -13,8 +13,7 @@ from activation_store.reader import read_dump, read_identity
 from activation_store.schema import LIFE_KEY
 from activation_store.subsample import Subsample
 from analysis.life.selection import choose, life_spans
-from common.user_error import UserError
-from tests.command import assert_refused, run, run_here
+from tests.command import assert_refused, assert_refuses, run, run_here
 from tests.planted import Planted, planted_dump, write_planted
 from tests.planted_run import planted_run
 from tests.recorded import Recording
@@ -31,10 +30,7 @@ def clusters(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> 
 def refused(script: object, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> str:
     """Run a script in this process, check that it refuses its arguments, and return the message."""
     monkeypatch.setattr(sys, "argv", ["script", *map(str, arguments)])
-    with pytest.raises(UserError) as error:
-        script.main()
-    assert "\n" not in str(error.value)
-    return str(error.value)
+    return assert_refuses((), script.main)
 
 
 def test_the_life_at_the_75th_percentile_is_drawn(recording: Recording, tmp_path: Path) -> None:

@@ -20,18 +20,14 @@ from analysis.features.observed import Observed
 from analysis.life.action_words import action_words
 from analysis.runs.arrays import arrays_of
 from tests.browser import damaged, opened, scripts_that_ran, settle, until
-from tests.command import assert_refused, run_here
+from tests.command import assert_refused, run_here, run_well
 from tests.planted_run import rewrite
-from tests.recorded_features import POLICY, RecordedFeatures, recorded_features
+from tests.recorded_features import POLICY, RecordedFeatures
 from tests.shared import shared_folder
+from tests.test_analyze_dynamics import QUICK
 
 pytestmark = pytest.mark.slow
 
-DYNAMICS = (
-    "--components", 4, "--clusters", 5, "--behaviours", 3, "--subsample", 2, "--lives", 24, "--lags", 3, "--states", 40,
-    "--spectrum-states", 10, "--tsne-records", 200, "--reach", 4, "--followed-states", 20,
-    "--permutations", 99, "--bootstraps", 2,
-)  # fmt: skip
 SALIENCY = ("--samples", 3, "--ticks", 9, "--lags", 2, "--check-states", 8)
 AXIS = 18
 """CSS pixels below the rows of components."""
@@ -52,40 +48,32 @@ class Made:
 
 
 @pytest.fixture(scope="module")
-def recorded(small_world, task, maps, tmp_path_factory) -> RecordedFeatures:
-    return recorded_features(tmp_path_factory, small_world, task, maps)
-
-
-@pytest.fixture(scope="module")
-def made(recorded: RecordedFeatures, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    policies = ("--policies-dir", recorded.policies)
+def made(features_dump: RecordedFeatures, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    policies = ("--policies-dir", features_dump.policies)
 
     def make(folder: Path) -> None:
         dump = folder / "activation_data" / POLICY
-        shutil.copytree(recorded.dump, dump)
+        shutil.copytree(features_dump.dump, dump)
         results = ("--output-dir", folder / "analysis_results")
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("analysis.dynamics.fixed_points.ITERATIONS", 30)
-            done = run_here("analyze_dynamics.py", dump, *policies, *DYNAMICS, *results)
+            done = run_here("analyze_dynamics.py", dump, *policies, *QUICK, *results)
         assert done.returncode == 0, done.stderr
         plant(folder / "analysis_results" / f"{POLICY}-lstm_cell-dynamics")
-        done = run_here("saliency.py", dump, *policies, *SALIENCY, *results)
-        assert done.returncode == 0, done.stderr
-        done = run_here(
+        run_well("saliency.py", dump, *policies, *SALIENCY, *results)
+        run_well(
             "train_world_model.py", dump, *policies, "--records", 600, "--horizon", 4, "--batch", 8, "--hidden", 16,
             "--no-track", "--output-dir", folder / "world_models",
         )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        done = run_here(
+        run_well(
             "simulate.py", folder / "world_models" / POLICY, "-n", 40, "--ticks", 12, "--dump", dump, "-o", dump.parent
         )
-        assert done.returncode == 0, done.stderr
 
     folder = shared_folder(tmp_path_factory, "panel", make)
     dump, results = folder / "activation_data" / POLICY, folder / "analysis_results"
     return Made(
         dump, dump.with_name(f"{POLICY}-simulated"), results / f"{POLICY}-lstm_cell-dynamics",
-        results / f"{POLICY}-saliency-value-gradient", recorded.policies,
+        results / f"{POLICY}-saliency-value-gradient", features_dump.policies,
     )  # fmt: skip
 
 
@@ -102,8 +90,7 @@ def plant(run: Path) -> None:
 @pytest.fixture(scope="module")
 def page_file(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("panel") / "panel.html"
-    done = run_here("panel.py", made.dynamics, "-n", 60, "-o", path)
-    assert done.returncode == 0, done.stderr
+    done = run_well("panel.py", made.dynamics, "-n", 60, "-o", path)
     assert f"{path}: " in done.stdout and " MB" in done.stdout
     assert "with the simulated lives in" in done.stdout and made.saliency.name in done.stdout
     return path
@@ -317,8 +304,7 @@ def test_without_saliency_and_simulation_it_says_how_to_get_them(browser, made: 
     arguments = json.loads((run / "run.json").read_text())
     arguments["arguments"]["policies_dir"] = str(tmp_path / "nowhere")
     rewrite(run, "run.json", json.dumps(arguments).encode())
-    done = run_here("panel.py", run, "--dump", dump, "-n", 12)
-    assert done.returncode == 0, done.stderr
+    done = run_well("panel.py", run, "--dump", dump, "-n", 12)
     assert "without the probabilities of actions: " in done.stdout
     with opened(browser, run / "panel.html", WHOLE) as page:
         text = page.text_content("body")

@@ -16,22 +16,16 @@ from activation_store.schema import METADATA_FILE
 from analysis.figures.style import NOISE_COLOUR, cluster_colour
 from analysis.materials import MATERIALS, PALETTE
 from analysis.replays.events import events_of
-from analysis.replays.file import read_replay
 from analysis.replays.frames import STRIP, FrameDrawer, colours_by_policy
 from analysis.replays.replay import Replay
 from analysis.runs.run_folder import RunFolder
 from common.files import sha256
 from tests.browser import damaged, opened, scripts_that_ran, settle, until
-from tests.command import assert_refused, run, run_here
+from tests.command import assert_refused, run, run_here, run_well
 from tests.recorded import POLICIES, Recording
 
 STRIDE = 2
 PAGE_BYTES = 1_000_000
-
-
-@pytest.fixture(scope="module")
-def replay(recording: Recording) -> Replay:
-    return read_replay(recording.replay)
 
 
 @pytest.fixture(scope="module")
@@ -268,8 +262,7 @@ def test_a_damaged_page_says_so(browser, page_file: Path, tmp_path: Path) -> Non
 
 
 def test_without_clusters_there_is_no_such_switch(browser, recording: Recording, tmp_path: Path) -> None:
-    done = run_here("render_replay.py", recording.replay, "-o", tmp_path / "plain.html")
-    assert done.returncode == 0, done.stderr
+    run_well("render_replay.py", recording.replay, "-o", tmp_path / "plain.html")
     with opened(browser, tmp_path / "plain.html", "window.replay !== undefined") as page:
         assert page.locator("#colour-by option").all_inner_texts() == ["policy"]
 

@@ -19,7 +19,7 @@ from reinforcement_learning.play.entrants import load_entrants, shared_tasks
 from reinforcement_learning.play.policy_pool import seats
 from reinforcement_learning.play.replays.replay import record_replay
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-from tests.command import assert_refused, run, run_here
+from tests.command import assert_refused, run, run_here, run_well
 from tests.tiny_policies import save_policies, world_options
 
 
@@ -102,11 +102,10 @@ def test_an_extraction_of_one_episode_records_the_same_one(
 
 
 def test_one_policy_plays_alone(policies: Path, small_world: EnvironmentSettings) -> None:
-    done = run_here(
+    run_well(
         "train.py", "--debug", "-m", "replay", "-p", policies, "-n", "take", "--env.horizon", 3,
         *world_options(small_world)[:-4], "--env.maps-dir", small_world.maps_dir,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     packets = content(policies / "seed_1_take.replay.lzma")["packets"]
     assert len(packets) == 4
     assert all(player["base"]["name"].startswith("take_") for player in packets[0]["player"].values())

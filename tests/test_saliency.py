@@ -12,26 +12,20 @@ from activation_store.reader import read_dump
 from analysis.runs.arrays import arrays_of
 from common.files import sha256
 from tests.browser import opened
-from tests.command import assert_refused, run_here
-from tests.recorded_policy import NAME, RecordedPolicy, shared_recorded_policy
+from tests.command import assert_refused, run_here, run_well
+from tests.recorded_policy import NAME, RecordedPolicy
 from tests.shared import shared_folder
 
 QUICK = ("--samples", 3, "--ticks", 4, "--lags", 2, "--check-states", 8)
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory, small_world, task, maps) -> RecordedPolicy:
-    return shared_recorded_policy(tmp_path_factory, small_world, task, maps)
-
-
-@pytest.fixture(scope="module")
 def results(recorded: RecordedPolicy, tmp_path_factory) -> Path:
     def attribute(output: Path) -> None:
-        done = run_here(
+        done = run_well(
             "saliency.py", recorded.dump, "--policies-dir", recorded.policies, *QUICK, "--film", "--sample-ids", "0,2",
             "--output-dir", output,
         )  # fmt: skip
-        assert done.returncode == 0, done.stderr
         assert "Sanity checks" in done.stdout
 
     return shared_folder(tmp_path_factory, "saliency", attribute) / f"{NAME}-saliency-value-gradient"
@@ -108,12 +102,11 @@ def test_other_methods_and_targets(recorded: RecordedPolicy, tmp_path: Path, met
     weight = np.random.default_rng(0).normal(size=16).astype(np.float32)
     file = tmp_path / "directions.safetensors"
     write_directions(file, [Direction("food", "lstm_cell", weight, 0.0, "points", 0.0, 1.0, 9, 3, 1, source)])
-    done = run_here(
+    run_well(
         "saliency.py", recorded.dump, "--policies-dir", recorded.policies, "--samples", 2, "--ticks", 2, "--lags", 1,
         "--check-states", 8, "--method", method, "--of", "direction:food", "--directions", file, "--film",
         "--combine-samples", "--output-dir", tmp_path / "results",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     (folder,) = (tmp_path / "results").glob("[!.]*")
     found = arrays_of((folder / "maps.npz").read_bytes(), ("value", "agent_id", "episode", "tick"))
     records = read_dump(recorded.dump, layers=["lstm_cell"])
@@ -135,12 +128,11 @@ def test_the_memory_by_component_before_and_after_an_event(recorded: RecordedPol
         Direction(f"ic_{number + 1}", "lstm_cell", weight, 0.0, "SD", 0.0, 1.0, 9, 3, 1, source)
         for number, weight in enumerate(weights)
     ])  # fmt: skip
-    done = run_here(
+    run_well(
         "saliency.py", recorded.dump, "--policies-dir", recorded.policies, "--samples", 4, "--ticks", 6, "--lags", 1,
         "--check-states", 8, "--components", "ic", "--directions", file, "--event", "tick >= 7", "--output-dir",
         tmp_path / "results",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     (folder,) = (tmp_path / "results").glob("[!.]*")
     assert folder.name.endswith("-at-tick>=7")
     found = arrays_of((folder / "maps.npz").read_bytes(), ("tick", "components", "component_names", "entity_kind"))

@@ -1,6 +1,5 @@
 """simulate.py with edits, as users run it, on a tiny model of a small real dump."""
 
-import csv
 import json
 import shutil
 from pathlib import Path
@@ -17,24 +16,19 @@ from analysis.world_model.model import load_model
 from analysis.world_model.options import MODEL_FILE
 from analysis.world_model.scene import VITALS
 from common.checked_json import with_checksum
-from common.files import sha256, write_json
 from common.user_error import UserError
 from tests.analysis.interventions.play.directions import unit
-from tests.command import assert_refused, run_here
+from tests.command import assert_refused, rows_of, run_here, run_well
 from tests.planted_dictionary import axes
-from tests.recorded_features import RecordedFeatures, recorded_features
+from tests.planted_run import rewrite
+from tests.recorded_features import RecordedFeatures
 from tests.trained_world_model import trained_world_model
 
 
 @pytest.fixture(scope="module")
-def recorded(small_world, task, maps, tmp_path_factory) -> RecordedFeatures:
-    return recorded_features(tmp_path_factory, small_world, task, maps)
-
-
-@pytest.fixture(scope="module")
-def trained(recorded: RecordedFeatures, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(features_dump: RecordedFeatures, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("simulate") / "small"
-    shutil.copytree(trained_world_model(tmp_path_factory, recorded), folder)
+    shutil.copytree(trained_world_model(tmp_path_factory, features_dump), folder)
     return folder
 
 
@@ -46,24 +40,22 @@ def directions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def intervened(recorded, directions, small_world, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def intervened(features_dump, directions, small_world, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of intervene.py with two doses, each also in single ticks."""
     folder = tmp_path_factory.mktemp("intervened") / "steered"
-    done = run_here(
-        "intervene.py", "-p", "small", "--policies-dir", recorded.policies, "--maps-dir", small_world.maps_dir,
+    run_well(
+        "intervene.py", "-p", "small", "--policies-dir", features_dump.policies, "--maps-dir", small_world.maps_dir,
         "--directions", directions, "--edit", "steer", "--direction", "ic_1", "--dose", "-2,3", "--episodes", 2,
         "--controls", 0, "--share", 0.5, "--follow", 2, "--workers", 1, "-o", folder,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     return folder
 
 
 @pytest.mark.slow
-def test_edits_are_validated_by_those_in_the_game(trained, recorded, intervened, tmp_path: Path) -> None:
-    done = run_here(
-        "simulate.py", trained, "-n", 40, "--ticks", 8, "--dump", recorded.dump, "--validate", intervened,
+def test_edits_are_validated_by_those_in_the_game(trained, features_dump, intervened, tmp_path: Path) -> None:
+    done = run_well(
+        "simulate.py", trained, "-n", 40, "--ticks", 8, "--dump", features_dump.dump, "--validate", intervened,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     rows = rows_of(trained / "validation" / "validation.tsv")
     assert len(rows) == 3 * 9, "two doses in every tick and the larger one once, nine quantities each"
     assert {(row["edit"], row["made"]) for row in rows} == {
@@ -91,18 +83,16 @@ def test_edits_are_validated_by_those_in_the_game(trained, recorded, intervened,
 
 
 @pytest.mark.slow
-def test_erasers_and_sparse_features_are_validated(trained, recorded, small_world, tmp_path: Path) -> None:
+def test_erasers_and_sparse_features_are_validated(trained, features_dump, small_world, tmp_path: Path) -> None:
     path, folder = tmp_path / "f.safetensors", tmp_path / "run"
     write_dictionary(path, axes("lstm_hidden", 16, k=2))
-    done = run_here(
-        "intervene.py", "-p", "small", "--policies-dir", recorded.policies, "--maps-dir", small_world.maps_dir,
+    run_well(
+        "intervene.py", "-p", "small", "--policies-dir", features_dump.policies, "--maps-dir", small_world.maps_dir,
         "--features", path, "--edit", "splice", "--edit", "erase", "--variable", "tick", "--layer", "lstm_cell",
         "--episodes", 2, "--controls", 0, "--share", 0.5, "--workers", 1, "-o", folder,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    said = ["simulate.py", trained, "-n", 20, "--ticks", 6, "--dump", recorded.dump, "--validate", folder]
-    done = run_here(*said)
-    assert done.returncode == 0, done.stderr
+    said = ["simulate.py", trained, "-n", 20, "--ticks", 6, "--dump", features_dump.dump, "--validate", folder]
+    run_well(*said)
     rows = rows_of(trained / "validation" / "validation.tsv")
     assert {row["edit"] for row in rows} == {"splice-erase-tick-lstm_cell"} and len(rows) == 9
     write_dictionary(path, axes("lstm_hidden", 16, k=3))
@@ -110,8 +100,8 @@ def test_erasers_and_sparse_features_are_validated(trained, recorded, small_worl
 
 
 @pytest.mark.slow
-def test_other_runs_are_not_validated(trained, recorded, intervened, directions, tmp_path: Path) -> None:
-    said = ["simulate.py", trained, "-n", 5, "--dump", recorded.dump, "--validate"]
+def test_other_runs_are_not_validated(trained, features_dump, intervened, directions, tmp_path: Path) -> None:
+    said = ["simulate.py", trained, "-n", 5, "--dump", features_dump.dump, "--validate"]
     assert_refused(run_here(*said, tmp_path), "is not a finished run: give a folder that intervene.py wrote")
     assert_refused(run_here(*said, intervened, intervened), "twice")
     assert_refused(run_here(*said, intervened, "--ticks", 4), "must be 5 or more with --validate")
@@ -135,25 +125,19 @@ def test_other_runs_are_not_validated(trained, recorded, intervened, directions,
 
 def rewrite_run(folder: Path, changed: dict[str, dict[str, object]]) -> None:
     """Change what run.json says, as if it had been written so."""
-    path = folder / "run.json"
-    content = json.loads(path.read_bytes())
+    content = json.loads((folder / "run.json").read_bytes())
     content.pop("checksum", None)
     for part, values in changed.items():
         content[part] |= values
-    write_json(path, with_checksum(content))
-    done = json.loads((folder / "DONE.json").read_bytes())
-    done["files"]["run.json"]["sha256"] = sha256(path)
-    write_json(folder / "DONE.json", done)
+    rewrite(folder, "run.json", json.dumps(with_checksum(content)).encode())
 
 
-def test_edited_lives_are_written_beside_unedited_ones(trained, recorded, directions, tmp_path: Path) -> None:
-    said = ["simulate.py", trained, "-n", 150, "--ticks", 3, "--dump", recorded.dump]
-    alone = run_here(*said, "-o", tmp_path / "alone")
-    assert alone.returncode == 0, alone.stderr
+def test_edited_lives_are_written_beside_unedited_ones(trained, features_dump, directions, tmp_path: Path) -> None:
+    said = ["simulate.py", trained, "-n", 150, "--ticks", 3, "--dump", features_dump.dump]
+    run_well(*said, "-o", tmp_path / "alone")
     steered = [*said, "-o", tmp_path, "--directions", directions, "--edit", "steer", "--direction", "ic_1"]
-    done = run_here(*steered, "--dose", "-2,3")
-    assert done.returncode == 0, done.stderr
-    plain = tmp_path / f"{recorded.dump.name}-simulated"
+    done = run_well(*steered, "--dose", "-2,3")
+    plain = tmp_path / f"{features_dump.dump.name}-simulated"
     files = [read_metadata(each).files for each in (tmp_path / "alone" / plain.name, plain)]
     assert files[0] == files[1], "the unedited lives are those of a simulation without edits"
     for dose in (-2, 3):
@@ -168,25 +152,22 @@ def test_edited_lives_are_written_beside_unedited_ones(trained, recorded, direct
         first, first_before = records.tick == 0, before.tick == 0
         np.testing.assert_array_equal(records.tile[first], before.tile[first_before])
         assert "edits" not in read_metadata(plain).environment["simulated"]
-        with (trained / "effects" / f"{name}.tsv").open() as file:
-            rows = {row["outcome"]: row for row in csv.DictReader(file, delimiter="\t")}
+        rows = {row["outcome"]: row for row in rows_of(trained / "effects" / f"{name}.tsv")}
         assert float(rows["value in the first tick"]["after"]) == pytest.approx(records.value[first].mean(), abs=1e-4)
         assert float(rows["ticks lived"]["before"]) == pytest.approx(len(before) / 150, abs=1e-6)
         assert name in done.stdout and "health in the last tick" in done.stdout
-    again = run_here(*said, "-o", tmp_path, "--edit", "clear")  # the same unedited lives are there already
-    assert again.returncode == 0, again.stderr
+    run_well(*said, "-o", tmp_path, "--edit", "clear")  # the same unedited lives are there already
     assert_refused(run_here(*said, "-o", tmp_path, "--edit", "clear"), "already holds a dump")
     assert_refused(run_here(*said, "--seed", 1, "-o", tmp_path, "--edit", "freeze"), "already holds a dump")
 
 
-def test_lives_take_from_donors(trained, recorded, directions, tmp_path: Path) -> None:
+def test_lives_take_from_donors(trained, features_dump, directions, tmp_path: Path) -> None:
     """From unedited lives, whose first cells give an edited one its read-out."""
-    done = run_here(
-        "simulate.py", trained, "-n", 40, "--ticks", 2, "--dump", recorded.dump, "-o", tmp_path, "--directions",
+    run_well(
+        "simulate.py", trained, "-n", 40, "--ticks", 2, "--dump", features_dump.dump, "-o", tmp_path, "--directions",
         directions, "--edit", "interchange", "--direction", "ic_1", "--donor", "self_row",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    plain = tmp_path / f"{recorded.dump.name}-simulated"
+    plain = tmp_path / f"{features_dump.dump.name}-simulated"
     edited = plain.with_name(f"{plain.name}-interchange-ic_1-self_row")
     assert read_metadata(edited).environment["simulated"]["edits"][0]["donor"] == "self_row"
     before, after = (read_dump(each) for each in (plain, edited))
@@ -197,23 +178,16 @@ def test_lives_take_from_donors(trained, recorded, directions, tmp_path: Path) -
     assert (trained / "effects" / "interchange-ic_1-self_row.tsv").exists()
 
 
-def test_there_can_be_more_lives_than_recorded_windows(trained, recorded, tmp_path: Path) -> None:
-    done = run_here("simulate.py", trained, "-n", 1500, "--ticks", 1, "--dump", recorded.dump, "-o", tmp_path)
-    assert done.returncode == 0, done.stderr
-    records = read_dump(tmp_path / f"{recorded.dump.name}-simulated")
+def test_there_can_be_more_lives_than_recorded_windows(trained, features_dump, tmp_path: Path) -> None:
+    run_well("simulate.py", trained, "-n", 1500, "--ticks", 1, "--dump", features_dump.dump, "-o", tmp_path)
+    records = read_dump(tmp_path / f"{features_dump.dump.name}-simulated")
     assert len(records) == 1500
     assert len(np.unique(np.stack([records.env_id, records.agent_id, records.episode]), axis=1).T) == 1500
 
 
-def rows_of(path: Path) -> list[dict[str, str]]:
-    with path.open() as file:
-        return list(csv.DictReader(file, delimiter="\t"))
-
-
-def test_sequences_of_moves_are_compared(trained, recorded, tmp_path: Path) -> None:
-    said = ["simulate.py", trained, "-n", 20, "--ticks", 3, "--dump", recorded.dump, "-o", tmp_path]
-    done = run_here(*said, "--act-grid", 1)
-    assert done.returncode == 0, done.stderr
+def test_sequences_of_moves_are_compared(trained, features_dump, tmp_path: Path) -> None:
+    said = ["simulate.py", trained, "-n", 20, "--ticks", 3, "--dump", features_dump.dump, "-o", tmp_path]
+    done = run_well(*said, "--act-grid", 1)
     assert "the policy's own" in done.stdout and not list(tmp_path.iterdir())
     rows = {row["group"]: row for row in rows_of(trained / "what_if" / "act_grid_1.tsv")}
     assert set(rows) == {"the policy's own", "north", "south", "east", "west", "stay"}
@@ -231,12 +205,11 @@ def test_sequences_of_moves_are_compared(trained, recorded, tmp_path: Path) -> N
     assert float(rows["stay"]["low"]) <= better <= float(rows["stay"]["high"]) and food["stay"] <= 105
 
 
-def test_lives_between_recorded_starts(trained, recorded, tmp_path: Path) -> None:
-    done = run_here(
-        "simulate.py", trained, "-n", 32, "--from", "interpolate", "--steps", 4, "--ticks", 2, "--dump", recorded.dump,
-        "-o", tmp_path,
+def test_lives_between_recorded_starts(trained, features_dump, tmp_path: Path) -> None:
+    run_well(
+        "simulate.py", trained, "-n", 32, "--from", "interpolate", "--steps", 4, "--ticks", 2, "--dump",
+        features_dump.dump, "-o", tmp_path,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     rows = rows_of(trained / "what_if" / "interpolate.tsv")
     assert [row["group"] for row in rows] == [f"{number} of 4" for number in range(1, 5)]
     assert all(row["lives"] == "8" for row in rows)
@@ -246,13 +219,12 @@ def test_lives_between_recorded_starts(trained, recorded, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("target", ["value", "ic_1"])
-def test_starts_are_searched(trained, recorded, directions, tmp_path: Path, target: str) -> None:
+def test_starts_are_searched(trained, features_dump, directions, tmp_path: Path, target: str) -> None:
     more = ["--directions", directions] if target != "value" else []
-    done = run_here(
+    run_well(
         "simulate.py", trained, "-n", 12, "--from", "random", "--maximise", target, "--ticks", 2, "--dump",
-        recorded.dump, "-o", tmp_path, *more,
+        features_dump.dump, "-o", tmp_path, *more,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     rows = {row["outcome"]: row for row in rows_of(trained / "what_if" / f"maximise_{target}.tsv")}
     assert float(rows[target]["difference"]) > 0
     (dump,) = tmp_path.iterdir()
@@ -260,9 +232,8 @@ def test_starts_are_searched(trained, recorded, directions, tmp_path: Path, targ
     assert read_metadata(dump).environment["simulated"]["maximise"] == target
 
 
-def test_findings_are_compared_with_recorded_lives(trained, recorded, tmp_path: Path) -> None:
-    done = run_here("simulate.py", trained, "--compare", "-n", 100, "--ticks", 4, "--dump", recorded.dump)
-    assert done.returncode == 0, done.stderr
+def test_findings_are_compared_with_recorded_lives(trained, features_dump, tmp_path: Path) -> None:
+    done = run_well("simulate.py", trained, "--compare", "-n", 100, "--ticks", 4, "--dump", features_dump.dump)
     rows = rows_of(trained / "compared.tsv")
     assert len(rows) == 3 + len(PARTS) + len(VITALS) + 2 * (3 + 3 + 1)
     assert {row["layer"] for row in rows} == {"", "lstm_hidden", "lstm_cell"}
@@ -275,16 +246,15 @@ def test_findings_are_compared_with_recorded_lives(trained, recorded, tmp_path: 
     assert "distance of cluster shares" in done.stdout
 
 
-def test_influences_are_written_with_and_without_the_world(trained, recorded, directions) -> None:
-    done = run_here(
-        "simulate.py", trained, "-n", 30, "--dump", recorded.dump, "--directions", directions, "--saliency",
+def test_influences_are_written_with_and_without_the_world(trained, features_dump, directions) -> None:
+    done = run_well(
+        "simulate.py", trained, "-n", 30, "--dump", features_dump.dump, "--directions", directions, "--saliency",
         "direction:ic_1", "--components", "ic_1,ic_2", "--lags", 2,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     rows = rows_of(trained / "saliency" / "direction_ic_1.tsv")
     assert {row["input"] for row in rows if row["of"] == "memory"} == {"ic_1", "ic_2"}
     assert {row["lag"] for row in rows} == {"0", "1", "2"} and "food" in {row["input"] for row in rows}
-    states = read_dump(recorded.dump, episodes=load_model(trained / MODEL_FILE)[1].test).activations["lstm_cell"]
+    states = read_dump(features_dump.dump, episodes=load_model(trained / MODEL_FILE)[1].test).activations["lstm_cell"]
     spread = float(states[:, 0].std())
     now = {row["input"]: row for row in rows if row["lag"] == "0" and row["of"] == "memory"}
     assert float(now["ic_1"]["whole"]) == pytest.approx(spread, rel=0.1), "the read-out of itself"
@@ -306,17 +276,16 @@ def test_influences_are_written_with_and_without_the_world(trained, recorded, di
         (["--of", "value", "--components", "pc"], "pc"), (["--of", "value", "--lags", 0], "--lags is 0"),
     ],
 )  # fmt: skip
-def test_influences_that_make_no_sense_are_refused(more, message, trained, recorded, directions) -> None:
-    said = ["simulate.py", trained, "-n", 5, "--dump", recorded.dump, "--directions", directions]
+def test_influences_that_make_no_sense_are_refused(more, message, trained, features_dump, directions) -> None:
+    said = ["simulate.py", trained, "-n", 5, "--dump", features_dump.dump, "--directions", directions]
     named = ["--saliency" if each == "--of" else each for each in more]
     assert_refused(run_here(*said, *named), message)
 
 
 @pytest.mark.slow
-def test_real_courses_with_other_dice_bound_the_quality(trained, recorded, small_world) -> None:
-    where = ["--dump", recorded.dump, "--policies-dir", recorded.policies, "--maps-dir", small_world.maps_dir]
-    done = run_here("simulate.py", trained, "--quality", "--ticks", 4, "--other-dice", 6, *where)
-    assert done.returncode == 0, done.stderr
+def test_real_courses_with_other_dice_bound_the_quality(trained, features_dump, small_world) -> None:
+    where = ["--dump", features_dump.dump, "--policies-dir", features_dump.policies, "--maps-dir", small_world.maps_dir]
+    done = run_well("simulate.py", trained, "--quality", "--ticks", 4, "--other-dice", 6, *where)
     assert "memory after 4 ticks with other dice:" in done.stdout and "best possible" in done.stdout
     rows = {(row["measure"], int(row["horizon"])): row for row in rows_of(trained / "quality" / "other_dice.tsv")}
     assert {measure for measure, _ in rows} == {"tiles", "entities", "vitals", "memory", "policy"}
@@ -332,9 +301,9 @@ def test_real_courses_with_other_dice_bound_the_quality(trained, recorded, small
     assert [each["other"] for each in written] == [pytest.approx(float(row["other"])) for row in rows.values()]
 
 
-def test_other_dice_that_cannot_be_thrown_are_refused(trained, recorded, tmp_path: Path) -> None:
-    said = ["simulate.py", trained, "--quality", "--ticks", 4, "--dump", recorded.dump]
-    where = ["--policies-dir", recorded.policies]
+def test_other_dice_that_cannot_be_thrown_are_refused(trained, features_dump, tmp_path: Path) -> None:
+    said = ["simulate.py", trained, "--quality", "--ticks", 4, "--dump", features_dump.dump]
+    where = ["--policies-dir", features_dump.policies]
     assert_refused(run_here(*said, *where, "--other-dice", -1), "--other-dice is -1: must be 0 to 4096")
     assert_refused(run_here(*said, *where, "--other-dice", 4000), "ask for fewer branches")
     assert_refused(run_here(*said, "--policies-dir", tmp_path, "--other-dice", 2), "there is no policy")
@@ -358,6 +327,9 @@ def test_other_dice_that_cannot_be_thrown_are_refused(trained, recorded, tmp_pat
         (["--directions", "nowhere"], "--directions does nothing here"),
         (["--directions", "nowhere", "--edit", "collapse", "--direction", "ic_1"], "nowhere"),
         (["--quality", "--edit", "clear"], "--quality and --edit cannot go together"),
+        (["--act", "nort"], "--act names 'nort'"),
+        (["--ticks", 1, "--act", "north,north"], "more than --ticks 1"),
+        (["--dump", "nowhere"], "nowhere"),
         (["--act-grid", 4], "--act-grid is 4"),
         (["--act-grid", 1, "--act", "north"], "--act does nothing with --act-grid"),
         (["--maximise", "value"], "add --from random"),
@@ -380,8 +352,8 @@ def test_other_dice_that_cannot_be_thrown_are_refused(trained, recorded, tmp_pat
         ),
     ],
 )
-def test_edits_that_make_no_sense_are_refused(more, message, trained, recorded, tmp_path: Path) -> None:
-    said = ["simulate.py", trained, "-n", 5, "--dump", recorded.dump, "-o", tmp_path / "out", *more]
+def test_edits_that_make_no_sense_are_refused(more, message, trained, features_dump, tmp_path: Path) -> None:
+    said = ["simulate.py", trained, "-n", 5, "--dump", features_dump.dump, "-o", tmp_path / "out", *more]
     assert_refused(run_here(*said), message)
     assert not (tmp_path / "out").exists()
 

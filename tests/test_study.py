@@ -13,9 +13,8 @@ import yaml
 from analysis.findings.all_claims import claims_of, claims_table
 from analysis.findings.page import verify_page
 from analysis.findings.study_file import read_study
-from common.user_error import UserError
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-from tests.command import ROOT, assert_refused, run, run_here, start
+from tests.command import ROOT, assert_refused, assert_refuses, run, run_here, start
 from tests.tiny_policies import save_policies
 
 ARMS = "--episodes 2 --controls 1 --share 0.25 --workers 1"
@@ -97,15 +96,13 @@ def test_changed_page_or_result_is_found(folder: Path, tmp_path: Path) -> None:
     page, table = tmp_path / "pages" / "tiny.md", tmp_path / "pages/tiny/clear_kit/effects.tsv"
     text, results = page.read_text(), table.read_text()
     page.write_text(text.replace("over 2.", "over 3."))
-    with pytest.raises(UserError, match=r"line 9 says .*over 3\."):
-        verify_page(page)
+    assert_refuses(r"line 9 says .*over 3\.", verify_page, page)
     page.write_text(text)
     lines = results.splitlines()
     place = next(place for place, line in enumerate(lines) if line.startswith("effect\tedit\t\tticks\t"))
     cells = lines[place].split("\t")
     table.write_text("\n".join([*lines[:place], "\t".join([*cells[:4], "-99.5", *cells[5:]]), *lines[place + 1 :]]))
-    with pytest.raises(UserError, match=r"-99\.5"):
-        verify_page(page)
+    assert_refuses(r"-99\.5", verify_page, page)
     table.write_text(results)
     verify_page(page)
 

@@ -1,6 +1,5 @@
 """train_probes.py as users run it, on small real dumps of a policy at two stages of training."""
 
-import csv
 import json
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from analysis.probes.probe_run import check_dumps, wanted_of
 from analysis.probes.settings import ProbeSettings
 from common.files import sha256
 from common.user_error import UserError
-from tests.command import assert_refused, run, run_here
+from tests.command import assert_refused, assert_refuses, rows_of, run, run_here, run_well
 from tests.recorded_probes import record_for_probes, shared_probe_dump
 from tests.shared import shared_folder
 
@@ -31,11 +30,10 @@ def dumps(small_world, task, maps, tmp_path_factory) -> list[Path]:
 @pytest.fixture(scope="module")
 def results(dumps: list[Path], tmp_path_factory) -> Path:
     def train_probes(output: Path) -> None:
-        done = run_here(
+        done = run_well(
             "train_probes.py", *dumps, "--targets", TARGETS, "--emergence", "--given", "tick", "--inputs", QUICK,
             "--probes", "linear", "--resamples", 200, "--output-dir", output,
         )  # fmt: skip
-        assert done.returncode == 0, done.stderr
         assert "the memory adds to every baseline for" in " ".join(done.stdout.split())
         (folder,) = output.iterdir()
         assert str(folder) in done.stdout.replace("\n", "")
@@ -45,8 +43,7 @@ def results(dumps: list[Path], tmp_path_factory) -> Path:
 
 
 def rows(results: Path, name: str) -> list[dict[str, str]]:
-    with (results / name).open() as file:
-        return list(csv.DictReader(file, delimiter="\t"))
+    return rows_of(results / name)
 
 
 def test_everything_is_there_and_whole(results: Path) -> None:
@@ -178,13 +175,11 @@ def arguments(*dumps: Path, **changes: object) -> ProbeSettings:
     ],
 )
 def test_values_are_checked(dumps: list[Path], changes: dict, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        arguments(dumps[0], **changes).check()
+    assert_refuses(message, arguments(dumps[0], **changes).check)
 
 
 def test_dumps_are_checked(dumps: list[Path], small_world, task, maps, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="two dumps are called"):
-        arguments(dumps[0], dumps[0]).check()
+    assert_refuses("two dumps are called", arguments(dumps[0], dumps[0]).check)
     metadata = {dumps[0].name: read_metadata(dumps[0])}
     with pytest.raises(UserError, match="--emergence needs checkpoints after different numbers"):
         check_dumps(arguments(dumps[0], emergence=True), metadata)

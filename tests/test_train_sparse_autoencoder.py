@@ -1,6 +1,5 @@
 """train_sparse_autoencoder.py as users run it, on a small real dump."""
 
-import csv
 import json
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from activation_store.directions import read_directions
 from activation_store.sparse_dictionary import read_dictionary
 from analysis.sparse import fitting
 from common.files import sha256
-from tests.command import assert_refused, run_here
+from tests.command import assert_refused, rows_of, run_here, run_well
 from tests.recorded_features import MORE, POLICY, UNITS, RecordedFeatures, sparse_arguments
 
 NAMES = ("topk_2x_k4", "topk_2x_k4_seed1", "jumprelu_2x_k4", "jumprelu_2x_k4_seed1")
@@ -19,8 +18,7 @@ BASELINES = ("pca_k4", "ica_k4", "k_means_2x_k4")
 
 
 def rows(sparse_run: Path, name: str) -> dict[str, dict[str, str]]:
-    with (sparse_run / name).open() as file:
-        return {next(iter(row.values())): row for row in csv.DictReader(file, delimiter="\t")}
+    return {next(iter(row.values())): row for row in rows_of(sparse_run / name)}
 
 
 def test_everything_is_there_and_whole(sparse_run: Path) -> None:
@@ -67,8 +65,7 @@ def test_scores_are_what_they_can_be(sparse_run: Path) -> None:
     told = json.loads((sparse_run / "sparse.json").read_text())
     assert len(told["train_episodes"]) == 3 and len(told["test_episodes"]) == 1
     assert told["intervals_are_over"] == "lives"
-    with (sparse_run / "sparse_comparisons.tsv").open() as file:
-        pairs = [(row["autoencoder"], row["baseline"]) for row in csv.DictReader(file, delimiter="\t")]
+    pairs = [(row["autoencoder"], row["baseline"]) for row in rows_of(sparse_run / "sparse_comparisons.tsv")]
     assert {pair for pair in pairs if not pair[0].startswith("untrained")} == {
         (name, other) for name in ("topk_2x_k4", "jumprelu_2x_k4") for other in BASELINES
     }
@@ -97,8 +94,7 @@ def test_an_interrupted_run_continues_with_the_same_result(
             run_here(stage, *wanted)
     assert_refused(run_here(stage, *wanted), "add --resume")
     assert_refused(run_here(stage, *wanted, "--resume", "--seed", 1), "started with other arguments")
-    done = run_here(stage, *wanted, "--resume")
-    assert done.returncode == 0, done.stderr
+    run_well(stage, *wanted, "--resume")
     for name in (*NAMES, *BASELINES):
         one, other = (
             read_dictionary(each / f"{name}.safetensors") for each in (sparse_run, tmp_path / sparse_run.name)
@@ -135,8 +131,7 @@ def test_bad_input_is_refused_in_one_line(
 def test_what_features_do_and_how_variables_are_erased(sparse_run: Path) -> None:
     told = json.loads((sparse_run / "attribution.json").read_text())
     assert told.keys() == {"value", "action"} and all(each["value"] > 0.5 for each in told.values())
-    with (sparse_run / "erasure.tsv").open() as file:
-        erased = {row["by"]: row for row in csv.DictReader(file, delimiter="\t")}
+    erased = {row["by"]: row for row in rows_of(sparse_run / "erasure.tsv")}
     assert erased.keys() == {"nothing", "leace", "nulling", "1 feature", "4 features", "16 features"}
     assert float(erased["nothing"]["moved"]) == 0 and float(erased["nothing"]["kl"]) < 1e-6
     assert float(erased["leace"]["r2"]) < 0.1 and float(erased["leace"]["kl"]) >= 0

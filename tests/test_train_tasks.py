@@ -12,7 +12,7 @@ from agent_zoo.checkpoint import load_checkpoint
 from reinforcement_learning.game.language_model_encoder import describe_task
 from reinforcement_learning.game.tasks import curriculum, offered_tasks
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-from tests.command import assert_refused, run_here
+from tests.command import assert_refused, run_here, run_well
 from tests.test_train import SMALL, TWO_UPDATES, folders, metrics_of
 from tests.tiny_language_model import make_language_model
 
@@ -61,12 +61,11 @@ def trained(maps: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "mine.yaml").write_text(MINE)
     specs = curriculum(TaskSettings(curriculum=str(folder / "mine.yaml")), EnvironmentSettings())
     make_language_model(folder / "model", [describe_task(spec) for spec in specs])
-    result = run_here(
+    result = run_well(
         "train.py", *TWO_UPDATES, "-n", "reader", *folders(folder, maps.parent), "-c", folder / "mine.yaml",
         "--syllabus", "prioritized_level_replay", "--task.encoder", "language-model", "--task.language-model",
         folder / "model", "--task.embedding-size", 24, "--task.embeddings-dir", folder / "embeddings",
     )  # fmt: skip
-    assert result.returncode == 0, result.stdout + result.stderr
     assert result.stderr == ""
     assert "reading tasks with the language model: 2" in result.stdout
     return folder
@@ -99,14 +98,12 @@ def test_activations_are_extracted_with_the_same_reader_even_without_its_files(
         "-p", "reader", "-n", "1", "--max-steps", "4", "--policies-dir", trained / "policies",
         "--maps-dir", maps.parent, "--embeddings-dir", trained / "embeddings", "-o", tmp_path,
     )  # fmt: skip
-    result = run_here("extract_activations.py", "pve", *shared)
-    assert result.returncode == 0, result.stderr
+    run_well("extract_activations.py", "pve", *shared)
     assert len(read_dump(tmp_path / "reader")) > 32
     assert read_metadata(tmp_path / "reader").environment["task"]["language_model"] == str(trained / "model")
     shutil.rmtree(tmp_path / "reader")
     unread = run_here("extract_activations.py", "pve", *shared, "-c", "evaluation", "-t", "0")
     assert_refused(unread, "the language model")
     shutil.move(tmp_path / "model", trained / "model")
-    asked = run_here("extract_activations.py", "pve", *shared, "-c", "evaluation", "-t", "0")
-    assert asked.returncode == 0, asked.stderr
+    run_well("extract_activations.py", "pve", *shared, "-c", "evaluation", "-t", "0")
     assert read_metadata(tmp_path / "reader").environment["task"]["only"] == "0"

@@ -10,7 +10,8 @@ import torch
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import save_checkpoint
 from agent_zoo.network_parts.layers import entity_features
-from reinforcement_learning.play.entrants import untrained_entrant
+from reinforcement_learning.play.contest import Contest
+from reinforcement_learning.play.entrants import Entrant, untrained_entrant
 from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
 
 AGENTS = {"kit": ("neurips23_start_kit", 1), "yao": ("yaofeng", 2), "take": ("takeru", 0)}
@@ -29,6 +30,20 @@ def save_policies(
         entrant = untrained_entrant(agent, settings, maps, seed)
         save_checkpoint(folder / f"{name}.safetensors", entrant.policy, entrant.info)
     return folder
+
+
+def tiny_entrant(
+    env: EnvironmentSettings, task: TaskSettings, maps: Path, agent: str = AGENTS["kit"][0], seed: int = 0,
+    **policy: Any,
+) -> Entrant:  # fmt: skip
+    """An untrained policy with 16 hidden units and one LSTM layer, unless its settings are told."""
+    settings = Settings(env=env, task=task, policy=PolicySettings(**{"hidden_size": 16, **policy}))
+    return untrained_entrant(agent, settings, maps, seed)
+
+
+def tiny_contest(env: EnvironmentSettings, task: TaskSettings, maps: Path, *of: Any, **policy: Any) -> Contest:
+    """That policy alone in its world."""
+    return Contest((tiny_entrant(env, task, maps, *of, **policy),), env, task, maps, torch.device("cpu"))
 
 
 @torch.no_grad()

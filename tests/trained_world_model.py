@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import run_here
+from tests.command import run_well
 from tests.recorded_features import RecordedFeatures
 from tests.shared import shared_folder
 
@@ -21,8 +21,7 @@ def trained_world_model(factory: pytest.TempPathFactory, recorded: RecordedFeatu
     """Return the model's folder, made once per test session; copy it before writing into it."""
 
     def train(output: Path) -> None:
-        done = run_here("train_world_model.py", *arguments(recorded, output))
-        assert done.returncode == 0, done.stderr
+        done = run_well("train_world_model.py", *arguments(recorded, output))
         assert "world model and curves" in done.stdout and "(test maps)" in done.stdout
 
     (folder,) = shared_folder(factory, "world_model", train).iterdir()

@@ -17,6 +17,7 @@ from nmmo.lib import material
 from nmmo.lib.event_code import EventCode
 from nmmo.systems import item
 
+from activation_store.records import Records
 from activation_store.writer import DumpWriter
 from agent_zoo.network_parts.distribution import ActionDistribution
 from reinforcement_learning.play.contest import Contest, Group
@@ -119,6 +120,11 @@ class Witness:
             if slot + 1 in game.dead_this_tick:
                 self.deaths.add(key)
         self.step += 1
+
+
+def keys(records: Records) -> list[Key]:
+    columns = (records.episode, records.step, records.agent_id)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def enrich(realm: Any) -> None:

@@ -6,21 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import pytest
 
 from activation_store.reader import read_dump
 from activation_store.schema import METADATA_FILE, DumpFile, DumpMetadata
 from common.files import write_json
-from common.user_error import UserError
+from tests.command import assert_refuses
 
 
 def one_line(folder: Path, **options: Any) -> str:
     """Return the message with which reading fails."""
-    with pytest.raises(UserError) as caught:
-        read_dump(folder, **options)
-    message = str(caught.value)
-    assert "\n" not in message and len(message) < 700
-    return message
+    return assert_refuses((), read_dump, folder, **options)
 
 
 def sign(folder: Path, name: str, *, records: int | None = None, lives: int | None = None, **changes: Any) -> None:

@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from activation_store.interventions import LivesTable, read_lives, write_lives
-from common.user_error import UserError
+from tests.command import assert_refuses
 
 ROWS = [
     {"arm": "edit", "episode": 1, "agent": 7, "edited": True, "ticks": 12, "kl_total/Move": 0.5},
@@ -44,14 +46,9 @@ def test_an_arms_lives_are_ordered() -> None:
 def test_a_damaged_file_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "lives.parquet"
     path.write_bytes(content)
-    with pytest.raises(UserError, match="cannot be read"):
-        read_lives(path)
+    assert_refuses("cannot be read", read_lives, path)
 
 
 def test_a_table_of_something_else_is_refused(tmp_path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     pq.write_table(pa.table({"arm": ["edit"]}), tmp_path / "lives.parquet")
-    with pytest.raises(UserError, match="lacks the column episode"):
-        read_lives(tmp_path / "lives.parquet")
+    assert_refuses("lacks the column episode", read_lives, tmp_path / "lives.parquet")

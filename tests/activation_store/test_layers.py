@@ -4,6 +4,7 @@ import pytest
 
 from activation_store.layers import LAYERS, LSTM_CELL, check_layers, check_policy_layers, layer_names, memory_names
 from common.user_error import UserError
+from tests.command import assert_refuses
 
 
 def test_the_last_lstm_layer_has_the_plain_name_in_every_policy() -> None:
@@ -37,5 +38,4 @@ def test_what_no_policy_has_is_refused(name: str) -> None:
 )
 def test_what_a_policy_lacks_is_refused(name: str, layers: int, message: str) -> None:
     check_policy_layers(layer_names(layers), layers)
-    with pytest.raises(UserError, match=message):
-        check_policy_layers(["encoder_output", name], layers)
+    assert_refuses(message, check_policy_layers, ["encoder_output", name], layers)

@@ -17,11 +17,11 @@ from activation_store.writer import DumpWriter, state_of
 from common.files import locked_folder
 from common.user_error import UserError
 from tests.activation_store.test_round_trip import assert_same_records, both_formats, completed
+from tests.command import assert_refuses
 from tests.planted import Planted, planted_dump, with_optional_parts
 
 ROOT = Path(__file__).parents[2]
 EPISODES = 3
-CALLS = ("os.fsync", "pathlib.Path.replace", "pathlib.Path.unlink")
 WRITE = textwrap.dedent(
     """
     import os, pathlib, signal, sys
@@ -99,11 +99,9 @@ def test_killed_at_any_moment_then_resumed(
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     if state_of(folder) == "whole":  # killed while cleaning up
         assert len(read_dump(folder)) == len(planted_in(form).records)
-        with pytest.raises(UserError, match="already holds a dump"):
-            write(folder, planted_in(form), resume=True)
+        assert_refuses("already holds a dump", write, folder, planted_in(form), resume=True)
     else:
-        with pytest.raises(UserError, match="interrupted"):
-            read_dump(folder)
+        assert_refuses("interrupted", read_dump, folder)
         write(folder, planted_in(form), resume=True)
     assert contents(folder) == uninterrupted
 
@@ -116,8 +114,7 @@ def test_an_exception_keeps_the_finished_episodes(tmp_path: Path, form: str) -> 
         writer.finish_episode(1, {"episode": 1, "seed": 7})
         raise KeyboardInterrupt
     assert state_of(tmp_path) == "unfinished" and len(list(tmp_path.iterdir())) == 2
-    with pytest.raises(UserError, match="unfinished one: resume it, or delete it"):
-        write(tmp_path, planted)
+    assert_refuses("unfinished one: resume it, or delete it", write, tmp_path, planted)
     assert write(tmp_path, planted, resume=True) == [0, 2]
     assert_same_records(read_dump(tmp_path), completed(planted.records))
 

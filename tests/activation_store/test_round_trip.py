@@ -13,6 +13,7 @@ from activation_store.reader import read_dump, read_identity, read_metadata
 from activation_store.schema import IDENTITY, LIFE_KEY, METADATA_FILE, RECORDS_FILE, RaggedRows, Records
 from activation_store.subsample import Subsample
 from common.user_error import UserError
+from tests.command import assert_refuses
 from tests.planted import planted_dump, with_optional_parts, write_planted
 
 TWO_LAYERS = {"lstm_hidden": 5, "action_decoder": 7}
@@ -99,8 +100,7 @@ def test_only_what_is_asked_for_is_read(tmp_path: Path, form: str) -> None:
     assert list(records.columns) == ["done"] and not records.tables
     assert records.tile.shape == (len(records), 0, 3) and records.inventory.counts.sum() == 0
     np.testing.assert_array_equal(records.entity.values, planted.records.entity.values)
-    with pytest.raises(UserError, match="no column 'row'"):
-        records.column("row")
+    assert_refuses("no column 'row'", records.column, "row")
     without = read_dump(folder, leave_out=["value", "log_probability"])
     assert np.isnan(without.value).all() and np.isnan(without.log_probability).all()
     np.testing.assert_array_equal(without.reward, planted.records.reward)
@@ -138,8 +138,7 @@ def test_only_the_lives_and_episodes_asked_for_are_kept(tmp_path: Path, form: st
     identity = read_identity(folder)
     for name in IDENTITY:
         np.testing.assert_array_equal(identity[name], getattr(truth, name))
-    with pytest.raises(UserError, match="none of the requested records"):
-        read_dump(folder, lives=[(7, 7, 7)])
+    assert_refuses("none of the requested records", read_dump, folder, lives=[(7, 7, 7)])
 
 
 def test_a_shard_that_is_not_asked_for_is_not_opened(tmp_path: Path) -> None:
@@ -147,8 +146,7 @@ def test_a_shard_that_is_not_asked_for_is_not_opened(tmp_path: Path) -> None:
     damaged = folder / "episode-000001.parquet"
     damaged.write_bytes(bytes(damaged.stat().st_size))
     assert set(read_dump(folder, episodes=[0, 2]).episode.tolist()) == {0, 2}
-    with pytest.raises(UserError, match=r"episode-000001\.parquet does not match its SHA-256"):
-        read_dump(folder)
+    assert_refuses(r"episode-000001\.parquet does not match its SHA-256", read_dump, folder)
 
 
 def test_several_row_groups_are_read_as_one(tmp_path: Path) -> None:

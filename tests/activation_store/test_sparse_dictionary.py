@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from activation_store.directions import read_directions
 from activation_store.sparse_dictionary import SparseDictionary, read_dictionary, write_dictionary
 from common.tensor_file import read_tensors, write_tensors
-from common.user_error import UserError
+from tests.command import assert_refuses
 from tests.fuzz import budget, damaged_tensors, read_or_refuse
 from tests.planted_features import SOURCE
 
@@ -44,8 +44,7 @@ def test_what_is_written_is_read(tmp_path: Path, kind: str) -> None:
 def test_features_have_names() -> None:
     assert dictionary().number("feature_5") == 5
     for name in ("feature_6", "feature_", "feature_1e1", "self_food", "feature_00000000001"):
-        with pytest.raises(UserError, match="it has feature_0 to feature_5"):
-            dictionary().number(name)
+        assert_refuses("it has feature_0 to feature_5", dictionary().number, name)
 
 
 @pytest.mark.parametrize(
@@ -67,30 +66,24 @@ def test_what_cannot_be_used_is_neither_written_nor_read(tmp_path: Path, change:
     assert not path.exists()
     header = {"version": 1, "kind": broken.kind, "k": broken.k, "source": vars(broken.source)}
     write_tensors(path, broken.arrays, orjson.dumps(header).decode(), "sparse dictionary")
-    with pytest.raises(UserError, match=reason):
-        read_dictionary(path)
+    assert_refuses(reason, read_dictionary, path)
 
 
 def test_other_files_and_versions_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
     write_dictionary(path, dictionary())
-    with pytest.raises(UserError, match="is a dictionary of sparse features, but a file of directions is needed"):
-        read_directions(path)
+    assert_refuses("is a dictionary of sparse features, but a file of directions is needed", read_directions, path)
     arrays, text = read_tensors(path, "sparse dictionary")
     write_tensors(path, arrays, text.replace('"version":1', '"version":2'), "sparse dictionary")
-    with pytest.raises(UserError, match="version 2"):
-        read_dictionary(path)
-
-
-@pytest.fixture(scope="module")
-def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("dictionaries")
+    assert_refuses("version 2", read_dictionary, path)
 
 
 @budget(200)
 @given(data=st.data())
-def test_damaged_files_are_refused_or_hold_what_they_say(data: st.DataObject, scratch: Path) -> None:
-    path = scratch / "x.safetensors"
+def test_damaged_files_are_refused_or_hold_what_they_say(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "x.safetensors"
     write_dictionary(path, dictionary(data.draw(st.sampled_from(["topk", "pca"]))))
     truth = damaged_tensors(data, path, "sparse dictionary")
     found = read_or_refuse(lambda: read_dictionary(path), str(path))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from activation_store.subsample import Subsample
-from common.user_error import UserError
+from tests.command import assert_refuses
 
 LIVES = np.array([(slot, agent, episode) for slot in range(4) for agent in range(1, 129) for episode in range(8)])
 
@@ -60,5 +60,4 @@ def test_it_says_in_words_what_is_kept(subsample: Subsample, words: str) -> None
 
 @pytest.mark.parametrize("subsample", [Subsample(0), Subsample(1, -1), Subsample(1, 0, -1), Subsample(1, 0, 2**32)])
 def test_impossible_values_are_refused(subsample: Subsample) -> None:
-    with pytest.raises(UserError, match=r"^--(subsample|skip-first|seed) is -?\d+: must be"):
-        subsample.check()
+    assert_refuses(r"^--(subsample|skip-first|seed) is -?\d+: must be", subsample.check)

@@ -6,7 +6,6 @@ import torch
 
 from agent_zoo.capture import ALL_LAYERS, capture, memory_from_layers, run_with_layers
 from agent_zoo.checkpoint import load_checkpoint
-from agent_zoo.observation import pack
 from common.user_error import UserError
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.tiny_policies import save_policies
@@ -19,11 +18,6 @@ MEMORY = ("lstm_hidden_1", "lstm_hidden", "lstm_cell_1", "lstm_cell")
 def policies(small_world: EnvironmentSettings, task: TaskSettings, maps, tmp_path_factory) -> dict:
     folder = save_policies(tmp_path_factory.mktemp("policies"), small_world, task, maps)
     return {name: load_checkpoint(folder / f"{name}.safetensors")[0] for name in ("kit", "yao", "take")}
-
-
-@pytest.fixture
-def observation(seen: np.ndarray, layout):
-    return pack(seen[:AGENTS], layout)
 
 
 @torch.no_grad()

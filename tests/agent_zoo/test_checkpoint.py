@@ -18,11 +18,9 @@ import agent_zoo
 from agent_zoo.checkpoint import build_policy, load_checkpoint, read_info, save_checkpoint
 from agent_zoo.observation import pack
 from common.tensor_file import read_tensors, write_tensors
-from common.user_error import UserError
-from reinforcement_learning.play.entrants import untrained_entrant
-from reinforcement_learning.settings import PolicySettings, Settings
-from tests.conftest import AGENT
-from tests.fuzz import limited
+from tests.command import assert_refuses
+from tests.fuzz import flip, limited
+from tests.tiny_policies import tiny_entrant
 
 SHIPPED = Path(__file__).parents[2] / "policies"
 DEEP: dict[str, Any] = functools.reduce(lambda inner, _: {"a": inner}, range(500), {})
@@ -30,8 +28,7 @@ DEEP: dict[str, Any] = functools.reduce(lambda inner, _: {"a": inner}, range(500
 
 @pytest.fixture(scope="module")
 def subject(small_world, task, maps):
-    settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=16, lstm_layers=2))
-    return untrained_entrant(AGENT, settings, maps, seed=1)
+    return tiny_entrant(small_world, task, maps, seed=1, lstm_layers=2)
 
 
 @pytest.fixture
@@ -42,11 +39,8 @@ def path(subject, tmp_path: Path) -> Path:
 
 
 def check_refused(path: Path) -> str:
-    with pytest.raises(UserError) as error, limited():
-        load_checkpoint(path)
-    message = str(error.value)
-    assert "\n" not in message and str(path) in message
-    return message
+    with limited():
+        return assert_refuses([str(path)], load_checkpoint, path)
 
 
 def forge(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
@@ -92,9 +86,7 @@ def test_every_flipped_byte_and_every_truncation_is_refused(path: Path) -> None:
     header_length = int.from_bytes(whole[:8], "little")
     places = [*random.integers(0, 8 + header_length, 40), *random.integers(8 + header_length, len(whole), 40)]
     for place in places:
-        changed = bytearray(whole)
-        changed[place] ^= 1 << int(random.integers(8))
-        path.write_bytes(changed)
+        flip(path, place, 1 << int(random.integers(8)), whole)
         check_refused(path)
     for length in [0, 3, 7, 8, 100, 8 + header_length, len(whole) - 1]:
         path.write_bytes(whole[:length])
@@ -129,17 +121,6 @@ def test_a_good_file_that_starts_like_a_pickle_is_read(subject, path: Path) -> N
     assert load_checkpoint(path)[1] == info
 
 
-def test_a_foreign_file_of_the_same_format_is_check_refused(tmp_path: Path) -> None:
-    path = tmp_path / "foreign.safetensors"
-    safetensors.torch.save_file({"weight": torch.zeros(3)}, path)
-    assert "not saved by this project" in check_refused(path)
-
-
-def test_weights_of_another_architecture_are_refused(subject, path: Path) -> None:
-    save_checkpoint(path, subject.policy, replace(subject.info, policy_arguments={"hidden_size": 24}))
-    assert "another architecture" in check_refused(path)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -155,6 +136,7 @@ def test_weights_of_another_architecture_are_refused(subject, path: Path) -> Non
         (lambda header: header.pop("network"), "another architecture"),
         (lambda header: header["layout"].update(heads={}), "'layout.heads'"),
         (lambda header: header["policy_arguments"].update(hidden_size=0), "hidden_size is 0"),
+        (lambda header: header["policy_arguments"].update(hidden_size=24), "another architecture"),
         (lambda header: header["policy_arguments"].update(hidden_size="16"), "another architecture"),
         (lambda header: header["policy_arguments"].update(hidden_size=1 << 20), "larger than the weights in the file"),
         (lambda header: header["policy_arguments"].update(hidden_size=10**30), "another architecture"),
@@ -177,6 +159,54 @@ def test_a_forged_header_is_refused_before_anything_is_built(
     assert message in check_refused(path)
 
 
+def with_doubles(path: Path) -> None:
+    arrays, text = read_tensors(path, "policy")
+    name = next(iter(arrays))
+    write_tensors(path, arrays | {name: arrays[name].astype(np.float64)}, text, "policy")
+
+
+def as_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def with_dtype(dtype: str) -> Callable[[Path], None]:
+    return lambda path: rewrite_container(
+        path, lambda header: [each.update(dtype=dtype) for each in header.values() if "dtype" in each]
+    )
+
+
+def with_entry(entry: str) -> Callable[[Path], None]:
+    metadata = {"nmmo_interpretability": entry}
+    return lambda path: rewrite_container(path, lambda header: header["__metadata__"].update(metadata))
+
+
+ENTRIES = (
+    '{"info": "\\ud800", "sha256": "x"}', '{"info": 1, "sha256": "x"}', '{"info": "x"}', "[" * 200_000, "[]", "3",
+    '"x"',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (Path.unlink, "does not exist"),
+        (as_pipe, "is not a plain file"),
+        (lambda path: safetensors.torch.save_file({"weight": torch.zeros(3)}, path), "not saved by this project"),
+        (
+            lambda path: safetensors.torch.save_file({"weight": torch.zeros(4, dtype=torch.bfloat16)}, path),
+            "numbers of a type that this project never writes",
+        ),
+        (with_doubles, "torch.float64, not"),
+        *((with_dtype(dtype), "") for dtype in ("BF16", "F8_E4M3", "F4")),
+        *((with_entry(entry), "has a damaged header") for entry in ENTRIES),
+    ],
+)
+def test_another_file_is_refused(path: Path, damage: Callable[[Path], object], message: str) -> None:
+    damage(path)
+    assert message in check_refused(path)
+
+
 @pytest.mark.parametrize("agent", agent_zoo.names())
 def test_a_header_that_says_no_network_means_the_earlier_one(agent: str, subject, tmp_path: Path) -> None:
     for network, kind in (("published", "Policy"), ("earlier", "EarlierPolicy")):
@@ -193,53 +223,9 @@ def test_a_shipped_policy_has_the_network_that_its_header_says(name: str) -> Non
     assert type(policy.policy) is agent_zoo.policy_class(info.agent, info.network)
 
 
-def test_weights_of_another_type_are_refused(path: Path) -> None:
-    arrays, text = read_tensors(path, "policy")
-    name = next(iter(arrays))
-    write_tensors(path, arrays | {name: arrays[name].astype(np.float64)}, text, "policy")
-    assert f"{name} is {arrays[name].shape} torch.float64, not" in check_refused(path)
-
-
-@pytest.mark.parametrize("dtype", ["BF16", "F8_E4M3", "F4"])
-def test_numbers_of_a_type_that_numpy_lacks_are_refused(path: Path, dtype: str) -> None:
-    rewrite_container(path, lambda header: [each.update(dtype=dtype) for each in header.values() if "dtype" in each])
-    check_refused(path)
-
-
-def test_a_container_of_exotic_numbers_only_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "exotic.safetensors"
-    safetensors.torch.save_file({"weight": torch.zeros(4, dtype=torch.bfloat16)}, path)
-    assert "numbers of a type that this project never writes" in check_refused(path)
-
-
-@pytest.mark.parametrize(
-    "entry",
-    [
-        '{"info": "\\ud800", "sha256": "x"}',
-        '{"info": 1, "sha256": "x"}',
-        "[" * 200_000,
-        "[]",
-        "3",
-        '"x"',
-        '{"info": "x"}',
-    ],
-)
-def test_an_entry_that_is_none_is_refused(path: Path, entry: str) -> None:
-    rewrite_container(path, lambda header: header["__metadata__"].update(nmmo_interpretability=entry))
-    assert "has a damaged header" in check_refused(path)
-
-
 def test_reading_the_header_proves_the_weights(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(UserError, match="does not have the hash it was saved with"):
-        read_info(path)
-
-
-def test_a_pipe_in_place_of_a_file_is_refused_at_once(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.safetensors")
-    assert "is not a plain file" in check_refused(tmp_path / "pipe.safetensors")
+    flip(path, -1)
+    assert_refuses("does not have the hash it was saved with", read_info, path)
 
 
 def test_building_for_a_file_draws_the_random_numbers_that_building_draws(path: Path) -> None:
@@ -252,11 +238,6 @@ def test_building_for_a_file_draws_the_random_numbers_that_building_draws(path: 
     assert torch.equal(*after)
 
 
-def test_an_agent_that_is_not_here_is_refused(subject, path: Path) -> None:
-    save_checkpoint(path, subject.policy, replace(subject.info, agent="gone"))
-    with pytest.raises(UserError, match="no agent 'gone'"):
-        load_checkpoint(path)
-
-
-def test_missing_file(tmp_path: Path) -> None:
-    assert "does not exist" in check_refused(tmp_path / "nope.safetensors")
+def test_an_agent_that_is_not_here_is_refused(path: Path) -> None:
+    forge(path, lambda header: header.update(agent="gone"))
+    assert_refuses("no agent 'gone'", load_checkpoint, path)

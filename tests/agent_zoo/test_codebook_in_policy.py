@@ -14,14 +14,15 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import run_with_layers
 from agent_zoo.checkpoint import load_checkpoint, save_checkpoint
 from agent_zoo.memories.memory import MemoryState
-from agent_zoo.observation import ObservationLayout, PackedObservation, pack
+from agent_zoo.observation import ObservationLayout, pack
 from agent_zoo.semantic.shape import SemanticShape
 from common.tensor_file import read_tensors, write_tensors
-from common.user_error import UserError
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.settings import PolicySettings, SemanticSettings, Settings
 from tests.agent_zoo.test_hooks import log_probabilities
+from tests.command import assert_refuses
 from tests.conftest import AGENT
+from tests.tiny_policies import tiny_entrant
 
 AGENTS, UNITS, CODES = 30, 8, 4
 BUILDS = [(AGENT, 1, "number"), ("yaofeng", 2, "embedding"), ("takeru", 0, "number")]
@@ -42,11 +43,6 @@ def policy(request, layout: ObservationLayout, seen: np.ndarray) -> RecurrentPol
         if feed == "embedding":
             policy.semantic.embedding.normal_()
     return policy
-
-
-@pytest.fixture
-def observation(seen: np.ndarray, layout: ObservationLayout) -> PackedObservation:
-    return pack(seen[:AGENTS], layout)
 
 
 def memory_of(policy: RecurrentPolicy, agents: int) -> MemoryState:
@@ -125,14 +121,12 @@ def test_a_checkpoint_restores_the_codebook(path: Path) -> None:
 
 def test_a_policy_without_one_says_nothing_of_it(path: Path, small_world, task, maps) -> None:
     with_codes, _ = load_checkpoint(path)
-    settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=UNITS))
-    made = untrained_entrant(AGENT, settings, maps, seed=1)
+    made = tiny_entrant(small_world, task, maps, seed=1, hidden_size=UNITS)
     assert "semantic" not in json.loads(made.info.to_header()) and made.policy.semantic is None
     others = {name: tensor for name, tensor in with_codes.state_dict().items() if not name.startswith("semantic.")}
     plain = made.policy.state_dict()
     assert others.keys() == plain.keys() and all(torch.equal(others[name], plain[name]) for name in plain)
-    with pytest.raises(UserError, match="no layer semantic_code in this policy"):
-        run_with_layers(made.policy, None, None, ["semantic_code"])
+    assert_refuses("no layer semantic_code in this policy", run_with_layers, made.policy, None, None, ["semantic_code"])
 
 
 @pytest.mark.parametrize(
@@ -143,11 +137,8 @@ def test_a_forged_shape_is_refused_in_one_line(path: Path, change: dict) -> None
     header = json.loads(text)
     header["semantic"] |= change
     write_tensors(path, arrays, json.dumps(header), "policy")
-    with pytest.raises(UserError) as error:
-        load_checkpoint(path)
-    assert "semantic" in str(error.value) and "\n" not in str(error.value)
+    assert_refuses(["semantic"], load_checkpoint, path)
     other = replace(SemanticShape(CODES), codes=CODES + 1)  # weights of another number of codes
     header["semantic"] = vars(other)
     write_tensors(path, arrays, json.dumps(header), "policy")
-    with pytest.raises(UserError, match=r"semantic\.codebook is"):
-        load_checkpoint(path)
+    assert_refuses(r"semantic\.codebook is", load_checkpoint, path)

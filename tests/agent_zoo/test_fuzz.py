@@ -10,15 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_zoo.checkpoint import load_checkpoint, read_info, save_checkpoint
-from reinforcement_learning.play.entrants import Entrant, untrained_entrant
-from reinforcement_learning.settings import PolicySettings, Settings
+from reinforcement_learning.play.entrants import Entrant
 from tests.fuzz import budget, damaged_tensors, read_or_refuse
+from tests.tiny_policies import tiny_entrant
 
 
 @pytest.fixture(scope="module")
 def subjects(small_world, task, maps) -> dict[str, Entrant]:
-    settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=8))
-    return {agent: untrained_entrant(agent, settings, maps, seed=1) for agent in ("takeru", "yaofeng")}
+    return {
+        agent: tiny_entrant(small_world, task, maps, agent, seed=1, hidden_size=8) for agent in ("takeru", "yaofeng")
+    }
 
 
 @budget(100)

@@ -18,7 +18,7 @@ from reinforcement_learning.settings import (
     Settings,
     TaskSettings,
 )
-from tests.command import assert_refused, run_here
+from tests.command import assert_refused, run_here, run_well
 from tests.conftest import AGENT
 
 
@@ -34,8 +34,7 @@ def path(small_world: EnvironmentSettings, task: TaskSettings, maps: Path, tmp_p
 
 
 def halve(*arguments: object) -> str:
-    result = run_here("agent_zoo/half_precision.py", *arguments)
-    assert result.returncode == 0, result.stderr
+    result = run_well("agent_zoo/half_precision.py", *arguments)
     return result.stdout
 
 

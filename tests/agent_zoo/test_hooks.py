@@ -42,11 +42,6 @@ def build(agent: str, layers: int, layout: ObservationLayout) -> RecurrentPolicy
     return policy
 
 
-@pytest.fixture
-def observation(seen: np.ndarray, layout: ObservationLayout) -> PackedObservation:
-    return pack(seen[:AGENTS], layout)
-
-
 def some_memory(policy: RecurrentPolicy, agents: int = AGENTS) -> MemoryState:
     generator = torch.Generator().manual_seed(7)
     shape = (policy.layers, agents, UNITS)

@@ -9,8 +9,8 @@ import torch
 from agent_zoo.narrow_view import options_in_game
 from agent_zoo.observation import ObservationLayout, PackedObservation, legal_options, pack, packed_options
 from agent_zoo.observation_masking import ObservationMask
-from common.user_error import UserError
 from reinforcement_learning.settings import EnvironmentSettings
+from tests.command import assert_refuses
 
 RADII = (1, 2, 3, 5, 6)
 TARGETS = ("Attack.Target", "Give.Target", "GiveGold.Target")
@@ -120,6 +120,4 @@ def test_a_narrow_view_goes_with_hidden_positions_and_narrows_once(whole: Packed
 
 @pytest.mark.parametrize("radius", [0, -1, 8, 2.5, "far", True])
 def test_an_impossible_radius_is_refused_in_one_line(radius: object) -> None:
-    with pytest.raises(UserError, match=r"env\.view_radius = ") as refusal:
-        EnvironmentSettings(view_radius=radius)  # type: ignore[arg-type]
-    assert "\n" not in str(refusal.value)
+    assert_refuses(r"env\.view_radius = ", EnvironmentSettings, view_radius=radius)

@@ -1,6 +1,5 @@
 """The whole stage from the command line: tables, figure, and one line for each bad input."""
 
-import csv
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +12,7 @@ import pytest
 
 from analysis.evaluation.held_out_tasks import TASK_NAMES
 from analysis.evaluation.tables import TABLES
-from tests.command import ROOT, assert_refused, environment, run, run_here, run_on_terminal
+from tests.command import ROOT, assert_refused, environment, rows_of, run, run_here, run_on_terminal
 from tests.planted_results import Results, as_original, play, provenance, write
 
 SCRIPT = "analysis/proc_eval_result.py"
@@ -30,8 +29,7 @@ def proc(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def rows(folder: Path, name: str) -> list[dict[str, str]]:
-    with (folder / f"{name}.tsv").open() as file:
-        return list(csv.DictReader(file, delimiter="\t"))
+    return rows_of(folder / f"{name}.tsv")
 
 
 def results(mode: str = "pvp", seed: int = 1, episodes: int = 8, **changes: Any) -> Results:

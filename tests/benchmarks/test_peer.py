@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from benchmarks.peer import RecordedWorlds, Repetition, plain_worlds
-from common.user_error import UserError
 from reinforcement_learning.game.vectorization import first_episodes, make_groups, make_worlds
 from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, Settings, TaskSettings
+from tests.command import assert_refuses
 
 AGENT = "neurips23_start_kit"
 
@@ -49,17 +49,14 @@ def test_plain_worlds_repeat_the_ticks_of_a_run(repetition: Repetition) -> None:
 
 def test_another_reward_in_any_tick_is_noticed(repetition: Repetition) -> None:
     repetition.groups[1].rewards[2][3] += 1
-    with pytest.raises(UserError, match="rewards of the run's and of plain"):
-        repetition.repeat()
+    assert_refuses("rewards of the run's and of plain", repetition.repeat)
 
 
 def test_other_observations_after_the_last_tick_are_noticed(repetition: Repetition) -> None:
     for group in repetition.groups:  # the plain worlds play one tick only, in which nobody is rewarded
         group.actions, group.rewards = group.actions[:1], group.rewards[:1]
-    with pytest.raises(UserError, match="observations of the run's and of plain"):
-        repetition.repeat()
+    assert_refuses("observations of the run's and of plain", repetition.repeat)
 
 
 def test_worlds_on_a_cluster_have_no_plain_twin(settings: Settings, maps: Path) -> None:
-    with pytest.raises(UserError, match="on this machine"):
-        plain_worlds(AGENT, settings, maps, like=[object()])
+    assert_refuses("on this machine", plain_worlds, AGENT, settings, maps, like=[object()])

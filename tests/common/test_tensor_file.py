@@ -9,7 +9,7 @@ import pytest
 import safetensors.numpy
 
 from common.tensor_file import Kind, read_tensors, write_tensors
-from common.user_error import UserError
+from tests.command import assert_refuses
 
 ARRAYS = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.array(3, np.int64)}
 KINDS: dict[Kind, str] = {
@@ -36,12 +36,6 @@ def check_read(path: Path, kind: Kind, text: str) -> None:
         np.testing.assert_array_equal(arrays[name], array)
 
 
-def refusals(path: Path, kind: Kind) -> set[str]:
-    with pytest.raises(UserError) as error:
-        read_tensors(path, kind)
-    return {str(error.value)}
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("wanted", KINDS)
 def test_a_file_is_read_as_what_it_is_only(tmp_path: Path, kind: Kind, wanted: Kind) -> None:
@@ -51,22 +45,19 @@ def test_a_file_is_read_as_what_it_is_only(tmp_path: Path, kind: Kind, wanted: K
         if kind == wanted:
             check_read(tmp_path / name, kind, KINDS[kind])
         else:
-            (message,) = refusals(tmp_path / name, wanted)
-            assert message.startswith(f"{tmp_path / name} is a") and kind in message and wanted in message
+            assert_refuses([f"{tmp_path / name} is a", kind, wanted], read_tensors, tmp_path / name, wanted)
 
 
 def test_a_kind_that_is_not_known_is_named(tmp_path: Path) -> None:
     write_tensors(tmp_path / "newer", ARRAYS, "{}", "dream")  # type: ignore[arg-type]
-    (message,) = refusals(tmp_path / "newer", "policy")
-    assert "of the unknown kind 'dream'" in message
+    assert_refuses("of the unknown kind 'dream'", read_tensors, tmp_path / "newer", "policy")
 
 
 def test_the_kind_is_proved_too(tmp_path: Path) -> None:
     path = tmp_path / "file"
     write_tensors(path, ARRAYS, "{}", "policy")
     path.write_bytes(path.read_bytes().replace(b'"kind\\"', b'"kine\\"', 1).replace(b'kind\\"', b'kine\\"', 1))
-    with pytest.raises(UserError, match="is damaged"):
-        read_tensors(path, "policy")
+    assert_refuses("is damaged", read_tensors, path, "policy")
 
 
 def test_arrays_alone_are_read_only_where_that_is_asked_for(tmp_path: Path) -> None:
@@ -74,4 +65,4 @@ def test_arrays_alone_are_read_only_where_that_is_asked_for(tmp_path: Path) -> N
     path.write_bytes(safetensors.numpy.save(ARRAYS))
     arrays, text = read_tensors(path, "task embeddings", bare=True)
     assert arrays.keys() == ARRAYS.keys() and text == ""
-    assert len(refusals(path, "task embeddings")) == 1
+    assert_refuses("bare", read_tensors, path, "task embeddings")

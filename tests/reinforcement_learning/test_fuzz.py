@@ -17,16 +17,15 @@ from hypothesis import strategies as st
 from agent_zoo.memories.memory import MemoryState
 from analysis.evaluation.held_out_tasks import PREFIX, TASK_NAMES
 from reinforcement_learning.game.environment import EpisodeStart
-from reinforcement_learning.game.life import Life
 from reinforcement_learning.game.task_file import read_tasks
 from reinforcement_learning.play.contest import Contest
-from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.evaluating.results import SeedResults
-from reinforcement_learning.play.policy_pool import EpisodeLives
-from reinforcement_learning.settings import PolicySettings, Settings, load_settings, read_run_settings
+from reinforcement_learning.settings import Settings, load_settings, read_run_settings
 from reinforcement_learning.training.training_state import TrainingState
 from tests.conftest import AGENT
 from tests.fuzz import RAW_VALUES, VALUES, budget, damaged_json, damaged_tensors, junk, read_or_refuse, resigned
+from tests.reinforcement_learning.play.evaluating.test_journal import episode
+from tests.tiny_policies import tiny_entrant
 
 CONFIG = Path(__file__).parents[2] / "config.yaml"
 TASKS = """
@@ -132,25 +131,13 @@ def test_settings_of_runs(tmp_path_factory: pytest.TempPathFactory, data: st.Dat
 
 
 EPISODES = 6
-
-
-def episode(number: int) -> EpisodeLives:
-    random = np.random.default_rng(number)
-    lives = [
-        Life(
-            agent, int(random.integers(1, 999)), 0.0, True, None, TASK_NAMES[agent].removeprefix(PREFIX),
-            random.random(), False, 1, 0, 0, {},
-        )
-        for agent in range(6)
-    ]  # fmt: skip
-    return EpisodeLives(number, (tuple(lives[:3]), tuple(lives[3:])))
+TASKS_PLAYED = [name.removeprefix(PREFIX) for name in TASK_NAMES[:6]]
 
 
 @pytest.fixture(scope="module")
 def evaluation(small_world, task, maps) -> Callable[[Path], SeedResults]:
     """Opens what an evaluation of two policies has left in a folder."""
-    settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=8))
-    entrant = untrained_entrant("takeru", settings, maps, seed=1)
+    entrant = tiny_entrant(small_world, task, maps, "takeru", seed=1, hidden_size=8)
     entrants = (entrant, replace(entrant, name="other"))
     contest = Contest(entrants, small_world, task, maps, torch.device("cpu"))
     return lambda folder: SeedResults(folder / "eval_pvp_1.json", contest, "pvp", 1, EPISODES)
@@ -158,7 +145,7 @@ def evaluation(small_world, task, maps) -> Callable[[Path], SeedResults]:
 
 def play(results: SeedResults, groups: int = EPISODES) -> None:
     for group in results.missing[:groups]:
-        results.add([episode(number) for number in group.numbers])
+        results.add([episode(number, TASKS_PLAYED) for number in group.numbers])
 
 
 def lists_in(folder: Path) -> dict[str, dict[str, Any]]:

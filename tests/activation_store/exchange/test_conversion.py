@@ -13,7 +13,7 @@ from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import LIFE_KEY, METADATA_FILE, RECORDS_FILE, Format
 from common.user_error import UserError
 from tests.activation_store.test_round_trip import assert_same_records
-from tests.command import assert_refused, run, run_here
+from tests.command import assert_refused, run, run_here, run_well
 from tests.planted import planted_dump, with_optional_parts, write_planted
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -57,11 +57,10 @@ def test_the_analysis_does_not_depend_on_the_format(dumps: dict[str, Path], tmp_
     for name in ("json", "parquet"):
         place = tmp_path / name / "planted"
         shutil.copytree(dumps[name], place)
-        done = run_here(
+        run_well(
             "analyze_activations.py", place, "--subsample", 2, "--projection", "pca",
             "--output-dir", tmp_path / name / "results",
         )  # fmt: skip
-        assert done.returncode == 0, done.stderr
     first, second = (next((tmp_path / name / "results").iterdir()) for name in ("json", "parquet"))
     for name in ("embedding.npy", "summary.json", "summary.txt", "pca_scatter.png"):
         assert (first / name).read_bytes() == (second / name).read_bytes(), name

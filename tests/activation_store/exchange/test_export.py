@@ -20,6 +20,7 @@ from activation_store.schema import IDENTITY, MAY_BE_UNRECORDED, TILE_COLUMNS, F
 from activation_store.subsample import Subsample
 from common.user_error import UserError
 from tests.command import assert_refused, run
+from tests.fuzz import flip
 from tests.planted import planted_dump, with_optional_parts, write_planted
 
 LAYERS = {"action_decoder": 16, "lstm_cell": 3}
@@ -139,9 +140,7 @@ def test_command_line(dumps: dict[str, Path], tmp_path: Path) -> None:
 def test_a_damaged_dump_leaves_no_export(dumps: dict[str, Path], tmp_path: Path) -> None:
     convert(dumps["json"], tmp_path / "dump", "parquet", None, silent)
     last = tmp_path / "dump" / "episode-000002.parquet"
-    content = bytearray(last.read_bytes())
-    content[len(content) // 2] ^= 255
-    last.write_bytes(content)
+    flip(last, last.stat().st_size // 2, 255)
     with pytest.raises(UserError, match=r"episode-000002.parquet does not match its SHA-256"):
         export(tmp_path / "dump", tmp_path / "out.parquet", silent)
     assert [path.name for path in tmp_path.iterdir()] == ["dump"]

@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from activation_store.exchange.conversion import convert
 from activation_store.reader import read_dump, read_metadata
 from activation_store.records import RaggedRows, Records
-from common.user_error import UserError
+from tests.command import assert_refuses
 from tests.planted import planted_dump
 
+KEYS = ("step", "env_id", "agent_id", "activation", "observation", "action")
 FUZZ = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 FULL_ROWS = {"Entity": 100, "Inventory": 12}
 
@@ -118,19 +119,15 @@ def test_several_layers_and_processes(tmp_path: Path) -> None:
 
 def test_a_folder_without_metadata_says_how_to_import_it(tmp_path: Path) -> None:
     (tmp_path / "activations.json").write_text("[]")
-    with pytest.raises(UserError, match="python -m activation_store convert"):
-        read_metadata(tmp_path)
+    assert_refuses("python -m activation_store convert", read_metadata, tmp_path)
     (tmp_path / "activations.jsonl").write_text("")
-    with pytest.raises(UserError, match="several files of records"):
-        convert(tmp_path, tmp_path / "out", "parquet", None, lambda share: None)
+    assert_refuses("several files of records", convert, tmp_path, tmp_path / "out", "parquet", None, lambda share: None)
 
 
 def refusal(source: Path) -> str:
-    with pytest.raises(UserError) as caught:
-        convert(source, source.parent / "out", "parquet", None, lambda share: None)
-    assert "\n" not in str(caught.value) and len(str(caught.value)) < 700
+    message = assert_refuses((), convert, source, source.parent / "out", "parquet", None, lambda share: None)
     assert not list((source.parent / "out").glob("*")), "something was left behind"
-    return str(caught.value)
+    return message
 
 
 @pytest.mark.parametrize("layout", ["array", "lines"])
@@ -157,34 +154,27 @@ def test_truncations_are_refused(tmp_path: Path, layout: str) -> None:
         ({"env_id": None}, "expected numbers"),
         ({"observation": []}, "indices must be"),
         ({"observation": {"Entity": [[]]}}, "index out of range"),
+        *((key, f"'{key}' is missing") for key in KEYS),
     ],
 )
-def test_malformed_records_are_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+def test_malformed_records_are_refused(tmp_path: Path, change: dict[str, Any] | str, message: str) -> None:
+    """A change is of some keys' values, or the name of a key that goes."""
     written = original_records(truth(episodes=1))
-    written[5] |= change
+    if isinstance(change, str):
+        del written[5][change]
+    else:
+        written[5] |= change
     (tmp_path / "activations.json").write_text(as_text(written, "array"))
     assert message in refusal(tmp_path / "activations.json")
 
 
-@pytest.mark.parametrize("key", ["step", "env_id", "agent_id", "activation", "observation", "action"])
-def test_missing_keys_are_refused(tmp_path: Path, key: str) -> None:
-    written = original_records(truth(episodes=1))
-    del written[5][key]
-    (tmp_path / "activations.json").write_text(as_text(written, "array"))
-    assert f"'{key}' is missing" in refusal(tmp_path / "activations.json")
-
-
 @FUZZ
 @given(text=st.one_of(st.binary(max_size=200), st.text('[]{},:"1 a\n', max_size=80).map(str.encode)))
+@example(text=b"[" * 100_000)
+@example(text=b'{"a":' * 100_000)
+@example(text=b"[{" + b"}{" * 300_000)
+@example(text=b"[" + b" " * 20_000_000)
 def test_junk_is_refused(tmp_path: Path, text: bytes) -> None:
-    (tmp_path / "junk.json").write_bytes(text)
-    refusal(tmp_path / "junk.json")
-
-
-@pytest.mark.parametrize(
-    "text", [b"[" * 100_000, b'{"a":' * 100_000, b"[{" + b"}{" * 300_000, b"[" + b" " * 20_000_000]
-)
-def test_nested_and_endless_junk_is_refused_soon(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "junk.json").write_bytes(text)
     refusal(tmp_path / "junk.json")
 

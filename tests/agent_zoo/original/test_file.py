@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from agent_zoo.original.file import OriginalFile, newest_model, read_original
-from common.user_error import UserError
-from tests.command import ROOT
+from tests.command import ROOT, assert_refuses
 from tests.fuzz import budget, junk, limited, read_or_refuse
 from tests.original_files import (
     ORDERED,
@@ -70,11 +69,7 @@ def read(path: Path) -> OriginalFile:
 
 
 def refused(path: Path) -> str:
-    with pytest.raises(UserError) as caught:
-        read(path)
-    message = str(caught.value)
-    assert message.isprintable() and str(path) in message
-    return message
+    return assert_refuses([str(path)], read, path)
 
 
 def check_equal(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> None:
@@ -166,8 +161,7 @@ def test_a_strange_number_of_agent_steps_is_unknown(tmp_path: Path, steps: Any) 
 
 
 def test_a_folder_without_checkpoints_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"there is no checkpoint \(model_NUMBER.pt\) in"):
-        newest_model(tmp_path)
+    assert_refuses(r"there is no checkpoint \(model_NUMBER.pt\) in", newest_model, tmp_path)
 
 
 # Hostile files: each would make the canary if anything in it ran.
@@ -451,8 +445,7 @@ CLAIMS: dict[str, tuple[Callable[[], bytes], str]] = {
 def test_files_that_claim_much_are_refused_at_once(tmp_path: Path, what: str) -> None:
     content, message = CLAIMS[what]
     path = write(tmp_path / "a.pt", content())
-    with pytest.raises(UserError, match=message):
-        read(path)
+    assert_refuses(message, read, path)
     refused(path)
 
 

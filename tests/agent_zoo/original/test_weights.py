@@ -17,9 +17,9 @@ from agent_zoo.observation import ObservationLayout, PackedObservation, pack
 from agent_zoo.original.file import read_original
 from agent_zoo.original.layout import original_layout
 from agent_zoo.original.weights import OriginalShape, original_shape, policy_from_original
-from common.user_error import UserError
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.untrained_info import untrained_info
+from tests.command import assert_refuses
 from tests.original_networks import Original, random_weights
 
 LAYERS = {"neurips23_start_kit": 1, "takeru": 0, "hybrid": 1, "yaofeng": 2}
@@ -145,9 +145,7 @@ def test_what_is_no_agent_of_the_original_is_refused_in_one_line(
 ) -> None:
     given = tensors(agent)
     change(given)
-    with pytest.raises(UserError) as error:
-        policy_from_original(given)
-    assert message in str(error.value) and "\n" not in str(error.value)
+    assert_refuses([message], policy_from_original, given)
 
 
 @pytest.mark.skipif(not FIXTURES.is_dir(), reason="the original's checkpoints are not in the repository")

@@ -4,13 +4,7 @@ import numpy as np
 from scipy import stats
 
 from analysis.clusters.components import binned_profile, pearson_r, principal_components
-from analysis.lives import Lives
-
-
-def lives_of_lengths(*lengths: int) -> Lives:
-    sizes = np.array(lengths)
-    index = np.repeat(np.arange(len(sizes)), sizes)
-    return Lives(index, np.arange(len(index)), np.cumsum(sizes) - sizes, sizes)
+from tests.planted_lives import make_lives
 
 
 def test_components_and_scores_of_known_variance() -> None:
@@ -45,7 +39,7 @@ def test_pearson_r_is_that_of_scipy() -> None:
 
 def test_profile_follows_the_feature() -> None:
     rng = np.random.default_rng(5)
-    lives = lives_of_lengths(*[40] * 50)
+    lives = make_lives([40] * 50)
     score = rng.normal(size=2000)
     profile = binned_profile(score, score**2, lives)
     assert len(profile.mean) == 20
@@ -55,7 +49,7 @@ def test_profile_follows_the_feature() -> None:
 
 def test_intervals_of_a_profile_count_lives_not_records() -> None:
     """Each life has its own level, so its 50 records carry no more information than one; 95% intervals mostly cover."""
-    lives = lives_of_lengths(*[50] * 40)
+    lives = make_lives([50] * 40)
     held = []
     for seed in range(100):
         rng = np.random.default_rng(seed)
@@ -66,5 +60,5 @@ def test_intervals_of_a_profile_count_lives_not_records() -> None:
 
 
 def test_profile_of_one_life_has_no_interval() -> None:
-    profile = binned_profile(np.arange(9.0), np.arange(9.0), lives_of_lengths(9))
+    profile = binned_profile(np.arange(9.0), np.arange(9.0), make_lives([9]))
     assert len(profile.mean) == 9 and np.isnan(profile.low).all()

@@ -9,6 +9,7 @@ from analysis.clusters.settings import AnalysisSettings
 from analysis.features.registry import EXTENDED_FEATURES
 from common import command_line
 from common.user_error import UserError
+from tests.command import assert_refuses
 from tests.planted import planted_metadata
 
 DEFAULTS = AnalysisSettings(Path("data/NAME"))
@@ -86,8 +87,7 @@ def test_combinations_that_work_are_not_refused(change: dict) -> None:
     ],
 )
 def test_what_cannot_work_is_refused(change: dict, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        replace(DEFAULTS, **change).check()
+    assert_refuses(message, replace(DEFAULTS, **change).check)
 
 
 @pytest.mark.parametrize(
@@ -107,15 +107,13 @@ def test_what_cannot_work_is_refused(change: dict, message: str) -> None:
     ],
 )
 def test_what_a_dump_cannot_give_is_refused(change: dict, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        replace(DEFAULTS, **change).check_against(METADATA)
+    assert_refuses(message, replace(DEFAULTS, **change).check_against, METADATA)
 
 
 def test_without_clusters_few_records_are_enough() -> None:
     metric = replace(DEFAULTS, metric_only=True, feature_scatter=True)
     metric.check_enough(2)
-    with pytest.raises(UserError, match="any output needs 2"):
-        metric.check_enough(1)
+    assert_refuses("any output needs 2", metric.check_enough, 1)
     replace(DEFAULTS, projection="pca", umap_neighbors=5000).check_against(METADATA)
 
 
@@ -139,8 +137,7 @@ def test_options_without_effect_are_told() -> None:
 def test_features_are_checked_at_once() -> None:
     with pytest.raises(UserError, match="there is no feature 'life_fraction'"):
         replace(DEFAULTS, features="tick,life_fraction").choose_features(METADATA)
-    with pytest.raises(UserError, match="no features given"):
-        replace(DEFAULTS, features=",").choose_features(METADATA)
+    assert_refuses("no features given", replace(DEFAULTS, features=",").choose_features, METADATA)
     with pytest.raises(UserError, match="needs two features or more"):
         replace(DEFAULTS, features="tick", feature_scatter=True).choose_features(METADATA)
     with pytest.raises(UserError, match="--residualize tok: there is no such variable"):

@@ -17,6 +17,7 @@ from analysis.clusters.terminal import verdict_lines
 from analysis.clusters.verdict import describe, verdict
 from analysis.features import FEATURES
 from analysis.lives import lives_of
+from analysis.statistics.stability import ProjectionStability
 from tests.planted import FIGHTING, Planted, planted_dump
 from tests.planted_summary import FAST, METHOD, planted_dataset, planted_summary, statistics_of
 
@@ -154,8 +155,6 @@ def test_constant_features_have_no_effect_and_no_test() -> None:
 
 
 def not_embedded_anew():
-    from analysis.statistics.stability import ProjectionStability
-
     return ProjectionStability((), (), 0, "not tried")
 
 

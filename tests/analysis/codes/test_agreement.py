@@ -15,25 +15,16 @@ from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import DumpMetadata
 from agent_zoo.capture import ALL_LAYERS
 from agent_zoo.checkpoint import save_checkpoint
-from analysis.codes.agreement import (
-    CODES,
-    GAUSSIAN,
-    TRAINED,
-    UNTRAINED,
-    Agreement,
-    Pair,
-    agreement_of,
-)
+from analysis.codes.agreement import CODES, GAUSSIAN, TRAINED, UNTRAINED, Agreement, Pair, agreement_of
 from analysis.codes.replayed import EVERY, draw_lives, load_networks, replay
 from analysis.recorded.recorded_observation import FIELDS
 from common.files import sha256
-from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import Entrant, load_entrant, untrained_entrant
 from reinforcement_learning.play.extraction import Plan, extract
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, SemanticSettings, Settings
-from tests.command import assert_refused, run_here
+from tests.command import assert_refused, assert_refuses, run_here
 from tests.conftest import AGENT
 
 pytestmark = pytest.mark.slow
@@ -198,11 +189,9 @@ def test_a_dump_that_lacks_something_is_refused(
     contest = Contest((entrant,), small_world, task, maps, torch.device("cpu"))
     plan = Plan(1, 2, 4, layers, tuple(fields.split(",")), format="parquet")
     extract(contest, plan, [tmp_path / "dump"], Workers(1), lambda *_: None)
-    with pytest.raises(UserError, match=parts) as error:
-        load_networks(tmp_path / "dump", read_metadata(tmp_path / "dump"), ["other"], trainings.policies)
-    assert "\n" not in str(error.value)
+    metadata = read_metadata(tmp_path / "dump")
+    assert_refuses(parts, load_networks, tmp_path / "dump", metadata, ["other"], trainings.policies)
 
 
 def test_too_few_states_are_refused(trainings: Trainings) -> None:
-    with pytest.raises(UserError, match="too few states"):
-        draw_lives(trainings.dump, 50, seed=0)
+    assert_refuses("too few states", draw_lives, trainings.dump, 50, seed=0)

@@ -8,21 +8,16 @@ from sklearn.neighbors import NearestNeighbors
 from analysis.codes.planes import NEIGHBOURS, States, kept_by
 
 
-@pytest.fixture
-def states() -> States:
-    rng = np.random.default_rng(0)
-    activations = rng.normal(size=(160, 6)).astype(np.float32)
-    return States(activations, np.zeros(160, np.int64), np.repeat(np.arange(16), 10), activations[:, :2], "layer")
-
-
 def neighbours(points: np.ndarray) -> list[set[int]]:
     near = NearestNeighbors(n_neighbors=NEIGHBOURS + 1).fit(points).kneighbors(points, return_distance=False)
     return [set(row.tolist()) - {i} for i, row in enumerate(near)]
 
 
-def test_numbers_are_the_known_ones(states: States) -> None:
-    rng = np.random.default_rng(1)
-    planes = {"part": states.plane, "noise": rng.normal(size=(160, 2)), "same": states.activations}
+def test_numbers_are_the_known_ones() -> None:
+    activations = np.random.default_rng(0).normal(size=(160, 6)).astype(np.float32)
+    lives = np.repeat(np.arange(16), 10)
+    states = States(activations, np.zeros(160, np.int64), lives, activations[:, :2], "layer")
+    planes = {"part": states.plane, "noise": np.random.default_rng(1).normal(size=(160, 2)), "same": states.activations}
     kept = {each.name: each for each in kept_by(states, planes, 200, 0)}
     for name, plane in planes.items():
         assert kept[name].trustworthiness == pytest.approx(

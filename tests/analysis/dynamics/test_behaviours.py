@@ -6,7 +6,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from analysis.dynamics.behaviours import Behaviours, find_behaviours, measures, pairs_of, space_of, trajectories
 from analysis.dynamics.tracks import Tracks
-from common.user_error import UserError
+from tests.command import assert_refuses
 from tests.planted_tracks import tracks_of
 
 LIVES, TICKS, BOUT, SKIPPED = 12, 60, 20, 6
@@ -78,8 +78,7 @@ def test_one_layer_alone_is_not_rescaled(planted: Tracks) -> None:
 
 def test_a_layer_that_never_moves_is_refused(planted: Tracks) -> None:
     still = tracks_of(planted.state, planted.read, LENGTHS, activations={"still": np.ones((len(planted), 3))})
-    with pytest.raises(UserError, match="still is the same in all ticks"):
-        space_of(still, ["still"], {})
+    assert_refuses("still is the same in all ticks", space_of, still, ["still"], {})
 
 
 def test_agreement_stands_beside_that_with_labels_of_other_lives(planted: Tracks, truth: np.ndarray) -> None:

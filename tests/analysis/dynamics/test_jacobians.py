@@ -25,7 +25,8 @@ from analysis.dynamics.jacobians import (
 from analysis.dynamics.tracks import Tracks, tensor
 from analysis.dynamics.update import Update
 from common.user_error import UserError
-from tests.planted_tracks import tracks_of
+from tests.command import assert_refuses
+from tests.planted_tracks import states_of, tracks_of
 
 UNITS, LENGTHS = 4, [12, 20, 16]
 
@@ -44,13 +45,8 @@ def policy_of(cell: MemoryCell, layers: int = 1, gain: float = 1.0) -> Recurrent
 def played(update: Update, seed: int = 0) -> Tracks:
     """Lives of a memory that reads noise."""
     rng = np.random.default_rng(seed)
-    read, states = rng.normal(size=(sum(LENGTHS), UNITS)), []
-    for start, length in zip(np.cumsum(LENGTHS) - LENGTHS, LENGTHS, strict=True):
-        state = torch.zeros(1, update.size, dtype=torch.float64)
-        for tick in range(start, start + length):
-            state = update(state, tensor(read[tick : tick + 1]))
-            states.append(state[0].numpy())
-    found = np.array(states)
+    read = rng.normal(size=(sum(LENGTHS), UNITS))
+    found = states_of(update, read, LENGTHS)
     return tracks_of(found, read, LENGTHS, found[:, update.place(update.states[-1])])
 
 
@@ -165,7 +161,6 @@ def test_ticks_are_counted_within_lives() -> None:
 
 
 def test_a_policy_without_memory_is_refused() -> None:
-    with pytest.raises(UserError, match="feed-forward"):
-        Update(cast(RecurrentPolicy, SimpleNamespace(memory=None)))
+    assert_refuses("feed-forward", Update, cast(RecurrentPolicy, SimpleNamespace(memory=None)))
     with pytest.raises(UserError, match="lstm_cell is not a state of this policy's memory, which has: lstm_hidden"):
         Update(policy_of("gru")).place(LSTM_CELL)

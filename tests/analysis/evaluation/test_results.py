@@ -6,22 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from analysis.evaluation.held_out_tasks import TASK_NAMES
-from analysis.evaluation.protocol import check_comparable
 from analysis.evaluation.results import PolicyRun, find_result_files, read_results
 from common.checked_json import CHECKSUM, entry_checksum
 from common.user_error import UserError
+from tests.command import assert_refuses
+from tests.fuzz import flip
 from tests.planted_results import as_original, play, provenance, write
 
 RESULTS = play({"one": 0.3, "other": 0.6}, 6, 40, np.random.default_rng(0), tasks_in_turn=True)
 for policy in RESULTS:
     RESULTS[policy]["provenance"] = provenance("pvp", 1, 6)
-KEYS = [*RESULTS["one"], "new", "episode/new", TASK_NAMES[3]]
 
 
 def test_every_life_is_read_into_its_episode(tmp_path: Path) -> None:
@@ -43,8 +40,7 @@ def test_policies_that_did_not_share_worlds_are_refused(tmp_path: Path) -> None:
     for name, opponent in ("ab", "ba", "cd", "dc"):
         contests[name]["provenance"] = provenance("pvp", 1, 6, opponents=[opponent])
     apart = write(tmp_path, "eval_pvp_1.json", contests)
-    with pytest.raises(UserError, match=r"eval_pvp_1.json: 'a' and 'c' were not played in the same worlds"):
-        read_results(apart)
+    assert_refuses(r"eval_pvp_1.json: 'a' and 'c' were not played in the same worlds", read_results, apart)
     together = write(tmp_path / "one", "eval_pvp_1.json", {name: contests[name] for name in "ab"})
     assert [run.policy for run in read_results(together)] == ["a", "b"]
     for name in contests:
@@ -77,55 +73,8 @@ def test_files_are_found_once_each(tmp_path: Path) -> None:
     files = [write(tmp_path, f"eval_pvp_{seed}.json", RESULTS) for seed in (1, 2)]
     write(tmp_path, "other.json", {})
     assert find_result_files([tmp_path, files[1], tmp_path / "." / "eval_pvp_1.json"]) == files
-    with pytest.raises(UserError, match="holds no result files"):
-        find_result_files([tmp_path, Path(tempfile.mkdtemp(dir=tmp_path))])
-    with pytest.raises(UserError, match="name without mode and seed"):
-        find_result_files([write(tmp_path, "eval_both_1.json", {})])
-
-
-anything = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**40), 2**64 - 1) | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=12,
-)
-
-
-def never_crashes(content: object) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "eval_pvp_1.json"
-        file.write_bytes(content if isinstance(content, bytes) else orjson.dumps(content))
-        try:
-            runs = read_results(file)
-            check_comparable(runs)
-        except UserError as error:
-            assert "\n" not in str(error) and str(file) in str(error)
-            return
-        for run in runs:
-            progress = run.task_progress[run.has_task]
-            assert ((progress >= 0) & (progress <= 1)).all() and np.isfinite(run.ticks).all()
-
-
-@given(anything | st.dictionaries(st.text(), anything) | st.binary())
-@settings(max_examples=200, deadline=None)
-def test_arbitrary_files_never_crash_the_reader(content: object) -> None:
-    never_crashes(content)
-
-
-@given(st.dictionaries(st.sampled_from(KEYS), anything, min_size=1, max_size=3), st.sampled_from(["one", "a\tb", ""]))
-@settings(max_examples=200, deadline=None)
-def test_results_with_anything_in_place_of_a_list_never_crash_the_reader(changes: dict, name: str) -> None:
-    never_crashes({name: {**RESULTS["one"], **changes}, "other": RESULTS["other"]})
-
-
-@given(st.data())
-@settings(max_examples=200, deadline=None)
-def test_results_with_anything_in_a_list_or_in_the_provenance_never_crash_the_reader(data: st.DataObject) -> None:
-    damaged = orjson.loads(orjson.dumps(RESULTS))
-    key = data.draw(st.sampled_from(list(damaged["one"])))
-    values = damaged["one"][key]
-    place = data.draw(st.sampled_from(list(values) if isinstance(values, dict) else range(len(values))))
-    values[place] = data.draw(anything)
-    never_crashes(damaged)
+    assert_refuses("holds no result files", find_result_files, [tmp_path, Path(tempfile.mkdtemp(dir=tmp_path))])
+    assert_refuses("name without mode and seed", find_result_files, [write(tmp_path, "eval_both_1.json", {})])
 
 
 def with_checksums(results: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,9 +104,7 @@ def test_every_flipped_bit_of_results_with_a_checksum_is_refused_or_changes_noth
     whole, content = read_results(file), file.read_bytes()
     random, refused = np.random.default_rng(0), 0
     for place in random.choice(len(content), 300, replace=False):
-        changed = bytearray(content)
-        changed[place] ^= 1 << int(random.integers(8))
-        file.write_bytes(changed)
+        flip(file, place, 1 << int(random.integers(8)), content)
         try:
             assert differences(read_results(file), whole) == []
         except UserError:
@@ -170,14 +117,3 @@ def test_a_wrong_checksum_is_refused(tmp_path: Path, checksum: object) -> None:
     results = {**with_checksums(RESULTS), "one": {**RESULTS["one"], CHECKSUM: checksum}}
     with pytest.raises(UserError, match="policy 'one': its results do not match their checksum"):
         read_results(write(tmp_path, "eval_pvp_1.json", results))
-
-
-@given(st.data())
-@settings(max_examples=60, deadline=None)
-def test_torn_files_never_crash_the_reader(data: st.DataObject) -> None:
-    content = bytearray(orjson.dumps(RESULTS))
-    place = data.draw(st.integers(0, len(content) - 1))
-    if data.draw(st.booleans()):
-        never_crashes(bytes(content[:place]))
-    content[place] = data.draw(st.integers(0, 255))
-    never_crashes(bytes(content))

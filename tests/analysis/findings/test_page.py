@@ -11,8 +11,8 @@ from analysis.findings.forest import draw_forest
 from analysis.findings.page import History, Named, page_text, write_page
 from analysis.findings.results import Results
 from analysis.findings.study_file import Claim, Forest, Primary, ResultTable, Row, Stage, Study
-from common.user_error import UserError
 from tests.analysis.findings.test_study_file import written
+from tests.command import assert_refuses
 
 VALUES = {"x_1": (1.0, 5.0), "x_2": (1.4, 5.5), "x_3": (0.8, 5.1), "y": (2.0, -1.0)}
 HISTORY = History([])
@@ -91,8 +91,7 @@ def test_page_without_one_of_its_figures_is_refused(folder: Path) -> None:
         "figures": [{"stage": "y", "file": "effects.png", "caption": "Effects."}],
     }  # fmt: skip
     write = partial(write_page, written(folder, study_file), folder, HISTORY, folder / "pages" / "t.md")
-    with pytest.raises(UserError, match=r"effects\.png does not exist"):
-        write()
+    assert_refuses(r"effects\.png does not exist", write)
     assert not (folder / "pages").exists()
     (folder / "y" / "effects.png").write_bytes(b"")
     write()

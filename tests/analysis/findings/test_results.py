@@ -10,6 +10,7 @@ from analysis.findings.results import Results, formatted, mean_over_trainings
 from analysis.findings.study_file import Row, Stage, Study
 from analysis.statistics.over_trainings import over_trainings
 from common.user_error import UserError
+from tests.command import assert_refuses
 
 STAGES = tuple(Stage(f"clear_{each}", "x.py {here}", 1.0) for each in ("a", "b", "c"))
 STUDY = Study("t", "q", STAGES, (), ())
@@ -28,14 +29,12 @@ def test_row_is_the_one_that_is_meant(results: Results) -> None:
     row = results.values(Row("clear_b", "effects.tsv", {"outcome": "ticks"}))
     assert row == {"outcome": "ticks", "value": "-29.5", "verdict": "effect"}
     for where in ({}, {"outcome": "level"}, {"outcome": "meals"}):
-        with pytest.raises(UserError, match="rows with"):
-            results.values(Row("clear_b", "effects.tsv", where))
+        assert_refuses("rows with", results.values, Row("clear_b", "effects.tsv", where))
     for row, says in (
         (Row("clear_b", "x.tsv"), "does not exist"),
         (Row("clear_b", "effects.tsv", {"x": "y"}), "no column"),
     ):
-        with pytest.raises(UserError, match=says):
-            results.values(row)
+        assert_refuses(says, results.values, row)
 
 
 def test_mean_over_trainings_has_students_interval(results: Results) -> None:
@@ -45,13 +44,10 @@ def test_mean_over_trainings_has_students_interval(results: Results) -> None:
     wanted = [sum(values) / 3, *test.confidence_interval(0.95), test.pvalue]
     assert [float(found[f"value.{name}"]) for name in ("mean", "low", "high", "p")] == pytest.approx(wanted)
     assert found["value.n"] == "3"
-    with pytest.raises(UserError, match="1 training"):
-        mean_over_trainings([[{"a": 1.0}]])
-    with pytest.raises(UserError, match="not separate trainings"):
-        mean_over_trainings([[{"a": 1.5}, {"b": 1.5}, {"c": 1.5}]])
+    assert_refuses("1 training", mean_over_trainings, [[{"a": 1.0}]])
+    assert_refuses("not separate trainings", mean_over_trainings, [[{"a": 1.5}, {"b": 1.5}, {"c": 1.5}]])
     assert float(mean_over_trainings([[{"a": 0.0}, {"b": 0.0}]])["mean"]) == 0
-    with pytest.raises(UserError, match="no number"):
-        results.values(Row("clear_*", "effects.tsv", {"outcome": "ticks"}), ["verdict"])
+    assert_refuses("no number", results.values, Row("clear_*", "effects.tsv", {"outcome": "ticks"}), ["verdict"])
 
 
 def test_trainings_that_played_the_same_worlds_need_the_numbers_of_each(tmp_path: Path) -> None:
@@ -123,13 +119,11 @@ def test_numbers_are_written_as_asked() -> None:
     ]
     assert written == ["-58.3", "0.024", "2%", "12", "effect"]
     for column, form, says in (("x", "", "no column"), ("word", "d", "no number"), ("nothing", ".1f", "no number")):
-        with pytest.raises(UserError, match=says):
-            formatted(row, column, form)
+        assert_refuses(says, formatted, row, column, form)
 
 
 def test_damaged_table_is_refused(tmp_path: Path) -> None:
     for content, says in ((b"", "empty"), (b"a\tb\n1\n", "differ in length"), (b"\xff\xfe", "UTF-8")):
         (tmp_path / "clear_a").mkdir(exist_ok=True)
         (tmp_path / "clear_a" / "effects.tsv").write_bytes(content)
-        with pytest.raises(UserError, match=says):
-            Results(STUDY, tmp_path).rows("clear_a", "effects.tsv", {})
+        assert_refuses(says, Results(STUDY, tmp_path).rows, "clear_a", "effects.tsv", {})

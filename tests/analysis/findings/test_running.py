@@ -11,7 +11,7 @@ import pytest
 from analysis.findings.page import Named
 from analysis.findings.running import PRIMARY_FILE, StudyRun
 from analysis.findings.study_file import Primary, Stage, Study
-from common.user_error import UserError
+from tests.command import assert_refuses
 
 PRIMARY = Primary("a", "effects.tsv", {"outcome": "ticks"})
 STUDY = Study("t", "q", tuple(Stage(name, "write.py {here}", 1.0) for name in "ab"), (), (), primary=(PRIMARY,))
@@ -50,5 +50,4 @@ def test_primary_outcomes_are_written_down_before_anything_is_played(folder: Pat
 def test_damaged_file_is_refused_in_one_line(folder: Path) -> None:
     (folder / "results").mkdir()
     (folder / "results" / PRIMARY_FILE).write_text(json.dumps({"since": 3}))
-    with pytest.raises(UserError, match=r"primary\.json is damaged: delete it"):
-        played(STUDY, folder)
+    assert_refuses(r"primary\.json is damaged: delete it", played, STUDY, folder)

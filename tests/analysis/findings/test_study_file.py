@@ -8,7 +8,7 @@ import yaml
 
 import intervene
 from analysis.findings.study_file import read_study
-from common.user_error import UserError
+from tests.command import assert_refuses
 
 STUDY = {
     "title": "What the memory is for",
@@ -96,9 +96,7 @@ def test_bad_study_is_refused_in_one_line(tmp_path: Path, place: list, value: ob
     for step in place[:-1]:
         part = part[step]
     part[place[-1]] = value
-    with pytest.raises(UserError) as error:
-        read_study(written(tmp_path, study))
-    assert says in str(error.value) and "\n" not in str(error.value) and "study.yaml" in str(error.value)
+    assert_refuses([says, "study.yaml"], read_study, written(tmp_path, study))
 
 
 def test_worlds_that_trainings_share_are_refused_where_a_table_does_not_tell_them_apart(tmp_path: Path) -> None:
@@ -112,8 +110,7 @@ def test_worlds_that_trainings_share_are_refused_where_a_table_does_not_tell_the
     row = {"stage": "probes_*", "file": "probe_scores.tsv"}
     study["stages"] += dumps
     study["claims"][0] |= {"says": "{all.score.mean:.2f}", "control": "none", "rows": {"all": row}}
-    with pytest.raises(UserError, match=r"probes_a and probes_b play the same worlds \(seed 3\)"):
-        read_study(written(tmp_path, study))
+    assert_refuses(r"probes_a and probes_b play the same worlds \(seed 3\)", read_study, written(tmp_path, study))
     dumps[0]["run"] = playing
     read = read_study(written(tmp_path, study))
     assert len(frozenset().union(*(read.seeds({})[f"probes_{name}"] for name in "ab"))) == 2
@@ -128,5 +125,4 @@ def test_studies_play_more_than_one_control_of_a_kind(path: Path) -> None:
 
 def test_file_that_is_no_study_is_refused(tmp_path: Path) -> None:
     for content in ([], "text", {"title": "x"}):
-        with pytest.raises(UserError, match="is no study"):
-            read_study(written(tmp_path, content))
+        assert_refuses("is no study", read_study, written(tmp_path, content))

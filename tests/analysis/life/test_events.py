@@ -26,7 +26,7 @@ from analysis.life.events import (
     life_events,
 )
 from analysis.lives import lives_of, previous_tick
-from tests.witness import Key, Witness
+from tests.witness import Key, Witness, keys
 
 Row = dict[str, int]
 
@@ -44,11 +44,6 @@ def metadata(witnessed: tuple[Path, Witness]) -> DumpMetadata:
 @pytest.fixture(scope="module")
 def events(records: Records, metadata: DumpMetadata) -> LifeEvents:
     return life_events(records, metadata)
-
-
-def keys(records: Records) -> list[Key]:
-    columns = (records.episode, records.step, records.agent_id)
-    return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def happened(records: Records, log: dict[Key, list[Row]], is_it: Callable[[Row], bool]) -> set[int]:

@@ -14,7 +14,7 @@ from analysis.probes.dataset import Wanted, read_probe_data
 from analysis.probes.future import DEATH_WITHIN, FUTURE, HORIZONS, RESOURCES, next_record, record_in
 from analysis.probes.inputs import inputs_named
 from analysis.probes.targets import NOT_EVERYWHERE, TARGETS, targets_named
-from common.user_error import UserError
+from tests.command import assert_refuses
 from tests.hand_made_lives import STAY, HandMade, hand_made, write_hand_made
 from tests.planted_lives import make_lives
 from tests.recorded_probes import shared_probe_dump
@@ -135,18 +135,13 @@ def test_lives_with_a_missing_tick_are_refused(tmp_path: Path) -> None:
     whole = write_hand_made(tmp_path / "whole", records, metadata)
     assert len(read_probe_data(whole, wanted)) == 18
     thinned = write_hand_made(tmp_path / "thinned", records.take(records.tick % 2 == 0), metadata)
-    with pytest.raises(UserError, match="has no record of the tick before 2"):
-        read_probe_data(thinned, wanted)
+    assert_refuses("has no record of the tick before 2", read_probe_data, thinned, wanted)
 
 
-@pytest.fixture(scope="module")
-def recorded(small_world, task, maps, tmp_path_factory) -> Observed:
-    folder = shared_probe_dump(tmp_path_factory, small_world, task, maps)
-    return Observed(read_dump(folder, episodes=[1]), read_metadata(folder))
-
-
-def test_recorded_lives_go_where_they_went(recorded: Observed) -> None:
+def test_recorded_lives_go_where_they_went(small_world, task, maps, tmp_path_factory) -> None:
     """Against a plain look-up of the same agent's later records in a dump of the real game."""
+    folder = shared_probe_dump(tmp_path_factory, small_world, task, maps)
+    recorded = Observed(read_dump(folder, episodes=[1]), read_metadata(folder))
     records, dead = recorded.records, died(recorded)
     key = list(zip(records.agent_id.tolist(), records.tick.tolist(), strict=True))
     place = {each: number for number, each in enumerate(key)}

@@ -6,7 +6,6 @@ from sklearn.linear_model import Ridge
 from sklearn.metrics import average_precision_score, r2_score, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
-from analysis.lives import Lives
 from analysis.probes import mlp
 from analysis.probes.banded_ridge import fit_ridge_beside
 from analysis.probes.baselines import Reservoir, traces
@@ -17,17 +16,13 @@ from analysis.probes.scores import Resamples, average_precision, losses
 from analysis.probes.similarity import debiased_cka, similarities
 from analysis.probes.targets import DEFAULT, HIDDEN, OF_FEATURES, TARGETS, targets_named
 from analysis.probes.task import folds_of_worlds, mean_of_the_rest, shifted_within_lives, smooth_basis
-from common.user_error import UserError
+from tests.command import assert_refuses
+from tests.planted_lives import make_lives
 
 
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(0)
-
-
-def lives_of_lengths(*lengths: int) -> Lives:
-    counts = np.array(lengths)
-    return Lives(np.repeat(np.arange(len(counts)), counts), np.arange(counts.sum()), np.cumsum(counts) - counts, counts)
 
 
 def test_ridge_is_the_librarys(rng: np.random.Generator) -> None:
@@ -130,7 +125,7 @@ def test_average_precision_is_the_librarys_in_each_world(rng: np.random.Generato
 
 
 def test_traces_are_a_plain_loop_over_each_life(rng: np.random.Generator) -> None:
-    lives, values = lives_of_lengths(1, 40, 7, 40), rng.normal(size=(88, 3))
+    lives, values = make_lives([1, 40, 7, 40]), rng.normal(size=(88, 3))
     found = traces(values, lives, (2, 8)).reshape(88, 2, 3)
     for start, length in zip(lives.starts, lives.lengths, strict=True):
         for place, constant in enumerate((2, 8)):
@@ -141,7 +136,7 @@ def test_traces_are_a_plain_loop_over_each_life(rng: np.random.Generator) -> Non
 
 
 def test_a_reservoir_is_a_plain_loop_over_each_life_and_forgets_slowly(rng: np.random.Generator) -> None:
-    lives, values = lives_of_lengths(60, 3, 60), rng.normal(2, 5, (123, 4))
+    lives, values = make_lives([60, 3, 60]), rng.normal(2, 5, (123, 4))
     reservoir = Reservoir.draw(values, seed=1)
     found = reservoir.run(values, lives)
     standardised = (values - values.mean(axis=0)) / values.std(axis=0)
@@ -204,7 +199,7 @@ def test_worlds_on_another_scale_do_not_spoil_the_ranks(rng: np.random.Generator
 
 
 def test_controls_stay_within_lives_and_keep_their_order(rng: np.random.Generator) -> None:
-    lives = lives_of_lengths(1, 2, 3, 40)
+    lives = make_lives([1, 2, 3, 40])
     values = np.arange(46.0)[:, None]
     shifted = shifted_within_lives(values, lives, seed=0)
     for start, length in zip(lives.starts, lives.lengths, strict=True):
@@ -258,7 +253,7 @@ def test_cka_is_that_of_the_kernels(rng: np.random.Generator) -> None:
 
 def test_slow_lives_do_not_make_strangers_alike(rng: np.random.Generator) -> None:
     """Two layers that share nothing, each constant through every life: records would look alike, lives do not."""
-    lives = lives_of_lengths(*[30] * 60)
+    lives = make_lives([30] * 60)
     layers = {name: np.repeat(rng.normal(size=(60, 20)), 30, axis=0) for name in ("one", "other")}
     ((value, low, high),) = similarities(layers, lives, lives.index // 10, seed=0).values()
     assert abs(value) < 0.1 and low < 0 < high
@@ -276,10 +271,8 @@ def test_targets_are_enough_and_each_is_described() -> None:
     assert sum(name in OF_FEATURES for name in DEFAULT) >= 35 and set(HIDDEN) <= set(DEFAULT)
     assert len(set(DEFAULT)) == len(DEFAULT) == len(targets_named(["default"]))
     assert all(target.unit and target.definition.endswith(".") for target in TARGETS.values())
-    with pytest.raises(UserError, match=r"no target 'self_heath': did you mean self_health\?"):
-        targets_named(["self_heath"])
-    with pytest.raises(UserError, match="no input 'lstm'"):
-        inputs_named(["lstm"], [4])
+    assert_refuses(r"no target 'self_heath': did you mean self_health\?", targets_named, ["self_heath"])
+    assert_refuses("no input 'lstm'", inputs_named, ["lstm"], [4])
 
 
 def test_memories_of_checkpoints_are_baselines_where_they_are_named() -> None:
@@ -289,5 +282,4 @@ def test_memories_of_checkpoints_are_baselines_where_they_are_named() -> None:
     assert title_of(name) == watched.title == "cell state after 757,328 steps"
     assert name not in [each.name for each in inputs_named(["all"], [4])]
     assert [each.name for each in inputs_named([name], [4])] == [name]
-    with pytest.raises(UserError, match="no input 'steps_5_lstm_gate'"):
-        inputs_named(["steps_5_lstm_gate"], [4])
+    assert_refuses("no input 'steps_5_lstm_gate'", inputs_named, ["steps_5_lstm_gate"], [4])

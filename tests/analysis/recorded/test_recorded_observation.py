@@ -19,10 +19,11 @@ from analysis.recorded.recorded_observation import FIELDS, check_shows_everythin
 from analysis.recorded.sequences import Parts, SequenceBatch, lives, windows
 from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest, Group
-from reinforcement_learning.play.entrants import Entrant, untrained_entrant
+from reinforcement_learning.play.entrants import Entrant
 from reinforcement_learning.play.extraction import Plan, metadata_of, record_group, write
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
-from reinforcement_learning.settings import PolicySettings, Settings
+from tests.command import assert_refuses
+from tests.tiny_policies import tiny_entrant
 
 LAYERS = ("encoder_output", "lstm_hidden", "lstm_cell", "action_decoder")
 CLOSE = {"atol": 1e-5, "rtol": 1e-5}
@@ -53,8 +54,7 @@ def played(request, small_world, task, maps, tmp_path_factory) -> Played:
     if request.param == MASKED:
         env = replace(env, mask_intrinsics="strict", relative_position=True, view_radius=4)
         agent, layers = "neurips23_start_kit", 1
-    settings = Settings(env=env, task=task, policy=PolicySettings(hidden_size=16, lstm_layers=layers))
-    entrant = untrained_entrant(agent, settings, maps, seed=2)
+    entrant = tiny_entrant(env, task, maps, agent, seed=2, lstm_layers=layers)
     contest = Contest((entrant,), env, task, maps, torch.device("cpu"))
     plan = Plan(2, None, 3, LAYERS, tuple(FIELDS.split(",")), format="parquet")
     folder, shown, advance = tmp_path_factory.mktemp("dumps") / "all", [], PolicyPool.advance
@@ -175,7 +175,6 @@ def test_dumps_of_something_else_are_refused(played: Played, recording) -> None:
         check_shows_everything(recording.dump, layout)
     with pytest.raises(UserError, match="holds task embeddings of 16 numbers, the policy takes 17"):
         check_shows_everything(played.dump, replace(layout, task_size=17))
-    with pytest.raises(UserError, match="other action heads"):
-        check_shows_everything(played.dump, replace(layout, heads=layout.heads[1:]))
+    assert_refuses("other action heads", check_shows_everything, played.dump, replace(layout, heads=layout.heads[1:]))
     with pytest.raises(UserError, match="other columns"):
         check_shows_everything(played.dump, replace(layout, entity_columns=layout.entity_columns[1:]))

@@ -11,7 +11,7 @@ from activation_store.schema import LIFE_KEY
 from activation_store.writer import DumpWriter
 from analysis.recorded import sequences
 from analysis.recorded.sequences import Parts, SequenceBatch, lives, windows
-from common.user_error import UserError
+from tests.command import assert_refuses
 from tests.planted import Planted, planted_dump
 
 LAYER = "action_decoder"
@@ -134,8 +134,7 @@ def test_only_the_parts_asked_for_are_read(dump: Path) -> None:
     batch = next(lives(dump, parts=parts))
     assert not batch.records.activations and not batch.before and set(batch.records.columns) == {"row"}
     assert batch.records.tile.shape[1] == 0
-    with pytest.raises(UserError, match="holds no layer 'lstm_cell'"):
-        next(lives(dump, parts=Parts(layers=("lstm_cell",))))
+    assert_refuses("holds no layer 'lstm_cell'", next, lives(dump, parts=Parts(layers=("lstm_cell",))))
 
 
 def test_a_missing_tick_is_refused(planted: Planted, tmp_path: Path) -> None:
@@ -144,8 +143,7 @@ def test_a_missing_tick_is_refused(planted: Planted, tmp_path: Path) -> None:
     with DumpWriter(tmp_path / "broken", planted.metadata) as writer:
         writer.write(records.take(np.arange(len(records)) != gone))
     message = f"no record of the tick after {records.tick[gone] - 1} of agent .* in episode 1"
-    with pytest.raises(UserError, match=message):
-        list(lives(tmp_path / "broken"))
+    assert_refuses(message, list, lives(tmp_path / "broken"))
 
 
 @pytest.mark.parametrize("bad", [{"length": 0}, {"length": 3, "stride": 0}, {"length": 3, "batch": 0}])

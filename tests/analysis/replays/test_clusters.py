@@ -12,20 +12,15 @@ from activation_store.schema import METADATA_FILE, Records
 from activation_store.subsample import Subsample
 from analysis.labels import NOISE
 from analysis.replays.clusters import UNLABELLED, ReplayClusters, clusters_of
-from analysis.replays.file import read_replay
 from analysis.replays.replay import Replay
 from analysis.runs.run_folder import RunFolder
 from common.files import sha256
 from common.user_error import UserError
+from tests.command import assert_refuses
 from tests.planted_run import rewrite
 from tests.recorded import Recording
 
 STRIDE = 3
-
-
-@pytest.fixture(scope="module")
-def replay(recording: Recording) -> Replay:
-    return read_replay(recording.replay)
 
 
 @pytest.fixture(scope="module")
@@ -98,10 +93,8 @@ def test_another_episode_is_refused_naming_where_it_differs_first(
     agent = int(np.flatnonzero(players.alive[7])[3])
     row[7, agent] += 1
     moved = replace(replay, players=replace(players, row=row))
-    with pytest.raises(UserError) as error:
-        clusters_of(moved, recording.replay, recording.dump, run_of_recording)
-    for part in (str(recording.replay), str(recording.dump), f"agent {players.ids[agent]}, tick 7"):
-        assert part in str(error.value)
+    parts = (str(recording.replay), str(recording.dump), f"agent {players.ids[agent]}, tick 7")
+    assert_refuses(parts, clusters_of, moved, recording.replay, recording.dump, run_of_recording)
 
 
 def test_a_replay_shifted_by_one_tick_is_another_episode(
@@ -121,8 +114,7 @@ def test_a_run_of_another_dump_is_refused(
     content = orjson.loads((run / "run.json").read_bytes())
     content["input"][METADATA_FILE] = "0" * 64
     rewrite(run, "run.json", orjson.dumps(content))
-    with pytest.raises(UserError, match="another dump"):
-        clusters_of(replay, recording.replay, recording.dump, run)
+    assert_refuses("another dump", clusters_of, replay, recording.replay, recording.dump, run)
 
 
 @pytest.mark.parametrize("name", ["DONE.json", "run.json", "cluster_labels.npz"])
@@ -131,8 +123,6 @@ def test_an_unfinished_or_damaged_run_is_refused(
 ) -> None:
     run = write_run(tmp_path / "run", recording.dump, records, label_of(records))
     (run / name).unlink()
-    with pytest.raises(UserError, match="run"):
-        clusters_of(replay, recording.replay, recording.dump, run)
+    assert_refuses("run", clusters_of, replay, recording.replay, recording.dump, run)
     (run / name).write_bytes(b"{}")
-    with pytest.raises(UserError, match="run"):
-        clusters_of(replay, recording.replay, recording.dump, run)
+    assert_refuses("run", clusters_of, replay, recording.replay, recording.dump, run)

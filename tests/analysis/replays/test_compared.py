@@ -3,21 +3,13 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from analysis.replays.compared import compare, first_difference
-from analysis.replays.file import read_replay
 from analysis.replays.replay import Replay
-from common.user_error import UserError
-from tests.recorded import Recording
+from tests.command import assert_refuses
 
 DRAWN = (2, 7)
 TICK = 6
-
-
-@pytest.fixture(scope="module")
-def replay(recording: Recording) -> Replay:
-    return read_replay(recording.replay)
 
 
 def changed(replay: Replay, column: str, tick: int, agents: tuple[int, ...]) -> Replay:
@@ -83,7 +75,5 @@ def test_replays_of_something_else_are_refused(replay: Replay) -> None:
     other_map = replace(replay, tiles=replay.tiles[::-1])
     other_names = replace(replay, players=replace(replay.players, names=replay.players.names[::-1]))
     for other in (other_map, other_names):
-        with pytest.raises(UserError, match="not of the same episode"):
-            compare(replay, other, DRAWN)
-    with pytest.raises(UserError, match="of another run"):
-        compare(replay, replay, (2, 99))
+        assert_refuses("not of the same episode", compare, replay, other, DRAWN)
+    assert_refuses("of another run", compare, replay, replay, (2, 99))

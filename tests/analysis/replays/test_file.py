@@ -18,7 +18,7 @@ from analysis.replays import stream as replay_stream
 from analysis.replays.events import CAUSES, DEATH, KILL, LEVEL_UP, Events, events_of
 from analysis.replays.file import read_replay
 from analysis.replays.replay import Replay, policy_of
-from common.user_error import UserError
+from tests.command import assert_refuses
 from tests.recorded import POLICIES, Recording
 
 COLUMNS = ("row", "col", "health", "level")
@@ -26,11 +26,6 @@ ANY_FILE = settings(
     max_examples=60, deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def replay(recording: Recording) -> Replay:
-    return read_replay(recording.replay)
 
 
 @pytest.fixture(scope="module")
@@ -159,12 +154,8 @@ def write(folder: Path, content: object) -> Path:
 
 
 def refused(path: Path, *parts: str) -> None:
-    with pytest.raises(UserError) as error:
-        read_replay(path)
-    message = str(error.value)
-    assert str(path) in message and "\n" not in message and len(message) < 400, message
-    for part in parts:
-        assert part in message
+    message = assert_refuses([str(path)], read_replay, path)
+    assert all(part in message for part in parts), message
 
 
 def changed(change: Callable[[dict], object]) -> Callable[[dict], dict]:
@@ -246,50 +237,6 @@ def test_a_truncated_file_is_refused(recording: Recording, tmp_path: Path, share
     whole = recording.replay.read_bytes()
     path = tmp_path / "short.replay.lzma"
     path.write_bytes(whole[: int(share * len(whole))])
-    refused(path)
-
-
-@ANY_FILE
-@given(place=st.floats(0, 1, exclude_max=True), value=st.integers(1, 255))
-def test_a_flipped_byte_is_refused_or_changes_values_only(
-    recording: Recording, tmp_path: Path, place: float, value: int
-) -> None:
-    """This lzma format holds no checksum, so a flip can go unseen; but never can it end in a traceback."""
-    damaged = bytearray(recording.replay.read_bytes())
-    damaged[int(place * len(damaged))] ^= value
-    path = tmp_path / "flipped.replay.lzma"
-    path.write_bytes(damaged)
-    try:
-        assert isinstance(read_replay(path), Replay)
-    except UserError as error:
-        assert str(path) in str(error) and "\n" not in str(error)
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=8,
-)
-KEYS = ("history", "resource", "metrics", "status", "base", "skills", "inventory", "alive", "entID")
-
-
-@ANY_FILE
-@given(junk=JSON, key=st.sampled_from(KEYS), deep=st.booleans())
-def test_junk_in_a_packet_is_refused(content: dict, tmp_path: Path, junk: object, key: str, deep: bool) -> None:
-    made = changed(lambda c: first_player(c).update({key: {key: junk} if deep else junk}))(content)
-    path = tmp_path / "junk.replay.json"
-    path.write_text(json.dumps(made))
-    try:
-        read_replay(path)
-    except UserError as error:
-        assert str(path) in str(error) and "\n" not in str(error)
-
-
-@ANY_FILE
-@given(junk=JSON)
-def test_junk_json_is_refused(tmp_path: Path, junk: object) -> None:
-    path = tmp_path / "junk.replay.json"
-    path.write_text(json.dumps({"map": junk, "packets": [junk]}))
     refused(path)
 
 

@@ -11,6 +11,7 @@ from tests.fuzz import limited
 
 
 def npy(array: np.ndarray, **header: Any) -> bytes:
+    """An .npy file that may claim to be more than it is."""
     file = io.BytesIO()
     told = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape} | header
     np.lib.format.write_array_header_1_0(file, told)

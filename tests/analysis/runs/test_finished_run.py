@@ -7,27 +7,23 @@ from pathlib import Path
 import pytest
 
 from analysis.runs.finished_run import read_run
-from common.user_error import UserError
 from tests.analysed import Analysed
-from tests.command import assert_refused, run_here
+from tests.command import assert_refused, assert_refuses, run_here
+from tests.fuzz import flip
 from tests.planted_run import rewrite
 
 
 def refusal(run: Path, name: str, dump: Path) -> str:
-    with pytest.raises(UserError) as error:
-        read_run(run, dump)
-    message = str(error.value)
-    assert "\n" not in message and str(run / name) in message
-    return message
+    return assert_refuses([str(run / name)], read_run, run, dump)
 
 
 def test_every_file_of_the_run_is_proved_by_its_hash(analysed: Analysed, tmp_path: Path) -> None:
     for name in ("run.json", "summary.json", "embedding.npy", "cluster_labels.npz"):
         damaged = Path(shutil.copytree(analysed.run, tmp_path / name))
-        content = bytearray((damaged / name).read_bytes())
-        content[len(content) // 2] ^= 1
-        (damaged / name).write_bytes(content)
+        flip(damaged / name, (damaged / name).stat().st_size // 2)
         assert "does not match its SHA-256" in refusal(damaged, name, analysed.dump)
+        (damaged / name).unlink()
+        refusal(damaged, name, analysed.dump)
     edited = Path(shutil.copytree(analysed.run, tmp_path / "edited"))
     (edited / "summary.json").write_text((edited / "summary.json").read_text().replace('"noise_records"', '"noise"'))
     assert_refused(run_here("explore.py", edited), str(edited / "summary.json"), "SHA-256")

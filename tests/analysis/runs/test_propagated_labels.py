@@ -23,7 +23,7 @@ from analysis.runs.propagated_labels import (
 )
 from analysis.runs.run_folder import RunFolder
 from common.files import sha256
-from common.user_error import UserError
+from tests.command import assert_refuses
 from tests.planted import Planted, planted_dump, write_planted
 
 STRIDE, SKIP_FIRST, SEED = 5, 2, 7
@@ -98,8 +98,7 @@ def test_some_lives_alone_get_the_labels_that_they_get_among_all(
     some = propagate_labels(run, dump, propagated.rule, lives=[(2, 3, 1)])
     assert set(zip(some.places["agent_id"].tolist(), some.places["episode"].tolist(), strict=True)) == {(3, 1)}
     np.testing.assert_array_equal(some.label, propagated.label[places_among(some.places, propagated.places)])
-    with pytest.raises(UserError, match="no record of the requested lives"):
-        propagate_labels(run, dump, propagated.rule, lives=[(99, 1, 1)])
+    assert_refuses("no record of the requested lives", propagate_labels, run, dump, propagated.rule, lives=[(99, 1, 1)])
 
 
 def test_agreement_on_held_out_lives_is_what_it_is_on_new_ones() -> None:
@@ -165,15 +164,13 @@ def test_rule_and_labels_are_saved_so_that_they_can_be_repeated(
 
 def test_a_run_of_another_dump_is_refused_naming_both(run: ClusterRun, dump: Path, tmp_path: Path) -> None:
     other = write_planted(tmp_path / "other", planted_dump(seed=1))
-    with pytest.raises(UserError, match="another dump") as error:
-        read_cluster_run(run.path, other)
-    assert str(dump) in str(error.value) and str(other) in str(error.value) and "\n" not in str(error.value)
+    message = assert_refuses("another dump", read_cluster_run, run.path, other)
+    assert str(dump) in message and str(other) in message
 
 
 def test_a_converted_dump_is_another_dump(run: ClusterRun, planted: Planted, tmp_path: Path) -> None:
     converted = write_planted(tmp_path / "converted", planted, format="parquet")
-    with pytest.raises(UserError, match="before it was converted"):
-        read_cluster_run(run.path, converted)
+    assert_refuses("before it was converted", read_cluster_run, run.path, converted)
 
 
 def test_a_run_that_does_not_say_its_layer_is_refused(dump: Path, planted: Planted, tmp_path: Path) -> None:
@@ -181,12 +178,10 @@ def test_a_run_that_does_not_say_its_layer_is_refused(dump: Path, planted: Plant
         empty = np.empty(0, np.int64)
         folder.save_arrays("cluster_labels.npz", **dict.fromkeys(IDENTITY, empty), label=empty)
     run = read_cluster_run(tmp_path / "run", dump)
-    with pytest.raises(UserError, match="does not name the run's"):
-        fit_rule(run, dump)
+    assert_refuses("does not name the run's", fit_rule, run, dump)
 
 
 def test_labels_of_records_that_the_dump_lacks_are_refused(dump: Path, planted: Planted, tmp_path: Path) -> None:
     run = read_cluster_run(write_run(tmp_path / "run", dump, planted), dump)
     places = {**run.places, "tick": run.places["tick"] + 1000}
-    with pytest.raises(UserError, match="does not hold"):
-        fit_rule(replace(run, places=places), dump)
+    assert_refuses("does not hold", fit_rule, replace(run, places=places), dump)

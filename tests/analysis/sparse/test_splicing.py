@@ -12,13 +12,7 @@ from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.sparse_codes import SparseCoder, matching_pursuit
 from analysis.sparse.fitting import baseline
 from analysis.sparse.scores import Units, usage
-from analysis.sparse.splicing import (
-    MEAN,
-    load_recorded_policy,
-    load_untrained,
-    reconstructions,
-    splice,
-)
+from analysis.sparse.splicing import MEAN, load_recorded_policy, load_untrained, reconstructions, splice
 from analysis.sparse.states import read_states
 from common.user_error import UserError
 from tests.planted_features import SOURCE

@@ -14,7 +14,7 @@ from analysis.sparse.stability import matched, stability
 from analysis.sparse.training import Epoch, Plan, geometric_median, normalisation, train
 from analysis.statistics.surrogate import gaussian_surrogate
 from common.tensor_file import read_tensors, write_tensors
-from common.user_error import UserError
+from tests.command import assert_refuses
 from tests.planted_features import SOURCE, PlantedFeatures, planted_features
 from tests.planted_lives import make_lives
 
@@ -131,13 +131,11 @@ def test_another_or_a_damaged_training_is_refused(planted: PlantedFeatures, tmp_
     states, path = planted.states[:1000], tmp_path / "x"
     normal = normalisation(states, 0)
     train(Plan("topk", 24, K, 0, 2), states, normal, path)
-    with pytest.raises(UserError, match="other arguments"):
-        train(Plan("topk", 24, K, 1, 2), states, normal, path)
+    assert_refuses("other arguments", train, Plan("topk", 24, K, 1, 2), states, normal, path)
     arrays, text = read_tensors(path, "autoencoder training")
     del arrays["silent"]
     write_tensors(path, arrays, text, "autoencoder training")
-    with pytest.raises(UserError, match="is damaged"):
-        train(Plan("topk", 24, K, 0, 2), states, normal, path)
+    assert_refuses("is damaged", train, Plan("topk", 24, K, 0, 2), states, normal, path)
 
 
 def test_strengths_are_the_same_in_raw_units(planted: PlantedFeatures, topk: SparseDictionary) -> None:
@@ -161,5 +159,4 @@ def test_the_geometric_median_is_not_moved_by_outliers() -> None:
 
 
 def test_states_that_never_vary_are_refused() -> None:
-    with pytest.raises(UserError, match="the same state in every record"):
-        normalisation(np.ones((10, 3), np.float32), 0)
+    assert_refuses("the same state in every record", normalisation, np.ones((10, 3), np.float32), 0)

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from sklearn.metrics import mutual_info_score
 
 from analysis.lives import Lives, lives_of
 from analysis.statistics.confounds import (
@@ -149,8 +150,6 @@ def test_chance_is_the_mean_of_what_permutations_give() -> None:
 
 
 def test_overall_information_is_the_mutual_information_of_labels_and_categories() -> None:
-    from sklearn.metrics import mutual_info_score
-
     rng = np.random.default_rng(7)
     lengths, lives, variables = world(rng)
     labels = labels_of(COURSES["smooth"], rng, lengths)

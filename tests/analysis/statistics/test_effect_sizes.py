@@ -19,15 +19,7 @@ from analysis.statistics.effect_sizes import (
     random_windows,
     run_lengths,
 )
-
-
-def make_lives(lengths: list[int], seed: int = 0) -> Lives:
-    """Lay out lives of the given lengths, their records scattered through the dump."""
-    order = np.random.default_rng(seed).permutation(sum(lengths))
-    index = np.empty(len(order), np.int64)
-    index[order] = np.repeat(np.arange(len(lengths)), lengths)
-    sizes = np.array(lengths)
-    return Lives(index, order, np.cumsum(sizes) - sizes, sizes)
+from tests.planted_lives import make_lives
 
 
 def test_cohens_d_of_a_worked_example() -> None:
@@ -104,7 +96,7 @@ def test_windows_are_contiguous_in_one_life_and_fill_the_rows(seed: int, length:
 
 @pytest.mark.parametrize("lengths", [[1], [4], [9], [50], [1, 4, 20]])
 def test_every_record_is_equally_likely_to_be_drawn(lengths: list[int]) -> None:
-    lives = make_lives([3, 10, 25])
+    lives = make_lives([3, 10, 25], seed=0)
     # Many rows a draw, so that cutting the last window does not matter.
     drawn = random_windows(np.array(lengths), lives, 400_000, np.random.default_rng(0))
     shares = np.bincount(drawn, minlength=38) / len(drawn)

@@ -6,6 +6,7 @@ from scipy import stats
 
 from analysis.statistics.over_trainings import in_worlds, over_trainings
 from common.user_error import UserError
+from tests.command import assert_refuses
 from tests.planted_trainings import null_rate, trainings_in_worlds
 
 
@@ -63,8 +64,7 @@ def test_worlds_are_the_same_or_others_and_nothing_between() -> None:
     assert worlds == "shared" and shared.tolist() == [[1.0, 2.0], [3.0, 4.0]]  # the third lacks one value
     (own,), worlds = in_worlds([[first, {f"other {world}": value for world, value in second.items()}]])
     assert worlds == "own" and own.tolist() == [[1.5], [4.0]]
-    with pytest.raises(UserError, match="share some of the worlds"):
-        in_worlds([[first], [{"a": 1.0, "z": 1.0}]])
+    assert_refuses("share some of the worlds", in_worlds, [[first], [{"a": 1.0, "z": 1.0}]])
 
 
 @pytest.mark.parametrize(("trainings", "worlds"), [(3, 24), (4, 4), (8, 4)])
@@ -118,8 +118,7 @@ def test_pairs_that_share_worlds_only_with_each_other_are_compared_by_their_diff
     test = stats.ttest_1samp([2.0, 3.0, 7.0], 0)
     assert worlds == "own"
     assert [found.value, found.low, found.p] == pytest.approx([4, test.confidence_interval(0.95).low, test.pvalue])
-    with pytest.raises(UserError, match="share some of the worlds"):
-        in_worlds([first, second])
+    assert_refuses("share some of the worlds", in_worlds, [first, second])
     with pytest.raises(UserError, match="share some of the worlds"):
         in_worlds([first, [second[1], second[0], {"g": 1.0, "a": 2.0}]], paired=True)
 

@@ -5,13 +5,9 @@ import pytest
 
 from analysis.lives import Lives
 from analysis.statistics.shifted_correlations import _all_shifts, shifted_correlations
+from tests.planted_lives import make_lives
 
 LIVES, TICKS, SHIFTS = 24, 80, 199
-
-
-def lives_with(lengths: np.ndarray) -> Lives:
-    starts = np.cumsum(lengths) - lengths
-    return Lives(np.repeat(np.arange(len(lengths)), lengths), np.arange(lengths.sum()), starts, lengths)
 
 
 def smooth(rng: np.random.Generator, lives: Lives, columns: int) -> np.ndarray:
@@ -30,7 +26,7 @@ def drift(rng: np.random.Generator, lives: Lives, columns: int) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def lives() -> Lives:
-    return lives_with(np.random.default_rng(1).integers(TICKS // 2, TICKS, LIVES))
+    return make_lives(np.random.default_rng(1).integers(TICKS // 2, TICKS, LIVES).tolist())
 
 
 def test_every_circular_shift_is_summed() -> None:
@@ -59,9 +55,9 @@ def test_smooth_series_alone_are_rarely_related(lives: Lives) -> None:
 
 def test_what_all_lives_of_an_episode_share_is_not_taken_for_a_relation() -> None:
     """Two series that drift with each world's tick, in 8 worlds of 6 lives: only 8 independent pairs."""
-    lives, rng = lives_with(np.full(48, 40)), np.random.default_rng(4)
+    lives, rng = make_lives([40] * 48), np.random.default_rng(4)
     episode = np.repeat(np.arange(8), 6 * 40)
-    worlds = lives_with(np.full(8, 40))
+    worlds = make_lives([40] * 8)
     shared = [np.tile(smooth(rng, worlds, 10).reshape(8, 1, 40, 10), (1, 6, 1, 1)).reshape(-1, 10) for _ in range(2)]
     noise = [0.01 * rng.normal(size=shared[0].shape) for _ in range(2)]
     left, right = shared[0] + noise[0], shared[1] + noise[1]
@@ -83,7 +79,7 @@ def test_only_the_chosen_records_count(lives: Lives) -> None:
 
 
 def test_too_few_lives_are_not_tested() -> None:
-    lives = lives_with(np.full(5, 30))
+    lives = make_lives([30] * 5)
     values = smooth(np.random.default_rng(6), lives, 1)
     found = shifted_correlations(values, values, lives, SHIFTS, 0)
     assert np.isnan(found.p).all() and found.r[0, 0] == pytest.approx(1)

@@ -15,13 +15,13 @@ from analysis.training_runs.comparison import compare
 from analysis.training_runs.curves import stretch_means
 from analysis.training_runs.groups import Group, group_runs
 from analysis.training_runs.intervals import mean_over_seeds
-from analysis.training_runs.metrics import chosen_metrics
 from analysis.training_runs.notes import notes_on
 from analysis.training_runs.run import TrainingRun, read_run
 from common.checked_json import CHECKSUM, entry_checksum
 from common.user_error import UserError
 from reinforcement_learning.settings import RUN_SETTINGS_FILE
 from reinforcement_learning.training import run_folder
+from tests.command import assert_refuses
 from tests.planted_training_runs import plant_evaluation, plant_run
 
 
@@ -120,8 +120,6 @@ def test_against_one_group_only_its_differences_are_tested(tmp_path: Path) -> No
     p = sorted(each.difference.p for each in compared.comparisons)
     corrected = sorted(each.corrected_p for each in compared.comparisons)
     assert corrected == pytest.approx([min(2 * p[0], p[1]), p[1]])
-    with pytest.raises(UserError, match="no group is called 'D': the groups are A, B, C"):
-        compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None, against="D")
 
 
 @pytest.mark.parametrize(
@@ -199,24 +197,13 @@ def test_runs_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
         ("", "no update yet"),
     ):
         (whole / "metrics.jsonl").write_text(damage)
-        with pytest.raises(UserError, match=part):
-            read_run(whole)
+        assert_refuses(part, read_run, whole)
     (whole / "metrics.jsonl").write_text(metrics + '{"agent_steps": 99')  # a kill cut the line short
     assert len(read_run(whole).steps) == 10
     (whole / "metrics.jsonl").unlink()
-    with pytest.raises(UserError, match=r"has no metrics\.jsonl"):
-        read_run(whole)
-    with pytest.raises(UserError, match="does not exist"):
-        read_run(tmp_path / "nowhere")
-    with pytest.raises(UserError, match="not the folder of a training run"):
-        read_run(tmp_path)
-
-
-def test_unknown_metrics_get_a_suggestion(tmp_path: Path) -> None:
-    runs = [read_run(plant_run(tmp_path, "A_1", 1, flat(1)))]
-    with pytest.raises(UserError, match="did you mean lives/ticks"):
-        chosen_metrics(runs, ["lives/tick"])
-    assert chosen_metrics(runs, []) == ["lives/ticks"]
+    assert_refuses(r"has no metrics\.jsonl", read_run, whole)
+    assert_refuses("does not exist", read_run, tmp_path / "nowhere")
+    assert_refuses("not the folder of a training run", read_run, tmp_path)
 
 
 def test_runs_may_share_held_out_worlds_and_have_training_worlds_of_their_own(tmp_path: Path) -> None:
@@ -312,8 +299,7 @@ def test_deleted_checkpoints_are_known_by_their_listed_hashes(tmp_path: Path) ->
     with pytest.raises(UserError, match=r"A_2/checkpoints/SHA256SUMS is damaged: line 2 is not a hash and a name"):
         compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
     damaged.write_bytes(b"\xff")
-    with pytest.raises(UserError, match=r"SHA256SUMS cannot be read as text"):
-        compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
+    assert_refuses(r"SHA256SUMS cannot be read as text", compare, groups, ["lives/ticks"], 5, 0.5, 0.95, None)
 
 
 def test_checkpoints_that_share_worlds_are_compared_where_all_of_them_met(tmp_path: Path) -> None:
@@ -349,13 +335,11 @@ def test_evaluations_under_different_rules_or_damaged_ones_are_refused(tmp_path:
     first, second = (group.runs[0].folder for group in groups)
     plant_evaluation(first, 10_000, 0.5)
     plant_evaluation(second, 10_000, 0.5, num_agents=7)
-    with pytest.raises(UserError, match="different rules: num_agents is 128 and 7") as refused:
-        compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
-    assert str(first) in str(refused.value) and str(second) in str(refused.value)
+    parts = ("different rules: num_agents is 128 and 7", str(first), str(second))
+    assert_refuses(parts, compare, groups, ["lives/ticks"], 5, 0.5, 0.95, None)
     results = second / "checkpoints" / "eval_pve_1.json"
     results.write_bytes(results.read_bytes().replace(b'"num_agents":7', b'"num_agents":128'))
-    with pytest.raises(UserError, match="do not match their checksum"):
-        compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
+    assert_refuses("do not match their checksum", compare, groups, ["lives/ticks"], 5, 0.5, 0.95, None)
 
 
 def test_evaluations_by_two_protocols_are_never_put_together(tmp_path: Path) -> None:

@@ -4,21 +4,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
 
 from activation_store.reader import read_metadata
 from activation_store.schema import DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint
 from analysis.world_model.held_out import HeldOut
+from analysis.world_model.imagination import Start, informed_start
 from analysis.world_model.model import Origin, WorldModel, build, measure
 from analysis.world_model.network import Bottleneck, Sizes
-from analysis.world_model.windows import (
-    Windows,
-    maps_of,
-    read_windows,
-    split_maps,
-    world_of,
-)
+from analysis.world_model.windows import Windows, maps_of, read_windows, split_maps, world_of
 from common.files import sha256
 from tests.recorded_features import RecordedFeatures, recorded_features
 
@@ -60,6 +56,12 @@ class Recorded:
 @pytest.fixture(scope="module")
 def model(recorded: Recorded) -> WorldModel:
     return recorded.model()
+
+
+@pytest.fixture(scope="module")
+def start(model: WorldModel, recorded: Recorded) -> Start:
+    with torch.no_grad():
+        return informed_start(model, recorded.windows()[0], torch.Generator().manual_seed(1))
 
 
 @pytest.fixture(scope="module")

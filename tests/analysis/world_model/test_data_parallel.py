@@ -1,7 +1,6 @@
 """Two processes of one training, started by torchrun, learn what one process does."""
 
 import itertools
-import subprocess
 from pathlib import Path
 
 import orjson
@@ -13,20 +12,11 @@ from agent_zoo.data_parallel import ALONE, Processes
 from analysis.world_model.model import load_model, save_model
 from analysis.world_model.unroll import _START_COSTS, _TICK_COSTS, Dice, Totals, _predict, unroll
 from analysis.world_model.windows import Windows, read_windows
-from tests.command import ROOT, environment, run_here
-from tests.reinforcement_learning.training.test_data_parallel import TORCHRUN
+from tests.command import run_well, torchrun
 from tests.trained_world_model import arguments
 
 WINDOWS = 7
 """An odd number, so that one process has more windows than the other."""
-
-
-def torchrun(*said: object) -> None:
-    result = subprocess.run(
-        [*TORCHRUN, *map(str, said)], cwd=ROOT, env={**environment(), "PYTHONPATH": str(ROOT)}, capture_output=True,
-        text=True, timeout=500, check=False,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def batch_of(path: Path, dump: Path) -> Windows:
@@ -89,8 +79,7 @@ def test_costs_of_parts_are_those_of_the_whole(model: Path, recorded) -> None:
 def test_two_processes_train_the_model_of_one(recorded, tmp_path: Path) -> None:
     """A few updates; the sums of floating-point numbers differ in their order, and Adam divides by small numbers."""
     few = ("--records", 150)
-    done = run_here("train_world_model.py", *arguments(recorded, tmp_path / "one", *few))
-    assert done.returncode == 0, done.stderr
+    run_well("train_world_model.py", *arguments(recorded, tmp_path / "one", *few))
     torchrun("train_world_model.py", *arguments(recorded, tmp_path / "two", *few))
     one, two = (load_model(tmp_path / name / "small" / "model.safetensors") for name in ("one", "two"))
     assert one[1] == two[1]

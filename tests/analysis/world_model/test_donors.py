@@ -19,6 +19,7 @@ from analysis.world_model.scene import own_columns
 from common.user_error import UserError
 from tests.analysis.interventions.play.directions import unit
 from tests.analysis.world_model.test_edits import edits_of, simulated
+from tests.command import assert_refuses
 
 FEATURE = "self_row"
 LIVES, TICKS = 16, 3
@@ -159,8 +160,7 @@ def test_a_life_that_lacks_one_donor_is_not_edited(model, start, recorded) -> No
     ],
 )  # fmt: skip
 def test_features_that_lives_cannot_differ_in_are_refused(model, recorded, donor, message) -> None:
-    with pytest.raises(UserError, match=message):
-        one_edit(model, recorded, replace(TRANSPLANT, donor=donor))
+    assert_refuses(message, one_edit, model, recorded, replace(TRANSPLANT, donor=donor))
 
 
 def test_what_the_policy_does_not_see_no_simulated_life_has(model, recorded) -> None:

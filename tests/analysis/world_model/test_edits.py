@@ -16,21 +16,16 @@ from analysis.interventions.edits.edit_options import EditOptions
 from analysis.interventions.edits.state_edits import Eraser, Untouched
 from analysis.world_model.edits import Edits, requested_edits
 from analysis.world_model.held_out import HeldOut
-from analysis.world_model.imagination import ImaginedTick, imagine, informed_start
+from analysis.world_model.imagination import ImaginedTick, imagine
 from analysis.world_model.model import WorldModel
 from analysis.world_model.outcomes import Outcomes, OutcomeSums, effects
 from common.user_error import UserError
 from tests.analysis.interventions.play.directions import direction, unit
+from tests.command import assert_refuses
 from tests.planted_dictionary import axes
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 TICKS = 3
-
-
-@pytest.fixture(scope="module")
-def start(model, recorded):
-    with torch.no_grad():
-        return informed_start(model, recorded.windows()[0], torch.Generator().manual_seed(1))
 
 
 def edits_of(
@@ -126,8 +121,7 @@ def test_features_that_do_not_fit_are_refused(model, recorded) -> None:
         edits_of(model, recorded, [], splice, dictionary=axes("lstm_cell", 8))
     other = axes("lstm_cell", 16)
     other = replace(other, source=replace(other.source, checkpoint_sha256="2" * 64))
-    with pytest.raises(UserError, match="was fitted to another policy"):
-        edits_of(model, recorded, [], splice, dictionary=other)
+    assert_refuses("was fitted to another policy", edits_of, model, recorded, [], splice, dictionary=other)
 
 
 @pytest.mark.parametrize("layer", ["encoder_output", "lstm_hidden", "lstm_cell"])
@@ -162,8 +156,7 @@ def test_what_could_be_read_is_gone(model, start, recorded, layer) -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_be_erased_is_refused(model, recorded, variable, layer, message) -> None:
-    with pytest.raises(UserError, match=message):
-        edits_of(model, recorded, [], EditOptions(edit="erase", variable=variable, layer=layer))
+    assert_refuses(message, edits_of, model, recorded, [], EditOptions(edit="erase", variable=variable, layer=layer))
 
 
 def test_a_dump_without_maps_of_the_training_is_erased_from_where_simulations_start(model, recorded) -> None:

@@ -11,7 +11,7 @@ from analysis.world_model.findings import PARTS, Finding, Ratio, Ticks, compared
 from analysis.world_model.policy_interface import imagined_view
 from analysis.world_model.scene import VITALS
 from analysis.world_model.windows import CONTEXT
-from common.user_error import UserError
+from tests.command import assert_refuses
 
 LIVES, LENGTH, UNITS = 120, 10, 6
 RANDOM = np.random.default_rng(0)
@@ -108,5 +108,4 @@ def test_the_values_saliency_is_its_gradient_times_input(recorded) -> None:
 
 def test_too_few_lives_are_refused() -> None:
     few = planted().take(np.arange(15 * LENGTH))
-    with pytest.raises(UserError, match="needs 16 recorded lives on test maps, but there are 15"):
-        compared(few, few, 0)
+    assert_refuses("needs 16 recorded lives on test maps, but there are 15", compared, few, few, 0)

@@ -9,29 +9,11 @@ from agent_zoo.capture import capture
 from agent_zoo.soft_path import soft_tick
 from analysis.dynamics.jacobians import LaggedCorrelations, Probes, mean_jacobians
 from analysis.dynamics.update import Update
-from analysis.world_model.imagination import Start, imagine, informed_start
-from analysis.world_model.jacobians import (
-    Dynamics,
-    compare_jacobians,
-    labelled_starts,
-    lags_up_to,
-    world_jacobians,
-)
-from analysis.world_model.model import WorldModel
-from common.user_error import UserError
+from analysis.world_model.imagination import imagine
+from analysis.world_model.jacobians import Dynamics, compare_jacobians, labelled_starts, lags_up_to, world_jacobians
+from tests.command import assert_refuses
 
 UNITS, LAGS = 16, (1, 2, 4)
-
-
-@pytest.fixture(scope="module")
-def model(recorded) -> WorldModel:
-    return recorded.model()
-
-
-@pytest.fixture(scope="module")
-def start(model, recorded) -> Start:
-    with torch.no_grad():
-        return informed_start(model, recorded.windows()[0], torch.Generator().manual_seed(1))
 
 
 def probes(layer: str) -> Probes:
@@ -100,6 +82,5 @@ def test_signs_are_compared_with_correlations_in_each_behaviour(model, recorded)
 def test_without_ticks_in_a_behaviour_there_is_nothing_to_compare(model, recorded) -> None:
     r = np.ones((1, 2, 3, 3))
     nothing = Dynamics(probes("lstm_cell"), LaggedCorrelations(r, r), {}, np.ones((1, 2, 3, 3)), np.zeros(1, np.int64))
-    with pytest.raises(UserError, match="is in a behaviour of the run"):
-        compare_jacobians(recorded.held_out(model), nothing, 10, 10, 0)
+    assert_refuses("is in a behaviour of the run", compare_jacobians, recorded.held_out(model), nothing, 10, 10, 0)
     assert lags_up_to(10) == (1, 2, 4, 8) and lags_up_to(0) == ()

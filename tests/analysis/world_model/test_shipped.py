@@ -1,10 +1,8 @@
 """The shipped world model is that of the shipped policy."""
 
-import csv
-
 from analysis.world_model.model import load_model
 from common.files import sha256
-from tests.command import ROOT
+from tests.command import ROOT, rows_of
 
 MODEL = ROOT / "world_models" / "start_kit_3M"
 CLAIMED = ("tiles", "vitals", "memory")
@@ -20,7 +18,6 @@ def test_it_holds_the_shipped_policy() -> None:
 
 
 def test_its_quality_is_what_the_documentation_says() -> None:
-    with (MODEL / "quality" / "open_loop.tsv").open(newline="") as file:
-        rows = [row for row in csv.DictReader(file, delimiter="\t") if row["measure"] in CLAIMED]
+    rows = [row for row in rows_of(MODEL / "quality" / "open_loop.tsv") if row["measure"] in CLAIMED]
     assert len(rows) == 16 * len(CLAIMED)
     assert all(float(row["better_low"]) > 0 for row in rows)

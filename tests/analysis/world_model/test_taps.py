@@ -6,7 +6,7 @@ import torch
 
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from agent_zoo.soft_path import soft_tick
-from analysis.world_model.imagination import Start, imagine, informed_start
+from analysis.world_model.imagination import imagine
 from analysis.world_model.model import WorldModel
 from analysis.world_model.saliency import Patterns, Taps, slopes
 
@@ -23,12 +23,6 @@ def model(recorded) -> WorldModel:
             for weight in part.parameters():
                 weight.mul_(2)
     return found
-
-
-@pytest.fixture(scope="module")
-def start(model, recorded) -> Start:
-    with torch.no_grad():
-        return informed_start(model, recorded.windows()[0], torch.Generator().manual_seed(1))
 
 
 @pytest.fixture(scope="module")

@@ -4,16 +4,7 @@ import torch
 from torch.nn import functional
 
 from analysis.world_model.network import WorldState
-from analysis.world_model.scene import (
-    MOVES,
-    REACH,
-    UNKNOWN,
-    edged,
-    framed,
-    moved_terrain,
-    unknown_terrain,
-    with_view,
-)
+from analysis.world_model.scene import MOVES, REACH, UNKNOWN, edged, framed, moved_terrain, unknown_terrain, with_view
 from analysis.world_model.windows import CONTEXT
 
 SIDE, MATERIALS, WORLD, WALKERS = 5, 16, 80, 3

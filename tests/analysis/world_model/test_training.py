@@ -11,7 +11,7 @@ from analysis.world_model.model import WorldModel, load_model, save_model
 from analysis.world_model.options import WorldSettings
 from analysis.world_model.training import REPORT_EVERY, Metrics, Training, schedule
 from analysis.world_model.windows import CONTEXT, Windows
-from common.user_error import UserError
+from tests.command import assert_refuses
 
 
 def settings(records: int, seed: int = 0) -> WorldSettings:
@@ -86,8 +86,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_does_not(recorded, bat
 def test_a_state_of_another_training_is_refused(recorded, batches, tmp_path: Path) -> None:
     training = started(recorded, 60)
     training.save(tmp_path / "state")
-    with pytest.raises(UserError, match="other arguments or another dump"):
-        started(recorded, 60, "other").restore(tmp_path / "state")
+    assert_refuses("other arguments or another dump", started(recorded, 60, "other").restore, tmp_path / "state")
 
 
 @pytest.mark.slow
@@ -107,8 +106,7 @@ def test_a_model_survives_its_file(recorded, tmp_path: Path) -> None:
     for name, each in model.policy.state_dict().items():
         assert torch.equal(each, read.policy.state_dict()[name])
     assert not any(parameter.requires_grad for parameter in read.policy.parameters())
-    with pytest.raises(UserError, match="is a policy, but a world model is needed"):
-        load_model(recorded.policies / "small.safetensors")
+    assert_refuses("is a policy, but a world model is needed", load_model, recorded.policies / "small.safetensors")
 
 
 def test_the_learning_rate_rises_stays_and_falls() -> None:

@@ -16,7 +16,7 @@ from analysis.world_model.unroll import remember
 from analysis.world_model.windows import CONTEXT
 from tests.analysis.interventions.play.directions import unit
 from tests.analysis.world_model.test_edits import edits_of
-from tests.command import run_here
+from tests.command import run_well
 from tests.trained_world_model import arguments
 
 UNITS = 16
@@ -77,12 +77,8 @@ def test_such_a_model_is_saved_and_comes_back(model, recorded_two_layers, tmp_pa
 
 @pytest.mark.slow
 def test_one_is_trained_and_simulated(recorded_two_layers, tmp_path: Path) -> None:
-    done = run_here("train_world_model.py", *arguments(recorded_two_layers, tmp_path / "models"))
-    assert done.returncode == 0, done.stderr
+    run_well("train_world_model.py", *arguments(recorded_two_layers, tmp_path / "models"))
     (trained,) = (tmp_path / "models").iterdir()
-    done = run_here(
-        "simulate.py", trained, "-n", 20, "--ticks", 3, "--dump", recorded_two_layers.dump, "-o", tmp_path / "out"
-    )
-    assert done.returncode == 0, done.stderr
+    run_well("simulate.py", trained, "-n", 20, "--ticks", 3, "--dump", recorded_two_layers.dump, "-o", tmp_path / "out")
     (simulated,) = (tmp_path / "out").iterdir()
     assert {*STATES, "world_hidden"} < read_dump(simulated).activations.keys()

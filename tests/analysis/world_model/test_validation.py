@@ -10,35 +10,17 @@ import torch
 from analysis.interventions.edits.edit_options import EditOptions
 from analysis.recorded.recorded_observation import packed_observation
 from analysis.statistics.resampling import Estimate
-from analysis.world_model.at_once import (
-    QUANTITIES,
-    changes_at_once,
-    exact_play,
-    first_order,
-    made,
-    soft_play,
-)
+from analysis.world_model.at_once import QUANTITIES, changes_at_once, exact_play, first_order, made, soft_play
 from analysis.world_model.edits import Edits
 from analysis.world_model.imagination import imagine, informed_start
 from analysis.world_model.model import WorldModel
 from analysis.world_model.options import SETTLING
-from analysis.world_model.validation import (
-    InGame,
-    Validated,
-    draw_validation,
-    sign_agreement,
-    validated_rows,
-)
+from analysis.world_model.validation import InGame, Validated, draw_validation, sign_agreement, validated_rows
 from analysis.world_model.windows import CONTEXT, Windows, as_windows, read_sequences
 from tests.analysis.interventions.play.directions import unit
 from tests.analysis.world_model.test_edits import critic_direction, edits_of
 
 TICKS = SETTLING + 3
-
-
-@pytest.fixture(scope="module")
-def model(recorded) -> WorldModel:
-    return recorded.model()
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,10 @@ import torch
 from activation_store.reader import read_dump
 from agent_zoo.memories.memory import MemoryState
 from analysis.world_model.model import HEADS
-from analysis.world_model.unroll import unroll
+from analysis.world_model.unroll import remember, unroll
 from analysis.world_model.windows import CONTEXT, check_dump, split_maps
-from common.user_error import UserError
 from tests.analysis.world_model.conftest import HORIZON
+from tests.command import assert_refuses
 
 
 def test_every_tick_after_the_context_is_predicted_once(recorded) -> None:
@@ -54,8 +54,6 @@ def test_windows_hold_what_was_recorded(recorded) -> None:
 
 def test_the_policy_inside_remembers_what_it_remembered(recorded) -> None:
     """A real scene gives nearly the recorded memory: only entities are described less fully."""
-    from analysis.world_model.unroll import remember
-
     model, batch = recorded.model(), recorded.windows()[0]
     there, scene = batch.at(CONTEXT)
     soft = scene.soft(model.layout.materials)
@@ -74,8 +72,7 @@ def test_maps_are_divided(recorded) -> None:
     trained, tested = ({maps[each] for each in part} for part in (recorded.train, recorded.test))
     assert trained and tested and not trained & tested
     one = replace(recorded.metadata, episodes=[{**each, "map": 3} for each in recorded.metadata.episodes])
-    with pytest.raises(UserError, match="on 1 map"):
-        split_maps(recorded.dump, one, 0)
+    assert_refuses("on 1 map", split_maps, recorded.dump, one, 0)
 
 
 @pytest.mark.parametrize(
@@ -89,8 +86,7 @@ def test_maps_are_divided(recorded) -> None:
 )
 def test_dumps_that_do_not_fit_are_refused(change, message, recorded) -> None:
     metadata = replace(recorded.metadata, **change)
-    with pytest.raises(UserError, match=message):
-        check_dump(recorded.dump, metadata, recorded.policy, recorded.info, recorded.sha256)
+    assert_refuses(message, check_dump, recorded.dump, metadata, recorded.policy, recorded.info, recorded.sha256)
     check_dump(recorded.dump, recorded.metadata, recorded.policy, recorded.info, recorded.sha256)
 
 

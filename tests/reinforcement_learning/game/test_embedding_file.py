@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from common.user_error import UserError
 from reinforcement_learning.game.embedding_file import pin_embeddings, write_embeddings
 from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
 from reinforcement_learning.game.tasks import offered_tasks
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings, task_record
+from tests.command import assert_refuses
 
 NAMES = [spec.name for spec in evaluation_tasks()]
 VECTORS = {name: np.full(16, number, np.float16) for number, name in enumerate(NAMES)}
@@ -24,9 +24,7 @@ def task(tmp_path: Path) -> TaskSettings:
 
 
 def refused(task: TaskSettings) -> str:
-    with pytest.raises(UserError) as caught:
-        offered_tasks(task, EnvironmentSettings())
-    return str(caught.value)
+    return assert_refuses((), offered_tasks, task, EnvironmentSettings())
 
 
 def test_tasks_have_the_embeddings_of_the_file(task: TaskSettings) -> None:

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from nmmo.lib.material import Foilage
 
-from common.user_error import UserError
 from reinforcement_learning.game.environment import make_environment
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from tests.command import assert_refuses
 from tests.conftest import AGENT
 
 TICKS, EATEN = 12, 150
@@ -40,5 +40,4 @@ def test_eaten_food_grows_back_at_the_rate(
 
 @pytest.mark.parametrize("rate", [-1, 41, float("nan")])
 def test_rates_that_are_no_rates_are_refused(rate: float) -> None:
-    with pytest.raises(UserError, match="food_regrowth"):
-        EnvironmentSettings(food_regrowth=rate)
+    assert_refuses("food_regrowth", EnvironmentSettings, food_regrowth=rate)

@@ -14,6 +14,7 @@ from reinforcement_learning.game.process_worlds import ProcessWorlds
 from reinforcement_learning.game.serial_worlds import serial_worlds
 from reinforcement_learning.game.vectorization import connect_workers, first_episodes, make_groups, make_worlds
 from reinforcement_learning.settings import RolloutSettings
+from tests.command import assert_refuses
 from tests.conftest import AGENT
 
 
@@ -59,8 +60,7 @@ def test_a_worker_that_fails_in_a_tick_is_reported(started: Started, layout: Obs
 def test_a_worker_killed_between_ticks_is_reported(started: Started, layout: ObservationLayout) -> None:
     started.play(0, layout)
     started.workers[1].kill()
-    with pytest.raises(UserError, match="worker process 1 ended with exit code -9: memory probably ran out"):
-        started.play(0, layout)
+    assert_refuses("worker process 1 ended with exit code -9: memory probably ran out", started.play, 0, layout)
 
 
 def test_workers_end_if_one_cannot_be_started(small_world, task, maps, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,8 +135,7 @@ def test_a_cluster_with_too_few_cores_is_refused_before_worlds_are_made(
     for name, number in zip(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), processes, strict=True):
         monkeypatch.setenv(name, str(number))
     settings = RolloutSettings(num_envs=4, vectorization="ray", num_workers=workers, ray_address=address)
-    with pytest.raises(UserError, match=told):
-        connect_workers(settings)
+    assert_refuses(told, connect_workers, settings)
     monkeypatch.setattr("reinforcement_learning.ray_cluster.cores", lambda: cores + 1)
     connect_workers(settings)
 

@@ -1,6 +1,8 @@
 """Embeddings: distinct for tasks, close for related ones, equal everywhere; cached language models, no pickle."""
 
 import hashlib
+import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -20,7 +22,7 @@ from reinforcement_learning.game.language_model_encoder import (
 from reinforcement_learning.game.task_encoder import encode_task
 from reinforcement_learning.game.tasks import curriculum, find_task, offered_tasks
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-from tests.command import ROOT
+from tests.command import ROOT, assert_refuses
 from tests.tiny_language_model import make_language_model
 
 
@@ -137,25 +139,20 @@ def test_a_damaged_cache_is_named(task: TaskSettings) -> None:
     language_model_embeddings(all_tasks()[:2], task)
     (kept,) = task.embeddings_dir.iterdir()
     kept.write_bytes(kept.read_bytes()[:-5])
-    with pytest.raises(UserError, match=f"{kept.name} is not a whole .* remove it"):
-        language_model_embeddings(all_tasks()[:2], task)
+    assert_refuses(f"{kept.name} is not a whole .* remove it", language_model_embeddings, all_tasks()[:2], task)
 
 
 def test_weights_as_pickle_are_refused(task: TaskSettings, model_folder: Path, tmp_path: Path) -> None:
-    import shutil
-
     folder = tmp_path / "pickled"
     shutil.copytree(model_folder, folder)
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(UserError, match="cannot be loaded") as error:
-        language_model_embeddings(all_tasks()[:2], replace(task, language_model=str(folder)))
-    assert "\n" not in str(error.value)
+    pickled = replace(task, language_model=str(folder))
+    assert_refuses("cannot be loaded", language_model_embeddings, all_tasks()[:2], pickled)
 
 
 def test_without_transformers_the_extra_is_named(task: TaskSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(UserError, match="uv sync --extra language-model"):
-        pin_language_model(task)
+    assert_refuses("uv sync --extra language-model", pin_language_model, task)
 
 
 @pytest.mark.slow
@@ -165,8 +162,6 @@ def test_a_model_that_cannot_be_reached_is_one_line(task: TaskSettings, tmp_path
         "from reinforcement_learning.game.language_model_encoder import pin_language_model;"
         "pin_language_model(TaskSettings(encoder='language-model', language_model='nobody/nothing'))"
     )
-    import os
-
     offline = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "empty")}
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=offline, capture_output=True, text=True, check=False
@@ -187,8 +182,6 @@ def test_a_cache_of_earlier_versions_is_read_and_other_files_are_refused(
     monkeypatch.setattr(transformers.AutoModel, "from_pretrained", lambda *_, **__: pytest.fail("loaded again"))
     np.testing.assert_array_equal(language_model_embeddings(specs, task), expected)
     kept.write_bytes((ROOT / "policies" / "takeru_3M.safetensors").read_bytes())
-    with pytest.raises(UserError, match="is a policy, but a cache of task embeddings is needed here"):
-        language_model_embeddings(specs, task)
+    assert_refuses("is a policy, but a cache of task embeddings is needed here", language_model_embeddings, specs, task)
     kept.write_bytes(safetensors.numpy.save({"weight": np.zeros(3, np.float32)}))
-    with pytest.raises(UserError, match="is not a cache of task embeddings"):
-        language_model_embeddings(specs, task)
+    assert_refuses("is not a cache of task embeddings", language_model_embeddings, specs, task)

@@ -19,6 +19,7 @@ from reinforcement_learning.game.tasks import (
 )
 from reinforcement_learning.game.training_tasks import training_tasks
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from tests.command import assert_refuses
 from tests.conftest import AGENT, random_legal_actions
 
 PUBLISHED = (
@@ -204,13 +205,4 @@ def test_a_curriculum_of_ones_own(tmp_path: Path, small_world: EnvironmentSettin
     ],
 )
 def test_what_is_wrong_in_a_curriculum_of_ones_own_is_named(tmp_path: Path, text: str, parts: tuple[str, ...]) -> None:
-    with pytest.raises(UserError) as error:
-        own(tmp_path, text)
-    assert "\n" not in str(error.value) and all(part in str(error.value) for part in (*parts, "mine.yaml"))
-
-
-def test_a_curriculum_that_is_not_there_is_refused() -> None:
-    with pytest.raises(UserError, match="no curriculum 'trianing': choose training, evaluation, survival, two_ways"):
-        tasks("trianing")
-    with pytest.raises(UserError, match=r"nowhere\.yaml does not exist"):
-        tasks("nowhere.yaml")
+    assert_refuses((*parts, "mine.yaml"), own, tmp_path, text)

@@ -18,6 +18,7 @@ from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
 from reinforcement_learning.play.recorded_world import drawn_points, recorded_contest
 from reinforcement_learning.play.same_choice import _same_row
+from tests.command import assert_refuses
 from tests.recorded_features import RecordedFeatures
 
 POINT = BranchPoint(episode=1, tick=6)
@@ -182,10 +183,7 @@ def test_worlds_that_cannot_be_played_again_are_refused(
         {"environment": {**metadata.environment, "intervention": {}}},
         {"origin": "simulated", "world_model_sha256": "a" * 64},
     ):
-        with pytest.raises(UserError, match="cannot be played again: give a dump of one policy alone"):
-            contest(**changed)
-    with pytest.raises(UserError, match="give the folder that it came from with --policies-dir"):
-        contest(checkpoint_sha256="b" * 64)
+        assert_refuses("cannot be played again: give a dump of one policy alone", contest, **changed)
+    assert_refuses("give the folder that it came from with --policies-dir", contest, checkpoint_sha256="b" * 64)
     (tmp_path / f"other{SUFFIX}").touch()
-    with pytest.raises(UserError, match="there is no policy 'small'"):
-        contest(tmp_path)
+    assert_refuses("there is no policy 'small'", contest, tmp_path)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import nmmo.core.action as game_action
 import numpy as np
 import pytest
 import torch
@@ -28,15 +27,16 @@ from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool, 
 from reinforcement_learning.play.recorder import Batch, Finished
 from reinforcement_learning.play.recording_progress import Recorded
 from reinforcement_learning.play.workers import Workers
-from reinforcement_learning.settings import PolicySettings, Settings
+from reinforcement_learning.settings import Settings
+from tests.command import assert_refuses
 from tests.conftest import AGENT
+from tests.tiny_policies import tiny_contest, tiny_entrant
+from tests.witness import Key, accepted, belongings, body, keys, others
 
 VIEW_RADIUS = 7
 EPISODES = 2
 LAYERS = layer_names(1)
 CPU = torch.device("cpu")
-
-Key = tuple[int, int, int]
 
 
 class Witness:
@@ -55,7 +55,7 @@ class Witness:
             self.observations[self.step] = (choice.decision.present, choice.decision.observation)
         for key, game in self._acting(pool):
             agent = game.realm.players[key[2]]
-            self.state[key] = {**_vitals(agent), **_neighbours(agent, game.realm), "tick": game.realm.tick}
+            self.state[key] = {**body(agent, game.realm), **others(agent, game.realm), **belongings(agent)}
             self.truth[key] = {
                 "row": agent.pos[0],
                 "col": agent.pos[1],
@@ -68,7 +68,7 @@ class Witness:
     def after_tick(self, pool: PolicyPool, acted: Sequence[tuple[Key, Any]]) -> None:
         for key, game in acted:
             agent = game.dead_this_tick.get(key[2]) or game.realm.players[key[2]]
-            self.state[key].update(_accepted_actions(agent.history.actions))
+            self.state[key].update(accepted(agent, agent.history.actions))
             slot = pool.numbers.index(key[0]) * pool.agents + key[2] - 1
             self.rewards[key] = pool.arrival.reward[slot]
             self.died[key] = key[2] not in game.realm.players
@@ -98,39 +98,6 @@ class Witness:
             yield
 
 
-def _vitals(agent) -> dict[str, float]:
-    return {
-        "self_health": agent.resources.health.val,
-        "self_food": agent.resources.food.val,
-        "self_water": agent.resources.water.val,
-        "self_gold": agent.gold.val,
-        "max_combat_level": agent.attack_level,
-        "in_combat": agent.in_combat,
-        "n_inventory_items": len(agent.inventory.items),
-    }
-
-
-def _neighbours(agent, realm) -> dict[str, float]:
-    def near(other) -> bool:
-        distance = max(abs(other.pos[0] - agent.pos[0]), abs(other.pos[1] - agent.pos[1]))
-        return distance <= VIEW_RADIUS and other.ent_id != agent.ent_id
-
-    players = sum(near(other) for other in realm.players.values())
-    npcs = sum(near(other) for other in realm.npcs.values())
-    return {"n_visible_players": players, "n_visible_npcs": npcs, "n_visible_entities": players + npcs}
-
-
-def _accepted_actions(actions: dict) -> dict[str, float]:
-    """The agent's actions as accepted by the engine, without no-ops and impossible actions."""
-    move = actions.get(game_action.Move, {}).get(game_action.Direction)
-    trades = (game_action.Buy, game_action.Sell, game_action.Give, game_action.GiveGold)
-    return {
-        "is_moving": move is not None and move is not game_action.Stay,
-        "is_attacking": game_action.Attack in actions,
-        "is_trading": any(trade in actions for trade in trades),
-    }
-
-
 WITHHELD = {"mask_intrinsics": "strict", "relative_position": True}
 
 
@@ -141,8 +108,7 @@ ONCE = pytest.mark.parametrize("contest", [WITHHELD], indirect=True, ids=["withh
 @pytest.fixture(scope="module", params=[{}, WITHHELD], ids=["sees all", "withheld"])
 def contest(request, small_world, task, maps) -> Contest:
     env = replace(small_world, **request.param)
-    settings = Settings(env=env, task=task, policy=PolicySettings(hidden_size=32))
-    return Contest((untrained_entrant(AGENT, settings, maps, seed=0),), env, task, maps, CPU)
+    return tiny_contest(env, task, maps, hidden_size=32)
 
 
 @pytest.fixture(scope="module")
@@ -183,11 +149,6 @@ def records(witnessed) -> Records:
 @pytest.fixture(scope="module")
 def witness(witnessed) -> Witness:
     return witnessed[1]
-
-
-def keys(records: Records) -> list[Key]:
-    columns = (records.episode, records.step, records.agent_id)
-    return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def test_every_living_agent_tick_is_recorded_once(records: Records, witness: Witness) -> None:
@@ -346,8 +307,7 @@ def test_an_interrupted_dump_is_resumed_to_the_same_content(contest: Contest, tm
 
     with pytest.raises(KeyboardInterrupt):
         extract(contest, plan, [stopped], Workers(1), stop)
-    with pytest.raises(UserError, match="unfinished"):
-        extract(contest, plan, [stopped], Workers(1), lambda *_: None)
+    assert_refuses("unfinished", extract, contest, plan, [stopped], Workers(1), lambda *_: None)
     extract(contest, plan, [stopped], Workers(1), lambda *_: None, resume=True)
     assert read_metadata(stopped).files == read_metadata(whole).files
 
@@ -357,8 +317,9 @@ def test_an_interrupted_dump_is_resumed_to_the_same_content(contest: Contest, tm
 def test_policies_that_share_a_world_get_dumps_of_their_own(
     contest: Contest, small_world, task, maps, tmp_path: Path
 ) -> None:
-    settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=16, lstm_layers=0))
-    both = replace(contest, entrants=(*contest.entrants, untrained_entrant("takeru", settings, maps, 0)))
+    both = replace(
+        contest, entrants=(*contest.entrants, tiny_entrant(small_world, task, maps, "takeru", lstm_layers=0))
+    )
     plan = Plan(2, None, seed=4, layers=("action_decoder",))
     folders = [tmp_path / "kit", tmp_path / "takeru"]
     witness = Witness()
@@ -393,8 +354,7 @@ def test_an_episode_can_be_recorded_without_those_before_it(witnessed) -> None:
 
 
 def test_a_layer_that_a_policy_lacks_is_refused_and_nothing_is_left(small_world, task, maps, tmp_path: Path) -> None:
-    settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=16, lstm_layers=0))
-    reflex = Contest((untrained_entrant("takeru", settings, maps, seed=0),), small_world, task, maps, CPU)
+    reflex = tiny_contest(small_world, task, maps, "takeru", lstm_layers=0)
     with pytest.raises(UserError, match="no layer lstm_hidden in this policy, which is feed-forward"):
         extract(reflex, replace(PLAN, layers=("lstm_hidden",)), [tmp_path / "dump"], Workers(1), lambda *_: None)
     assert list(tmp_path.iterdir()) == []

@@ -18,9 +18,10 @@ from reinforcement_learning.play.evaluating.results import provenance_of
 from reinforcement_learning.play.extraction import Plan, extract, metadata_of
 from reinforcement_learning.play.stepper import Stepper
 from reinforcement_learning.play.workers import Workers
-from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, RolloutSettings, Settings
+from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, Settings
 from reinforcement_learning.stopwatch import Stopwatch
 from tests.conftest import AGENT
+from tests.tiny_policies import tiny_entrant
 
 RADIUS = 2
 TICKS = 25
@@ -33,7 +34,7 @@ def env(small_world: EnvironmentSettings) -> EnvironmentSettings:
 
 @pytest.fixture(scope="module")
 def entrant(env: EnvironmentSettings, task, maps) -> Entrant:
-    return untrained_entrant(AGENT, Settings(env=env, task=task, policy=PolicySettings(hidden_size=16)), maps, seed=0)
+    return tiny_entrant(env, task, maps)
 
 
 def test_chosen_targets_are_the_ones_that_were_seen(env: EnvironmentSettings, entrant: Entrant, task, maps) -> None:
@@ -64,17 +65,11 @@ def test_chosen_targets_are_the_ones_that_were_seen(env: EnvironmentSettings, en
     assert pointed > 20 and moved > 5
 
 
-@pytest.fixture(scope="module")
-def dump(env: EnvironmentSettings, entrant: Entrant, task, maps, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("dumps") / "near"
+def test_a_dump_holds_what_was_seen(env: EnvironmentSettings, entrant: Entrant, task, maps, tmp_path: Path) -> None:
     contest = Contest((entrant,), env, task, maps, torch.device("cpu"))
     plan = Plan(1, TICKS, seed=3, layers=("action_decoder",), fields=("ActionTargets",), format="parquet")
-    extract(contest, plan, [folder], Workers(1), lambda *_: None)
-    return folder
-
-
-def test_a_dump_holds_what_was_seen(dump: Path) -> None:
-    records, metadata = read_dump(dump), read_metadata(dump)
+    extract(contest, plan, [tmp_path / "near"], Workers(1), lambda *_: None)
+    records, metadata = read_dump(tmp_path / "near"), read_metadata(tmp_path / "near")
     assert metadata.environment["view_radius"] == RADIUS
     seen = Observed(records, metadata)
     assert seen.distance.max() == RADIUS

@@ -13,11 +13,12 @@ from reinforcement_learning.game.environment import make_environment
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.plain_world import evaluation_world, played_by
 from reinforcement_learning.play.contest import ORIGINAL_WORLDS, Contest
-from reinforcement_learning.play.entrants import Entrant, untrained_entrant
+from reinforcement_learning.play.entrants import Entrant
 from reinforcement_learning.play.evaluating.results import play_to_the_end, provenance_of
 from reinforcement_learning.play.policy_pool import PolicyPool, seats
-from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.conftest import AGENT
+from tests.tiny_policies import tiny_entrant
 
 CPU = torch.device("cpu")
 
@@ -25,8 +26,9 @@ CPU = torch.device("cpu")
 @pytest.fixture(scope="module")
 def entrants(small_world: EnvironmentSettings, task: TaskSettings, maps: Path) -> list[Entrant]:
     agents = (("hybrid", 1), ("yaofeng", 2))
-    settings = [Settings(env=small_world, task=task, policy=PolicySettings(32, layers)) for _, layers in agents]
-    return [untrained_entrant(agent, each, maps, 0) for (agent, _), each in zip(agents, settings, strict=True)]
+    return [
+        tiny_entrant(small_world, task, maps, agent, hidden_size=32, lstm_layers=layers) for agent, layers in agents
+    ]
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from reinforcement_learning.play.entrants import Entrant, check_fits, shared_tas
 from reinforcement_learning.play.policy_pool import PolicyPool, seats
 from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
 from tests.conftest import random_legal_actions
+from tests.tiny_policies import tiny_entrant
 
 CPU = torch.device("cpu")
 NO_GIVING = {"takeru", "yaofeng"}
@@ -26,8 +27,9 @@ NO_GIVING = {"takeru", "yaofeng"}
 def entrants(small_world: EnvironmentSettings, task: TaskSettings, maps: Path) -> list[Entrant]:
     """Three architectures: with one, two and no LSTM layers."""
     agents = (("neurips23_start_kit", 1), ("yaofeng", 2), ("takeru", 0))
-    settings = [Settings(env=small_world, task=task, policy=PolicySettings(32, layers)) for _, layers in agents]
-    return [untrained_entrant(agent, each, maps, 0) for (agent, _), each in zip(agents, settings, strict=True)]
+    return [
+        tiny_entrant(small_world, task, maps, agent, hidden_size=32, lstm_layers=layers) for agent, layers in agents
+    ]
 
 
 @pytest.fixture(scope="module")

@@ -16,12 +16,10 @@ from analysis.recorded.recorded_observation import FIELDS, packed_observation
 from analysis.recorded.sequences import lives
 from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest
-from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.extraction import Plan, extract
 from reinforcement_learning.play.recording_progress import Recorded
 from reinforcement_learning.play.workers import Workers
-from reinforcement_learning.settings import PolicySettings, Settings
-from tests.conftest import AGENT
+from tests.tiny_policies import tiny_contest
 
 PLAN = Plan(2, None, seed=4, layers=("lstm_hidden",), fields=tuple(FIELDS.split(",")), format="parquet")
 SHORT = Plan(6, 8, seed=4, layers=("action_decoder",), format="parquet")
@@ -31,8 +29,7 @@ SHORT = Plan(6, 8, seed=4, layers=("action_decoder",), format="parquet")
 def contest(small_world, task, maps) -> Contest:
     """Half of the agents' view is hidden, so that options shown and the game's differ."""
     env = replace(small_world, num_npcs=64, view_radius=4, spawn_immunity=0)
-    settings = Settings(env=env, task=task, policy=PolicySettings(hidden_size=16))
-    return Contest((untrained_entrant(AGENT, settings, maps, seed=0),), env, task, maps, torch.device("cpu"))
+    return tiny_contest(env, task, maps)
 
 
 def at_random(contest: Contest, share: float) -> Contest:

@@ -11,12 +11,10 @@ from activation_store.reader import read_dump, read_metadata
 from activation_store.records import Records
 from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest
-from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.extraction import Plan, extract
 from reinforcement_learning.play.shadow_networks import untrained_twin, with_shadow_networks
 from reinforcement_learning.play.workers import Workers
-from reinforcement_learning.settings import PolicySettings, Settings
-from tests.conftest import AGENT
+from tests.tiny_policies import tiny_contest, tiny_entrant
 
 LAYERS = ("lstm_hidden", "lstm_cell")
 PLAN = Plan(5, 24, seed=4, layers=LAYERS, format="parquet")
@@ -25,8 +23,7 @@ PLAN = Plan(5, 24, seed=4, layers=LAYERS, format="parquet")
 @pytest.fixture(scope="module")
 def contest(small_world, task, maps) -> Contest:
     env = replace(small_world, mask_intrinsics="strict", relative_position=True, spawn_immunity=0)
-    settings = Settings(env=env, task=task, policy=PolicySettings(hidden_size=16))
-    return Contest((untrained_entrant(AGENT, settings, maps, seed=0),), env, task, maps, torch.device("cpu"))
+    return tiny_contest(env, task, maps)
 
 
 @pytest.fixture(scope="module")
@@ -79,18 +76,16 @@ def test_the_metadata_says_who_watched(dumps: dict[str, Path]) -> None:
 
 def test_who_cannot_watch_is_refused(contest: Contest, small_world, task, maps) -> None:
     (entrant,) = contest.entrants
-    reflex = Settings(env=contest.env, task=task, policy=PolicySettings(hidden_size=16, lstm_layers=0))
+    reflex = tiny_entrant(contest.env, task, maps, lstm_layers=0)
     with pytest.raises(UserError, match=r"cannot watch .*: it is feed-forward"):
-        with_shadow_networks(entrant, (untrained_entrant(AGENT, reflex, maps, seed=0),))
-    sees_all = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=16))
+        with_shadow_networks(entrant, (reflex,))
     with pytest.raises(UserError, match=r"cannot watch .*: it was trained to see another kind of world"):
-        with_shadow_networks(entrant, (untrained_entrant(AGENT, sees_all, maps, seed=0),))
+        with_shadow_networks(entrant, (tiny_entrant(small_world, task, maps),))
 
 
 @pytest.mark.parametrize("cell", ["gru", pytest.param("ema", marks=pytest.mark.slow)])
 def test_a_memory_without_cell_states_watches_too(small_world, task, maps, tmp_path: Path, cell) -> None:
-    settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=16, cell=cell))
-    entrant = untrained_entrant(AGENT, settings, maps, seed=0)
+    entrant = tiny_entrant(small_world, task, maps, cell=cell)
     watched = with_shadow_networks(entrant, (replace(entrant, name="itself"), untrained_twin(entrant, seed=9)))
     contest = Contest((watched,), small_world, task, maps, torch.device("cpu"))
     extract(

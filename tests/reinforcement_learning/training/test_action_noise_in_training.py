@@ -11,11 +11,11 @@ from agent_zoo.base import RecurrentPolicy
 from reinforcement_learning.game.environment import EpisodeStart
 from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
-from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.stepper import Stepper
-from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, RolloutSettings, Settings, TaskSettings
+from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, TaskSettings
 from reinforcement_learning.stopwatch import Stopwatch
 from tests.conftest import AGENT
+from tests.tiny_policies import tiny_entrant
 
 TICKS = 50
 Place = tuple[int, int, int]
@@ -61,7 +61,7 @@ def env(small_world: EnvironmentSettings) -> EnvironmentSettings:
 @pytest.fixture(scope="module")
 def policy(env: EnvironmentSettings, task: TaskSettings, maps: Path) -> RecurrentPolicy:
     torch.manual_seed(0)
-    return untrained_entrant(AGENT, Settings(env=env, task=task, policy=PolicySettings(16)), maps, 0).policy
+    return tiny_entrant(env, task, maps).policy
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from agent_zoo.base import SegmentOutputs
-from common.user_error import UserError
 from reinforcement_learning.training.ppo import AuxiliaryLoss, Minibatch, NamedLoss, update
 from reinforcement_learning.training.rollout import Rollout
+from tests.command import assert_refuses
 from tests.reinforcement_learning.training import test_ppo
 from tests.reinforcement_learning.training.test_ppo import policy, same_weights  # noqa: F401
 
@@ -97,5 +97,4 @@ def test_what_cannot_be_learnt_from_is_refused(policy, rollout) -> None:  # noqa
     for names in (["policy"], ["gradient_norm"], ["calm", "calm"]):
         with pytest.raises(ValueError, match=f"two losses are named {names[0]}"):
             learned(policy, rollout, [calm(1.0, name) for name in names])
-    with pytest.raises(UserError, match=r"not a finite number.*'calm'"):
-        learned(policy, rollout, [calm(float("nan"))])
+    assert_refuses(r"not a finite number.*'calm'", learned, policy, rollout, [calm(float("nan"))])

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from common.user_error import UserError
 from reinforcement_learning.game.life import CAUSES_OF_DEATH
 from reinforcement_learning.training import curves as curves_module
 from reinforcement_learning.training.curves import MOST_POINTS, draw_curves, figure_of, read_curves, rolling_mean
 from reinforcement_learning.training.ppo import Losses
 from reinforcement_learning.training.statistics import life_statistics
+from tests.command import assert_refuses
 from tests.reinforcement_learning.training.test_statistics import LIFE
 
 
@@ -95,8 +95,7 @@ def test_writes_a_picture_and_passes_over_a_line_cut_short(tmp_path: Path) -> No
 def test_refuses_what_holds_no_metrics(tmp_path: Path, content: str | None, message: str) -> None:
     if content is not None:
         (tmp_path / "metrics.jsonl").write_text(content)
-    with pytest.raises(UserError, match=message):
-        draw_curves(tmp_path / "metrics.jsonl", tmp_path / "curves.png")
+    assert_refuses(message, draw_curves, tmp_path / "metrics.jsonl", tmp_path / "curves.png")
 
 
 def test_long_runs_are_smoothed_and_the_legend_says_over_what(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -40,11 +39,9 @@ from reinforcement_learning.training.stop_signal import StopSignal
 from reinforcement_learning.training.tracking import NoTracker
 from reinforcement_learning.training.trainer import Reports, train
 from reinforcement_learning.training.training_state import TrainingState
-from tests.command import ROOT, environment
+from tests.command import ROOT, TORCHRUN, environment, torchrun
 from tests.conftest import AGENT
 from tests.test_train import SMALL, folders, metrics_of
-
-TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
 
 def settings_in(maps_dir: Path) -> Settings:
@@ -127,13 +124,7 @@ def first_update(
 def together(tmp_path_factory: pytest.TempPathFactory, maps: Path) -> Path:
     """The folder in which two processes have run `one_of_several.py`."""
     folder = tmp_path_factory.mktemp("together")
-    script = Path(__file__).with_name("one_of_several.py")
-    result = subprocess.run(
-        [*TORCHRUN, script, folder, maps.parent],
-        cwd=ROOT, env={**environment(), "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=300,
-        check=False,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stdout + result.stderr
+    torchrun(Path(__file__).with_name("one_of_several.py"), folder, maps.parent)
     return folder
 
 

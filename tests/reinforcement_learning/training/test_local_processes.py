@@ -17,8 +17,7 @@ from reinforcement_learning.processes import usable_cores
 from reinforcement_learning.settings import RolloutSettings, Settings, TrainSettings, check_training
 from reinforcement_learning.training import local_processes
 from reinforcement_learning.training.local_processes import must_start, run_together, share_of_work
-from tests.command import ROOT, assert_refused, environment, run, run_here
-from tests.reinforcement_learning.training.test_data_parallel import TORCHRUN
+from tests.command import ROOT, assert_refused, assert_refuses, environment, run, run_here, start, torchrun
 from tests.test_train import ONCE, WORLD, folders, metrics_of
 
 LEARNING = (*WORLD, *ONCE, "--train.update-epochs", "1", "--train.total-agent-steps", "2048")
@@ -50,8 +49,7 @@ def test_only_the_first_process_starts_others(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert not must_start(two) and not must_start(Settings())
     monkeypatch.setenv("WORLD_SIZE", "3")
-    with pytest.raises(UserError, match="torchrun started 3 processes: leave out --processes 2, or pass 3"):
-        must_start(two)
+    assert_refuses("torchrun started 3 processes: leave out --processes 2, or pass 3", must_start, two)
 
 
 def test_more_processes_than_cores_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,11 +134,7 @@ def test_a_run_equals_that_of_torchrun_with_half_of_the_work_each(tmp_path: Path
     result = run("train.py", *SHARED, "-n", "shared", "--processes", "2", *where)
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("trained policy") == 1 and result.stderr == ""
-    halves = subprocess.run(
-        [*TORCHRUN, "train.py", *map(str, (*HALVED, "-n", "halves", *where))],
-        cwd=ROOT, env=environment(), capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
-    assert halves.returncode == 0, halves.stderr
+    torchrun("train.py", *HALVED, "-n", "halves", *where)
     shared, expected = (metrics_of(tmp_path / "runs" / name) for name in ("shared", "halves"))
     assert len(shared) == 2 and shared == expected
     weights, expected_weights = (
@@ -176,11 +170,7 @@ def test_processes_with_a_world_each_on_ray_need_a_core_each_and_learn_the_same(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_all_processes_end_with_the_first(tmp_path: Path, maps: Path, number: signal.Signals) -> None:
     command = (*SHARED, "--train.total-agent-steps", "10_000_000", "-n", "stopped", "--processes", "2")
-    with subprocess.Popen(
-        [sys.executable, "train.py", *map(str, (*command, *folders(tmp_path, maps.parent)))],
-        cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        start_new_session=True,
-    ) as process:  # fmt: skip
+    with start("train.py", *command, *folders(tmp_path, maps.parent)) as process:
         assert process.stdout
         output = next(line for line in process.stdout if "agent-steps" in line)
         children = psutil.Process(process.pid).children()

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from agent_zoo.checkpoint import save_checkpoint
-from common.user_error import UserError
 from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
 from reinforcement_learning.play.entrants import untrained_entrant
@@ -16,6 +15,7 @@ from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.elo import START, Ratings
 from reinforcement_learning.training.opponents import Opponents, OpposedStepper
 from reinforcement_learning.training.rollout import RolloutCollector
+from tests.command import assert_refuses
 from tests.conftest import AGENT
 
 KERNEL = (0, 0, 1)
@@ -96,16 +96,13 @@ def test_ratings_follow_the_rule_and_are_taken_up_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kernel", ["1,2", "0,x", "", "0,-1"])
 def test_kernels_without_a_learner_are_refused(kernel: str) -> None:
-    with pytest.raises(UserError, match=r"train\.pool_kernel = .*0 for the learner"):
-        TrainSettings(pool_kernel=kernel)
+    assert_refuses(r"train\.pool_kernel = .*0 for the learner", TrainSettings, pool_kernel=kernel)
 
 
 def test_kernels_of_several_processes_or_too_many_seats_are_refused() -> None:
     assert TrainSettings(pool_kernel=[0, 1]).seats == (0, 1)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="one process"):
-        check_training(Settings(train=TrainSettings(pool_kernel="0,1", processes=2)))
-    with pytest.raises(UserError, match="more seats"):
-        check_training(Settings(train=TrainSettings(pool_kernel=",".join(["0"] * 200))))
+    assert_refuses("one process", check_training, Settings(train=TrainSettings(pool_kernel="0,1", processes=2)))
+    assert_refuses("more seats", check_training, Settings(train=TrainSettings(pool_kernel=",".join(["0"] * 200))))
 
 
 def test_a_seat_without_living_agents_does_nothing(opponents: Opponents) -> None:

@@ -14,7 +14,6 @@ import torch
 from agent_zoo.data_parallel import ALONE
 from agent_zoo.semantic.losses import CODEBOOK_SPEED, quantisation_loss
 from agent_zoo.semantic.shape import SemanticShape
-from common.user_error import UserError
 from reinforcement_learning.game.life import Life
 from reinforcement_learning.settings import SemanticSettings, Settings
 from reinforcement_learning.training.optimizers import make_optimizer, set_learning_rate
@@ -23,6 +22,7 @@ from reinforcement_learning.training.semantic_training import SemanticTraining
 from reinforcement_learning.training.training_run import codes_in_use
 from reinforcement_learning.training.training_state import TrainingState
 from tests.agent_zoo.semantic.test_losses import plain_pairwise_loss
+from tests.command import assert_refuses
 from tests.reinforcement_learning.training.test_data_parallel import played, settings_in
 from tests.reinforcement_learning.training.test_resume import (  # noqa: F401
     UPDATES_BEFORE,
@@ -203,8 +203,7 @@ def test_a_run_goes_on_bit_for_bit_and_needs_every_part(
 def test_a_state_without_it_is_refused(play, semantic, stopped: Path, tmp_path: Path) -> None:  # noqa: F811
     folder = shutil.copytree(stopped, tmp_path / "run")
     state = replace(TrainingState.load(folder / "training_state.safetensors"), semantic={})
-    with pytest.raises(UserError, match="does not fit the settings of its run"):
-        play(folder, StopAfter(-1), state, semantic)
+    assert_refuses("does not fit the settings of its run", play, folder, StopAfter(-1), state, semantic)
 
 
 @pytest.mark.parametrize(
@@ -219,8 +218,7 @@ def test_a_state_without_it_is_refused(play, semantic, stopped: Path, tmp_path: 
     ],
 )
 def test_impossible_settings_are_refused(values: dict, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        SemanticSettings(**values)
+    assert_refuses(message, SemanticSettings, **values)
     assert SemanticShape(8) == SemanticShape(codes=8, plane_dimensions=2, feed="number")
 
 

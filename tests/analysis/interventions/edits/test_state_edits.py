@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from analysis.interventions.edits.state_edits import AsFarAs, Eraser, Untouched, collapse, steer, swap
-from common.user_error import UserError
 from tests.analysis.interventions.play.directions import direction, unit
+from tests.command import assert_refuses
 
 UNITS = 6
 RANDOM = np.random.default_rng(0)
@@ -108,11 +108,7 @@ def test_no_edit_returns_the_same_tensor() -> None:
 
 
 def test_directions_that_cannot_be_edited_together_are_refused() -> None:
-    with pytest.raises(UserError, match="not independent"):
-        collapse([OBLIQUE, OBLIQUE], "state")
-    with pytest.raises(UserError, match="several layers"):
-        collapse([OBLIQUE, unit(0, UNITS, layer="lstm_cell")], "state")
-    with pytest.raises(UserError, match="same layer"):
-        swap(OBLIQUE, unit(0, UNITS, layer="lstm_cell"), "state", None)
-    with pytest.raises(UserError, match="does not vary"):
-        swap(unit(0, UNITS, "still", spread=0.0), OTHER, "state", None)
+    assert_refuses("not independent", collapse, [OBLIQUE, OBLIQUE], "state")
+    assert_refuses("several layers", collapse, [OBLIQUE, unit(0, UNITS, layer="lstm_cell")], "state")
+    assert_refuses("same layer", swap, OBLIQUE, unit(0, UNITS, layer="lstm_cell"), "state", None)
+    assert_refuses("does not vary", swap, unit(0, UNITS, "still", spread=0.0), OTHER, "state", None)

@@ -7,7 +7,7 @@ import pytest
 
 from activation_store.interventions import Arm, LivesTable
 from analysis.interventions.effects.pairs import check_arms, paired
-from common.user_error import UserError
+from tests.command import assert_refuses
 from tests.planted_interventions import TWIN, UNTRAINED_TWIN, Planted, plant
 
 EDIT = Arm("edit", "edit", "trained", 1.0, TWIN.name)
@@ -65,8 +65,7 @@ def broken_tables() -> dict[str, tuple[LivesTable, str]]:
 def test_lives_that_cannot_be_paired_are_refused(case: str) -> None:
     _, arms = plant(Planted(episodes=3, kinds=()))
     table, message = broken_tables()[case]
-    with pytest.raises(UserError, match=message):
-        paired(table, arms)
+    assert_refuses(message, paired, table, arms)
 
 
 @pytest.mark.parametrize(
@@ -80,8 +79,7 @@ def test_lives_that_cannot_be_paired_are_refused(case: str) -> None:
     ],
 )
 def test_arms_that_cannot_be_analysed_together_are_refused(arms: list[Arm], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        check_arms(arms)
+    assert_refuses(message, check_arms, arms)
 
 
 def test_planted_arms_are_accepted() -> None:

@@ -9,7 +9,7 @@ from activation_store.interventions import LivesTable
 from analysis.interventions.effects.study import Study, ranking, study_effects
 from analysis.interventions.effects.text import summary_lines
 from analysis.statistics.inference import Inference
-from common.user_error import UserError
+from tests.command import assert_refuses
 from tests.planted_interventions import EDIT, NO_EDIT, RANDOM, SAME, TWIN, UNTRAINED, Planted, plant
 
 SETTINGS = Inference(permutations=1999, bootstraps=999)
@@ -232,8 +232,7 @@ def test_a_run_without_edits_is_refused() -> None:
     rows = np.isin(table.arm, [arm.name for arm in kept])
     outcomes = {name: values[rows] for name, values in table.outcomes.items()}
     fewer = LivesTable(table.arm[rows], table.episode[rows], table.agent[rows], table.edited[rows], outcomes)
-    with pytest.raises(UserError, match="no arm with an edit of the trained policy"):
-        study_effects(fewer, kept, SETTINGS)
+    assert_refuses("no arm with an edit of the trained policy", study_effects, fewer, kept, SETTINGS)
 
 
 def test_dose_response_has_the_planted_slope() -> None:

@@ -16,7 +16,7 @@ from analysis.interventions.effects.tables import effects_table
 from analysis.interventions.effects.text import summary_lines
 from analysis.statistics.inference import Inference
 from benchmarks.null_rates_controls import all_random, shares_at_random
-from common.user_error import UserError
+from tests.command import assert_refuses
 from tests.planted_interventions import EDIT, NO_EDIT, RANDOM, UNTRAINED, Planted, plant
 
 SETTINGS = Inference(permutations=999, bootstraps=199)
@@ -91,8 +91,7 @@ def test_what_would_be_found_is_unknown_with_one_episode() -> None:
 
 def test_margins_of_outcomes_that_a_run_lacks_are_refused() -> None:
     for said in ("level=1", "follows=0.1", "bend=1"):
-        with pytest.raises(UserError, match="this run has no '" + said.partition("=")[0]):
-            study(LARGE, said)
+        assert_refuses("this run has no '" + said.partition("=")[0], study, LARGE, said)
 
 
 def test_a_negative_says_what_could_have_been_found() -> None:
@@ -128,8 +127,7 @@ def test_margins_are_read_and_wrong_ones_refused() -> None:
     assert read.of("ticks", 200) == 10 and read.of("meals", 8) == pytest.approx(0.8)
     assert np.isnan(margins("").of("ticks", 200)) and np.isnan(margins("ticks=3").of("meals", 8))
     for said in ("0", "ticks", "ticks=-1", "tics=3", "ticks=nan", "0.1,0.2", "ticks=1,ticks=2", "=3"):
-        with pytest.raises(UserError, match="--equivalent-within"):
-            margins(said)
+        assert_refuses("--equivalent-within", margins, said)
 
 
 def test_detectable_effect_is_found_in_four_of_five() -> None:

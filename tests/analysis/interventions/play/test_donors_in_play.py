@@ -19,11 +19,10 @@ from analysis.interventions.play.experiment import ArmPlan
 from analysis.interventions.play.outcomes import DataSpan
 from analysis.interventions.play.when import When
 from reinforcement_learning.play.contest import Contest, Group
-from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.policy_pool import PolicyPool
-from reinforcement_learning.settings import PolicySettings, Settings
 from tests.analysis.interventions.play.directions import unit
-from tests.conftest import AGENT
+from tests.driven import drive
+from tests.tiny_policies import tiny_entrant
 
 UNITS = 16
 ROWS, COLUMNS, IDLE = 3, 5, 9  # units of the hidden state that hold the agent's row, column and row on the map
@@ -37,7 +36,7 @@ def pool(small_world, task, maps) -> PolicyPool:
     """A policy built by hand: its memory holds the agent's row, which drives the move to the north, and its column,
     which drives the choice of melee; an idle unit holds the row too, and drives nothing."""
     env = replace(small_world, spawn_immunity=0, horizon=12)
-    entrant = untrained_entrant(AGENT, Settings(env=env, task=task, policy=PolicySettings(hidden_size=UNITS)), maps, 0)
+    entrant = tiny_entrant(env, task, maps, hidden_size=UNITS)
     with torch.no_grad():
         plant(entrant.policy)
     return Contest((entrant,), env, task, maps, torch.device("cpu")).pool(len(GROUP.numbers))
@@ -58,12 +57,7 @@ def plant(policy: RecurrentPolicy) -> None:
         cell.weight_ih_l0[candidate + state, state] = 4
     for gate, bias in ((entering, 9.0), (forgetting, 0.0), (output, 9.0)):  # a cell forgets half of itself in a tick
         cell.bias_ih_l0[gate : gate + UNITS] = bias
-    for head in encoder.action_decoder.heads.values():
-        head.weight.zero_()
-        head.bias.zero_()
-    for action, state in (("Move", ROWS), ("Style", COLUMNS)):
-        (head,) = (head for name, head in encoder.action_decoder.heads.items() if action in name)
-        head.weight[0, state] = 3
+    drive(policy, 3, Move=ROWS, Style=COLUMNS)
 
 
 def played(pool: PolicyPool, plan: ArmPlan) -> PlayedGroup:

@@ -14,11 +14,10 @@ from analysis.interventions.play.edited_play import PlayedGroup, play_arm
 from analysis.interventions.play.experiment import ArmPlan
 from analysis.interventions.play.when import When
 from reinforcement_learning.play.contest import Contest, Group
-from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.policy_pool import PolicyPool
-from reinforcement_learning.settings import PolicySettings, Settings
 from tests.analysis.interventions.play.directions import unit
-from tests.conftest import AGENT
+from tests.driven import drive
+from tests.tiny_policies import tiny_entrant
 
 UNITS = 16
 CLOCK, PENDULUM = 3, 5
@@ -33,13 +32,9 @@ IN, FORGET, CANDIDATE, OUT = range(4)
 def pool(small_world, task, maps) -> PolicyPool:
     """A policy built by hand: one unit of its cell counts ticks and drives the move to the north; one swings."""
     env = replace(small_world, spawn_immunity=0, horizon=24)
-    entrant = untrained_entrant(AGENT, Settings(env=env, task=task, policy=PolicySettings(hidden_size=UNITS)), maps, 0)
+    entrant = tiny_entrant(env, task, maps, hidden_size=UNITS)
+    drive(entrant.policy, 5, Move=CLOCK)
     with torch.no_grad():
-        for head in entrant.policy.policy.action_decoder.heads.values():
-            head.weight.zero_()
-            head.bias.zero_()
-        north = next(each for key, each in entrant.policy.policy.action_decoder.heads.items() if "Move" in key)
-        north.weight[0, CLOCK] = 5
         memory = entrant.policy.lstm
         input_weight, hidden_weight, input_bias, hidden_bias = memory.all_weights[0]
         for place in (CLOCK, PENDULUM):

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-import intervene
 from activation_store.interventions import LIVES_FILE, LivesTable, read_lives
 from activation_store.sparse_dictionary import write_dictionary
 from agent_zoo.memories.memory import MemoryState
@@ -25,6 +24,7 @@ from common.user_error import UserError
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.workers import Workers
+from tests.command import assert_refuses
 from tests.driven import DRIVER, UNITS, driven_contest
 from tests.planted_dictionary import axes
 
@@ -123,28 +123,9 @@ def test_dictionaries_that_do_not_fit_are_refused() -> None:
     with pytest.raises(UserError, match=r"features of lstm_cell, 6 units, of planted; kit has lstm_cell \(8\)"):
         check_dictionary(dictionary, {"lstm_cell": 8}, "kit", None)
     other = replace(dictionary, source=replace(dictionary.source, checkpoint_sha256="2" * 64))
-    with pytest.raises(UserError, match="was fitted to another policy"):
-        check_dictionary(other, {"lstm_cell": 6}, "kit", "1" * 64)
+    assert_refuses("was fitted to another policy", check_dictionary, other, {"lstm_cell": 6}, "kit", "1" * 64)
     with pytest.raises(UserError, match="not part of the memory"):
         FeatureCondition.parse("feature_3 > 0", axes("encoder_output", 6), ("lstm_hidden", "lstm_cell"))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--edit", "splice"), "--edit splice needs --features"),
-        (("--edit", "clear", "--while", "feature_1 > 2"), "needs --features"),
-        (("--edit", "clear", "--features", "f"), "--features does nothing here"),
-        (("--edit", "collapse", "--direction", "feature_1", "--change", "--features", "f"), "--change does nothing"),
-        (("--edit", "collapse", "--direction", "feature_1"), "--directions names no file"),
-        (("--edit", "interchange", "--direction", "feature_1", "--donor", "tick", "--features", "f"), "--directions"),
-        (("--edit", "splice", "--direction", "feature_1", "--features", "f"), "--direction does nothing"),
-    ],
-)
-def test_options_that_do_not_go_together_are_refused(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
-    (tmp_path / "kit.safetensors").touch()
-    with pytest.raises(UserError, match=said):
-        intervene.parse(["-p", "kit", "--policies-dir", str(tmp_path), *arguments])
 
 
 @pytest.mark.slow
@@ -175,6 +156,5 @@ def test_a_whole_run_with_features(three_policies: Path, small_world, tmp_path: 
     kl = [np.nanmean(found.of_arm(f"edit, dose {dose}").outcomes["kl_total"]) for dose in ("+0", "+2")]
     assert 0 <= kl[0] < kl[1]
     wrong = replace(steered, direction="feature_64", output=tmp_path / "wrong")
-    with pytest.raises(UserError, match="it has feature_0 to feature_63"):
-        play(wrong, Workers(1), lambda *planned: ())
+    assert_refuses("it has feature_0 to feature_63", play, wrong, Workers(1), lambda *planned: ())
     assert not wrong.folder.exists()

@@ -24,13 +24,13 @@ from analysis.interventions.play.when import Condition, When
 from analysis.statistics.inference import Inference
 from common.checked_json import with_checksum
 from common.files import write_json
-from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
 from reinforcement_learning.play.recorder import Batch
 from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
 from tests.analysis.interventions.play.directions import unit
+from tests.command import assert_refuses
 from tests.driven import DRIVER, UNITS, driven_contest
 
 GROUP = Group(4, (0,))
@@ -130,8 +130,7 @@ def test_the_shadow_is_a_memory_that_reads_all_observations_without_an_edit(name
 def test_a_run_that_was_begun_before_totals_were_measured_is_not_continued(tmp_path: Path) -> None:
     now = {"seed": 3, "at_once": ["total", "in play"]}
     write_json(tmp_path / RUN_FILE, with_checksum({"seed": 3}))
-    with pytest.raises(UserError, match=r"started with other settings \(at_once\)"):
-        _claim(tmp_path, now, resume=True)
+    assert_refuses(r"started with other settings \(at_once\)", _claim, tmp_path, now, resume=True)
     write_json(tmp_path / RUN_FILE, with_checksum(now))
     _claim(tmp_path, now, resume=True)
     _claim(tmp_path, {**now, "equivalent_within": "0.1"}, resume=True)  # which changes nothing that is played

@@ -1,5 +1,6 @@
 """The journal of an evaluation: damage costs the episodes from the damaged line on, and is never taken for results."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,20 +9,22 @@ import pytest
 
 from common.checked_json import with_checksum
 from common.files import write_bytes
-from common.user_error import UserError
 from reinforcement_learning.game.life import Life
 from reinforcement_learning.play.evaluating.journal import EvaluationJournal
 from reinforcement_learning.play.policy_pool import EpisodeLives
+from tests.command import assert_refuses
+from tests.fuzz import flip
 
 MADE_BY = {"kit": {"seed": 1, "episodes": 9}, "yao": {"seed": 1, "episodes": 9}}
 GROUPS = ((0, 1, 2, 3), (4, 5, 6, 7), (8,))
 
 
-def episode(number: int) -> EpisodeLives:
+def episode(number: int, tasks: Sequence[str] = ("task",) * 6) -> EpisodeLives:
+    """Two policies with three lives each, at these tasks."""
     random = np.random.default_rng(number)
     lives = [
-        Life(agent, int(random.integers(1, 999)), 0.0, True, None, "task", random.random(), False, 1, 0, 0, {})
-        for agent in range(6)
+        Life(agent, int(random.integers(1, 999)), 0.0, True, None, task, random.random(), False, 1, 0, 0, {})
+        for agent, task in enumerate(tasks)
     ]
     return EpisodeLives(number, (tuple(lives[:3]), tuple(lives[3:])))
 
@@ -53,9 +56,7 @@ def test_every_flipped_bit_costs_the_episodes_from_its_line_on(path: Path) -> No
     random = np.random.default_rng(0)
     for place in random.choice(len(whole) - 1, 200, replace=False):
         line = whole[:place].count(b"\n")
-        changed = bytearray(whole)
-        changed[place] ^= 1 << int(random.integers(8))
-        path.write_bytes(changed)
+        flip(path, place, 1 << int(random.integers(8)), whole)
         journal = EvaluationJournal(path, MADE_BY)
         assert sorted(journal.played) == kept[line], place
         assert journal.damage == f"{path} is damaged from line {line + 1} on: what it held there is played again"
@@ -98,6 +99,5 @@ def test_lines_of_earlier_versions_are_played_again(path: Path) -> None:
 
 def test_episodes_played_in_another_way_are_refused_and_kept(path: Path) -> None:
     before = path.read_bytes()
-    with pytest.raises(UserError, match="another way"):
-        EvaluationJournal(path, {**MADE_BY, "yao": {"seed": 2, "episodes": 9}})
+    assert_refuses("another way", EvaluationJournal, path, {**MADE_BY, "yao": {"seed": 2, "episodes": 9}})
     assert path.read_bytes() == before

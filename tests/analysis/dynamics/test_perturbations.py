@@ -15,9 +15,8 @@ from analysis.dynamics.fixed_points import find_fixed_points
 from analysis.dynamics.jacobians import Probes
 from analysis.dynamics.memory_length import lags_up_to, memory_length
 from analysis.dynamics.perturbations import distances, lasting
-from analysis.dynamics.tracks import tensor
 from analysis.dynamics.update import Update
-from tests.planted_tracks import tracks_of
+from tests.planted_tracks import states_of, tracks_of
 
 UNITS, LENGTHS = 4, [40, 40, 30, 50]
 OPEN, SHUT = 20.0, -20.0
@@ -30,16 +29,6 @@ def nothing(share: float) -> None:
 def policy_of(memory: LeakyAverages | LSTM, cell: str) -> RecurrentPolicy:
     units = SimpleNamespace(hidden_size=memory.hidden_size if isinstance(memory, LSTM) else UNITS)
     return cast(RecurrentPolicy, SimpleNamespace(memory=memory, layers=1, cell=cell, policy=units))
-
-
-def played(update: Update, read: np.ndarray) -> np.ndarray:
-    states = []
-    for start, length in zip(np.cumsum(LENGTHS) - LENGTHS, LENGTHS, strict=True):
-        state = torch.zeros(1, update.size, dtype=torch.float64)
-        for tick in range(start, start + length):
-            state = update(state, tensor(read[tick : tick + 1]))
-            states.append(state[0].numpy())
-    return np.array(states)
 
 
 @torch.no_grad()
@@ -58,7 +47,7 @@ def test_a_leaky_average_forgets_with_the_half_life_that_it_was_built_with() -> 
     update = Update(policy_of(memory, "ema"))
     rng = np.random.default_rng(0)
     read = rng.normal(size=(sum(LENGTHS), UNITS))
-    tracks = tracks_of(played(update, read), read, LENGTHS)
+    tracks = tracks_of(states_of(update, read, LENGTHS), read, LENGTHS)
     some = tracks.with_ticks_around(2, 24)
     found = distances(update, tracks, some, Probes(LSTM_HIDDEN, np.eye(UNITS), np.eye(UNITS)), 24, nothing)
     for number, ticks in enumerate(memory.time_constants[0].tolist()):
@@ -78,7 +67,7 @@ def test_an_lstm_that_counts_never_forgets() -> None:
     """Its forget gate is open: what was added to the cell stays, so half is never left."""
     update = Update(policy_of(lstm_with(OPEN, OPEN), "lstm"))
     read = (np.random.default_rng(1).random((sum(LENGTHS), 1)) < 0.2).astype(float)
-    state = played(update, read)
+    state = states_of(update, read, LENGTHS)
     counts = np.concatenate(
         [np.cumsum(read[end - length : end, 0]) for end, length in zip(np.cumsum(LENGTHS), LENGTHS, strict=True)]
     )
@@ -152,7 +141,7 @@ def test_memory_is_as_long_as_it_was_built() -> None:
     update = Update(policy_of(lstm_with(float(np.log(4)), OPEN), "lstm"))
     rng = np.random.default_rng(4)
     read = np.where(np.repeat(np.arange(4) % 2 == 0, LENGTHS), 0.01, -0.01)[:, None] + 1e-4 * rng.normal(size=(160, 1))
-    tracks = tracks_of(played(update, read), read, LENGTHS)
+    tracks = tracks_of(states_of(update, read, LENGTHS), read, LENGTHS)
     some = tracks.with_ticks_around(25, 0)
     found = memory_length(
         cast(RecurrentPolicy, _Decider()),

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from common.user_error import UserError
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.training.sweeps.sweep import agent_environment, override, read_sweep, trial_command
-from tests.command import ROOT, assert_refused, environment, run, run_here
+from tests.command import ROOT, assert_refused, assert_refuses, environment, run, run_here
 from tests.test_train import ONE_UPDATE, folders
 
 OFFLINE = ("--wandb.mode", "offline")
@@ -51,8 +50,7 @@ def test_the_agent_of_the_service_runs_a_trial_with_the_values_of_the_sweep(tmp_
 
 
 def test_our_own_search_space_is_good_and_stops_only_at_the_login(tmp_path: Path) -> None:
-    result = run("train.py", "-m", "sweep", *folders(tmp_path))
-    assert_refused(result, "Weights & Biases cannot be used", "wandb login")
+    assert_refused(run("train.py", "-m", "sweep", *folders(tmp_path)), "Weights & Biases cannot be used", "wandb login")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -73,11 +71,7 @@ def test_a_search_space_that_cannot_work_is_refused_before_the_sweep_starts(
     tmp_path: Path, parameters: dict[str, object], parts: tuple[str, ...]
 ) -> None:
     path = search_space(tmp_path, **parameters)
-    with pytest.raises(UserError) as refused:
-        read_sweep(path, Settings())
-    for part in (str(path), *parts):
-        assert part in str(refused.value)
-    assert "\n" not in str(refused.value)
+    assert_refuses((str(path), *parts), read_sweep, path, Settings())
 
 
 def test_small_numbers_may_be_written_as_people_write_them(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """What is written: JSON, table, text and figures agree, are whole, and keep all text inside the picture."""
 
 import json
-import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,8 +20,8 @@ from analysis.interventions.outputs import OUTPUTS, report_run, write_effects
 from analysis.statistics.inference import Inference
 from common.checked_json import with_checksum
 from common.files import write_json
-from common.user_error import UserError
 from tests.analysis.figures.test_figures import texts
+from tests.command import assert_refuses
 from tests.fuzz import budget, damaged_json, read_or_refuse, resigned
 from tests.planted_interventions import EDIT, RANDOM, Planted, plant, with_followed
 
@@ -173,8 +172,7 @@ def test_figures_that_no_longer_exist_are_removed(tmp_path: Path) -> None:
 def test_a_played_run_is_reported_from_its_folder_again_and_again(tmp_path: Path) -> None:
     table, arms = plant(Planted(agents=4, edited=2, kinds=()))
     write_json(tmp_path / "run.json", with_checksum({"seed": 3, "arms": arms, "policy": "NAME"}))
-    with pytest.raises(UserError, match="has not been played to its end"):
-        report_run(tmp_path)
+    assert_refuses("has not been played to its end", report_run, tmp_path)
     write_lives(tmp_path / "lives.parquet", table)
     lines = report_run(tmp_path, draws=99)
     assert lines[0].startswith("8 episodes in each arm, 2 arms, 64 lives")
@@ -183,8 +181,7 @@ def test_a_played_run_is_reported_from_its_folder_again_and_again(tmp_path: Path
     assert {"run.json", "lives.parquet", "effects.json", "effects.tsv", "effects.png"} < set(done["files"])
     assert report_run(tmp_path, draws=99) == lines
     write_lives(tmp_path / "lives.parquet", replace(table, agent=table.agent + 1))
-    with pytest.raises(UserError, match=r"lives\.parquet"):
-        report_run(tmp_path, draws=99)
+    assert_refuses(r"lives\.parquet", report_run, tmp_path, draws=99)
 
 
 GOOD = {"seed": 3, "arms": Planted().arms()}
@@ -205,8 +202,7 @@ GOOD = {"seed": 3, "arms": Planted().arms()}
 )
 def test_a_file_of_no_intervention_run_is_refused(tmp_path: Path, content: object, message: str) -> None:
     write_json(tmp_path / "run.json", content)
-    with pytest.raises(UserError, match=message):
-        read_run_file(tmp_path / "run.json")
+    assert_refuses(message, read_run_file, tmp_path / "run.json")
 
 
 @budget(150)
@@ -243,14 +239,12 @@ def test_figures_keep_their_text_inside(planted: Planted, extra: int) -> None:
     names = [longest[name] for name in table.arm.tolist()]
     table = replace(table, arm=np.array(names), outcomes={**table.outcomes, **more})
     study = study_effects(table, arms, Inference(permutations=99, bootstraps=99))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        effects = texts(effects_figure(study))
-        figure, doses = kl_by_head(study), dose_response(study)
-        assert figure is not None and (doses is None) == (len(planted.doses) < 2)
-        heads = texts(figure)
-        if doses is not None:
-            assert sum("slope " in text for text in texts(doses)) == min(20, 14 + extra)
+    effects = texts(effects_figure(study))
+    figure, doses = kl_by_head(study), dose_response(study)
+    assert figure is not None and (doses is None) == (len(planted.doses) < 2)
+    heads = texts(figure)
+    if doses is not None:
+        assert sum("slope " in text for text in texts(doses)) == min(20, 14 + extra)
     for outcome in {each.outcome for each in study.effects if each.spread == each.spread}:
         assert any(title_with_unit(outcome) in text.replace("\n", " ") for text in effects)
     assert {"Move", "Use item", "all heads"} <= set(heads)

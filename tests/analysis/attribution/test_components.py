@@ -12,16 +12,12 @@ from analysis.attribution.settings import Method
 from analysis.attribution.targets import ReadOut
 from analysis.attribution.windows import Windows
 from common.user_error import UserError
-from tests.analysis.recorded.test_attribution import COUNT, METHODS, by, policy_and_windows
-from tests.recorded_policy import RecordedPolicy, shared_recorded_policy
+from tests.analysis.attribution.test_methods import COUNT, METHODS, by, policy_and_windows
+from tests.command import assert_refuses
+from tests.recorded_policy import RecordedPolicy
 
 UNITS = 16
 SOURCE = Source("independent component", "run", "dump", "small", "a" * 64)
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory, small_world, task, maps) -> RecordedPolicy:
-    return shared_recorded_policy(tmp_path_factory, small_world, task, maps)
 
 
 def direction(name: str, weight: np.ndarray, layer: str = "lstm_cell") -> Direction:
@@ -111,8 +107,7 @@ def test_components_are_named_and_refused(recorded: RecordedPolicy) -> None:
         ("ic_3", "a", "holds no direction 'ic_3'"), ("food", "a", "is no state of the memory"),
         ("ic", "b", "belongs to another checkpoint"), (",", "a", "name at least one"),
     ):  # fmt: skip
-        with pytest.raises(UserError, match=message):
-            chosen_components(text, file, policy, checkpoint * 64)
+        assert_refuses(message, chosen_components, text, file, policy, checkpoint * 64)
     states = {name: np.random.default_rng(0).normal(size=(50, UNITS)) for name in ("lstm_hidden", "lstm_cell")}
     with pytest.raises(UserError, match="combinations of each other"):
         fitted_components([there[0], direction("twin", 2 * eye[0])], policy, states)

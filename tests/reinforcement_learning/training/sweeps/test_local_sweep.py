@@ -11,13 +11,12 @@ import orjson
 import pytest
 import yaml
 
-from common.user_error import UserError
 from reinforcement_learning.settings import Settings, load_settings, read_run_settings
 from reinforcement_learning.training.sweeps.local_sweep import TrialCommands
 from reinforcement_learning.training.sweeps.search_space import SearchSpace, read_search_space
 from reinforcement_learning.training.sweeps.sweep import override, read_sweep
 from reinforcement_learning.training.sweeps.sweep_folder import SweepFolder, Trial
-from tests.command import assert_refused, run, run_here, start
+from tests.command import ROOT, assert_refused, assert_refuses, run, run_here, start
 from tests.test_train import FOREVER, ONE_UPDATE, TWO_UPDATES, folders
 
 METRIC = {"name": "lives/ticks", "goal": "maximize"}
@@ -180,15 +179,11 @@ def test_a_grid_is_every_combination_once(tmp_path: Path) -> None:
 def test_what_only_the_server_can_do_is_refused(
     tmp_path: Path, parameters: dict[str, object], others: dict[str, object], parts: tuple[str, ...]
 ) -> None:
-    with pytest.raises(UserError) as refused:
-        space_of(tmp_path, parameters, **others)
-    for part in ("space.yaml", *parts):
-        assert part in str(refused.value)
-    assert "\n" not in str(refused.value)
+    assert_refuses(("space.yaml", *parts), space_of, tmp_path, parameters, **others)
 
 
 def test_the_default_search_space_works_without_the_server() -> None:
-    path = Path(__file__).parents[1] / "sweep.yaml"
+    path = ROOT / "sweep.yaml"
     space = read_search_space(read_sweep(path, Settings()), path)
     assert set(space.suggest(0, (), seed=1)) == set(space.parameters)
 
@@ -208,13 +203,10 @@ def test_a_folder_of_something_else_and_damaged_trials_are_refused(tmp_path: Pat
     space = space_of(tmp_path, RATES)
     (tmp_path / "sweep").mkdir()
     (tmp_path / "sweep" / "notes.txt").write_text("mine")
-    with pytest.raises(UserError, match="something other than a sweep"):
-        SweepFolder(tmp_path / "sweep", space, "takeru", Settings())
+    assert_refuses("something other than a sweep", SweepFolder, tmp_path / "sweep", space, "takeru", Settings())
     (tmp_path / "sweep" / "notes.txt").unlink()
     SweepFolder(tmp_path / "sweep", space, "takeru", Settings()).record(Trial(0, "sweep_000", "failed", {}))
-    with pytest.raises(UserError, match="another agent"):
-        SweepFolder(tmp_path / "sweep", space, "hybrid", Settings())
+    assert_refuses("another agent", SweepFolder, tmp_path / "sweep", space, "hybrid", Settings())
     for damage in ('{"number": 0}\n', "[\n", (tmp_path / "sweep" / "trials.jsonl").read_text() * 2):
         (tmp_path / "sweep" / "trials.jsonl").write_text(damage)
-        with pytest.raises(UserError, match=r"trials\.jsonl is damaged"):
-            SweepFolder(tmp_path / "sweep", space, "takeru", Settings())
+        assert_refuses(r"trials\.jsonl is damaged", SweepFolder, tmp_path / "sweep", space, "takeru", Settings())

@@ -2,10 +2,8 @@
 
 from dataclasses import replace
 
-import pytest
-
 from activation_store.schema import DumpMetadata
-from common.user_error import UserError
+from tests.command import assert_refuses
 from tests.planted import planted_metadata
 
 
@@ -23,5 +21,4 @@ def test_simulated_lives_name_their_world_model() -> None:
 
 def test_an_origin_without_a_world_model_is_refused() -> None:
     simulated = replace(planted_metadata(), origin="simulated")
-    with pytest.raises(UserError, match="its origin is simulated"):
-        DumpMetadata.from_json(simulated.to_json(), "here")
+    assert_refuses("its origin is simulated", DumpMetadata.from_json, simulated.to_json(), "here")

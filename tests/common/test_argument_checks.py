@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from common.argument_checks import SEEDS, at_least, between, check, did_you_mean, seed_value, split
-from common.user_error import UserError
+from tests.command import assert_refuses
 
 POLICIES = ("hybrid_3M", "masked_3M", "seeing_3M", "start_kit_3M", "takeru_3M", "yaofeng_3M")
 
@@ -30,8 +30,7 @@ def test_what_is_allowed_passes() -> None:
     ],
 )
 def test_what_is_not_allowed_is_named_with_what_is(options: Options, message: str) -> None:
-    with pytest.raises(UserError, match=f"^{message}$"):
-        check(options, n_bins=at_least(options.n_bins, 2), seed=seed_value(options.seed))
+    assert_refuses(f"^{message}$", check, options, n_bins=at_least(options.n_bins, 2), seed=seed_value(options.seed))
 
 
 def test_names_are_split_at_commas() -> None:

@@ -7,9 +7,8 @@ import pytest
 
 import evaluate
 import train
-from common.user_error import UserError
 from reinforcement_learning import original_options
-from tests.command import ROOT, assert_refused, run, run_here
+from tests.command import ROOT, assert_refused, assert_refuses, run, run_here
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +32,7 @@ def test_no_option_of_ours_is_refused(shown: str) -> None:
 
 @pytest.mark.parametrize("written", ["--train.ent-coef", "--train.ent_coef", "--train.ent-coef=0.1"])
 def test_an_option_of_the_original_is_answered_with_ours(written: str) -> None:
-    with pytest.raises(UserError, match=r"--train\.ent-coef .*; use --train\.entropy-coefficient$"):
-        train.parse([written, "0.1"])
+    assert_refuses(r"--train\.ent-coef .*; use --train\.entropy-coefficient$", train.parse, [written, "0.1"])
 
 
 def test_what_has_no_meaning_here_is_to_be_left_out() -> None:

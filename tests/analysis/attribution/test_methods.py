@@ -9,27 +9,21 @@ import numpy as np
 import pytest
 import torch
 
+import agent_zoo
 from activation_store.directions import Direction, Directions, Source
 from activation_store.reader import read_metadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import build_untrained, load_checkpoint
 from agent_zoo.network_parts.layers import own_rows
-from agent_zoo.observation import legal_options
-from analysis.attribution.methods import (
-    Maps,
-    attribute,
-    average_baseline,
-    counterfactual_materials,
-    play,
-    without_row,
-)
+from agent_zoo.observation import legal_options, pack, packed_options
+from analysis.attribution.methods import Maps, attribute, average_baseline, counterfactual_materials, play, without_row
 from analysis.attribution.samples import read_samples
 from analysis.attribution.sanity import Sanity, check_maps
 from analysis.attribution.settings import Method, SaliencySettings
 from analysis.attribution.targets import Outcome, ReadOut, Value, target_named
 from analysis.attribution.windows import Differentiable, Windows, by_column, check_agent, soft_inputs, softened
-from common.user_error import UserError
-from tests.recorded_policy import RecordedPolicy, record_policy, shared_recorded_policy
+from tests.command import assert_refuses
+from tests.recorded_policy import RecordedPolicy, record_policy
 
 CLOSE = {"atol": 1e-5, "rtol": 1e-4}
 TICKS, COUNT = 3, 12
@@ -41,11 +35,6 @@ def by(method: Method, **options: object) -> SaliencySettings:
     return SaliencySettings(
         Path("dump"), method=method, **{"steps": 32, "copies": 4, "noise": 0.01, "seed": 0, **options}
     )  # type: ignore[arg-type]
-
-
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory, small_world, task, maps) -> RecordedPolicy:
-    return shared_recorded_policy(tmp_path_factory, small_world, task, maps)
 
 
 def policy_and_windows(recorded: RecordedPolicy, ticks: int = TICKS) -> tuple[RecurrentPolicy, Windows, np.ndarray]:
@@ -60,9 +49,6 @@ def policy_and_windows(recorded: RecordedPolicy, ticks: int = TICKS) -> tuple[Re
 
 @pytest.mark.parametrize("agent", ["neurips23_start_kit", "yaofeng", "hybrid"])
 def test_soft_inputs_stand_for_observations_exactly(agent, seen, layout) -> None:
-    import agent_zoo
-    from agent_zoo.observation import pack
-
     torch.manual_seed(0)
     module = agent_zoo.load(agent)
     policy = module.Recurrent(module.Policy(layout, hidden_size=16)).requires_grad_(False)
@@ -132,8 +118,6 @@ def test_a_move_that_depends_on_one_tile_marks_it_alone(recorded: RecordedPolicy
     free = windows.observation
     everything = legal_options(free, info.layout)
     everything[:] = True
-    from agent_zoo.observation import packed_options
-
     windows = replace(windows, observation=replace(free, legal=packed_options(everything)))
     target = target_named("Move.Direction:north-south", info.layout, policy, None, "")
     maps = attribute(by(method), policy, windows, target, average_baseline(policy, windows))
@@ -274,13 +258,11 @@ def test_targets_are_parsed_and_refused(recorded: RecordedPolicy) -> None:
         ("valu", "did you mean value"), ("Move.Direction:up", "no option 'up': give north, south, east, west, stay"),
         ("Attack.Target:101", "a number below 101"), ("direction:x", "name the file that holds it with --directions"),
     ):  # fmt: skip
-        with pytest.raises(UserError, match=message):
-            named(text)
+        assert_refuses(message, named, text)
     source = Source("probe", "run", "dump", "small", "b" * 64)
     direction = Direction("food", "lstm_cell", np.ones(16, np.float32), 0.5, "points", 0.0, 1.0, 9, 3, 1, source)
     there = Directions(recorded.dump / "directions.safetensors", (direction,))
-    with pytest.raises(UserError, match="belongs to another checkpoint"):
-        named("direction:food", there)
+    assert_refuses("belongs to another checkpoint", named, "direction:food", there)
     own = replace(direction, source=replace(source, checkpoint_sha256="a" * 64))
     target = named("direction:food", replace(there, directions=(own,)))
     cell = torch.arange(32.0).view(2, 16)

@@ -16,9 +16,9 @@ from analysis.dynamics.tracks import tensor
 from analysis.dynamics.update import Update
 from analysis.statistics.resampling import Estimate
 from common.files import sha256
-from common.user_error import UserError
-from tests.analysis.dynamics.test_lasting import LENGTHS, UNITS, played, policy_of
-from tests.planted_tracks import tracks_of
+from tests.analysis.dynamics.test_perturbations import LENGTHS, UNITS, policy_of
+from tests.command import assert_refuses
+from tests.planted_tracks import states_of, tracks_of
 
 POLICY = "a" * 64
 
@@ -67,17 +67,15 @@ def test_what_an_intervention_measured_is_read(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_other_runs_are_refused(tmp_path: Path, changed: dict[str, object], message: str) -> None:
     folder = intervention(tmp_path / "run", **changed)
-    with pytest.raises(UserError, match=message):
-        read_followed(str(folder), POLICY)
-    with pytest.raises(UserError, match="edited another policy"):
-        read_followed(str(folder), "b" * 64)
+    assert_refuses(message, read_followed, str(folder), POLICY)
+    assert_refuses("edited another policy", read_followed, str(folder), "b" * 64)
 
 
 def test_the_computed_half_life_is_that_of_the_memory() -> None:
     memory = LeakyAverages(UNITS, 1)
     update = Update(policy_of(memory, "ema"))
     read = np.random.default_rng(0).normal(size=(sum(LENGTHS), UNITS))
-    tracks = tracks_of(played(update, read), read, LENGTHS)
+    tracks = tracks_of(states_of(update, read, LENGTHS), read, LENGTHS)
     constants = memory.time_constants[0].detach().numpy()
     unit = int(np.argmin(constants))
     along = direction(np.eye(UNITS)[unit])

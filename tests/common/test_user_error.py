@@ -9,6 +9,7 @@ import pytest
 from common import command_line
 from common.files import read_json
 from common.user_error import LONGEST_MESSAGE, UserError, printable
+from tests.command import assert_refuses
 
 HOSTILE = "a\nb\r\x1b[31mred\x07\u202e\x00\ud800é 'x'"
 
@@ -42,5 +43,4 @@ def test_tables_show_escape_codes(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="needs named pipes")
 def test_a_pipe_is_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.json")
-    with pytest.raises(UserError, match=r"pipe\.json is not a plain file"):
-        read_json(tmp_path / "pipe.json")
+    assert_refuses(r"pipe\.json is not a plain file", read_json, tmp_path / "pipe.json")

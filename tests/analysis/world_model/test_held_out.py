@@ -2,18 +2,11 @@
 
 from dataclasses import replace
 
-import pytest
-
 from activation_store.schema import METADATA_FILE
 from analysis.world_model.held_out import HeldOut
 from analysis.world_model.windows import maps_of_episodes
 from common.files import sha256
-from common.user_error import UserError
-
-
-@pytest.fixture(scope="module")
-def model(recorded):
-    return recorded.model()
+from tests.command import assert_refuses
 
 
 def test_the_training_dump_keeps_its_own_split(recorded, model) -> None:
@@ -47,5 +40,4 @@ def test_dumps_that_do_not_fit_are_refused(recorded, model, monkeypatch) -> None
         (replace(recorded.metadata, origin="simulated", world_model_sha256="c" * 64), origin, "simulated lives"),
     ):
         monkeypatch.setattr("analysis.world_model.held_out.read_metadata", lambda _, own=metadata: own)
-        with pytest.raises(UserError, match=says):
-            HeldOut.of(model, of, recorded.dump)
+        assert_refuses(says, HeldOut.of, model, of, recorded.dump)

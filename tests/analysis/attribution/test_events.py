@@ -5,7 +5,7 @@ import pytest
 
 from analysis.attribution.attributions import PARTS, Attributions, OverSamples
 from analysis.attribution.events import Event, around_event, event_lines, event_table, onsets
-from common.user_error import UserError
+from tests.command import assert_refuses
 
 SAMPLES, TICKS, BEFORE = 12, 10, 4
 
@@ -25,8 +25,7 @@ def test_events_are_parsed_and_refused() -> None:
     assert event.feature.name == "distance_to_npc" and event.text == "distance_to_npc<=3"
     assert event.holds(np.array([2, 3, 4])).tolist() == [True, True, False]
     for text, message in (("distance_to_npc", "--event .*must be a feature"), ("distance_to_ncp < 3", "did you mean")):
-        with pytest.raises(UserError, match=message):
-            Event.parse(text)
+        assert_refuses(message, Event.parse, text)
 
 
 def planted() -> Attributions:

@@ -5,7 +5,7 @@ import pytest
 
 from analysis.interventions.edits.donor_rule import DonorRule
 from analysis.interventions.play.draws import DonorLots, Donors
-from common.user_error import UserError
+from tests.command import assert_refuses
 
 COLUMNS = ("id", "row", "food")
 SLOTS = 48
@@ -69,5 +69,4 @@ def test_an_agent_needs_a_donor_for_every_edit() -> None:
 
 @pytest.mark.parametrize(("feature", "said"), [("self_fod", "did you mean self_food"), ("tick", "the same tick")])
 def test_features_that_donors_cannot_differ_in_are_refused(feature: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        DonorRule.parse(feature, COLUMNS)
+    assert_refuses(said, DonorRule.parse, feature, COLUMNS)
