@@ -86,6 +86,7 @@ def parse(arguments: list[str]) -> RunOptions:
     argument_checks.check(
         options,
         episodes=at_least(options.episodes, 2),
+        max_steps=at_least(options.max_steps, 1),
         seed=seed_value(options.seed),
         share=(0 < options.share <= 1, "above 0 and at most 1"),
         controls=at_least(options.controls, 0),

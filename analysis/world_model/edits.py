@@ -192,8 +192,10 @@ def _edit(
         "runs": [direction.source.run for direction in named],
     }
     if rule:
-        return described, lambda dose: interchange(named, rule)
-    return described, lambda dose: edit_along(cast(Any, options.edit), named, of, dose, held_out.covariance)
+        own = held_out.covariance(named[0].layer) if options.along == "covariance" else None
+        return described, lambda dose: interchange(named, rule, own)
+    kind = cast(Any, options.edit)
+    return described, lambda dose: edit_along(kind, named, of, dose, held_out.covariance, options.along)
 
 
 def _rule(feature: str, held_out: HeldOut) -> DonorRule:

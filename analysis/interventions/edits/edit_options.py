@@ -50,9 +50,9 @@ class EditOptions:
     every: int = 1
     """Edited ticks from one emptying of the memory, or one transplant, to the next, at least 1."""
     along: Along = "weights"
-    """How states are moved to change a read-out, for collapse, steer and interchange. weights: along the direction itself,
-    the shortest way, which may lead where no state ever is; covariance: along what goes with the read-out in unedited
-    states, so that edited states look like states that occur."""
+    """How states are moved to change a read-out, for collapse, steer and interchange. weights: along the direction
+    itself, the shortest way, which may lead where no state ever is; covariance: along what goes with the read-out in
+    unedited states, so that edited states look like states that occur."""
     donor: str | None = None
     """Feature such as self_food, for transplant and interchange: each edited agent takes from an unedited agent whose
     value is far from its own. Features are named as in --while; self_goal is the side of the map that is its task."""
@@ -126,7 +126,8 @@ class EditOptions:
             "--variable": self.variable is not None and self.edit != "erase",
             "--layer": self.layer is not None and self.edit != "erase",
             "--every": self.every != 1 and self.edit not in _HAS_EVERY,
-            "--along": self.along != "weights" and (self.edit not in _NEEDS_DIRECTION or self.of_features or self.change),
+            "--along": self.along != "weights"
+            and (self.edit not in _NEEDS_DIRECTION or self.of_features or self.change),
             "--donor": self.donor is not None and self.edit not in _NEEDS_DONOR,
         }
         for option, is_needless in needless.items():

@@ -271,9 +271,7 @@ def swap(origin: Direction, target: Direction, of: EditOf, covariance: np.ndarra
     return _read_out_edit([origin, target], of, mixture, constant, covariance)
 
 
-def interchange(
-    directions: Sequence[Direction], donor: DonorRule, covariance: np.ndarray | None = None
-) -> Interchange:
+def interchange(directions: Sequence[Direction], donor: DonorRule, covariance: np.ndarray | None = None) -> Interchange:
     """Give the read-outs of directions the values that they have in the donor's state; covariance as in `collapse`.
 
     Raises:

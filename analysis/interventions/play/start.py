@@ -130,7 +130,8 @@ def _contest(options: RunOptions, plan: Plan) -> Contest:
     (entrant,) = contest.entrants
     if options.embeddings is not None and encoding_of(entrant)["encoder"] != "file":
         raise UserError(f"--task.embeddings: the policy {entrant.name} reads no file of task embeddings: leave it out")
-    return contest
+    horizon = min(contest.env.horizon, options.max_steps or contest.env.horizon)
+    return replace(contest, env=replace(contest.env, horizon=horizon))
 
 
 def _experiment(options: RunOptions, contest: Contest) -> Experiment:

@@ -41,6 +41,24 @@ def test_a_steered_read_out_is_the_dose(dose: float) -> None:
     np.testing.assert_allclose(OBLIQUE.read_out(after.numpy()), 7.0 + 2.0 * dose, **CLOSE)
 
 
+@pytest.mark.parametrize(
+    "edit", [lambda given: collapse([OBLIQUE], "state", given), lambda given: steer(OBLIQUE, 0, given)]
+)
+def test_along_the_covariance_the_read_out_is_as_wanted_and_the_change_is_the_likeliest(edit) -> None:  # type: ignore[no-untyped-def]
+    mixing = np.random.default_rng(1).standard_normal((UNITS, UNITS))
+    covariance = mixing @ mixing.T
+    after = edit(covariance).edited(None, STATES)
+    np.testing.assert_allclose(OBLIQUE.read_out(after.numpy()), 7.0, rtol=1e-3)
+    change = (after - STATES).numpy().astype(np.float64)
+    shortest = (edit(None).edited(None, STATES) - STATES).numpy()
+    distance, other = (np.einsum("bu,uv,bv->b", far, np.linalg.inv(covariance), far) for far in (change, shortest))
+    assert (distance < other).all()
+    along = covariance @ OBLIQUE.weight
+    np.testing.assert_allclose(
+        np.abs(change @ along), np.linalg.norm(change, axis=1) * np.linalg.norm(along), rtol=1e-4
+    )
+
+
 def test_swap_moves_the_change_from_one_direction_to_the_other() -> None:
     """The formula of the original: d' = d - (d . from) from + (d . from) to, for orthonormal directions."""
     origin, target = unit(1, UNITS, "from"), unit(4, UNITS, "to")

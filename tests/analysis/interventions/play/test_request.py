@@ -99,6 +99,8 @@ def test_without_a_second_edit_nothing_is_separated() -> None:
         (("--edit", "freeze", "--layer", "lstm_cell"), "--layer does nothing"),
         (("--edit", "erase", "--variable", "tick", "--edit", "erase", "--variable", "self_food"), "two edits erase"),
         (("--edit", "freeze", "--every", "2"), "--every does nothing"),
+        (("--edit", "clear", "--along", "covariance"), "--along does nothing"),
+        (("--edit", "collapse", "--direction", "a", "--change", "--along", "covariance"), "--along does nothing"),
         (("--edit", "freeze", "--follow", "4"), "--follow does nothing"),
         (("--edit", "clear", "--follow", "-1"), "--follow is -1"),
         (("--edit", "clear", "--every", "0"), "--every is 0"),
