@@ -15,7 +15,7 @@ class Embedding {
   constructor(state) {
     this.state = state;
     this.data = state.data;
-    this.div = document.getElementById("plot");
+    this.div = byId("plot");
     this.scatter = hasWebGL() ? "scattergl" : "scatter";
   }
 

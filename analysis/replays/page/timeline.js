@@ -10,7 +10,7 @@ class Timeline {
   constructor(state) {
     this.state = state;
     this.data = state.data;
-    this.canvas = document.getElementById("timeline-canvas");
+    this.canvas = byId("timeline-canvas");
     this.context = this.canvas.getContext("2d");
     this.living = this.countLiving();
     this.backdrop = document.createElement("canvas");
@@ -19,9 +19,7 @@ class Timeline {
     this.resize();
     this.canvas.addEventListener("click", (event) => this.click(event));
     this.canvas.addEventListener("pointermove", (event) => this.hover(event));
-    state.addEventListener("change", ({ detail }) => {
-      if (["followed", "events"].includes(detail)) this.stale = true;
-    });
+    state.on(["followed", "events"], () => { this.stale = true; });
   }
 
   /** Living agents of each policy at each tick. */
@@ -111,16 +109,10 @@ class Timeline {
 
   /** The followed agent's health, food and water. */
   drawLife(context, height) {
-    const { players } = this.data;
-    for (const [vital, colour] of [["water", "#5eb3e8"], ["food", "#e7a33e"], ["health", "#ff6b5e"]]) {
-      context.beginPath();
-      for (let tick = 0; tick < this.data.ticks; tick++) {
-        if (!players.present(this.state.followed, tick)) continue;
-        context.lineTo(this.xOf(tick), 2 + (1 - players.at(vital, this.state.followed, tick) / 100) * (height - 4));
-      }
-      context.lineWidth = vital === "health" ? 2 : 1.2;
-      context.strokeStyle = colour;
-      context.stroke();
+    const { data: { players, ticks }, state: { followed } } = this;
+    for (const [vital, width] of [["water", 1.2], ["food", 1.2], ["health", 2]]) {
+      const values = Array.from({ length: ticks }, (_, tick) => (players.present(followed, tick) ? players.at(vital, followed, tick) : NaN));
+      drawLine(context, values, { x: (tick) => this.xOf(tick), low: 0, high: 100, top: 2, bottom: height - 2, colour: styled(vital), width });
     }
   }
 
