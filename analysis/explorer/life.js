@@ -7,7 +7,7 @@ const LANE_HEIGHTS = { line: 78, lane: 15, strip: 30, margins: 48 };
 const LINE_COLOURS = { self_health: styled("health"), self_food: styled("food"), self_water: styled("water") };
 const OTHER_COLOURS = ["#3f4a55", "#832db6", "#a3600f", "#c2264b"];
 const EVENT_LOOKS = {
-  "ate": ["circle", "#b97800"], "drank": ["circle", "#2b7fb8"], "hit": ["line-ns", "#3f4a55"], "was hit": ["line-ns", "#c8453f"],
+  "ate": ["circle", styled("food")], "drank": ["circle", styled("water")], "hit": ["line-ns", "#3f4a55"], "was hit": ["line-ns", styled("health")],
   "killed": ["diamond", "#832db6"], "levelled up": ["triangle-up", "#2f7d46"], "traded": ["square", "#a3600f"], "died": ["x", "#111418"],
 };
 const DASHES = ["solid", "dash", "dot", "dashdot"];
@@ -187,7 +187,7 @@ class LifePanel {
 
   cursor() {
     const now = this.data.tables.tick[this.state.tick];
-    return [{ type: "line", xref: "x", yref: "paper", x0: now, x1: now, y0: 0, y1: 1, line: { color: "#d7263d", width: 1.5 } }];
+    return [{ type: "line", xref: "x", yref: "paper", x0: now, x1: now, y0: 0, y1: 1, line: { color: styled("mark"), width: 1.5 } }];
   }
 
   lineTraces(panel, number) {

@@ -56,13 +56,13 @@ class Lines {
     const { context, state } = this, values = state.data.tables.value.subarray(first, first + state.length);
     const [low, high] = ends(values), top = STRIP + GAP;
     if (low > high) return;
-    context.strokeStyle = "#e4e8ec";
+    context.strokeStyle = styled("trough");
     context.strokeRect(LABELS, top, this.cell * state.length, VALUE);
     drawLine(context, values, {
       x: (i) => x(i + 0.5), low, high, top: top + 5, bottom: top + VALUE - 5, colour: styled("text"), width: 1.5,
     });
     this.label("value", top + VALUE / 2);
-    context.fillStyle = "#57616c";
+    context.fillStyle = styled("dim");
     context.font = "9px system-ui, sans-serif";
     context.fillText(high.toPrecision(3), LABELS - 4, top + 6);
     context.fillText(low.toPrecision(3), LABELS - 4, top + VALUE - 4);
@@ -79,7 +79,7 @@ class Lines {
     context.fillRect(x(state.at), 0, this.cell, this.top - GAP);
     context.strokeStyle = "#b36b00";
     context.strokeRect(x(state.at), 0, this.cell, bottom);
-    context.fillStyle = "#57616c";
+    context.fillStyle = styled("dim");
     context.textAlign = "center";
     const every = state.length > 16 ? 8 : 4;
     for (let i = 0; i < state.length; i += every) {
@@ -93,7 +93,7 @@ class Lines {
     this.context.textAlign = "right";
     this.context.textBaseline = "middle";
     this.context.font = `${strong ? "700 " : ""}${Math.min(11, this.row)}px system-ui, sans-serif`;
-    this.context.fillStyle = "#171b20";
+    this.context.fillStyle = styled("text");
     this.context.fillText(text, LABELS - 4, y);
     this.context.font = "11px system-ui, sans-serif";
   }

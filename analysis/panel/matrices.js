@@ -81,7 +81,7 @@ class Matrices {
         }
       }
     }
-    context.strokeStyle = "#aeb6bf";
+    context.strokeStyle = styled("edge");
     context.strokeRect(EDGE, 0, cell * count, cell * count);
     context.strokeStyle = "#111418";
     context.lineWidth = 1.5;
@@ -92,7 +92,7 @@ class Matrices {
 
   numbers(context, count, cell) {
     const every = [1, 2, 4, 8, 16].find((each) => each * cell >= 11) ?? 16;
-    context.fillStyle = "#57616c";
+    context.fillStyle = styled("dim");
     context.font = "9px system-ui, sans-serif";
     context.textBaseline = "middle";
     for (let k = 0; k < count; k += every) {

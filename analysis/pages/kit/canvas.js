@@ -18,6 +18,25 @@ function sharp(canvas, width, height) {
   return context;
 }
 
+/** Give canvases sharp pixels for the size that the style gives to the first of them; returns that size in CSS pixels. */
+function sized(...canvases) {
+  const ratio = window.devicePixelRatio || 1;
+  const { clientWidth: width, clientHeight: height } = canvases[0];
+  for (const canvas of canvases) {
+    canvas.width = Math.max(1, width * ratio);
+    canvas.height = Math.max(1, height * ratio);
+  }
+  return { width, height };
+}
+
+/** Clear a canvas that was `sized`; returns its context, whose units are CSS pixels. */
+function cleared(canvas) {
+  const context = canvas.getContext("2d"), ratio = window.devicePixelRatio || 1;
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.clearRect(0, 0, canvas.width / ratio, canvas.height / ratio);
+  return context;
+}
+
 /** Where an event is on a canvas, in CSS pixels; and as shares of its width and height. */
 function pointIn(canvas, { clientX, clientY }) {
   const { left, top, width, height } = canvas.getBoundingClientRect();

@@ -167,10 +167,8 @@ class MapView {
   draw() {
     this.moveTiles();
     if (this.state.centred) this.centre();
-    const { context, camera } = this;
-    const ratio = window.devicePixelRatio || 1;
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.clearRect(0, 0, camera.width, camera.height);
+    const { camera } = this;
+    cleared(this.canvas);
     this.drawTiles();
     this.shown = this.layOut();
     this.drawTrail();
@@ -306,13 +304,8 @@ class MapView {
   // ---- the view
 
   resize() {
-    const { clientWidth, clientHeight } = this.canvas;
-    if (!clientWidth || !clientHeight) return;
-    const ratio = window.devicePixelRatio || 1;
-    this.canvas.width = clientWidth * ratio;
-    this.canvas.height = clientHeight * ratio;
-    this.camera.width = clientWidth;
-    this.camera.height = clientHeight;
+    if (!this.canvas.clientWidth || !this.canvas.clientHeight) return;
+    Object.assign(this.camera, sized(this.canvas));
     if (this.camera.fitted) this.camera.fit(this.bounds);
     this.state.changed("view");
   }

@@ -11,7 +11,6 @@ class Timeline {
     this.state = state;
     this.data = state.data;
     this.canvas = byId("timeline-canvas");
-    this.context = this.canvas.getContext("2d");
     this.living = this.countLiving();
     this.backdrop = document.createElement("canvas");
     this.stale = true;
@@ -39,13 +38,7 @@ class Timeline {
   }
 
   resize() {
-    const ratio = window.devicePixelRatio || 1;
-    this.width = this.canvas.clientWidth;
-    this.height = this.canvas.clientHeight;
-    for (const canvas of [this.canvas, this.backdrop]) {
-      canvas.width = Math.max(1, this.width * ratio);
-      canvas.height = Math.max(1, this.height * ratio);
-    }
+    Object.assign(this, sized(this.canvas, this.backdrop));
     this.stale = true;
     this.state.changed("view");
   }
@@ -60,23 +53,16 @@ class Timeline {
 
   draw() {
     if (this.stale) this.drawBackdrop();
-    const { context } = this;
-    context.setTransform(1, 0, 0, 1, 0, 0);
-    context.clearRect(0, 0, this.canvas.width, this.canvas.height);
-    context.drawImage(this.backdrop, 0, 0);
-    const ratio = window.devicePixelRatio || 1;
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    const context = cleared(this.canvas);
+    if (this.width && this.height) context.drawImage(this.backdrop, 0, 0, this.width, this.height);
     const x = this.xOf(Math.min(this.data.ticks - 1, this.state.tick - 1 + this.state.fraction));
-    context.fillStyle = "#ffd166";
+    context.fillStyle = styled("mark");
     context.fillRect(x - 1, 0, 2, this.height);
   }
 
   drawBackdrop() {
     this.stale = false;
-    const context = this.backdrop.getContext("2d");
-    const ratio = window.devicePixelRatio || 1;
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.clearRect(0, 0, this.width, this.height);
+    const context = cleared(this.backdrop);
     const lanes = this.height - LANE * this.kinds.length;
     this.drawLiving(context, lanes - 4);
     if (this.state.followed !== null) this.drawLife(context, lanes - 4);
