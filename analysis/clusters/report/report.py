@@ -34,10 +34,10 @@ def report_html(folder: Path) -> str:
 
     pages = environment(_HERE, trim=True)
     pages.filters |= {
-        "number": lambda value: format_number(_told(value)),
-        "signed": lambda value: format_number(_told(value), sign=True),
-        "p": lambda value: format_p(_told(value)),
-        "share": lambda value: format_share(_told(value)),
+        "number": lambda value: format_number(_nan_if_none(value)),
+        "signed": lambda value: format_number(_nan_if_none(value), sign=True),
+        "p": lambda value: format_p(_nan_if_none(value)),
+        "share": lambda value: format_share(_nan_if_none(value)),
         "short": lambda value: "n/a" if value is None else f"{value:g}",
         "count": lambda value: f"{value:,}",
         "colour": cluster_colour,
@@ -56,7 +56,7 @@ def report_html(folder: Path) -> str:
         command=command_of(run["arguments"], run.get("script", "analyze_activations.py")),
         not_repeated=_OUTPUT,
         same_cluster=SAME_CLUSTER,
-        interval=lambda low, high: format_interval(_told(low), _told(high)),
+        interval=lambda low, high: format_interval(_nan_if_none(low), _nan_if_none(high)),
         style=style_of("document"),
     )
 
@@ -75,7 +75,7 @@ def command_of(arguments: dict[str, Any], script: str = "analyze_activations.py"
     return shlex.join(words)
 
 
-def _told(value: float | None) -> float:
+def _nan_if_none(value: float | None) -> float:
     return math.nan if value is None else value
 
 
