@@ -106,8 +106,8 @@ def find_and_compare(run: "Run") -> tuple["Projection", "Clustering", "Summary"]
     settings, data, method = run.settings, run.data, cluster_method(run.settings)
     projection, clustering = outputs.find_clusters(run)
     with run.step("comparing clusters"):
-        found = cluster_statistics(data, clustering.points, clustering.labels, method, settings.inference)
-    residualized = outputs.repeat_without(run, clustering, found, method) if settings.residual_names else None
+        statistics = cluster_statistics(data, clustering.points, clustering.labels, method, settings.inference)
+    residualized = outputs.repeat_without(run, clustering, statistics, method) if settings.residual_names else None
     with run.step("embedding with other seeds and other lives"):
         stability = projection_stability(data.activations, clustering.labels, data.lives, method, settings.seed)
     with run.step("embedding a Gaussian of the same covariance and autocorrelation"):
@@ -116,7 +116,7 @@ def find_and_compare(run: "Run") -> tuple["Projection", "Clustering", "Summary"]
     summary = summarise(
         data,
         clustering.labels,
-        found,
+        statistics,
         stability,
         subsample=settings.thinning,
         components=components,

@@ -77,8 +77,8 @@ def main() -> None:
     console = Console()
     run = read_cluster_run(arguments.cluster_dir, arguments.dump)
     lives = check_lifespans(arguments)
-    told = description(arguments, arguments.dump, metadata, cluster_labels_sha256=run.labels_sha256)
-    with RunFolder(arguments.output / arguments.run_name, told) as folder:
+    described = description(arguments, arguments.dump, metadata, cluster_labels_sha256=run.labels_sha256)
+    with RunFolder(arguments.output / arguments.run_name, described) as folder:
         propagated = propagated_labels_of(arguments, run, folder, console)
         results = count_and_test(arguments, propagated, lives, console)
         draw(results, f"{metadata.policy}: clusters of {run.path.resolve().name}", folder, console)
@@ -152,11 +152,13 @@ def draw(results: "LifePhases", heading: str, folder: "RunFolder", console: "Con
 
     labels = results.sequences.labels
     with step(console, "drawing"):
-        for name, told, time in (
+        for name, course, time in (
             ("life_phase.png", results.by_phase, "share of the life elapsed"),
             ("life_tick.png", results.by_tick, "tick of the episode"),
         ):
-            figure = life_phase_figure(told.shares, told.association, labels, time, heading, caption(results, told))
+            figure = life_phase_figure(
+                course.shares, course.association, labels, time, heading, caption(results, course)
+            )
             folder.save_figure(name, figure)
         text = "from one tick to the next; noise is a state of its own"
         folder.save_figure(

@@ -123,7 +123,7 @@ def default_name(groups: "Sequence[Group]", mode: Literal["pve", "pvp"]) -> str:
 def command_line_value(value: object) -> object:
     """Return an argument's value as JSON holds it."""
     if isinstance(value, tuple):
-        return [str(each) for each in value]
+        return [str(item) for item in value]
     return str(value) if isinstance(value, Path) else value
 
 

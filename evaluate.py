@@ -90,7 +90,7 @@ def main() -> None:
     """Parse, play the missing episodes, and show the results."""
     original_options.refuse(sys.argv[1:], original_options.EVALUATE)
     arguments = command_line.parse(Arguments, __doc__)
-    asked = check(arguments)
+    names = check(arguments)
     workers = chosen_workers(arguments.vectorization, arguments.ray_address, worlds=arguments.num_envs)
     device = chosen_device(arguments.device, arguments.vectorization)
 
@@ -103,7 +103,7 @@ def main() -> None:
     evaluation = Evaluation(
         folder=arguments.folder,
         mode=arguments.mode,
-        names=asked,
+        names=names,
         untrained=arguments.untrained,
         env=played_by(arguments.env, arguments.protocol, arguments.mode),
         protocol=arguments.protocol,
@@ -122,7 +122,7 @@ def main() -> None:
     planned = contests(evaluation)
     make_folder(arguments.folder)  # refuses one that cannot be written to
     with locked_folder(arguments.folder):
-        results = [each for contest in planned for each in evaluate(evaluation, contest)]
+        results = [result for contest in planned for result in evaluate(evaluation, contest)]
     report(results)
     if arguments.task is None and arguments.task_file is None and arguments.save_file_prefix is None:
         print(f"scores with intervals: python analysis/proc_eval_result.py {arguments.folder}")
@@ -153,16 +153,16 @@ def check(arguments: Arguments) -> tuple[str, ...]:
     else:
         refuse_hidden_parts(arguments.env)
     played_by(arguments.env, arguments.protocol, arguments.mode)  # refuses what contradicts the protocol
-    asked = split(arguments.policies)
-    names = policy_names(arguments.folder, asked)
-    if arguments.mode == "pve" and len(names) > 1 and not asked:
+    requested = split(arguments.policies)
+    names = policy_names(arguments.folder, requested)
+    if arguments.mode == "pve" and len(names) > 1 and not requested:
         raise UserError(
             f"pve plays one policy alone, and {arguments.folder} holds {len(names)}: choose one with -p, or several, "
             f"comma-separated, to play one after the other: {', '.join(names)}"
         )
-    for path in () if asked else not_imported(arguments.folder):
+    for path in () if requested else not_imported(arguments.folder):
         print(f"left out: {import_hint(path)}", file=sys.stderr)
-    return tuple(names) if arguments.mode == "pve" else asked
+    return tuple(names) if arguments.mode == "pve" else requested
 
 
 def check_files(arguments: Arguments) -> None:
@@ -188,11 +188,11 @@ def check_files(arguments: Arguments) -> None:
 def report(results: "Sequence[SeedResults]") -> None:
     """Show each policy's mean life length and task progress."""
     rows = []
-    for each in results:
-        for name, summary in each.summaries().items():
+    for result in results:
+        for name, summary in result.summaries().items():
             rows.append(
                 (
-                    name, each.path.name, str(summary.episodes), f"{summary.lives:,}", f"{summary.mean_ticks:.1f}",
+                    name, result.path.name, str(summary.episodes), f"{summary.lives:,}", f"{summary.mean_ticks:.1f}",
                     f"{summary.median_ticks:.0f}", f"{summary.task_progress:.4f}",
                 )
             )  # fmt: skip

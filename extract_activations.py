@@ -227,7 +227,7 @@ def extract_policies(arguments: Arguments, workers: Workers, device: str) -> Non
         share_world=arguments.mode == "pvp",
         checkpoint=_checkpoint(arguments.checkpoint),
         untrained_twin=arguments.untrained_twin,
-        shadow_steps=tuple(None if each == "all" else int(each) for each in split(arguments.shadow_networks)),
+        shadow_steps=tuple(None if steps == "all" else int(steps) for steps in split(arguments.shadow_networks)),
         curriculum=arguments.curriculum,
         task=arguments.task,
         map_seed=arguments.map_seed,
@@ -258,10 +258,10 @@ def extract_policies(arguments: Arguments, workers: Workers, device: str) -> Non
             print(f"dump: {folder}")
 
 
-def _checkpoint(asked: str | None) -> "Checkpoint":
-    if asked is None:
+def _checkpoint(name: str | None) -> "Checkpoint":
+    if name is None:
         return "trained"
-    return "all" if asked == "all" else int(asked)
+    return "all" if name == "all" else int(name)
 
 
 if __name__ == "__main__":

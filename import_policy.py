@@ -55,11 +55,11 @@ def main() -> None:
 
     from reinforcement_learning.original_policies import import_checkpoint, import_curriculum, write_all
 
-    asked = arguments.task_embeddings
-    curriculum = import_curriculum(asked, arguments.embeddings_dir) if asked else None
+    curriculum_path = arguments.task_embeddings
+    curriculum = import_curriculum(curriculum_path, arguments.embeddings_dir) if curriculum_path else None
     policies = [import_checkpoint(newest(path), target, curriculum) for target, path in targets.items()]
     contents = {curriculum.path: curriculum.content} if curriculum else {}
-    write_all(contents | {each.path: each.content for each in policies}, overwrite=arguments.overwrite)
+    write_all(contents | {policy.path: policy.content for policy in policies}, overwrite=arguments.overwrite)
     report(policies, curriculum)
 
 
@@ -93,11 +93,11 @@ def report(policies: "Sequence[Imported]", curriculum: "Curriculum | None") -> N
     """Show what was imported, and what is unknown."""
     rows = [
         (
-            each.name, each.info.agent, each.info.shown_steps, str(each.info.policy_arguments["hidden_size"]),
-            str(each.info.recurrent_arguments["layers"]), str(each.info.layout.task_size), f"{each.numbers:,}",
-            each.original.path.name, each.original.sha256[:DIGITS_SHOWN],
+            policy.name, policy.info.agent, policy.info.shown_steps, str(policy.info.policy_arguments["hidden_size"]),
+            str(policy.info.recurrent_arguments["layers"]), str(policy.info.layout.task_size), f"{policy.numbers:,}",
+            policy.original.path.name, policy.original.sha256[:DIGITS_SHOWN],
         )
-        for each in policies
+        for policy in policies
     ]  # fmt: skip
     if rows:
         heads = (
@@ -112,13 +112,13 @@ def report(policies: "Sequence[Imported]", curriculum: "Curriculum | None") -> N
             "SHA-256",
         )
         command_line.print_table(heads, rows)
-    for each in policies:
-        for note in each.notes:
-            print(f"{each.name}: {note}")
+    for policy in policies:
+        for note in policy.notes:
+            print(f"{policy.name}: {note}")
     if curriculum:
         print(f"{len(curriculum.vectors)} tasks of {curriculum.size} numbers: {curriculum.path}")
-    for each in policies:
-        print(f"policy: {each.path}")
+    for policy in policies:
+        print(f"policy: {policy.path}")
 
 
 if __name__ == "__main__":

@@ -59,8 +59,8 @@ class ReportArguments:
 def main() -> None:
     """Parse, and play a run or report one."""
     if sys.argv[1:2] == ["report"]:
-        asked = command_line.parse(ReportArguments, __doc__, args=sys.argv[2:])
-        report(asked.folder, asked.equivalent_within)
+        report_arguments = command_line.parse(ReportArguments, __doc__, args=sys.argv[2:])
+        report(report_arguments.folder, report_arguments.equivalent_within)
         return
     options = parse(sys.argv[1:])
     workers = chosen_workers(options.vectorization, options.ray_address, options.workers)
@@ -98,7 +98,7 @@ def parse(arguments: list[str]) -> RunOptions:
     if split(options.record) not in ((), ("all",)):
         check_layers(split(options.record))
     check_together(options.edits, "run")
-    if options.follow and all(each.edit == "freeze" for each in options.edits):
+    if options.follow and all(edit.edit == "freeze" for edit in options.edits):
         raise UserError(
             "--follow does nothing with --edit freeze, which changes nothing in its first tick: leave it out"
         )
@@ -108,7 +108,7 @@ def parse(arguments: list[str]) -> RunOptions:
     if options.features is None and condition:
         raise UserError(f"--while {options.condition!r} needs --features with the dictionary that the feature is in")
     check_features(options.edits, options.features, used_elsewhere=condition)
-    if options.directions is None and any(needs_directions(each, options.features) for each in options.edits):
+    if options.directions is None and any(needs_directions(edit, options.features) for edit in options.edits):
         raise UserError("--directions names no file: give the directions.safetensors of a run on this policy")
     return options
 

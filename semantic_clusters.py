@@ -68,9 +68,9 @@ def fit(options: FitSettings, console: "Console", step: "Step") -> None:
     metadata = read_metadata(options.dump)
     options.check_against(metadata)
     features = options.analysis.choose_features(metadata)
-    told = description(options, options.dump, metadata, script="semantic_clusters.py fit")
-    told["arguments"]["layer"] = options.read_layer
-    with RunFolder(options.run_folder, told) as folder:
+    described = description(options, options.dump, metadata, script="semantic_clusters.py fit")
+    described["arguments"]["layer"] = options.read_layer
+    with RunFolder(options.run_folder, described) as folder:
         with step("loading the libraries"):
             from analysis.codes.run import run_fit
         summary = run_fit(options, metadata, features, folder, step)
@@ -122,17 +122,17 @@ def plot(options: PlotArguments, console: "Console", step: "Step") -> None:
     with step("measuring neighbourhoods"):
         kept = kept_by(states, planes, options.bootstraps, run.seed)
     captions = {
-        each.name: f"trustworthiness {each.trustworthiness:.3f}, neighbours kept {each.neighbours:.0%}" for each in kept
+        row.name: f"trustworthiness {row.trustworthiness:.3f}, neighbours kept {row.neighbours:.0%}" for row in kept
     }
     other = "" if options.on is None else options.on.resolve().name
     name = f"planes-{other}" if other else "planes"
     heading = f"{run.name}: {states.layer}" + (f" of {other}" if other else "")
     write_figure(options.run / f"{name}.png", code_planes(planes, captions, states.label, heading))
-    write_json(options.run / f"{name}.json", [asdict(each) for each in kept])
+    write_json(options.run / f"{name}.json", [asdict(row) for row in kept])
     rows = [
-        (each.name, f"{each.trustworthiness:.3f} ({each.trustworthiness_low:.3f} to {each.trustworthiness_high:.3f})",
-         f"{each.neighbours:.1%} ({each.neighbours_low:.1%} to {each.neighbours_high:.1%})")
-        for each in kept
+        (row.name, f"{row.trustworthiness:.3f} ({row.trustworthiness_low:.3f} to {row.trustworthiness_high:.3f})",
+         f"{row.neighbours:.1%} ({row.neighbours_low:.1%} to {row.neighbours_high:.1%})")
+        for row in kept
     ]  # fmt: skip
     command_line.print_table(("plane", "trustworthiness (chance .5)", "of 15 neighbours kept"), rows)
     say(console, f"planes: {options.run / name}.png")
@@ -185,7 +185,10 @@ def compare(options: CompareArguments, console: "Console", step: "Step") -> None
     for key, meaning in MEASURES.items():
         console.print(f"\n{meaning}, {board.states:,} states of {board.lives:,} lives", highlight=False)
         estimates = [(row.name, row.measures[key]) for row in board.rows]
-        shown = [(name, f"{each.value:.3f}", f"{each.low:.3f} to {each.high:.3f}") for name, each in estimates]
+        shown = [
+            (name, f"{estimate.value:.3f}", f"{estimate.low:.3f} to {estimate.high:.3f}")
+            for name, estimate in estimates
+        ]
         command_line.print_table(("method", "value", "95% interval"), shown)
     say(console, f"leaderboard: {path}")
 
@@ -203,9 +206,9 @@ def agreement(options: AgreementArguments, console: "Console", step: "Step") -> 
     agreed = agreement_of(options.dump, metadata, networks, options.states, options.bootstraps, options.seed, step)
     make_folder(options.folder)
     path = options.folder / "agreement.json"
-    hashes = {each.name: each.sha256 for each in networks}
-    told = {"dump": str(options.dump), "checkpoint_sha256": metadata.checkpoint_sha256, "policies": hashes}
-    write_json(path, {**told, "seed": options.seed, "bootstraps": options.bootstraps, **asdict(agreed)})
+    hashes = {network.name: network.sha256 for network in networks}
+    header = {"dump": str(options.dump), "checkpoint_sha256": metadata.checkpoint_sha256, "policies": hashes}
+    write_json(path, {**header, "seed": options.seed, "bootstraps": options.bootstraps, **asdict(agreed)})
     write_text(options.folder / "agreement.tsv", agreed.table())
     states = f"{agreed.states:,} states, one tick in {agreed.one_in} of {agreed.lives:,} lives"
     console.print(f"\n{states}", highlight=False)

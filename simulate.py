@@ -68,7 +68,7 @@ def parse(arguments: list[str]) -> SimulationOptions:
     refuse_directions_by_number(arguments)
     first, edits = separate_edits(arguments, kept=0)
     options = command_line.parse(SimulationOptions, __doc__, args=first)
-    options = replace(options, edits=tuple(command_line.parse(EditOptions, __doc__, args=each) for each in edits))
+    options = replace(options, edits=tuple(command_line.parse(EditOptions, __doc__, args=edit) for edit in edits))
     options.check()
     return options
 
@@ -92,14 +92,14 @@ def simulate_lives(options: SimulationOptions, held_out: "HeldOut", path: Path) 
     folder = path.parent / "what_if"
     if options.act_grid:
         rows = [group_of(first, before, None, seed)]
-        rows += [group_of(name, each, before, seed) for name, each in zip(others, after, strict=True)]
+        rows += [group_of(name, changed, before, seed) for name, changed in zip(others, after, strict=True)]
         title = "by sequence of first moves; better: value above the policy's own lives from the same starts"
         show_table(title, rows, folder / f"act_grid_{options.act_grid}.tsv")
         return
     if options.beginning == "interpolate":
         show_table("by place on the way", steps_of(before, options.ways_steps, seed), folder / "interpolate.tsv")
-    for name, each in zip(others, after, strict=True):
-        changes = effects(before, each, seed)
+    for name, changed in zip(others, after, strict=True):
+        changes = effects(before, changed, seed)
         target = path.parent / "effects" / f"{name}.tsv"
         if options.maximise is not None:
             target = folder / f"maximise_{options.maximise.replace('/', '_')}.tsv"
@@ -139,7 +139,7 @@ def real_courses(options: SimulationOptions, held_out: "HeldOut") -> "Iterator[t
         seed=int(metadata.seed or 0), agents=max(1, contest.env.num_agents // 16), before=CONTEXT - 1,
         after=options.ticks, layers=memory_layers(metadata),
     )  # fmt: skip
-    return ((each.real, each.other) for each in play_branches(contest.pool(worlds=1), plan, points))
+    return ((pair.real, pair.other) for pair in play_branches(contest.pool(worlds=1), plan, points))
 
 
 def compare_findings(options: SimulationOptions, held_out: "HeldOut", path: Path) -> None:
@@ -159,11 +159,17 @@ def validate(options: SimulationOptions, held_out: "HeldOut", path: Path) -> Non
     from common.progress_view import progress
 
     origin, folder = held_out.origin, path.parent / "validation"
-    runs = [validation.read_intervened(each, origin.policy, origin.policy_sha256) for each in options.validate]
+    runs = [
+        validation.read_intervened(run_folder, origin.policy, origin.policy_sha256) for run_folder in options.validate
+    ]
     with progress("validating") as share:
         rows = validation.compare_edits(held_out, runs, options.wanted, options.ticks, options.seed, share)
     agreement = validation.sign_agreement(rows)
-    settings = {"runs": [str(each) for each in options.validate], "lives": options.wanted, "ticks": options.ticks}
+    settings = {
+        "runs": [str(run_folder) for run_folder in options.validate],
+        "lives": options.wanted,
+        "ticks": options.ticks,
+    }
     validation.save_validation(folder, rows, agreement, path, {**settings, "seed": options.seed, "dump": origin.dump})
     print("\nchanges at once, in play, with 95% intervals: over recorded lives; in the game over episodes")
     command_line.print_table(validation.HEADS, [validation.shown(row) for row in rows])
@@ -193,7 +199,7 @@ def differentiate(options: SimulationOptions, held_out: "HeldOut", path: Path) -
         rows, by_lag = saliency.influences(
             held_out, number, components, options.wanted, options.lags, options.seed, share
         )
-    name = "".join(each if each.isalnum() or each in "-_." else "_" for each in options.saliency)
+    name = "".join(character if character.isalnum() or character in "-_." else "_" for character in options.saliency)
     write_table(folder / f"{name}.tsv", rows)
     saliency.draw_by_lag(by_lag, target.name, folder / f"{name}.png")
     title = f"{target.name}: size of its derivatives by all components of the memory, and by the own row"
@@ -225,7 +231,9 @@ def show_table(title: str, rows: "Sequence[DataclassInstance]", path: Path) -> N
 
     write_table(path, rows)
     heads = list(asdict(rows[0]))
-    cells = [[f"{each:.3g}" if isinstance(each, float) else str(each) for each in asdict(row).values()] for row in rows]
+    cells = [
+        [f"{value:.3g}" if isinstance(value, float) else str(value) for value in asdict(row).values()] for row in rows
+    ]
     print(f"\n{title}")
     command_line.print_table(heads, cells)
     print(f"table: {path}")

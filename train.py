@@ -56,8 +56,8 @@ STANDS_FOR = {"--env.mask-intrinsics": "own", "--syllabus": "learning_progress"}
 
 def shipped(name: str) -> Path:
     """Return a file in the current folder, or if it is not there, the one beside this script."""
-    here, beside = Path(name), Path(__file__).with_name(name)
-    return beside if not here.exists() and beside.exists() else here
+    here, in_repository = Path(name), Path(__file__).with_name(name)
+    return in_repository if not here.exists() and in_repository.exists() else here
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def parse(arguments: Sequence[str]) -> Arguments:
         arguments = command_line.with_value(arguments, option, value)
     choice, _ = tyro.cli(
         Preset,
-        args=[each for each in arguments if each not in ("-h", "--help")],
+        args=[argument for argument in arguments if argument not in ("-h", "--help")],
         return_unknown_args=True,
         config=(tyro.conf.FlagCreatePairsOff,),
     )
@@ -210,7 +210,7 @@ def sweep_here(arguments: Arguments, shared: Sequence[str]) -> None:
         say = partial(print, flush=True)  # trials print in between
         run_local_sweep(folder, arguments.sweep_runs, arguments.agent, arguments.settings, commands, say)
     rows = [
-        (each.name, f"{each.metric:g}", *(str(value) for value in each.values.values())) for each in folder.finished
+        (trial.name, f"{trial.metric:g}", *(str(value) for value in trial.values.values())) for trial in folder.finished
     ]
     command_line.print_table(("run", space.metric, *space.parameters), rows)
     print(f"best settings: {folder.path / BEST_FILE}")

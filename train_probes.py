@@ -33,7 +33,7 @@ def main() -> None:
     from analysis.runs.run_folder import RunFolder
 
     check_dumps(settings, metadata)
-    wanted = {name: wanted_of(settings, each) for name, each in metadata.items()}
+    wanted = {name: wanted_of(settings, dump) for name, dump in metadata.items()}
     run = {
         "arguments": {key: _plain(value) for key, value in asdict(settings).items()},
         "seed": settings.seed,
@@ -46,7 +46,7 @@ def main() -> None:
 
 def _plain(value: object) -> object:
     if isinstance(value, tuple):
-        return [str(each) for each in value]
+        return [str(item) for item in value]
     return str(value) if isinstance(value, Path) else value
 
 

@@ -26,11 +26,11 @@ def parts_of(text: str, option: str) -> tuple[str, str, float]:
     Raises:
         UserError: it has another form.
     """
-    found = _CONDITION.fullmatch(text)
-    if found is None:
+    match = _CONDITION.fullmatch(text)
+    if match is None:
         raise UserError(
             f"{option} {text!r}: must be a feature, one of <, <=, >, >=, == and !=, and a number, such as "
             "'self_food < 30'"
         )
-    feature, comparison, number = found.groups()
+    feature, comparison, number = match.groups()
     return feature, comparison, float(number)

@@ -151,7 +151,7 @@ class Directions:
         Raises:
             UserError: there is none, or several match; the message names the closest.
         """
-        by_name = {each.name: each for each in self.directions}
+        by_name = {direction.name: direction for direction in self.directions}
         if name in by_name:
             return by_name[name]
         ending = [full for full in by_name if full.endswith(f"/{name}")]
@@ -170,11 +170,11 @@ class Directions:
         Raises:
             UserError: as `named`, or two names are of the same direction.
         """
-        found = tuple(self.named(name) for name in names)
-        full = [each.name for each in found]
+        directions = tuple(self.named(name) for name in names)
+        full = [direction.name for direction in directions]
         if twice := next((name for name in full if full.count(name) > 1), None):
             raise UserError(f"the direction {twice!r} of {self.path} is named twice")
-        return found
+        return directions
 
 
 def write_directions(path: Path, directions: Sequence[Direction]) -> None:
@@ -187,14 +187,14 @@ def write_directions(path: Path, directions: Sequence[Direction]) -> None:
     """
     arrays: dict[str, np.ndarray] = {}
     described = []
-    for each in directions:
-        if fault := next(each.faults(), None):
-            raise ValueError(f"direction {each.name!r} cannot be written: {fault}")
-        if _weight(each.name) in arrays:
-            raise ValueError(f"two directions are called {each.name!r}")
-        arrays[_weight(each.name)] = each.weight
-        arrays[_bias(each.name)] = np.array(each.bias, np.float64)
-        described.append(_Description.of(each))
+    for direction in directions:
+        if fault := next(direction.faults(), None):
+            raise ValueError(f"direction {direction.name!r} cannot be written: {fault}")
+        if _weight(direction.name) in arrays:
+            raise ValueError(f"two directions are called {direction.name!r}")
+        arrays[_weight(direction.name)] = direction.weight
+        arrays[_bias(direction.name)] = np.array(direction.bias, np.float64)
+        described.append(_Description.of(direction))
     header = {"kind": _KIND, "version": FORMAT_VERSION, "directions": described}
     write_tensors(path, arrays, orjson.dumps(header).decode(), _KIND)
 
@@ -207,22 +207,22 @@ def read_directions(path: Path) -> Directions:
     """
     arrays, text = read_tensors(path, _KIND)
     described = _descriptions(path, text)
-    expected = {name for each in described for name in (_weight(each.name), _bias(each.name))}
+    expected = {name for entry in described for name in (_weight(entry.name), _bias(entry.name))}
     if len(expected) < 2 * len(described) or expected != arrays.keys():
         raise UserError(f"{path} is damaged: its arrays are not those of the directions in its header; fit them again")
-    found = []
-    for each in described:
-        weight, bias = arrays[_weight(each.name)], arrays[_bias(each.name)]
-        if weight.shape != (each.units,) or bias.shape != () or bias.dtype != np.float64:
+    directions = []
+    for entry in described:
+        weight, bias = arrays[_weight(entry.name)], arrays[_bias(entry.name)]
+        if weight.shape != (entry.units,) or bias.shape != () or bias.dtype != np.float64:
             raise UserError(
-                f"{path} is damaged: direction {each.name!r} has a weight of shape {weight.shape} and a bias of shape "
-                f"{bias.shape}, where {each.units} units make ({each.units},) and (); fit it again"
+                f"{path} is damaged: direction {entry.name!r} has a weight of shape {weight.shape} and a bias of shape "
+                f"{bias.shape}, where {entry.units} units make ({entry.units},) and (); fit it again"
             )
-        direction = each.direction(weight, float(bias))
+        direction = entry.direction(weight, float(bias))
         if fault := next(direction.faults(), None):
-            raise UserError(f"{path}: direction {each.name!r} cannot be used: {fault}; fit it again")
-        found.append(direction)
-    return Directions(path, tuple(found))
+            raise UserError(f"{path}: direction {entry.name!r} cannot be used: {fault}; fit it again")
+        directions.append(direction)
+    return Directions(path, tuple(directions))
 
 
 @dataclass(frozen=True)
@@ -329,7 +329,7 @@ class PlannedDisplacement:
 
 def planned_displacement(name: str) -> PlannedDisplacement | None:
     """Return what the direction of that name reads; None if it is no planned displacement."""
-    found = _NAME.fullmatch(name)
-    if found is None:
+    match = _NAME.fullmatch(name)
+    if match is None:
         return None
-    return PlannedDisplacement("row" if found[2] == "row" else "col", int(found[3]), found[1] or "")
+    return PlannedDisplacement("row" if match[2] == "row" else "col", int(match[3]), match[1] or "")

@@ -37,14 +37,14 @@ class Gathering:
 
     def finish(self) -> Records:
         """Return all appended records, as views of the reserved memory."""
-        found: dict[str, Any] = {"activations": {}, "columns": {}}
+        parts: dict[str, Any] = {"activations": {}, "columns": {}}
         for (field, name), room in self._arrays.items():
             if name:
-                found[field][name] = room[: self.size]
+                parts[field][name] = room[: self.size]
             else:
-                found[field] = room[: self.size]
+                parts[field] = room[: self.size]
         tables = {table: join_rows(self._pieces.pop(table, []), self._widths[table]) for table in self._tables}
-        return Records(**found, entity=tables.pop("Entity"), inventory=tables.pop("Inventory"), tables=tables)
+        return Records(**parts, entity=tables.pop("Entity"), inventory=tables.pop("Inventory"), tables=tables)
 
 
 def join_rows(pieces: list[RaggedRows], width: int) -> RaggedRows:

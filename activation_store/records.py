@@ -110,7 +110,7 @@ class Records:
     def concatenate(parts: "Sequence[Records]") -> "Records":
         """Join one or more parts with the same layers, columns and tables."""
         return Records(
-            **{column.name: _joined([getattr(each, column.name) for each in parts]) for column in fields(Records)}
+            **{column.name: _joined([getattr(part, column.name) for part in parts]) for column in fields(Records)}
         )
 
 
@@ -123,8 +123,8 @@ def _take(value: Any, records: np.ndarray) -> Any:
 def _joined(values: Sequence[Any]) -> Any:
     first = values[0]
     if isinstance(first, Mapping):
-        return {name: _joined([each[name] for each in values]) for name in first}
+        return {name: _joined([part[name] for part in values]) for name in first}
     if isinstance(first, RaggedRows):
-        offsets = np.concatenate([[0], np.cumsum(np.concatenate([each.counts for each in values]))])
-        return RaggedRows(np.concatenate([each.values for each in values]), offsets)
+        offsets = np.concatenate([[0], np.cumsum(np.concatenate([part.counts for part in values]))])
+        return RaggedRows(np.concatenate([part.values for part in values]), offsets)
     return np.concatenate(values)

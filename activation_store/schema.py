@@ -216,7 +216,7 @@ class DumpMetadata:
         """Return plain dictionaries and lists for JSON, with a checksum over all of them."""
         content = asdict(self)
         if self.origin == "game":  # left out, so that earlier versions can read the dump
-            content = {name: each for name, each in content.items() if name not in _OF_SIMULATED}
+            content = {name: item for name, item in content.items() if name not in _OF_SIMULATED}
         return with_checksum(content)
 
     @staticmethod

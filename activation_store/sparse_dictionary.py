@@ -113,13 +113,13 @@ class SparseDictionary:
         Raises:
             UserError: there is no such feature.
         """
-        found = _FEATURE_NAME.fullmatch(name)
-        if found is None or int(found[1]) >= self.features:
+        match = _FEATURE_NAME.fullmatch(name)
+        if match is None or int(match[1]) >= self.features:
             raise UserError(
                 f"there is no feature {name[:40]!r} in this dictionary: it has {FEATURE}0 to {FEATURE}"
                 f"{self.features - 1}"
             )
-        return int(found[1])
+        return int(match[1])
 
     def faults(self) -> Iterator[str]:
         """Yield one phrase per fault; nothing if the dictionary is usable."""

@@ -25,22 +25,22 @@ def check_shapes(records: Records, metadata: DumpMetadata, may_lack: Iterable[st
         may_lack: optional columns that the writer adds itself.
     """
     count, heads = len(records), len(metadata.action_heads)
-    found = {layer: values.shape for layer, values in records.activations.items()}
+    shapes = {layer: values.shape for layer, values in records.activations.items()}
     expected: dict[str, tuple[int, ...]] = {layer: (count, units) for layer, units in metadata.layers.items()}
     for name in (*IDENTITY, *MAY_BE_UNRECORDED, "action"):
-        found[name] = getattr(records, name).shape
+        shapes[name] = getattr(records, name).shape
         expected[name] = (count, heads) if name in ("action", "log_probability") else (count,)
-    found["tile"], expected["tile"] = records.tile.shape, (count, TILES_IN_VIEW, len(TILE_COLUMNS))
+    shapes["tile"], expected["tile"] = records.tile.shape, (count, TILES_IN_VIEW, len(TILE_COLUMNS))
     for name, rows in records.all_tables.items():
-        found[name] = (len(rows.offsets) - 1, rows.values.shape[1])
+        shapes[name] = (len(rows.offsets) - 1, rows.values.shape[1])
     expected |= {name: (count, len(columns)) for name, columns in metadata.all_tables.items()}
-    found |= {name: values.shape for name, values in records.columns.items()}
+    shapes |= {name: values.shape for name, values in records.columns.items()}
     lacking = set(may_lack) - records.columns.keys()
     expected |= {name: column.shape(count) for name, column in metadata.columns.items() if name not in lacking}
-    if found != expected:
-        wrong = {name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name)}
+    if shapes != expected:
+        wrong = {name for name in shapes.keys() | expected.keys() if shapes.get(name) != expected.get(name)}
         name = sorted(wrong)[0]
-        raise ValueError(f"{name} has shape {found.get(name)}, the metadata declares {expected.get(name)}")
+        raise ValueError(f"{name} has shape {shapes.get(name)}, the metadata declares {expected.get(name)}")
     _check_types(records, metadata)
 
 

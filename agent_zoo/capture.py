@@ -72,16 +72,16 @@ def run_with_layers(
     Raises:
         UserError: the policy has no layer of that name.
     """
-    found: Captured = {}
+    captured: Captured = {}
 
     def keep(layer: str, tensor: torch.Tensor) -> torch.Tensor:
         # A new tensor, from which the rest of the tick is computed: the outputs of nn.LSTM and nn.GRU do not depend on
         # their states.
-        found[layer] = tensor.view_as(tensor)
-        return found[layer]
+        captured[layer] = tensor.view_as(tensor)
+        return captured[layer]
 
     with policy.hooked({layer: functools.partial(keep, layer) for layer in layer_units(policy, layers)}):
-        return *policy(observation, memory), found
+        return *policy(observation, memory), captured
 
 
 def memory_from_layers(policy: RecurrentPolicy, recorded: Mapping[str, np.ndarray]) -> MemoryState:

@@ -48,7 +48,7 @@ class Allowance(TorchFunctionMode):
     ) -> Any:
         """Count what is about to be made, then make it."""
         if func in _MAKERS:
-            self._left -= math.prod(max(1, each) for each in _whole_numbers(args))
+            self._left -= math.prod(max(1, number) for number in _whole_numbers(args))
             if self._left < 0:
                 raise ValueError("it would be larger than the weights in the file")
         return func(*args, **(kwargs or {}))
@@ -222,9 +222,9 @@ def _build_for(info: CheckpointInfo, tensors: Mapping[str, np.ndarray]) -> Recur
         raise ValueError(f"only one of the two has {min(needed.keys() ^ tensors.keys())}")
     for name, tensor in needed.items():
         wanted = f"{tuple(tensor.shape)} {tensor.dtype}"
-        found = f"{tensors[name].shape} torch.{tensors[name].dtype.name}"
-        if found not in (wanted, wanted.replace("float32", "float16")):
-            raise ValueError(f"{name} is {found}, not {wanted}")
+        actual = f"{tensors[name].shape} torch.{tensors[name].dtype.name}"
+        if actual not in (wanted, wanted.replace("float32", "float16")):
+            raise ValueError(f"{name} is {actual}, not {wanted}")
     return policy
 
 

@@ -63,17 +63,25 @@ def find_checkpoints(folders: Sequence[Path], name: str, steps: int | None) -> l
         UserError: there is none.
     """
     pattern = re.compile(rf"{re.escape(name)}_(\d{{10}}){re.escape(SUFFIX)}")
-    found: dict[int, Path] = {}
+    checkpoints: dict[int, Path] = {}
     for folder in folders:
         for path in list_checkpoints(folder):
             if match := pattern.fullmatch(path.name):
-                found.setdefault(int(match[1]), path)
-    if steps is not None and steps in found:
-        return [found[steps]]
-    if not found:
-        there = sorted({re.sub(r"_\d{10}$", "", path.stem) for each in folders for path in list_checkpoints(each)})
+                checkpoints.setdefault(int(match[1]), path)
+    if steps is not None and steps in checkpoints:
+        return [checkpoints[steps]]
+    if not checkpoints:
+        there = sorted(
+            {
+                re.sub(r"_\d{10}$", "", path.stem)
+                for checkpoint_folder in folders
+                for path in list_checkpoints(checkpoint_folder)
+            }
+        )
         where = " or ".join(map(str, folders))
         raise UserError(f"no such checkpoint of {name}: there are none in {where}{did_you_mean(name, there)}")
     if steps is not None:
-        raise UserError(f"no such checkpoint of {name}: there are {', '.join(f'{each:,}' for each in sorted(found))}")
-    return [found[each] for each in sorted(found)]
+        raise UserError(
+            f"no such checkpoint of {name}: there are {', '.join(f'{number:,}' for number in sorted(checkpoints))}"
+        )
+    return [checkpoints[number] for number in sorted(checkpoints)]

@@ -128,7 +128,7 @@ class ProcessGroup:
             padded[: len(own)] = own
             everyones = [torch.empty_like(padded) for _ in range(self.size)]
             torch.distributed.all_gather(everyones, padded)
-        joined = [each[:count] for each, count in zip(everyones, counts.tolist(), strict=True)]
+        joined = [part[:count] for part, count in zip(everyones, counts.tolist(), strict=True)]
         return torch.cat(joined).to(rows.device)
 
     def total(self, number: int) -> int:

@@ -26,11 +26,13 @@ class Hooks:
         try:
             yield
         finally:
-            self._attached = [each for each in self._attached if each is not mine]
+            self._attached = [hooks_of_block for hooks_of_block in self._attached if hooks_of_block is not mine]
 
     def any_at(self, layers: Iterable[str]) -> bool:
         """Return whether there is a hook at one of these layers."""
-        return bool(self._attached) and any(layer in each for each in self._attached for layer in layers)
+        return bool(self._attached) and any(
+            layer in hooks_of_block for hooks_of_block in self._attached for layer in layers
+        )
 
     def through(self, layer: str, tensor: torch.Tensor) -> torch.Tensor:
         """Apply the hooks of a layer to its tensor and return the result: the same object if none replaces it.

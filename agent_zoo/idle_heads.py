@@ -27,10 +27,10 @@ def log_probability(distribution: ActionDistribution, actions: torch.Tensor, ign
         actions: the environment's numbers of the options taken, (B, H) int64.
         ignore_idle: leave out options that the game ignores.
     """
-    each = distribution.log_probability(actions)  # (B, H)
+    by_head = distribution.log_probability(actions)  # (B, H)
     if ignore_idle:
-        each = each * counted(distribution.heads, actions)
-    return each.sum(dim=1)
+        by_head = by_head * counted(distribution.heads, actions)
+    return by_head.sum(dim=1)
 
 
 def entropy(distribution: ActionDistribution, ignore_idle: bool) -> torch.Tensor:
@@ -40,15 +40,15 @@ def entropy(distribution: ActionDistribution, ignore_idle: bool) -> torch.Tensor
         ignore_idle: weight a head by the probability that the game does not ignore it. No gradient passes through these
             weights, so that nothing is sold for the sake of choosing a price.
     """
-    each = distribution.entropy()  # (B, H)
+    by_head = distribution.entropy()  # (B, H)
     if not ignore_idle:
-        return each.sum(dim=1)
-    weights = torch.ones_like(each)
+        return by_head.sum(dim=1)
+    weights = torch.ones_like(by_head)
     for head, by in _pairs(distribution.heads):
         noop = distribution.heads[by].noop
         assert noop is not None
         weights[:, head] = 1 - distribution.probability_of(by, noop).detach()
-    return (each * weights).sum(dim=1)
+    return (by_head * weights).sum(dim=1)
 
 
 def counted(heads: Sequence[ActionHead], actions: torch.Tensor) -> torch.Tensor:

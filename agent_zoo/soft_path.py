@@ -80,15 +80,15 @@ def soft_scores(
         candidates: keys of the rows.
         legal: as in `SoftObservation`.
     """
-    found = {}
+    by_head = {}
     for head in decoder.layout.heads:
         if head.candidates:
             rows, noop = decoder.row_scores(head, read, candidates.keys[head.candidates])
             scores = torch.cat([rows, noop.unsqueeze(1)], dim=1)
         else:
             scores = decoder.own_scores(head, read)
-        found[head.name] = functional.log_softmax(scores + log_legality(legal[head.name]), dim=1)
-    return found
+        by_head[head.name] = functional.log_softmax(scores + log_legality(legal[head.name]), dim=1)
+    return by_head
 
 
 def straight_through(log_probabilities: torch.Tensor, option: torch.Tensor) -> torch.Tensor:

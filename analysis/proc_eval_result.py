@@ -115,8 +115,8 @@ def report(policies: list["PolicyResults"], bootstrap: "Bootstrap", folder: Path
 
     draws = KeptDraws(bootstrap)
     scores = [score(results, bootstrap, draws) for results in policies]
-    scores.sort(key=lambda each: (MODES.index(each.results.mode), -each.weighted_score.value))
-    modes = {mode: [each.results for each in scores if each.results.mode == mode] for mode in MODES}
+    scores.sort(key=lambda score: (MODES.index(score.results.mode), -score.weighted_score.value))
+    modes = {mode: [score.results for score in scores if score.results.mode == mode] for mode in MODES}
     compared = {mode: improvements(playing, bootstrap, draws) for mode, playing in modes.items() if playing}
     files = [*tables.score_tables(scores)]
     shown = [tables.summary_for_terminal(scores), tables.categories_for_terminal(scores)]

@@ -110,13 +110,13 @@ def measure_analysis(arguments: Arguments, scratch: Path) -> dict[str, object]:
         whole.append(run(analysis(dump, scratch / f"results{sample}", subsample)))
     ratios = [one.seconds / other.seconds for one, other in zip(whole, bare, strict=True)]
     print(f"records               {len(activations):,}")
-    print(f"bare calls, s         {spread([each.seconds for each in bare], '.1f')}")
-    print(f"whole analysis, s     {spread([each.seconds for each in whole], '.1f')}")
+    print(f"bare calls, s         {spread([timing.seconds for timing in bare], '.1f')}")
+    print(f"whole analysis, s     {spread([timing.seconds for timing in whole], '.1f')}")
     print(f"ratio                 {spread(ratios, '.2f')}")
     content: dict[str, object] = {
         "records": len(activations),
-        "bare": [asdict(each) for each in bare],
-        "whole": [asdict(each) for each in whole],
+        "bare": [asdict(timing) for timing in bare],
+        "whole": [asdict(timing) for timing in whole],
         "ratios": ratios,
     }
     if arguments.memory_records:
@@ -148,7 +148,7 @@ def run(command: list[str]) -> Costs:
 def memory(process: psutil.Process) -> int:
     """Return the bytes that a process and its children currently use; 0 once it has ended."""
     try:
-        return sum(each.memory_info().rss for each in (process, *process.children(recursive=True)))
+        return sum(part.memory_info().rss for part in (process, *process.children(recursive=True)))
     except psutil.NoSuchProcess:
         return 0
 
@@ -198,12 +198,12 @@ def compare_clusterers(arguments: Arguments, scratch: Path) -> dict[str, object]
     fast_hdbscan.HDBSCAN().fit(np.random.default_rng(0).normal(size=(100, 2)))
     first = time.perf_counter() - started
     print(f"fast_hdbscan: import {imported:.1f} s, first call {first:.1f} s")
-    found = []
+    agreements = []
     for name, points in point_sets(arguments.dump).items():
         for settings in ((15, 5), (100, 10)):
-            found.append(compare(name, points, settings))
-            print(describe(found[-1]))
-    return {"import": imported, "first_call": first, "agreements": [asdict(each) for each in found]}
+            agreements.append(compare(name, points, settings))
+            print(describe(agreements[-1]))
+    return {"import": imported, "first_call": first, "agreements": [asdict(agreement) for agreement in agreements]}
 
 
 def point_sets(dump: Path) -> dict[str, np.ndarray]:
@@ -250,12 +250,12 @@ def timed(call: Callable[[np.ndarray], np.ndarray], points: np.ndarray) -> tuple
     return call(points), time.perf_counter() - started
 
 
-def describe(found: Agreement) -> str:
+def describe(agreement: Agreement) -> str:
     """Format one comparison as a line."""
     return (
-        f"{found.points}, smallest {found.settings[0]}, samples {found.settings[1]}: "
-        f"{found.seconds[0]:.1f} against {found.seconds[1]:.1f} s, {found.clusters[0]} against {found.clusters[1]} "
-        f"clusters, adjusted Rand index {found.adjusted_rand:.3f}"
+        f"{agreement.points}, smallest {agreement.settings[0]}, samples {agreement.settings[1]}: "
+        f"{agreement.seconds[0]:.1f} against {agreement.seconds[1]:.1f} s, {agreement.clusters[0]} against "
+        f"{agreement.clusters[1]} clusters, adjusted Rand index {agreement.adjusted_rand:.3f}"
     )
 
 

@@ -97,17 +97,19 @@ class DenseDistribution:
     def sample(self, uniforms: torch.Tensor) -> torch.Tensor:
         """Draw an option in each head using numbers in [0, 1): (B, heads) float64 -> (B, heads) int64."""
         columns = zip(self.log_probabilities, uniforms.split(1, dim=1), strict=True)
-        drawn = [torch.searchsorted(_cumulative(each), uniform.contiguous(), right=True) for each, uniform in columns]
+        drawn = [
+            torch.searchsorted(_cumulative(scores), uniform.contiguous(), right=True) for scores, uniform in columns
+        ]
         return torch.cat(drawn, dim=1)
 
     def log_probability(self, actions: torch.Tensor) -> torch.Tensor:
         """Log-probability of the options taken, (B, heads)."""
         columns = zip(self.log_probabilities, actions.split(1, dim=1), strict=True)
-        return torch.cat([each.gather(1, taken) for each, taken in columns], dim=1)
+        return torch.cat([scores.gather(1, taken) for scores, taken in columns], dim=1)
 
     def entropy(self) -> torch.Tensor:
         """Entropy of each head in nats, (B, heads)."""
-        return torch.stack([-(each.exp() * each).sum(dim=1) for each in self.log_probabilities], dim=1)
+        return torch.stack([-(head.exp() * head).sum(dim=1) for head in self.log_probabilities], dim=1)
 
 
 def _cumulative(log_probability: torch.Tensor) -> torch.Tensor:
@@ -210,7 +212,7 @@ class DensePolicy(nn.Module):
         scores = [
             self._score(head, hidden, keys).masked_fill(~mask, ILLEGAL) for head, mask in zip(heads, legal, strict=True)
         ]
-        distribution = DenseDistribution([torch.log_softmax(each, dim=1) for each in scores])
+        distribution = DenseDistribution([torch.log_softmax(head, dim=1) for head in scores])
         return distribution, self.policy.critic(hidden).squeeze(1)
 
     def _score(self, head: ActionHead, hidden: torch.Tensor, keys: dict[str, torch.Tensor]) -> torch.Tensor:

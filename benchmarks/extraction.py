@@ -190,8 +190,8 @@ def recording_speed(contest: Contest, plan: Plan, group: Group, writer: DumpWrit
         records = recorded.records
 
     start = time.process_time()
-    told = record_group(pool, group, plan.layers, plan.fields, plan.most_ticks)
-    write(((group, each) for each in told), [writer], count)
+    events = record_group(pool, group, plan.layers, plan.fields, plan.most_ticks)
+    write(((group, event) for event in events), [writer], count)
     seconds = time.process_time() - start
     pool.close()
     return records / seconds
@@ -209,16 +209,16 @@ def loop_seconds_a_record(
     lines: Sequence[str], metadata: DumpMetadata, expected: np.ndarray, with_activations: bool
 ) -> float:
     """Time a plain loop over records, one per line; it must find the expected features, one row per record."""
-    found: list[list[float]] = []
+    rows: list[list[float]] = []
     start = time.perf_counter()
     for line in lines:
         record = json.loads(line)
         if with_activations:
             np.array(record["activation"], dtype=np.float32)
-        found.append(plain_features(record, metadata))
+        rows.append(plain_features(record, metadata))
     seconds = time.perf_counter() - start
-    assert np.array_equal(np.array(found), expected), "the plain loop computes other features"
-    return seconds / len(found)
+    assert np.array_equal(np.array(rows), expected), "the plain loop computes other features"
+    return seconds / len(rows)
 
 
 def lines_of(path: Path, chosen: np.ndarray) -> list[str]:

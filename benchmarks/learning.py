@@ -101,7 +101,9 @@ def main() -> None:
     results = {agent: measure(agent, rollout, arguments, maps) for agent in arguments.agents}
     show(memory, results)
     if arguments.output:
-        agents = {agent: {work: result.to_json() for work, result in each.items()} for agent, each in results.items()}
+        agents = {
+            agent: {work: result.to_json() for work, result in by_work.items()} for agent, by_work in results.items()
+        }
         content = {"versions": versions(), "bytes_per_agent_step": asdict(memory), "agents": agents}
         write_json(arguments.output, content)
 
@@ -158,10 +160,10 @@ def show(memory: Memory, results: dict[str, dict[str, Result]]) -> None:
     floors = Table(title="An agent-step of the packed network, in processor time")
     for column in ("", "", *COLUMNS):
         floors.add_column(column, justify="right")
-    for agent, each in results.items():
-        for work, result in each.items():
+    for agent, by_work in results.items():
+        for work, result in by_work.items():
             comparison = result.comparison
-            speeds = (f"{median(each):.0f}" for each in (comparison.dense_speeds, comparison.packed_speeds))
+            speeds = (f"{median(values):.0f}" for values in (comparison.dense_speeds, comparison.packed_speeds))
             table.add_row(agent, work, *speeds, spread(comparison.ratios, ".1f"))
             floors.add_row(agent, work, *result.floor.row())
     Console().print(table)

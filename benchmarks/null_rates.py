@@ -126,15 +126,15 @@ def main() -> None:
 
 def measured(case: Case, arguments: Arguments) -> list[Row]:
     """Run one case as often as asked for, and print its rows."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     with progress_view.progress(case.name, "runs", Console(stderr=True)) as report:
         for run in range(arguments.runs):
             number = arguments.orders if case.name.startswith(ORDERS) else arguments.permutations
             settings = Inference(number, number, seed=run)
-            found.update(case.run(np.random.default_rng([arguments.seed, run]), settings))
+            counts.update(case.run(np.random.default_rng([arguments.seed, run]), settings))
             report(run + 1, arguments.runs)
     rows = []
-    for looked_for, times in found.items():
+    for looked_for, times in counts.items():
         interval = stats.binomtest(times, arguments.runs).proportion_ci()
         rows.append(Row(case.kind, case.name, looked_for, arguments.runs, times, interval.low, interval.high))
         print(
@@ -232,27 +232,27 @@ def unrelated(rng: np.random.Generator, settings: Inference, course: str, episod
     features, labels = values_of(COURSES[course], rng, lengths, 5), labels_of(COURSES[course], rng, lengths)
     tick = np.concatenate([np.arange(length) for length in lengths])
     episode = np.repeat(np.arange(len(lengths)) % episodes, lengths)
-    found = differences((features, labels, make_lives(lengths), tick, episode), settings)
-    return {"difference survives": bool(found.survives.any())}
+    results = differences((features, labels, make_lives(lengths), tick, episode), settings)
+    return {"difference survives": bool(results.survives.any())}
 
 
 def drifting(rng: np.random.Generator, settings: Inference, given_time: bool) -> Outcomes:
     """A cluster more and more frequent with the tick, and a feature that declines with it."""
     features, labels, lives, tick = drifting_together(rng)
-    found = differences((features, labels, lives, tick, np.zeros(len(tick), np.int64)), settings)
+    results = differences((features, labels, lives, tick, np.zeros(len(tick), np.int64)), settings)
     if given_time:
-        return {"survives given tick and age": bool(found.survives_given_time.any())}
-    return {"survives without tick and age": bool(found.survives.any())}
+        return {"survives given tick and age": bool(results.survives_given_time.any())}
+    return {"survives without tick and age": bool(results.survives.any())}
 
 
 def shocked(rng: np.random.Generator, settings: Inference, episodes: int) -> Outcomes:
     """A cluster and a feature that follow separate slow shocks, each common to all lives of an episode."""
     features, labels, lives, episode = shared_shocks(rng, episodes, 8 if episodes > 1 else 40, 45)
     tick = np.concatenate([np.arange(length) for length in lives.lengths])
-    found = differences((features, labels, lives, tick, episode), settings)
+    results = differences((features, labels, lives, tick, episode), settings)
     return {
-        "difference survives": bool(found.survives.any()),
-        "survives given tick and age": bool(found.survives_given_time.any()),
+        "difference survives": bool(results.survives.any()),
+        "survives given tick and age": bool(results.survives_given_time.any()),
     }
 
 
@@ -271,8 +271,8 @@ def planted_orders() -> Iterator[Case]:
 
 def favoured(rng: np.random.Generator, settings: Inference, states: int) -> Outcomes:
     """Look for the one pair that is planted."""
-    told = favoured_pair(rng, states, times=3)
-    pairs = transitions(told, visits(told), settings.permutations, settings.seed)
+    sequences = favoured_pair(rng, states, times=3)
+    pairs = transitions(sequences, visits(sequences), settings.permutations, settings.seed)
     tests = {GIVEN_AGE: pairs.given_age, ANY_AGE: pairs.any_age}
     return {
         f"the pair, more often{ending}": bool(against.q[0, 1] <= LEVEL and pairs.share[0, 1] > against.chance[0, 1])
@@ -282,8 +282,8 @@ def favoured(rng: np.random.Generator, settings: Inference, states: int) -> Outc
 
 def remembering(rng: np.random.Generator, settings: Inference, states: int, back: float) -> Outcomes:
     """Look for memory of order two, planted in every state."""
-    found = found_in_orders(memory_of_two_steps(rng, states, back), settings)
-    return {name: told for name, told in found.items() if name.startswith(MEMORY)}
+    discoveries = found_in_orders(memory_of_two_steps(rng, states, back), settings)
+    return {name: discovered for name, discovered in discoveries.items() if name.startswith(MEMORY)}
 
 
 def planted_differences() -> Iterator[Case]:
@@ -292,37 +292,40 @@ def planted_differences() -> Iterator[Case]:
         lifted = functools.partial(higher, lives=lives, episodes=episodes, d=0.6)
         yield Case(POWER, f"{DIFFERENCES}d = 0.6, {lives} lives, {episodes} episode{'s' * (episodes > 1)}", lifted)
     for lives, episodes in ((100, 1), (100, 4), (100, 6), (100, 10), (500, 10)):
-        told = functools.partial(higher, lives=lives, episodes=episodes, d=None)
+        case = functools.partial(higher, lives=lives, episodes=episodes, d=None)
         yield Case(
             POWER,
             f"{DIFFERENCES}d told to be found in 80%, {lives} lives, {episodes} episode{'s' * (episodes > 1)}",
-            told,
+            case,
         )
 
 
 def higher(rng: np.random.Generator, settings: Inference, lives: int, episodes: int, d: float | None) -> Outcomes:
     """Look for one feature that is higher by d in a cluster of 30% of the records."""
-    d = told_d(lives, episodes) if d is None else d
-    features, labels, each = planted(rng, lives, 0.3, d)
-    tick, episode = np.arange(len(labels)) - each.starts[each.index], each.index % episodes
-    found = differences((features[:, :1], labels, each, tick, episode), settings)
+    d = stated_d(lives, episodes) if d is None else d
+    features, labels, planted_lives = planted(rng, lives, 0.3, d)
+    tick, episode = np.arange(len(labels)) - planted_lives.starts[planted_lives.index], planted_lives.index % episodes
+    results = differences((features[:, :1], labels, planted_lives, tick, episode), settings)
     return {
-        "interval without 0": bool(found.intervals.complement_low[0, 0] > 0),
-        "survives": bool(found.survives[0, 0]),
-        "survives given tick and age": bool(found.survives_given_time[0, 0]),
+        "interval without 0": bool(results.intervals.complement_low[0, 0] > 0),
+        "survives": bool(results.survives[0, 0]),
+        "survives given tick and age": bool(results.survives_given_time[0, 0]),
     }
 
 
 @functools.cache
-def told_d(lives: int, episodes: int, dumps: int = 40) -> float:
+def stated_d(lives: int, episodes: int, dumps: int = 40) -> float:
     """Return the d that such dumps state as found with a power of 80%: the median of some."""
-    told = []
+    detectable = []
     for run in range(dumps):
-        features, labels, each = planted(np.random.default_rng([17, run]), lives, 0.3, 0.0)
-        tick, episode = np.arange(len(labels)) - each.starts[each.index], each.index % episodes
-        found = differences((features[:, :1], labels, each, tick, episode), Inference(seed=run))
-        told.append(found.detectable[0, 0])
-    return float(np.nanmedian(told))
+        features, labels, planted_lives = planted(np.random.default_rng([17, run]), lives, 0.3, 0.0)
+        tick, episode = (
+            np.arange(len(labels)) - planted_lives.starts[planted_lives.index],
+            planted_lives.index % episodes,
+        )
+        results = differences((features[:, :1], labels, planted_lives, tick, episode), Inference(seed=run))
+        detectable.append(results.detectable[0, 0])
+    return float(np.nanmedian(detectable))
 
 
 if __name__ == "__main__":

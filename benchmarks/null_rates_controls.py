@@ -52,7 +52,7 @@ def all_random(
     """Draw the studied direction like the others; any effect that is called one is false."""
     size = (1 + randoms, outcomes)
     drawn = rng.standard_t(freedom, size) / np.sqrt(freedom / (freedom - 2)) if freedom else rng.normal(size=size)
-    return {"effect": any(each.verdict == "effect" for each in measured(rng, settings, SPREAD * drawn, 24))}
+    return {"effect": any(effect.verdict == "effect" for effect in measured(rng, settings, SPREAD * drawn, 24))}
 
 
 def planted_effect(
@@ -75,11 +75,11 @@ def stated_effect(rng: np.random.Generator, settings: Inference, episodes: int) 
 @functools.cache
 def stated(episodes: int, runs: int = 15) -> float:
     """Return the detectable effect that runs of so many episodes state: the median of some."""
-    found = []
+    values = []
     for run in range(runs):
         rng = np.random.default_rng([23, run])
-        found.append(measured(rng, Inference(999, 99, seed=run), np.zeros((9, OUTCOMES)), episodes)[0].detectable)
-    return float(np.median(found))
+        values.append(measured(rng, Inference(999, 99, seed=run), np.zeros((9, OUTCOMES)), episodes)[0].detectable)
+    return float(np.median(values))
 
 
 def measured(
@@ -97,7 +97,7 @@ def measured(
     twin = rng.normal(0, PAIRED_SPREAD, (lives, effects.shape[1]))
     # Lives of unedited agents change too, since they meet edited ones, but less.
     spread = np.where(edited, PAIRED_SPREAD, PAIRED_SPREAD / 2)[:, None]
-    arms = [twin + spread * rng.normal(size=twin.shape) + edited[:, None] * each for each in effects]
+    arms = [twin + spread * rng.normal(size=twin.shape) + edited[:, None] * effect for effect in effects]
     values = np.concatenate([twin, *arms])  # ((2 + K) * lives, outcomes)
     names = [f"outcome_{place:02d}" for place in range(effects.shape[1])]
     table, listed = _table(edited, episodes, len(effects) - 1, dict(zip(names, values.T, strict=True)))
@@ -118,8 +118,8 @@ def shares_at_random(rng: np.random.Generator, settings: Inference) -> dict[str,
             columns = [np.full(len(edited), np.nan), *np.where(edited, shares, np.nan)]
             outcomes[f"follows_{side}/self_food/Head/{option:02d}"] = np.concatenate(columns)
     table, arms = _table(edited, episodes, randoms, outcomes)
-    found = options_that_follow(table, paired(table, arms), OverEpisodes(settings), Margins(), pairing_works=True)
-    return {"effect": any(each.verdict == "effect" for each in found)}
+    judged = options_that_follow(table, paired(table, arms), OverEpisodes(settings), Margins(), pairing_works=True)
+    return {"effect": any(follow.verdict == "effect" for follow in judged)}
 
 
 def _table(

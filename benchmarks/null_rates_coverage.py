@@ -31,6 +31,6 @@ def measured(rng: np.random.Generator, settings: Inference, how: str) -> dict[st
     """Measure planted lives as analyze_activations.py does: whether clusters tell anything, and the list is short."""
     drawn = told(rng, how)
     studied = (drawn.groups[:, None] == np.arange(4)).astype(np.float64)
-    (found,) = coverage(drawn.listed, studied, drawn.groups, {"what happens": drawn.targets}, drawn.unit, settings)
-    reliable = {"clusters tell something": found.reliable} if how == "noise" else {}
-    return {**reliable, "the list is too short": bool(found.uncovered_low > TOO_SHORT)}
+    (measure,) = coverage(drawn.listed, studied, drawn.groups, {"what happens": drawn.targets}, drawn.unit, settings)
+    reliable = {"clusters tell something": measure.reliable} if how == "noise" else {}
+    return {**reliable, "the list is too short": bool(measure.uncovered_low > TOO_SHORT)}

@@ -20,9 +20,9 @@ Run = Callable[[np.random.Generator, Inference], dict[str, bool]]
 
 def found_in_orders(sequences: LabelSequences, settings: Inference) -> dict[str, bool]:
     """Test labels as cluster_life_phase.py does; return what it finds of `PAIRS` and `MEMORY`, given age and not."""
-    found, states = visits(sequences), len(sequences.labels)
-    pairs = transitions(sequences, found, settings.permutations, settings.seed)
-    memory = memory_of_two(found, states, settings.permutations, settings.seed)
+    visit_table, states = visits(sequences), len(sequences.labels)
+    pairs = transitions(sequences, visit_table, settings.permutations, settings.seed)
+    memory = memory_of_two(visit_table, states, settings.permutations, settings.seed)
     tests = {
         PAIRS + GIVEN_AGE: pairs.given_age.q,
         PAIRS + ANY_AGE: pairs.any_age.q,
@@ -40,5 +40,5 @@ def drifting_cases(ending: str) -> Iterator[tuple[str, Run]]:
 
 
 def _drifting(rng: np.random.Generator, settings: Inference, states: int, drift: float, ending: str) -> dict[str, bool]:
-    found = found_in_orders(drifting_odds(rng, states, drift), settings)
-    return {name: told for name, told in found.items() if name.endswith(ending)}
+    discoveries = found_in_orders(drifting_odds(rng, states, drift), settings)
+    return {name: discovered for name, discovered in discoveries.items() if name.endswith(ending)}

@@ -30,18 +30,22 @@ def components(rng: np.random.Generator, settings: Inference, planted: int) -> d
     sources[:, :planted] = active * rng.laplace(size=active.shape)
     states = sources @ rng.normal(size=(UNITS, UNITS))
     z = Scale.of(states).z(states)
-    found = decompose("ica", z, UNITS, settings.seed, resampled_lives(lives.index, 3, settings.seed))
-    found = replace(found, stability_q=above_gaussians(found, z, lives, settings.seed)[1])
-    return {"component is stable": bool(found.stable.any())} if not planted else _which(found, sources[:, :planted])
+    decomposition = decompose("ica", z, UNITS, settings.seed, resampled_lives(lives.index, 3, settings.seed))
+    decomposition = replace(decomposition, stability_q=above_gaussians(decomposition, z, lives, settings.seed)[1])
+    return (
+        {"component is stable": bool(decomposition.stable.any())}
+        if not planted
+        else _which(decomposition, sources[:, :planted])
+    )
 
 
-def _which(found: Decomposition, sources: np.ndarray) -> dict[str, bool]:
+def _which(decomposition: Decomposition, sources: np.ndarray) -> dict[str, bool]:
     """Tell whether the stable components are the planted sources, (B, P)."""
-    r = np.abs(np.corrcoef(found.scores.T, sources.T)[: len(found.stable), len(found.stable) :])
+    r = np.abs(np.corrcoef(decomposition.scores.T, sources.T)[: len(decomposition.stable), len(decomposition.stable) :])
     theirs = (r > 0.9).any(axis=1)
     return {
-        "all planted ones are stable": bool((theirs & found.stable).sum() == sources.shape[1]),
-        "another one is stable": bool((~theirs & found.stable).any()),
+        "all planted ones are stable": bool((theirs & decomposition.stable).sum() == sources.shape[1]),
+        "another one is stable": bool((~theirs & decomposition.stable).any()),
     }
 
 
@@ -52,9 +56,9 @@ def halves(rng: np.random.Generator, settings: Inference, apart: float) -> dict[
     states[:, 0] += apart * (rng.random(len(states)) < 0.5)
     method = ClusterMethod(_widest, _cut, 50, seeded=False)
     labels = method.cluster(method.embed(states, seed=0))
-    found = projection_stability(states, labels, lives, method, settings.seed)
+    result = projection_stability(states, labels, lives, method, settings.seed)
     floor = stability_floor(states, lives, method, settings.seed)
-    return {"clusters are beyond the Gaussian's": exceeds(found.over_lives, floor.over_lives)}
+    return {"clusters are beyond the Gaussian's": exceeds(result.over_lives, floor.over_lives)}
 
 
 def features(rng: np.random.Generator, settings: Inference, planted: int) -> dict[str, bool]:
@@ -73,8 +77,8 @@ def features(rng: np.random.Generator, settings: Inference, planted: int) -> dic
         for values in (states, drawn)
         for seed in (settings.seed, settings.seed + 1)
     )
-    found = stability(own, other, matched(floor, floors_other), settings.seed)
-    return {"a feature is stable": found.stable > 0}
+    result = stability(own, other, matched(floor, floors_other), settings.seed)
+    return {"a feature is stable": result.stable > 0}
 
 
 def _living_features(states: np.ndarray, seed: int) -> np.ndarray:

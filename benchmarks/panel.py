@@ -87,25 +87,25 @@ def _until(page: Any, mark: str) -> float:
     """Wait for the time that the page writes down, and return it in seconds since navigation."""
     started = time.monotonic()
     while time.monotonic() - started < _LONGEST:
-        if found := page.evaluate(f"document.body?.dataset.{mark}"):
-            return float(found) / 1000
+        if value := page.evaluate(f"document.body?.dataset.{mark}"):
+            return float(value) / 1000
         time.sleep(0.02)
     raise TimeoutError(f"the page is not {mark} after {_LONGEST:.0f} s")
 
 
 def _processor_time(session: Any) -> float:
-    return sum(each["cpuTime"] for each in session.send("SystemInfo.getProcessInfo")["processInfo"])
+    return sum(process["cpuTime"] for process in session.send("SystemInfo.getProcessInfo")["processInfo"])
 
 
 def report(openings: Sequence[Opening], size: int) -> str:
     """Return the result in words: medians, minima and maxima."""
-    drawn, whole = [each.drawn for each in openings], [each.whole for each in openings]
-    load = spread([each.load for each in openings], ".1f")
+    drawn, whole = [opening.drawn for opening in openings], [opening.whole for opening in openings]
+    load = spread([opening.load for opening in openings], ".1f")
     return (
         f"page of {size / 1e6:.1f} MB, {len(openings)} openings, load average {load}: "
         f"first picture after {spread(drawn, '.2f')} s (goal {GOAL:.0f} s), processor time "
-        f"{spread([each.drawn_processor for each in openings], '.2f')} s; whole after {spread(whole, '.2f')} s, "
-        f"processor time {spread([each.whole_processor for each in openings], '.2f')} s"
+        f"{spread([opening.drawn_processor for opening in openings], '.2f')} s; whole after {spread(whole, '.2f')} s, "
+        f"processor time {spread([opening.whole_processor for opening in openings], '.2f')} s"
     )
 
 
@@ -124,7 +124,7 @@ def main() -> None:
         size = path.stat().st_size
     print(report(openings, size))
     if arguments.output is not None:
-        result = {"bytes": size, "goal": GOAL, "openings": [asdict(each) for each in openings]}
+        result = {"bytes": size, "goal": GOAL, "openings": [asdict(opening) for opening in openings]}
         write_json(arguments.output, result)
 
 

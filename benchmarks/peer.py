@@ -97,7 +97,7 @@ class Repetition:
     def _all(self, name: str) -> list[np.ndarray]:
         """What each tick had, joined over the groups."""
         ticks = zip(*(getattr(group, name) for group in self.groups), strict=True)
-        return [np.concatenate(each) for each in ticks]
+        return [np.concatenate(parts) for parts in ticks]
 
 
 def _check(what: str, kind: str, own: np.ndarray, others: np.ndarray) -> None:

@@ -86,22 +86,24 @@ def main() -> None:
 def measured(lives: int, episodes: int, share: float, arguments: Arguments) -> Row:
     """Estimate the d that such a dump detects, then how often it is detected."""
     half = arguments.runs // 2
-    told: list[float] = []
+    d_values: list[float] = []
     by_interval: list[bool] = []
     survives: list[bool] = []
     for run in range(2 * half):
         rng, settings = np.random.default_rng([arguments.seed, run]), Inference(seed=run)
-        d = float(np.nanmedian(told)) if run >= half else 0.0
-        values, labels, each = planted(rng, lives, share, d)
-        episode = each.index % episodes
-        intervals = effect_intervals(values, labels, each, episode, settings)
+        d = float(np.nanmedian(d_values)) if run >= half else 0.0
+        values, labels, planted_lives = planted(rng, lives, share, d)
+        episode = planted_lives.index % episodes
+        intervals = effect_intervals(values, labels, planted_lives, episode, settings)
         if run < half:
-            told.append(float(np.median(detectable(intervals, settings.confidence))))
+            d_values.append(float(np.median(detectable(intervals, settings.confidence))))
             continue
-        test = circular_shift_test(values, labels, each, settings.permutations, run, episode)
+        test = circular_shift_test(values, labels, planted_lives, settings.permutations, run, episode)
         by_interval.append(bool(intervals.complement_low[0, 0] > 0))
         survives.append(by_interval[-1] and bool(test.q[0, 0] <= LEVEL) and bool(test.direction[0, 0] > 0))
-    return Row(lives, episodes, share, float(np.nanmedian(told)), float(np.mean(by_interval)), float(np.mean(survives)))
+    return Row(
+        lives, episodes, share, float(np.nanmedian(d_values)), float(np.mean(by_interval)), float(np.mean(survives))
+    )
 
 
 def planted(rng: np.random.Generator, lives: int, share: float, d: float) -> tuple[np.ndarray, np.ndarray, Lives]:

@@ -36,7 +36,7 @@ from common.user_error import UserError
 
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 LIBRARY_STEPS = 300
-Found = TypeVar("Found")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -101,10 +101,10 @@ def main() -> None:
 
 def fit_all(data: ProbeData, inputs: Sequence[Input], targets: Sequence[Target], result: Result) -> None:
     """Fit all probes of each input."""
-    for each in inputs:
+    for source in inputs:
         for kind in PROBES:
-            print(f"{kind} probes of {each.name}", flush=True)
-            _, result.seconds[f"{kind} {each.name}"] = timed(probe, data, targets, [each], [kind], 0, _nobody)
+            print(f"{kind} probes of {source.name}", flush=True)
+            _, result.seconds[f"{kind} {source.name}"] = timed(probe, data, targets, [source], [kind], 0, _nobody)
 
 
 def compare_classifiers(
@@ -118,15 +118,15 @@ def compare_classifiers(
     y = y[:, chosen]
     mean, ranked = mean_of_the_rest(y, fold), np.ones(len(chosen), bool)
     ways = {"our": our_logistic, "library": library_logistic}
-    for each in (one for one in inputs if one.layers):
-        print(f"both classifiers of {each.name}", flush=True)
-        x, scores = data.inputs[each.name][::step], {}
+    for source in (one for one in inputs if one.layers):
+        print(f"both classifiers of {source.name}", flush=True)
+        x, scores = data.inputs[source.name][::step], {}
         for name, fit in ways.items():
-            predictions, result.seconds[f"{name} classifier of {each.name}"] = timed(fit, x, y, fold)
-            found = [losses(p, y, mean, world, data.worlds, ranked).score for p in predictions]
-            scores[name] = np.max(found, axis=0)
+            predictions, result.seconds[f"{name} classifier of {source.name}"] = timed(fit, x, y, fold)
+            fits = [losses(p, y, mean, world, data.worlds, ranked).score for p in predictions]
+            scores[name] = np.max(fits, axis=0)
         result.pairs += [
-            Pair(each.name, targets[i].name, float(a), float(b))
+            Pair(source.name, targets[i].name, float(a), float(b))
             for i, a, b in zip(chosen, scores["our"], scores["library"], strict=True)
         ]
 
@@ -135,7 +135,7 @@ def our_logistic(x: np.ndarray, y: np.ndarray, fold: np.ndarray) -> list[np.ndar
     """Return the predictions of unseen records for every penalty."""
     folds, every, scales = np.unique(fold).tolist(), np.ones(y.shape[1]), np.ones((y.shape[1], x.shape[1]))
     same = [Choice(penalty * every, scales) for penalty in PENALTIES]
-    return [fit_logistic(x, y, fold, Choices(dict.fromkeys(folds, each), each)).predicted for each in same]
+    return [fit_logistic(x, y, fold, Choices(dict.fromkeys(folds, choice), choice)).predicted for choice in same]
 
 
 def library_logistic(x: np.ndarray, y: np.ndarray, fold: np.ndarray) -> list[np.ndarray]:
@@ -145,7 +145,7 @@ def library_logistic(x: np.ndarray, y: np.ndarray, fold: np.ndarray) -> list[np.
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    found = []
+    predictions = []
     for penalty in PENALTIES:
         predicted = np.empty(y.shape)
         for test in np.unique(fold):
@@ -158,15 +158,15 @@ def library_logistic(x: np.ndarray, y: np.ndarray, fold: np.ndarray) -> list[np.
                     warnings.simplefilter("ignore", ConvergenceWarning)
                     model.fit(x[~held_out], answers)
                 predicted[held_out, column] = model.decision_function(x[held_out])
-        found.append(predicted)
-    return found
+        predictions.append(predicted)
+    return predictions
 
 
-def timed(work: Callable[..., Found], *arguments: object) -> tuple[Found, Seconds]:
+def timed(work: Callable[..., Value], *arguments: object) -> tuple[Value, Seconds]:
     """Do some work once; return its result and duration."""
     clock, processor = time.perf_counter(), time.process_time()
-    found = work(*arguments)
-    return found, Seconds(time.perf_counter() - clock, time.process_time() - processor)
+    result = work(*arguments)
+    return result, Seconds(time.perf_counter() - clock, time.process_time() - processor)
 
 
 def _nobody(share: float) -> None:
@@ -175,13 +175,13 @@ def _nobody(share: float) -> None:
 
 def show_probes(result: Result) -> None:
     """Print the time of each input's probes, and the total."""
-    total = Seconds(*(sum(getattr(each, name) for each in result.seconds.values()) for name in ("clock", "processor")))
+    total = Seconds(*(sum(getattr(used, name) for used in result.seconds.values()) for name in ("clock", "processor")))
     print_seconds({**result.seconds, f"all {result.records:,} records, {result.targets} targets": total})
 
 
 def show_classifiers(result: Result) -> None:
     """Print the times of both classifiers and how their scores differ."""
-    seconds = {name: each for name, each in result.seconds.items() if "classifier" in name}
+    seconds = {name: used for name, used in result.seconds.items() if "classifier" in name}
     print_seconds(seconds)
     if result.pairs:
         gains = np.array([pair.ours - pair.library for pair in result.pairs])
@@ -195,7 +195,7 @@ def show_classifiers(result: Result) -> None:
 
 def print_seconds(seconds: dict[str, Seconds]) -> None:
     """Print a table of times."""
-    rows = [(name, f"{each.clock:.1f}", f"{each.processor:.1f}") for name, each in seconds.items()]
+    rows = [(name, f"{used.clock:.1f}", f"{used.processor:.1f}") for name, used in seconds.items()]
     command_line.print_table(("work", "seconds", "processor seconds"), rows)
 
 

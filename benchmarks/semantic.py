@@ -87,21 +87,25 @@ def main() -> None:
     plain = arguments.settings
     codes = replace(plain, semantic=SemanticSettings(codes=arguments.codes))
     maps = ensure_maps(plain.env)
-    ways = [learner(each, maps) for each in (codes, plain)]
+    ways = [learner(agent, maps) for agent in (codes, plain)]
     try:
         steps = plain.train.batch_size
         works: list[list[Work]] = [[(steps, learn)] * arguments.updates for learn, _ in ways]
         ways[1][0]()  # `compare` warms up the first way only
-        found = compare(*works)
+        comparison = compare(*works)
     finally:
         for _, close in ways:
             close()
-    ratios = [1 / each for each in found.ratios]
-    print(f"agent-steps per processor second with {arguments.codes} codes: {spread(found.packed_speeds, '.0f')}")
-    print(f"plain: {spread(found.dense_speeds, '.0f')}")
+    ratios = [1 / ratio for ratio in comparison.ratios]
+    print(f"agent-steps per processor second with {arguments.codes} codes: {spread(comparison.packed_speeds, '.0f')}")
+    print(f"plain: {spread(comparison.dense_speeds, '.0f')}")
     print(f"time with codes over time without: {spread(ratios, '.3f')}; goal: at most {GOAL}")
     if arguments.output:
-        content = {"with_codes": list(found.packed_speeds), "plain": list(found.dense_speeds), "ratios": ratios}
+        content = {
+            "with_codes": list(comparison.packed_speeds),
+            "plain": list(comparison.dense_speeds),
+            "ratios": ratios,
+        }
         write_json(arguments.output, {**content, "batch_size": steps, "versions": versions()})
 
 

@@ -27,7 +27,7 @@ from common.files import write_json
 MILLION = 1_000_000
 TRUE_UNITS, TRUE_FEATURES, ACTIVE = 24, 48, 3
 TRUE_STATES = 20_000
-Found = TypeVar("Found")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,8 @@ def planted(states: int, units: int, features: int) -> tuple[np.ndarray, np.ndar
 
 def _trained(plan: Plan, states: np.ndarray) -> np.ndarray:
     with tempfile.TemporaryDirectory() as folder:
-        found = train(plan, states, normalisation(states, 0), Path(folder) / "x")
-    return found.parameters["decoder"]
+        trained = train(plan, states, normalisation(states, 0), Path(folder) / "x")
+    return trained.parameters["decoder"]
 
 
 def _library(states: np.ndarray, features: int) -> np.ndarray:
@@ -131,14 +131,14 @@ def _library(states: np.ndarray, features: int) -> np.ndarray:
     return atoms / np.maximum(np.linalg.norm(atoms, axis=1, keepdims=True), 1e-12)
 
 
-def _nearest(truth: np.ndarray, found: np.ndarray) -> float:
-    return float((truth @ found.T).max(axis=1).mean())
+def _nearest(truth: np.ndarray, directions: np.ndarray) -> float:
+    return float((truth @ directions.T).max(axis=1).mean())
 
 
-def _timed(work: Callable[[], Found]) -> tuple[float, Found]:
+def _timed(work: Callable[[], Value]) -> tuple[float, Value]:
     start = time.perf_counter()
-    found = work()
-    return time.perf_counter() - start, found
+    result = work()
+    return time.perf_counter() - start, result
 
 
 if __name__ == "__main__":

@@ -59,9 +59,9 @@ def main() -> None:
     arguments = command_line.parse(Arguments, __doc__)
     command_line.print_table(("room", "files", "lines", "longest file (lines)"), room_rows())
     for name, arrows in (("files", file_arrows()), ("sub-rooms and loose files", room_arrows())):
-        found = circle(arrows)
+        cycle = circle(arrows)
         count = sum(map(len, arrows.values()))
-        print(f"{name}: {len(arrows)}, imports between them: {count}, circle: {' -> '.join(found) or 'none'}")
+        print(f"{name}: {len(arrows)}, imports between them: {count}, circle: {' -> '.join(cycle) or 'none'}")
     rows = [
         (str(length), name, str(path.relative_to(ROOT)))
         for length, name, path in functions(modules().values())[: arguments.functions]

@@ -35,7 +35,7 @@ def train_together(agent: str, settings: Settings, updates: int) -> dict[str, fl
     settings = replace(settings, train=replace(settings.train, total_agent_steps=steps, num_checkpoints=1))
     with TemporaryDirectory() as name:
         folder = Path(name)
-        config, policies, runs = (folder / each for each in ("config.yaml", "policies", "runs"))
+        config, policies, runs = (folder / path for path in ("config.yaml", "policies", "runs"))
         write_text(config, yaml.safe_dump(plain_settings(settings)))
         command = [sys.executable, "train.py", "-a", agent, "-n", "together", "--no-track", "--config", str(config)]
         where = ["--policies-dir", str(policies), "--runs-dir", str(runs)]

@@ -92,13 +92,13 @@ def main() -> None:
     settings = arguments.settings
     check_training(settings)
     several = must_start(settings)
-    found = measure(arguments)
+    measurement = measure(arguments)
     if several:
-        found = replace(found, together=Run(train_together(AGENT, settings, arguments.updates)))
-    show(found, settings.train.processes)
+        measurement = replace(measurement, together=Run(train_together(AGENT, settings, arguments.updates)))
+    show(measurement, settings.train.processes)
     if arguments.output:
-        runs = {name: run.phases for name, run in found.runs.items()}
-        floors = {phase: asdict(floor) for phase, floor in found.floors.items()}
+        runs = {name: run.phases for name, run in measurement.runs.items()}
+        floors = {phase: asdict(floor) for phase, floor in measurement.floors.items()}
         write_json(arguments.output, {"versions": versions(), "seconds_per_agent_step": runs, "floors": floors})
 
 
@@ -181,36 +181,39 @@ def measure(arguments: Arguments) -> Measurement:
     )
 
 
-def show(found: Measurement, processes: int) -> None:
+def show(measurement: Measurement, processes: int) -> None:
     """Print the time of each phase, speeds, ratios and floors."""
     table = Table(title="Microseconds per agent-step, and share of the time; environment is waiting for worlds")
     for column in ("", "own", "share", "floor", "dense", "share", "peer", "share"):
         table.add_column(column, justify="right")
     for phase in PHASES:
-        own, dense, peer = (_time_and_share(run, phase) for run in (found.own, found.dense, found.peer))
-        table.add_row(phase, *own, f"{found.floor.phases[phase] * 1e6:.0f}", *dense, *peer)
+        own, dense, peer = (
+            _time_and_share(run, phase) for run in (measurement.own, measurement.dense, measurement.peer)
+        )
+        table.add_row(phase, *own, f"{measurement.floor.phases[phase] * 1e6:.0f}", *dense, *peer)
     for name, number in (("agent-steps/s", _speed), ("hours for 10 million", _hours)):
-        each = [number(run) for run in (found.own, found.floor, found.dense, found.peer)]
-        table.add_row(name, each[0], "", each[1], each[2], "", each[3])
+        values = [number(run) for run in (measurement.own, measurement.floor, measurement.dense, measurement.peer)]
+        table.add_row(name, values[0], "", values[1], values[2], "", values[3])
     least = Table(title="An agent-step of the packed network, wall-clock time, with all passes of learning")
     for column in ("", *COLUMNS):
         least.add_column(column, justify="right")
-    for phase, bound in found.floors.items():
+    for phase, bound in measurement.floors.items():
         least.add_row(phase, *bound.row())
     Console().print(table)
     Console().print(least)
     print(
-        f"the whole run is {_ratio(found.own, found.peer)} times as fast as the peer's stack, "
-        f"{_ratio(found.own, found.peer_keeping)} times if the peer's process kept freed memory, and "
-        f"{_ratio(found.own, found.dense)} times as fast as with the dense network in the same worlds; at the floor "
-        f"these would be {_ratio(found.floor, found.peer)}, {_ratio(found.floor, found.peer_keeping)} and "
-        f"{_ratio(found.floor, found.dense)} times"
+        f"the whole run is {_ratio(measurement.own, measurement.peer)} times as fast as the peer's stack, "
+        f"{_ratio(measurement.own, measurement.peer_keeping)} times if the peer's process kept freed memory, and "
+        f"{_ratio(measurement.own, measurement.dense)} times as fast as with the dense network in the same worlds; at "
+        f"the floor these would be {_ratio(measurement.floor, measurement.peer)}, "
+        f"{_ratio(measurement.floor, measurement.peer_keeping)} and "
+        f"{_ratio(measurement.floor, measurement.dense)} times"
     )
-    if found.together:
-        _show_together(found.together, found, processes)
+    if measurement.together:
+        _show_together(measurement.together, measurement, processes)
 
 
-def _show_together(together: Run, found: Measurement, processes: int) -> None:
+def _show_together(together: Run, measurement: Measurement, processes: int) -> None:
     """Print the phases of the run in several processes, and how much faster than the others it is."""
     table = Table(title=f"Microseconds per agent-step of all {processes} processes together, and share of the time")
     for column in ("", "time", "share"):
@@ -221,9 +224,9 @@ def _show_together(together: Run, found: Measurement, processes: int) -> None:
         table.add_row(name, number(together), "")
     Console().print(table)
     print(
-        f"in {processes} processes it is {together.speed / found.own.speed:.2f} times as fast as in one, and "
-        f"{_ratio(together, found.peer)} times as fast as the peer's stack, and "
-        f"{_ratio(together, found.peer_keeping)} times if the peer's process kept freed memory"
+        f"in {processes} processes it is {together.speed / measurement.own.speed:.2f} times as fast as in one, and "
+        f"{_ratio(together, measurement.peer)} times as fast as the peer's stack, and "
+        f"{_ratio(together, measurement.peer_keeping)} times if the peer's process kept freed memory"
     )
 
 
@@ -238,7 +241,7 @@ def _network_seconds(
     }
     for _, work in [*works["inference"], *works["learning"]] * WARM_UPS:
         work()
-    seconds = {phase: median(_seconds(*each) for each in work) for phase, work in works.items()}
+    seconds = {phase: median(_seconds(*part) for part in work) for phase, work in works.items()}
     return seconds | {"learning": seconds["learning"] * settings.train.update_epochs}
 
 

@@ -72,7 +72,11 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
         Such as "; did you mean takeru_3M?", to append to a sentence.
     """
     known = list(known)
-    parts = [each for each in known if name and (name.lower() in each.lower() or each.lower() in name.lower())]
+    parts = [
+        candidate
+        for candidate in known
+        if name and (name.lower() in candidate.lower() or candidate.lower() in name.lower())
+    ]
     near = difflib.get_close_matches(name, known, _NAMES_SUGGESTED)
-    found = list(dict.fromkeys([*parts, *near]))[:_NAMES_SUGGESTED]
-    return f"; did you mean {' or '.join(found)}?" if found else ""
+    suggestions = list(dict.fromkeys([*parts, *near]))[:_NAMES_SUGGESTED]
+    return f"; did you mean {' or '.join(suggestions)}?" if suggestions else ""

@@ -39,10 +39,12 @@ def parse(
 
 def with_value(arguments: Sequence[str], option: str, value: str) -> list[str]:
     """Insert a default value after an option given without one; tyro requires options always or never to take one."""
-    said: list[str] = []
-    for each, following in zip(arguments, [*arguments[1:], "--"], strict=True):
-        said += [each, value] if each.replace("_", "-") == option and following.startswith("-") else [each]
-    return said
+    joined: list[str] = []
+    for argument, following in zip(arguments, [*arguments[1:], "--"], strict=True):
+        joined += (
+            [argument, value] if argument.replace("_", "-") == option and following.startswith("-") else [argument]
+        )
+    return joined
 
 
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -28,9 +28,9 @@ def fault() -> str:
 
 def end_unless_complete() -> None:
     """End the process with one line on standard error and exit code 2 if something is wrong."""
-    found = fault()
-    if found:
-        sys.stderr.write("error: " + found + "\n")
+    message = fault()
+    if message:
+        sys.stderr.write("error: " + message + "\n")
         sys.exit(EXIT_BAD_INPUT)
 
 

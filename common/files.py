@@ -162,7 +162,7 @@ def is_folder(path: Path) -> bool:
 
 def free_bytes(folder: Path) -> int:
     """Return how much room there is for a folder, which need not exist yet."""
-    existing = next(each for each in (folder.resolve(), *folder.resolve().parents) if each.exists())
+    existing = next(parent for parent in (folder.resolve(), *folder.resolve().parents) if parent.exists())
     return shutil.disk_usage(existing).free
 
 

@@ -140,15 +140,15 @@ def progress(
         return
     columns = (
         SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(),
-        TextColumn("{task.fields[told]}", markup=False), TimeElapsedColumn(), TimeRemainingColumn(),
+        TextColumn("{task.fields[text]}", markup=False), TimeElapsedColumn(), TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(description, total=None, told="")
+        task = bar.add_task(description, total=None, text="")
 
         def report(done: float, total: float | None = None, detail: str = "") -> None:
             whole = 1.0 if unit == SHARE else total
-            told = amount(unit, done, whole) + (f", {detail}" if detail else "")
-            bar.update(task, completed=done, total=whole, told=told)
+            text = amount(unit, done, whole) + (f", {detail}" if detail else "")
+            bar.update(task, completed=done, total=whole, text=text)
 
         yield report
 

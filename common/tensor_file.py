@@ -117,7 +117,7 @@ def _entry(path: Path, text: str) -> _Header:
         header = _Header(entry["info"], entry["sha256"], entry.get("kind"))
     except (orjson.JSONDecodeError, TypeError, KeyError, AttributeError) as error:
         raise UserError(f"{path} has a damaged header ({error}): copy it again") from None
-    if not all(isinstance(each, str) for each in (header.info, header.sha256, header.kind or "")):
+    if not all(isinstance(field, str) for field in (header.info, header.sha256, header.kind or "")):
         raise UserError(f"{path} has a damaged header: its text, kind or hash is not a string; copy it again")
     return header
 
@@ -125,8 +125,8 @@ def _entry(path: Path, text: str) -> _Header:
 def _check_kind(path: Path, header: _Header, wanted: Kind) -> None:
     kind = header.kind or _kind_of_older(header.info)
     if kind is not None and kind != wanted:
-        found = _CALLED.get(kind, f"of the unknown kind {kind[:_LONGEST_SHOWN]!r}")
-        raise UserError(f"{path} is {found}, but {_CALLED[wanted]} is needed here: give another file")
+        called = _CALLED.get(kind, f"of the unknown kind {kind[:_LONGEST_SHOWN]!r}")
+        raise UserError(f"{path} is {called}, but {_CALLED[wanted]} is needed here: give another file")
 
 
 def _kind_of_older(info: str) -> str | None:

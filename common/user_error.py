@@ -30,4 +30,6 @@ def printable(text: str) -> str:
     r"""Return text with line ends, escape codes and all else that a terminal would obey written out, as `\x1b`."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
+    )

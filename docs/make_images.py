@@ -176,12 +176,12 @@ def one_below_the_other(pictures: Sequence[bytes], path: Path) -> None:
     """Join PNG pictures into one."""
     from PIL import Image
 
-    images = [Image.open(io.BytesIO(each)).convert("RGB") for each in pictures]
-    joined = Image.new("RGB", (max(each.width for each in images), sum(each.height for each in images)), "white")
+    images = [Image.open(io.BytesIO(picture)).convert("RGB") for picture in pictures]
+    joined = Image.new("RGB", (max(image.width for image in images), sum(image.height for image in images)), "white")
     top = 0
-    for each in images:
-        joined.paste(each, (0, top))
-        top += each.height
+    for image in images:
+        joined.paste(image, (0, top))
+        top += image.height
     joined.quantize(256).save(path, optimize=True)
 
 

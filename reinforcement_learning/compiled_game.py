@@ -151,9 +151,9 @@ def _compile(folder: Path) -> None:
 def _check_private(path: Path) -> None:
     """Raise `NotCompiledError` if another user could have written a file, or could replace it."""
     for place in (path, *path.resolve().parents):
-        found = place.lstat()
-        sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX  # others cannot replace what is in it
-        if found.st_uid not in (0, os.getuid()) or (found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky):
+        status = place.lstat()
+        sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX  # others cannot replace what is in it
+        if status.st_uid not in (0, os.getuid()) or (status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not sticky):
             raise NotCompiledError(f"other users can write to {place}, so compiled code is not loaded from there")
 
 

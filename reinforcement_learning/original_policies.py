@@ -71,7 +71,7 @@ class Imported:
     @property
     def notes(self) -> list[str]:
         """What the user should know, one sentence each."""
-        notes = [f"unknown: {each}" for each in self.original.unknown]
+        notes = [f"unknown: {name}" for name in self.original.unknown]
         if "embeddings" not in self.info.task:
             notes.append(
                 "unknown: how it knows tasks (import it with --task-embeddings, or play with --task.embeddings)"

@@ -338,6 +338,9 @@ class TrainSettings(_OneLineErrors):
     initialization: Literal["agent", "orthogonal"] = "agent"
     """First weights. agent: as the agent's network draws them; orthogonal: orthogonal matrices with gain sqrt(2), with
     .01 for the action heads, so that all options start nearly equally likely, and with 1 for the critic."""
+    longest_memory: Annotated[Annotated[int, Field(ge=3, le=1_000_000)] | None, BeforeValidator(_number)] = None
+    """Time constants of an LSTM or GRU before training: 2 ticks for its quickest unit, this many (at least 3) for its
+    slowest. By default all units start without biases, as published, and lose half of their content in each tick."""
     anneal_learning_rate: bool = True
     """Whether the learning rate decays linearly to zero at the last agent-step."""
     gamma: Fraction = 0.99
@@ -487,8 +490,8 @@ def read_run_settings(folder: Path) -> tuple[str, Settings]:
 def read_policies_dir(folder: Path) -> Path:
     """Return the folder that the policy of a run goes to; policies/ for runs that do not say."""
     content = read_json(folder / RUN_SETTINGS_FILE)
-    told = content.get("policies_dir") if isinstance(content, dict) else None
-    return Path(told) if isinstance(told, str) else Path("policies")
+    stated = content.get("policies_dir") if isinstance(content, dict) else None
+    return Path(stated) if isinstance(stated, str) else Path("policies")
 
 
 def plain_settings(settings: Settings) -> dict[str, Any]:
@@ -565,7 +568,7 @@ def check_resumed(before: Settings, now: Settings) -> None:
     for section in fields(Settings):
         for setting in fields(getattr(before, section.name)):
             name = f"{section.name}.{setting.name}"
-            was, is_now = (getattr(getattr(each, section.name), setting.name) for each in (before, now))
+            was, is_now = (getattr(getattr(settings, section.name), setting.name) for settings in (before, now))
             if was != is_now and name not in CHANGEABLE_WHEN_RESUMED:
                 raise UserError(
                     f"--resume: {name} was {was} and cannot become {is_now}; "

@@ -105,10 +105,10 @@ def export_schema(metadata: DumpMetadata, selection: Selection) -> "pa.Schema":
 def _numbers_of(metadata: DumpMetadata, selection: Selection) -> dict[str, Numbers]:
     """Return the selected numeric fields by their names in the file."""
     layers = {name: metadata.layers[name] for name in selection.layers}
-    found = numbers_of(replace(metadata, layers=layers, precision="float32"))
+    numeric = numbers_of(replace(metadata, layers=layers, precision="float32"))
     if "tile" in selection.leave_out:
-        return {name: numbers for name, numbers in found.items() if not name.startswith(TILE)}
-    return found
+        return {name: numbers for name, numbers in numeric.items() if not name.startswith(TILE)}
+    return numeric
 
 
 def _tables_of(selection: Selection) -> list[str]:

@@ -165,9 +165,9 @@ def _objects(source: Path, report: Callable[[float], None]) -> Iterator[dict[str
             count = 0
             while block := file.read(_BLOCK_BYTES):
                 waiting += block
-                found, waiting = _cut(waiting)
-                count += len(found)
-                yield from found
+                objects, waiting = _cut(waiting)
+                count += len(objects)
+                yield from objects
                 if len(waiting) > _RECORD_BYTES_AT_MOST:
                     raise UserError(
                         f"{source}: record {count + 1} is not a JSON object, or is too large: check the file"
@@ -175,9 +175,9 @@ def _objects(source: Path, report: Callable[[float], None]) -> Iterator[dict[str
                 report(file.tell() / size)
     except OSError as error:
         raise UserError(f"{source} cannot be read: {error.strerror}") from None
-    found, rest = _cut(waiting)
-    yield from found
-    yield from _last(source, rest.strip(), in_array, count + len(found) + 1)
+    objects, rest = _cut(waiting)
+    yield from objects
+    yield from _last(source, rest.strip(), in_array, count + len(objects) + 1)
 
 
 def _cut(text: bytes) -> tuple[list[dict[str, Any]], bytes]:
@@ -186,16 +186,16 @@ def _cut(text: bytes) -> tuple[list[dict[str, Any]], bytes]:
     The text is split wherever one brace closes and the next opens. A part that is not valid JSON is joined with the
     next one, since such a place may also be inside a record.
     """
-    found, start, pieces = [], 0, 0
+    objects, start, pieces = [], 0, 0
     for match in _BETWEEN.finditer(text):
         pieces += 1
         record = _parse(text[start : match.start() + 1])
         if record is not None:
-            found.append(record)
+            objects.append(record)
             start, pieces = match.end() - 1, 0
         elif pieces > _PIECES_AT_MOST:
             break
-    return found, text[start:]
+    return objects, text[start:]
 
 
 def _last(source: Path, rest: bytes, in_array: bool, number: int) -> Iterator[dict[str, Any]]:

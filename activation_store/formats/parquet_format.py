@@ -124,8 +124,8 @@ def read_shard_batches(
                 table = file.read_row_group(group, columns=wanted, use_threads=False)
                 _check_lengths(table, len(kept))
                 chosen = slice(None) if kept.all() else np.flatnonzero(kept)
-                found = {name: values[rows][chosen] for name, values in identity.items()}
-                yield _from_table(table, found, chosen, metadata, selection, path), start
+                chosen_rows = {name: values[rows][chosen] for name, values in identity.items()}
+                yield _from_table(table, chosen_rows, chosen, metadata, selection, path), start
 
 
 def read_shard_identity(path: Path, metadata: DumpMetadata, proof: DumpFile) -> dict[str, np.ndarray]:
@@ -239,8 +239,8 @@ def _from_table(
         return values
 
     shapes = {"reward": (count,), "value": (count,), "log_probability": (count, len(metadata.action_heads))}
-    found: dict[str, Any] = {name: np.full(shape, np.nan, np.float32) for name, shape in shapes.items()}
-    found |= {name: read(name) for name in selection.numbers(metadata)}
+    arrays: dict[str, Any] = {name: np.full(shape, np.nan, np.float32) for name, shape in shapes.items()}
+    arrays |= {name: read(name) for name in selection.numbers(metadata)}
     action = read("action").astype(np.int64)
     if ((action < 0) | (action >= np.array([head.size for head in metadata.action_heads]))).any():
         raise UserError(f"{path}: an action lies outside its head: extract it again")
@@ -251,7 +251,7 @@ def _from_table(
     tables = _tables(table, chosen, count, metadata, selection, path)
     return Records(
         **identity,
-        **found,
+        **arrays,
         action=action,
         activations={name: read(ACTIVATION + name).astype(np.float32, copy=False) for name in selection.layers},
         tile=tile,
@@ -272,13 +272,13 @@ def _tables(
 ) -> dict[str, RaggedRows]:
     """Return the tables of the chosen records; tables that were left out have no rows."""
     widths = {name: len(metadata.all_tables[name]) for name in ("Entity", "Inventory", *selection.tables)}
-    found = {name: no_rows(count, width) for name, width in widths.items()}
+    tables = {name: no_rows(count, width) for name, width in widths.items()}
     for name in _wanted_tables(selection):
         rows = read_rows(table, name)
         if rows.counts.max(initial=0) > ROWS_AT_MOST:
             raise UserError(f"{path}: a record has more than {ROWS_AT_MOST} rows in {name}: extract it again")
-        found[name] = rows if isinstance(chosen, slice) else rows.take(chosen)
-    return found
+        tables[name] = rows if isinstance(chosen, slice) else rows.take(chosen)
+    return tables
 
 
 @contextlib.contextmanager

@@ -41,15 +41,15 @@ class Numbers:
 def numbers_of(metadata: DumpMetadata) -> dict[str, Numbers]:
     """Return every numeric field by its name in the file, in file order."""
     heads = len(metadata.action_heads)
-    found = {name: Numbers(np.dtype(np.int64), None) for name in IDENTITY}
+    numbers = {name: Numbers(np.dtype(np.int64), None) for name in IDENTITY}
     for name in MAY_BE_UNRECORDED:
         if name not in metadata.unrecorded:
-            found[name] = Numbers(np.dtype(np.float32), heads if name == "log_probability" else None)
-    found["action"] = Numbers(np.dtype(np.int32), heads)
-    found |= {name: _numbers(column) for name, column in metadata.columns.items()}
+            numbers[name] = Numbers(np.dtype(np.float32), heads if name == "log_probability" else None)
+    numbers["action"] = Numbers(np.dtype(np.int32), heads)
+    numbers |= {name: _numbers(column) for name, column in metadata.columns.items()}
     precision = np.dtype(metadata.precision)
-    found |= {ACTIVATION + name: Numbers(precision, units) for name, units in metadata.layers.items()}
-    return found | {TILE + name: Numbers(np.dtype(np.int16), TILES_IN_VIEW) for name in TILE_COLUMNS}
+    numbers |= {ACTIVATION + name: Numbers(precision, units) for name, units in metadata.layers.items()}
+    return numbers | {TILE + name: Numbers(np.dtype(np.int16), TILES_IN_VIEW) for name in TILE_COLUMNS}
 
 
 def _numbers(column: Column) -> Numbers:
@@ -115,10 +115,10 @@ def to_table(records: Records, metadata: DumpMetadata, schema: "pa.Schema") -> "
 
 def values_of(records: Records) -> dict[str, np.ndarray]:
     """Return the arrays of all numeric fields by their names in the file."""
-    found = {name: getattr(records, name) for name in (*IDENTITY, *MAY_BE_UNRECORDED, "action")}
-    found |= records.columns
-    found |= {ACTIVATION + name: values for name, values in records.activations.items()}
-    return found | {TILE + name: records.tile[:, :, i] for i, name in enumerate(TILE_COLUMNS)}
+    arrays = {name: getattr(records, name) for name in (*IDENTITY, *MAY_BE_UNRECORDED, "action")}
+    arrays |= records.columns
+    arrays |= {ACTIVATION + name: values for name, values in records.activations.items()}
+    return arrays | {TILE + name: records.tile[:, :, i] for i, name in enumerate(TILE_COLUMNS)}
 
 
 def _one_a_record(in_bytes: np.ndarray) -> "pa.Array":
@@ -132,11 +132,11 @@ def _one_a_record(in_bytes: np.ndarray) -> "pa.Array":
 def columns_for(names: Iterable[str], metadata: DumpMetadata) -> list[str]:
     """Return the columns of a file that hold the fields and tables with these names."""
     numbers = numbers_of(metadata)
-    found = []
+    columns = []
     for name in names:
         vector = name in numbers and numbers[name].width is not None
-        found += numbers[name].planes(name) if vector else [name]
-    return found
+        columns += numbers[name].planes(name) if vector else [name]
+    return columns
 
 
 def read_numbers(table: "pa.Table", name: str, numbers: Numbers, chosen: np.ndarray | slice) -> np.ndarray:

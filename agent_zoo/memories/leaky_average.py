@@ -13,10 +13,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from agent_zoo.memories.memory import HiddenMemory, MemoryState, initialize_recurrent
+from agent_zoo.memories.memory import HiddenMemory, MemoryState, initialize_recurrent, spread_time_constants
 
-SHORTEST, LONGEST = 2.0, 128.0
-"""Time constants before training, in ticks: spread evenly between these on a logarithmic scale over a layer's units."""
+LONGEST = 128.0
+"""The longest time constant before training, in ticks."""
 
 
 class LeakyAverages(HiddenMemory):
@@ -26,7 +26,7 @@ class LeakyAverages(HiddenMemory):
         super().__init__()
         self.num_layers = layers
         self.readers = nn.ModuleList(nn.Linear(units, units) for _ in range(layers))
-        ticks = SHORTEST * (LONGEST / SHORTEST) ** torch.linspace(0, 1, units)
+        ticks = spread_time_constants(LONGEST, units)
         self.leak = nn.Parameter((1 / ticks).expm1().log().repeat(layers, 1))  # (layers, units)
         initialize_recurrent(self)
 

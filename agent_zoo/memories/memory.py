@@ -122,3 +122,31 @@ def initialize_recurrent(module: nn.Module) -> None:
             nn.init.orthogonal_(parameter)
         elif "bias" in name:
             nn.init.zeros_(parameter)
+
+
+SHORTEST = 2.0
+"""The shortest time constant, in ticks, with which units are started."""
+
+
+def spread_time_constants(longest: float, units: int) -> torch.Tensor:
+    """Return time constants from `SHORTEST` to `longest` ticks, evenly spaced on a logarithmic scale, (units,)."""
+    return SHORTEST * (longest / SHORTEST) ** torch.linspace(0, 1, units)
+
+
+def start_slow(memory: "Memory", longest: float) -> None:
+    """Set the gates of an LSTM or a GRU so that, before training, units keep what they hold for a while, in place.
+
+    With no biases, half of a unit's state is lost in each tick, so that nothing learns to use what was seen 10 ticks
+    earlier. Here the biases alone give units the time constants of `spread_time_constants`: those of forget gates (of
+    an LSTM, whose input gates get the opposite) or of update gates (of a GRU). A memory of moving averages is left as
+    it is. Tallec and Ollivier (2018, Can recurrent neural networks warp time?) draw the times at random instead.
+    """
+    if not isinstance(memory, nn.LSTM | nn.GRU):
+        return
+    keep = -(1 / spread_time_constants(longest, memory.hidden_size)).expm1().log()  # logit of exp(-1 / ticks), (units,)
+    with torch.no_grad():
+        for _, _, bias, _ in memory.all_weights:
+            gates = bias.view(-1, memory.hidden_size)  # LSTM: input, forget, candidate, output; GRU: reset, update, new
+            gates[1] = keep
+            if isinstance(memory, nn.LSTM):
+                gates[0] = -keep

@@ -148,12 +148,12 @@ class ActionDistribution:
 
     def probability_of(self, head: int, option: int) -> torch.Tensor:
         """Probability of an option, by the environment's number, in the head with the given index, (B,)."""
-        found = (self.only[:, head] == option).to(self.choices[0].logits.dtype)
+        probability = (self.only[:, head] == option).to(self.choices[0].logits.dtype)
         for choices in self.choices:
             (mine,) = (choices.head == head).nonzero(as_tuple=True)
             if len(mine):
-                found = found.index_put((choices.agent[mine],), choices.probability_of(option)[mine])
-        return found
+                probability = probability.index_put((choices.agent[mine],), choices.probability_of(option)[mine])
+        return probability
 
     def _over_heads(self, number: Callable[[Choices], torch.Tensor]) -> torch.Tensor:
         """Spread one number per choice over agents and heads, zero where there is no choice: (B, H)."""
@@ -168,12 +168,12 @@ class ActionDistribution:
         Args:
             other: distributions for the same B observations, so that the same options are legal.
         """
-        found = torch.zeros(self.only.shape, dtype=torch.float64, device=self.only.device)
+        total = torch.zeros(self.only.shape, dtype=torch.float64, device=self.only.device)
         for mine, others in zip(self.choices, other.choices, strict=True):
             width = max(mine.logits.shape[1], others.logits.shape[1])
-            before, after = (each.widened(width).log_probabilities.double() for each in (mine, others))
-            found[mine.agent, mine.head] = (before.exp() * (before - after)).sum(dim=1)
-        return found
+            before, after = (side.widened(width).log_probabilities.double() for side in (mine, others))
+            total[mine.agent, mine.head] = (before.exp() * (before - after)).sum(dim=1)
+        return total
 
     def log_probabilities_of(self, head: int) -> torch.Tensor:
         """Log-probabilities of one head, given by its index: (B, size), as in `log_probabilities`."""

@@ -289,10 +289,10 @@ class ActionDecoder(nn.Module):
         choices = self._own_choices(hidden, legal)
         for table, rows in candidates.rows.items():
             places = [place for place, head in enumerate(heads) if head.candidates == table]
-            found = legal_rows([heads[place] for place in places], legal, rows)
-            only[:, places] = torch.stack(found.only, dim=1)
+            listed = legal_rows([heads[place] for place in places], legal, rows)
+            only[:, places] = torch.stack(listed.only, dim=1)
             keys, layer = candidates.keys[table], candidates.layers.get(table)
-            choices.append(self._row_choices(hidden, keys, layer, places, found))
+            choices.append(self._row_choices(hidden, keys, layer, places, listed))
         return ActionDistribution(heads, only, choices)
 
     def rectify(self, read: torch.Tensor) -> torch.Tensor:
@@ -326,25 +326,25 @@ class ActionDecoder(nn.Module):
         ]
 
     def _row_choices(
-        self, hidden: torch.Tensor, keys: torch.Tensor, layer: nn.Linear | None, places: list[int], found: LegalRows
+        self, hidden: torch.Tensor, keys: torch.Tensor, layer: nn.Linear | None, places: list[int], listed: LegalRows
     ) -> Choices:
         """Score the legal options of the choices among a table's rows: rows first, then the no-op."""
         # Not hidden[agent]: torch's threads would sum its gradients in an order that varies from run to run.
-        reading = hidden.index_select(0, found.agent).split(found.counts)
+        reading = hidden.index_select(0, listed.agent).split(listed.counts)
         names = [_key(self.layout.heads[place]) for place in places]
         queries = [self.heads[name](part) / self.divisor for name, part in zip(names, reading, strict=True)]
         noop = torch.cat([self._noop_scores(query, name) for name, query in zip(names, queries, strict=True)])  # (Q,)
-        scores = _dot_products(torch.cat(queries), keys.index_select(0, found.row), layer, found.choice)  # (P,)
-        place = found.place
-        shape = (len(found.agent), int(place.max()) + 1 if len(place) else 0)  # (Q, most legal rows)
-        padded = scores.new_full(shape, ILLEGAL).index_put((found.choice, place), scores)
-        option = found.option.new_full(shape, -1).index_put((found.choice, place), found.option)
-        counts = torch.tensor(found.counts, device=hidden.device)
+        scores = _dot_products(torch.cat(queries), keys.index_select(0, listed.row), layer, listed.choice)  # (P,)
+        place = listed.place
+        shape = (len(listed.agent), int(place.max()) + 1 if len(place) else 0)  # (Q, most legal rows)
+        padded = scores.new_full(shape, ILLEGAL).index_put((listed.choice, place), scores)
+        option = listed.option.new_full(shape, -1).index_put((listed.choice, place), listed.option)
+        counts = torch.tensor(listed.counts, device=hidden.device)
         return Choices(
-            found.agent,
+            listed.agent,
             torch.repeat_interleave(torch.tensor(places, device=hidden.device), counts),
-            torch.cat([padded, noop.masked_fill(~found.noop_legal, ILLEGAL).unsqueeze(1)], dim=1),
-            torch.cat([option, found.noop.unsqueeze(1)], dim=1),
+            torch.cat([padded, noop.masked_fill(~listed.noop_legal, ILLEGAL).unsqueeze(1)], dim=1),
+            torch.cat([option, listed.noop.unsqueeze(1)], dim=1),
         )
 
 

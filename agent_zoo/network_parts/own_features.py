@@ -11,7 +11,7 @@ OWN = "self_"
 TICK = "tick"
 
 
-def check_feature(said: str, feature: str, columns: Sequence[str]) -> None:
+def check_feature(prefix: str, feature: str, columns: Sequence[str]) -> None:
     """Refuse a feature that agents do not have.
 
     Args:
@@ -24,7 +24,7 @@ def check_feature(said: str, feature: str, columns: Sequence[str]) -> None:
     """
     known = [TICK, *(OWN + column for column in columns)]
     if feature not in known:
-        raise UserError(f"{said}: there is no feature {feature!r}{did_you_mean(feature, known)}")
+        raise UserError(f"{prefix}: there is no feature {feature!r}{did_you_mean(feature, known)}")
 
 
 def feature_values(feature: str, rows: np.ndarray, columns: Sequence[str], tick: int | np.ndarray) -> np.ndarray:

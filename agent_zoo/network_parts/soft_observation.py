@@ -121,4 +121,4 @@ def _soft_rows(rows: PackedRows, features: RowFeatures) -> SoftRows:
     kind = functional.one_hot(category.index(rows.values[:, column]), category.count).float()
     values = rows.values[:, features.other_columns] / features.scale
     presence = torch.ones(len(rows.values))
-    return SoftRows(*(grid_of_rows(each, rows) for each in (kind, values, presence)))
+    return SoftRows(*(grid_of_rows(tensor, rows) for tensor in (kind, values, presence)))

@@ -36,9 +36,9 @@ class _SumsOfRows(torch.autograd.Function):
         from scipy.sparse import csc_array  # imported here: a policy that only plays needs no scipy
 
         (rows,) = context.saved_tensors
-        sums, each = rows.shape
+        sums, terms = rows.shape
         numbers = gradient.contiguous().numpy()  # (N, units)
-        ends = np.arange(0, sums * each + 1, each, dtype=np.int32)
-        ones = np.ones(sums * each, dtype=numbers.dtype)
+        ends = np.arange(0, sums * terms + 1, terms, dtype=np.int32)
+        ones = np.ones(sums * terms, dtype=numbers.dtype)
         uses = csc_array((ones, rows.numpy().ravel(), ends), shape=(context.table_rows, sums))
         return torch.from_numpy(uses @ numbers), None

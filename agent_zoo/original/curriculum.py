@@ -46,14 +46,14 @@ def read_curriculum(path: Path) -> dict[str, np.ndarray]:
 
 
 def _task(number: int, task: Any) -> tuple[str, np.ndarray]:
-    said = task.state if isinstance(task, Record) and isinstance(task.state, dict) else {}
-    name = said.get("name")
+    state = task.state if isinstance(task, Record) and isinstance(task.state, dict) else {}
+    name = state.get("name")
     if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME or not name.isprintable():
         raise ValueError(f"its task number {number} has no name")
-    if said.get("embedding") is None:
+    if state.get("embedding") is None:
         raise ValueError(f"its task {name} has no embedding")
     try:
-        vector = _vector(said["embedding"])
+        vector = _vector(state["embedding"])
     except (ValueError, TypeError, IndexError, AttributeError):
         raise ValueError(f"the embedding of its task {name} is no list of numbers") from None
     if not np.isfinite(vector).all():

@@ -94,17 +94,17 @@ def _usual(name: str) -> bool:
 
 def _steps(path: Path) -> tuple[int | None, str]:
     """Return the agent-steps of a checkpoint, or None and why they are unknown."""
-    beside = path.parent / TRAINER_STATE
-    if not beside.exists():
+    state_path = path.parent / TRAINER_STATE
+    if not state_path.exists():
         return None, f"there is no {TRAINER_STATE} beside it"
     try:
-        value, _ = load(TorchArchive(read_bytes(beside, MOST_BYTES)).pickle)
+        value, _ = load(TorchArchive(read_bytes(state_path, MOST_BYTES)).pickle)
     except (ValueError, UserError) as error:
-        return None, f"{beside} cannot be read ({error})"
-    said: Mapping[Any, Any] = value if isinstance(value, dict) else getattr(value, "items", {})
-    if said.get("model_name") != path.name:
+        return None, f"{state_path} cannot be read ({error})"
+    content: Mapping[Any, Any] = value if isinstance(value, dict) else getattr(value, "items", {})
+    if content.get("model_name") != path.name:
         return None, f"the {TRAINER_STATE} beside it is of another checkpoint"
-    steps = said.get("agent_step")
+    steps = content.get("agent_step")
     if not isinstance(steps, int) or isinstance(steps, bool) or not 0 <= steps < _MOST_STEPS:
         return None, f"the {TRAINER_STATE} beside it does not say them"
     return steps, ""

@@ -40,7 +40,7 @@ def _network(value: Any) -> Any:
     """Return the network or state dict that a saved value is or has."""
     if _holds_network(value):
         return value
-    inner = {key: each for key, each in (_mapping(value) or {}).items() if _holds_network(each)}
+    inner = {key: item for key, item in (_mapping(value) or {}).items() if _holds_network(item)}
     if len(inner) == 1:
         return next(iter(inner.values()))
     if inner:

@@ -82,10 +82,15 @@ class TensorReader:
 
     def _storage(self, reference: Any) -> torch.Tensor:
         """Return the numbers of a storage, (N,), on whatever device they were."""
-        said = reference.arguments[0] if isinstance(reference, Record) and reference.of == PERSISTENT else ()
-        if not (isinstance(said, tuple) and len(said) == 5 and said[0] == "storage" and isinstance(said[1], Global)):
+        persistent_id = reference.arguments[0] if isinstance(reference, Record) and reference.of == PERSISTENT else ()
+        if not (
+            isinstance(persistent_id, tuple)
+            and len(persistent_id) == 5
+            and persistent_id[0] == "storage"
+            and isinstance(persistent_id[1], Global)
+        ):
             raise ValueError("it has no storage in the file")
-        _, kind, key, _, count = said
+        _, kind, key, _, count = persistent_id
         module, _, name = kind.name.rpartition(".")
         if module not in ("torch", "torch.cuda") or name not in _TYPES:
             raise ValueError(f"its numbers are of the type {kind.name}, which this version does not know")

@@ -66,12 +66,12 @@ class Attributions:
     def sizes(self) -> np.ndarray:
         """Return the summed |attribution| of each part in each tick, (N, T, parts); memory counts in the first tick."""
         count, ticks = self.task.shape
-        found = np.zeros((count, ticks, len(PARTS)))
-        for number, each in enumerate((self.tiles, self.entities, self.own, self.inventory)):
-            found[:, :, number] = np.nansum(np.abs(each), axis=2)
-        found[:, :, 4] = np.nan_to_num(np.abs(self.task))
-        found[:, 0, 5] = np.abs(self.memory).sum(axis=1)
-        return found
+        totals = np.zeros((count, ticks, len(PARTS)))
+        for number, part in enumerate((self.tiles, self.entities, self.own, self.inventory)):
+            totals[:, :, number] = np.nansum(np.abs(part), axis=2)
+        totals[:, :, 4] = np.nan_to_num(np.abs(self.task))
+        totals[:, 0, 5] = np.abs(self.memory).sum(axis=1)
+        return totals
 
     def distance_to(self, material: int) -> np.ndarray:
         """Return the tiles to the nearest tile of a material, a diagonal step counting as one, (N,); inf if none."""
@@ -88,15 +88,17 @@ class Attributions:
         now = np.nan_to_num(self.tiles[:, -1])
         count = len(MATERIAL_NAMES)
         key = (np.arange(len(self))[:, None] * count + self.material).ravel()
-        sums = [np.bincount(key, each.ravel(), len(self) * count) for each in (now, np.abs(now), np.ones_like(now))]
-        signed, size, tiles = (each.reshape(len(self), count) for each in sums)
+        sums = [
+            np.bincount(key, weights.ravel(), len(self) * count) for weights in (now, np.abs(now), np.ones_like(now))
+        ]
+        signed, size, tiles = (total.reshape(len(self), count) for total in sums)
         return signed, size, tiles
 
 
 def widened(values: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return arrays whose last axes are as long as the longest, filled with zeros."""
-    most = max(each.shape[-1] for each in values)
-    return [np.pad(each, [(0, 0)] * (each.ndim - 1) + [(0, most - each.shape[-1])]) for each in values]
+    most = max(array.shape[-1] for array in values)
+    return [np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, most - array.shape[-1])]) for array in values]
 
 
 def joined(
@@ -124,10 +126,10 @@ def summary_lines(maps: Attributions, title: str, method: str, seed: int) -> lis
         + (f", {(~known).sum()} of them without it (an option is illegal)" if not known.all() else ""),
         "",
         "Shares of the summed |attribution|:",
-        *(f"  {name}: {each:.1%}" for name, each in zip(PARTS, share, strict=True) if each > 0),
+        *(f"  {name}: {part_share:.1%}" for name, part_share in zip(PARTS, share, strict=True) if part_share > 0),
     ]
     if maps.has_cell and maps.memory.any():
-        hidden, cell = (np.abs(each).sum() for each in np.split(maps.memory, 2, axis=1))
+        hidden, cell = (np.abs(half).sum() for half in np.split(maps.memory, 2, axis=1))
         lines += [
             "",
             f"Of what is attributed to the memory before the window: hidden states {hidden / (hidden + cell):.1%}, "
@@ -136,7 +138,7 @@ def summary_lines(maps: Attributions, title: str, method: str, seed: int) -> lis
     lines += component_lines(maps, seed)
     if maps.task.shape[1] > 1:
         by_tick = sizes[:, ::-1, :5].sum(axis=(0, 2))
-        shares = ", ".join(f"{lag}: {each / by_tick.sum():.1%}" for lag, each in enumerate(by_tick))
+        shares = ", ".join(f"{lag}: {amount / by_tick.sum():.1%}" for lag, amount in enumerate(by_tick))
         lines += ["", f"Of what is attributed to observations, by how many ticks ago they were: {shares}"]
     lines += ["", *material_lines(maps, np.ones(len(maps), bool), "all states")]
     away = maps.distance_to(WATER)
@@ -179,7 +181,7 @@ def component_lines(maps: Attributions, seed: int) -> list[str]:
 
 def material_lines(maps: Attributions, inside: np.ndarray, text: str) -> list[str]:
     """Return the materials that matter most in some states, (N,) bool."""
-    signed, size, tiles = (each[inside].sum(axis=0) for each in maps.by_material())
+    signed, size, tiles = (grid[inside].sum(axis=0) for grid in maps.by_material())
     there = tiles > 0
     mean = np.divide(signed, tiles, out=np.zeros_like(signed), where=there)
     strength = np.divide(size, tiles, out=np.zeros_like(size), where=there)
@@ -252,7 +254,7 @@ class OverSamples:
         return self._estimate(first - second, first_drawn - second_drawn)
 
     def _ratio(self, values: np.ndarray, weight: np.ndarray) -> tuple[float, np.ndarray]:
-        tops, bottoms = (np.bincount(self._number, each, self._count) for each in (values, weight))
+        tops, bottoms = (np.bincount(self._number, terms, self._count) for terms in (values, weight))
         drawn = self._draws @ bottoms
         ratio = np.divide(self._draws @ tops, drawn, out=np.full(RESAMPLES, np.nan), where=drawn > 0)
         return float(tops.sum() / bottoms.sum()) if bottoms.sum() > 0 else float("nan"), ratio

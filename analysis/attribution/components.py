@@ -48,24 +48,24 @@ def chosen_components(
     Raises:
         UserError: there is no such direction, or it is of another checkpoint, or of no state of the memory.
     """
-    found: dict[str, Direction] = {}
+    components: dict[str, Direction] = {}
     for name in split(text):
-        numbered = [each for each in directions if each.name.rpartition("_")[0] == name]
-        for each in numbered or [directions.named(name)]:
-            found[each.name] = each
+        numbered = [direction for direction in directions if direction.name.rpartition("_")[0] == name]
+        for direction in numbered or [directions.named(name)]:
+            components[direction.name] = direction
     states = state_layers(policy)
-    for each in found.values():
-        check_policy_layers([each.layer], policy.layers, policy.cell)
-        if each.layer not in states:
+    for component in components.values():
+        check_policy_layers([component.layer], policy.layers, policy.cell)
+        if component.layer not in states:
             raise UserError(
-                f"--components: direction {each.name} is of {each.layer}, which is no state of the memory: the memory "
-                f"holds {', '.join(states) or 'nothing'}"
+                f"--components: direction {component.name} is of {component.layer}, which is no state of the "
+                f"memory: the memory holds {', '.join(states) or 'nothing'}"
             )
-        if each.source.checkpoint_sha256 not in (None, sha256):
-            raise UserError(f"direction {each.name} belongs to another checkpoint: find it again in this policy")
-    if not found:
+        if component.source.checkpoint_sha256 not in (None, sha256):
+            raise UserError(f"direction {component.name} belongs to another checkpoint: find it again in this policy")
+    if not components:
         raise UserError(f"--components is {text!r}: name at least one direction")
-    return tuple(found.values())
+    return tuple(components.values())
 
 
 def fitted_components(
@@ -88,7 +88,7 @@ def fitted_components(
     pattern = np.zeros_like(read_out)
     mean = np.concatenate([recorded[name].mean(axis=0, dtype=np.float64) for name in names])
     for place, layer in enumerate(names):
-        rows = [number for number, each in enumerate(chosen) if each.layer == layer]
+        rows = [number for number, component in enumerate(chosen) if component.layer == layer]
         if not rows:
             continue
         own = slice(place * units, (place + 1) * units)
@@ -104,5 +104,5 @@ def fitted_components(
             )
         read_out[rows, own] = weight
         pattern[rows, own] = np.linalg.solve(covariance, strengths.T @ states)
-    read_outs, patterns, middle = (torch.from_numpy(each.astype(np.float32)) for each in (read_out, pattern, mean))
-    return MemoryComponents(tuple(each.name for each in chosen), read_outs, patterns, middle)
+    read_outs, patterns, middle = (torch.from_numpy(array.astype(np.float32)) for array in (read_out, pattern, mean))
+    return MemoryComponents(tuple(component.name for component in chosen), read_outs, patterns, middle)

@@ -23,6 +23,7 @@ from analysis.figures.style import category_colour, new_figure, style, title
 from analysis.lives import lives_of
 from analysis.materials import MATERIAL_NAMES
 from analysis.statistics.resampling import Estimate
+from analysis.tables import tab_separated_lines
 
 LifeKey = tuple[int, ...]
 """Slot, agent and episode of a life."""
@@ -96,7 +97,7 @@ def find_onsets(
     """
     episodes = np.unique(read_identity(dump)["episode"]).tolist()
     leave_out = ["tables", *(() if event.feature.of_tiles else ("tile",))]
-    found: Onsets = {}
+    by_event: Onsets = {}
     for number, episode in enumerate(episodes):
         records = read_dump(
             dump, layers=[], columns=own_truth_columns(metadata), leave_out=leave_out, episodes=[episode]
@@ -109,9 +110,9 @@ def find_onsets(
             if begins:
                 key = tuple(int(places[name][own[0]]) for name in LIFE_KEY)
                 held = {tick: float(holds[own][tick : tick + after].mean()) for tick in begins}
-                found[key] = int(records.tick[own[0]]), held
+                by_event[key] = int(records.tick[own[0]]), held
         progress((number + 1) / len(episodes))
-    return found
+    return by_event
 
 
 Measure = tuple[str, np.ndarray, np.ndarray]
@@ -215,12 +216,12 @@ def event_lines(around: AroundEvent) -> list[str]:
 
 def event_table(around: AroundEvent) -> str:
     """Return the rows as tab-separated text."""
-    lines = ["measure\tbefore\tafter\tdifference\tlow\thigh\tsamples"]
+    rows = []
     for row in around.rows:
         change = row.difference
         numbers = (row.before, row.after, change.value, change.low, change.high)
-        lines.append("\t".join([row.measure, *(f"{each:.6g}" for each in numbers), str(row.samples)]))
-    return "\n".join([*lines, ""])
+        rows.append((row.measure, *(f"{number:.6g}" for number in numbers), str(row.samples)))
+    return tab_separated_lines(("measure", "before", "after", "difference", "low", "high", "samples"), rows)
 
 
 def event_figure(around: AroundEvent, maps: Attributions, heading: str, seed: int) -> Figure:
@@ -230,14 +231,14 @@ def event_figure(around: AroundEvent, maps: Attributions, heading: str, seed: in
     with style():
         figure = new_figure(11.0, 4.4)
         target, parts = figure.subplots(1, 2)
-        means = [_mean_at(maps, maps.value, around.offset == each, seed) for each in offsets]
-        low, high = (np.array([getattr(each, name) for each in means]) for name in ("low", "high"))
+        means = [_mean_at(maps, maps.value, around.offset == offset, seed) for offset in offsets]
+        low, high = (np.array([getattr(mean, name) for mean in means]) for name in ("low", "high"))
         target.fill_between(offsets, low, high, color="#3f90da", alpha=0.25, linewidth=0)
-        target.plot(offsets, [each.value for each in means], color="#3f90da")
+        target.plot(offsets, [mean.value for mean in means], color="#3f90da")
         target.set(ylabel="target, mean and 95% interval over samples")
         for number, part in enumerate(PARTS):
             if sizes[:, number].any():
-                line = [sizes[around.offset == each, number].mean() for each in offsets]
+                line = [sizes[around.offset == offset, number].mean() for offset in offsets]
                 parts.plot(offsets, line, color=category_colour(number), label=part)
         parts.set(ylabel="mean summed |attribution|", ylim=(0, None))
         parts.legend(loc="best")

@@ -28,7 +28,7 @@ def overview(maps: Attributions, heading: str, failures: Sequence[str]) -> Figur
         view, materials, parts = figure.subplots(1, 3, width_ratios=(1, 1.1, 1.1))
         draw_map(view, np.nanmean(maps.tiles[:, -1], axis=0))
         view.set_title("mean attribution of the tile at each place")
-        signed, _, tiles = (each.sum(axis=0) for each in maps.by_material())
+        signed, _, tiles = (grid.sum(axis=0) for grid in maps.by_material())
         there = np.flatnonzero(tiles > 0)
         mean = signed[there] / tiles[there]
         materials.barh(range(len(there)), mean, color=PALETTE[there] / 255, edgecolor="#33475b", linewidth=0.6)
@@ -77,8 +77,8 @@ def memory_components(maps: Attributions, heading: str, failures: Sequence[str],
     with style():
         figure = new_figure(10.0, 1.6 + 0.24 * len(order))
         signed, sizes = figure.subplots(1, 2, sharey=True)
-        middle = np.array([each.value for each in means])
-        low, high = (np.array([getattr(each, name) for each in means]) for name in ("low", "high"))
+        middle = np.array([mean.value for mean in means])
+        low, high = (np.array([getattr(mean, name) for mean in means]) for name in ("low", "high"))
         signed.errorbar(middle, place, xerr=[middle - low, high - middle], fmt="o", color="#33475b", markersize=4)
         signed.axvline(0, color="#888888", linewidth=0.8)
         signed.set_yticks(place, [maps.component_names[i] for i in order])
@@ -98,10 +98,12 @@ def sanity_figure(sanity: Sanity, heading: str) -> Figure:
         figure = new_figure(15.0, 8.4)
         (deletion, insertion), (leads, alike) = figure.subplots(2, 2)
         for axes, kind, text in ((deletion, "deletion", "tiles replaced"), (insertion, "insertion", "tiles put back")):
-            for (name, each), colour in zip(sanity.curves.items(), ("#3f90da", "#888888", "#ffa90e"), strict=False):
-                curve = getattr(each, kind).mean(axis=0)
+            for (name, sanity_curve), colour in zip(
+                sanity.curves.items(), ("#3f90da", "#888888", "#ffa90e"), strict=False
+            ):
+                curve = getattr(sanity_curve, kind).mean(axis=0)
                 label = "in the map's order" if name == "the map" else name
-                axes.plot(each.share, curve - curve[0], marker=".", color=colour, label=label)
+                axes.plot(sanity_curve.share, curve - curve[0], marker=".", color=colour, label=label)
             axes.axhline(0, color="#dddddd", linewidth=0.8, zorder=0)
             axes.set(xlabel=f"share of {text}", ylabel="change of the target")
             axes.legend(loc="best")
@@ -164,7 +166,7 @@ def frames(
         combine: average the samples, aligned at their first tick, into one: views become mixtures of colours.
     """
     states = [np.flatnonzero(maps.sample == number) for number in samples]
-    runs = [np.stack(states, axis=1)] if combine else [each[:, None] for each in states]
+    runs = [np.stack(states, axis=1)] if combine else [state[:, None] for state in states]
     far = float(np.nanquantile(np.abs(maps.tiles[np.concatenate(states), -1]), 0.995)) or 1.0
     for number, run in zip(("all" if combine else "", *samples) if combine else samples, runs, strict=False):
         for place, rows in enumerate(run):
@@ -181,7 +183,8 @@ def _frame(view: np.ndarray, tiles: np.ndarray, text: str, failures: Sequence[st
     side = round(len(tiles) ** 0.5)
     colours = colormaps[EFFECT_MAP]((np.clip(tiles, -1, 1) + 1) / 2)[:, :3] * 255
     pictures = [
-        np.kron(each.reshape(side, side, 3), np.ones((_TILE, _TILE, 1))).astype(np.uint8) for each in (view, colours)
+        np.kron(picture.reshape(side, side, 3), np.ones((_TILE, _TILE, 1))).astype(np.uint8)
+        for picture in (view, colours)
     ]
     width, height = 2 * side * _TILE, side * _TILE + _STRIP
     image = Image.new("RGB", (width, height + height % 2), _GROUND)

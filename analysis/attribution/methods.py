@@ -88,7 +88,7 @@ def attribute(
     error = change = torch.full((len(windows),), torch.nan)
     if settings.method == "integrated":
         base = tuple(baseline[name].expand_as(part) for name, part in zip(function.names, inputs, strict=True))
-        found = IntegratedGradients(function).attribute(
+        attributions = IntegratedGradients(function).attribute(
             inputs,
             base,
             additional_forward_args=(index,),
@@ -97,39 +97,39 @@ def attribute(
         )
         with torch.no_grad():
             change = function(*inputs, index) - function(*base, index)
-        own = zip(function.names, found, strict=True)
+        own = zip(function.names, attributions, strict=True)
         error = sum(part.flatten(1).sum(dim=1) for name, part in own if name != COMPONENTS) - change
     elif settings.method == "smooth":
         torch.manual_seed(settings.seed)
-        found = NoiseTunnel(InputXGradient(function)).attribute(
+        attributions = NoiseTunnel(InputXGradient(function)).attribute(
             inputs, nt_type="smoothgrad", nt_samples=settings.copies, nt_samples_batch_size=1,
             stdevs=settings.noise,
             additional_forward_args=(index,),
         )  # fmt: skip
     else:
-        found = InputXGradient(function).attribute(inputs, additional_forward_args=(index,))
-    return _maps(policy, windows, dict(zip(function.names, found, strict=True)), error.detach(), change)
+        attributions = InputXGradient(function).attribute(inputs, additional_forward_args=(index,))
+    return _maps(policy, windows, dict(zip(function.names, attributions, strict=True)), error.detach(), change)
 
 
 def _maps(
-    policy: RecurrentPolicy, windows: Windows, found: dict[str, torch.Tensor], error: torch.Tensor,
+    policy: RecurrentPolicy, windows: Windows, attributions: dict[str, torch.Tensor], error: torch.Tensor,
     change: torch.Tensor,
 ) -> Maps:  # fmt: skip
     """Add up attributions of one-hot planes and of features to those of tiles, rows and columns."""
     features = policy.policy.entity_features
     assert isinstance(features, RowFeatures)
-    entities, own = found["entities"].detach(), found["own"].detach()
+    entities, own = attributions["entities"].detach(), attributions["own"].detach()
     is_self = _own_places(windows.observation).unflatten(0, (len(windows), -1))  # (N, T, most entities)
     own = own + (entities * is_self.unsqueeze(3)).sum(dim=2)  # an agent's own row is among the entities too
-    memory = [found[name].detach() for name in MEMORY if name in found]
+    memory = [attributions[name].detach() for name in MEMORY if name in attributions]
     return Maps(
-        tiles=found["tiles"].detach().sum(dim=3),
+        tiles=attributions["tiles"].detach().sum(dim=3),
         entities=(entities * ~is_self.unsqueeze(3)).sum(dim=3),
         own=by_column(features, own),
-        inventory=found["inventory"].detach().sum(dim=3),
-        task=found["task"].detach().sum(dim=2),
+        inventory=attributions["inventory"].detach().sum(dim=3),
+        task=attributions["task"].detach().sum(dim=2),
         memory=torch.cat(memory, dim=1) if memory else torch.zeros(len(windows), 0),
-        components=found[COMPONENTS].detach() if COMPONENTS in found else torch.zeros(len(windows), 0),
+        components=attributions[COMPONENTS].detach() if COMPONENTS in attributions else torch.zeros(len(windows), 0),
         error=error, change=change.detach(),
     )  # fmt: skip
 
@@ -137,9 +137,9 @@ def _maps(
 def _own_places(observation: PackedObservation) -> torch.Tensor:
     """Return which of each agent's entity rows is its own, (B, most entities) bool."""
     rows = observation.entity
-    found = torch.zeros(len(observation), rows.most, dtype=torch.bool)
-    found[rows.owner, rows.place] = rows.values[:, 0] == observation.agent_id[rows.owner]
-    return found
+    mask = torch.zeros(len(observation), rows.most, dtype=torch.bool)
+    mask[rows.owner, rows.place] = rows.values[:, 0] == observation.agent_id[rows.owner]
+    return mask
 
 
 def counterfactual_materials(material: torch.Tensor, materials: int) -> torch.Tensor:
@@ -197,7 +197,7 @@ def _occluded(
     rows = {}
     for table in ("entity", "inventory"):
         packed: PackedRows = getattr(observation, table)
-        found = torch.zeros(count, packed.most)
+        changes = torch.zeros(count, packed.most)
         for place in range(packed.most):
             there = (packed.counts > place).nonzero().squeeze(1)
             if table == "entity":
@@ -206,8 +206,8 @@ def _occluded(
             if len(there):
                 changed = windows.take(there)
                 removed = without_row(changed.observation, table, torch.full_like(there, place), layout)
-                found[there, place] = before[there] - play(policy, changed, removed, target)
-        rows[table] = found
+                changes[there, place] = before[there] - play(policy, changed, removed, target)
+        rows[table] = changes
     nothing = torch.full((count,), torch.nan)
     columns = len(layout.entity_columns)
     of_memory = torch.zeros(count, 0)
@@ -224,17 +224,17 @@ def _without_components(
     policy: RecurrentPolicy, windows: Windows, target: Target, components: MemoryComponents
 ) -> torch.Tensor:  # fmt: skip
     """Return the target with each component at its mean in turn, (N, K)."""
-    states = [each for each in (windows.memory.hidden, windows.memory.cell) if len(each)]
-    memory = torch.cat([each.transpose(0, 1).flatten(1) for each in states], dim=1)  # (N, S)
-    strengths, found = components.strengths(memory), []
+    states = [state for state in (windows.memory.hidden, windows.memory.cell) if len(state)]
+    memory = torch.cat([state.transpose(0, 1).flatten(1) for state in states], dim=1)  # (N, S)
+    strengths, changes = components.strengths(memory), []
     for number, pattern in enumerate(components.pattern):
         changed = (memory - strengths[:, number : number + 1] * pattern).split([len(s) * s.shape[2] for s in states], 1)
         parts = [
             part.unflatten(1, (len(state), -1)).transpose(0, 1) for part, state in zip(changed, states, strict=True)
         ]
         edited = replace(windows, memory=replace(windows.memory, **dict(zip(MEMORY, parts, strict=False))))
-        found.append(play(policy, edited, windows.observation, target))
-    return torch.stack(found, dim=1)
+        changes.append(play(policy, edited, windows.observation, target))
+    return torch.stack(changes, dim=1)
 
 
 @torch.no_grad()

@@ -191,14 +191,14 @@ def _arrays(
     maps_of: Callable[[RecurrentPolicy, Windows], Maps],
 ) -> dict[str, np.ndarray]:  # fmt: skip
     """Compute the maps of one sample, some states at a time."""
-    found: list[dict[str, np.ndarray]] = []
+    parts: list[dict[str, np.ndarray]] = []
     for chosen in torch.arange(len(windows)).split(_AT_ONCE):
         some = windows.take(chosen)
         maps = {name: part.detach().numpy() for name, part in vars(maps_of(policy, some)).items()}
-        found.append({**maps, "value": _values(policy, some, target)})
+        parts.append({**maps, "value": _values(policy, some, target)})
     arrays = {
         name: np.concatenate(widened(several) if name in RAGGED else several)
-        for name, several in ((name, [part[name] for part in found]) for name in found[0])
+        for name, several in ((name, [part[name] for part in parts]) for name in parts[0])
     }
     return {
         **arrays, "material": sample.shown.tile[:, :, 2].astype(np.uint8), "entity_kind": _entity_kinds(sample.shown)
@@ -211,11 +211,11 @@ def _entity_kinds(records: Records) -> np.ndarray:
     An entity's row begins with its number and its type, which is above 0 for NPCs.
     """
     rows = records.entity
-    found = np.zeros((len(records), int(rows.counts.max())), np.uint8)
+    kinds = np.zeros((len(records), int(rows.counts.max())), np.uint8)
     others = rows.values[:, 0] != records.agent_id[rows.owner]
     place = np.arange(len(rows.values)) - rows.offsets[rows.owner]
-    found[rows.owner[others], place[others]] = np.where(rows.values[others, 1] > 0, 2, 1)
-    return found
+    kinds[rows.owner[others], place[others]] = np.where(rows.values[others, 1] > 0, 2, 1)
+    return kinds
 
 
 def _key(settings: SaliencySettings) -> Mapping[str, Any]:
@@ -313,9 +313,9 @@ def _number(check: Check, form: str) -> str:
 
 def _sanity_json(sanity: Sanity) -> dict[str, Any]:
     curves = {
-        name: {"share": each.share.tolist(), "deletion": each.deletion.mean(axis=0).tolist(),
-               "insertion": each.insertion.mean(axis=0).tolist()}
-        for name, each in sanity.curves.items()
+        name: {"share": curve.share.tolist(), "deletion": curve.deletion.mean(axis=0).tolist(),
+               "insertion": curve.insertion.mean(axis=0).tolist()}
+        for name, curve in sanity.curves.items()
     }  # fmt: skip
     checks = {
         kind: [{**vars(check), "passed": check.passed} for check in several]

@@ -301,7 +301,7 @@ def _other_orders(
     random = torch.rand(tiles.shape, generator=torch.Generator().manual_seed(seed))
     orders = {**free, "mean map of the other samples": mean_of_other_samples(tiles, views.sample), RANDOM: random}
     curves = {name: replaced_in_order(views, order) for name, order in orders.items()}
-    return {name: each if each.area.mean() >= 0 else each.reversed() for name, each in curves.items()}
+    return {name: curve if curve.area.mean() >= 0 else curve.reversed() for name, curve in curves.items()}
 
 
 def _reached_by_twins(views: Views, twins: Sequence[torch.Tensor]) -> float:

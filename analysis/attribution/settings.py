@@ -82,8 +82,8 @@ class SaliencySettings:
     @property
     def run_folder(self) -> Path:
         """The run's folder."""
-        of = "".join(each if each.isalnum() or each in "_.-" else "_" for each in self.of)
-        at = "".join(each if each.isalnum() or each in "_.-<>=!" else "" for each in self.event)
+        of = "".join(character if character.isalnum() or character in "_.-" else "_" for character in self.of)
+        at = "".join(character if character.isalnum() or character in "_.-<>=!" else "" for character in self.event)
         name = f"{self.dump.resolve().name}-saliency-{of}-{self.method}" + (f"-at-{at}" if at else "")
         return self.output_dir / (self.name or name)
 

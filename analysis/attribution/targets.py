@@ -103,7 +103,7 @@ class ReadOut:
 
 def target_named(
     text: str, layout: ObservationLayout, policy: RecurrentPolicy, directions: Directions | None, sha256: str,
-    asked: str = "--of",
+    request: str = "--of",
 ) -> Target:  # fmt: skip
     """Parse `--of`.
 
@@ -119,42 +119,43 @@ def target_named(
         return Value()
     kind, _, rest = text.partition(":")
     if kind == "direction":
-        return _read_out(rest, policy, directions, sha256, asked)
+        return _read_out(rest, policy, directions, sha256, request)
     heads = [head.name for head in layout.heads]
     if kind not in heads or not rest:
         hint = did_you_mean(kind, [VALUE, "direction", *heads])
         raise UserError(
-            f"{asked} is {text}: give value, direction:NAME, HEAD:OPTION or HEAD:OPTION-OPTION, such as "
+            f"{request} is {text}: give value, direction:NAME, HEAD:OPTION or HEAD:OPTION-OPTION, such as "
             f"Move.Direction:north-south{hint}"
         )
     number = heads.index(kind)
     first, _, second = rest.partition("-")
     size = layout.heads[number].size
-    option = None if first == CHOSEN else _option(kind, first, size, asked)
-    other = _option(kind, second, size, asked) if second else None
+    option = None if first == CHOSEN else _option(kind, first, size, request)
+    other = _option(kind, second, size, request) if second else None
     versus = f" over {second}" if second else ""
     return Action(f"{kind} {first}{versus}", number, option, other)
 
 
-def _option(head: str, name: str, size: int, asked: str) -> int:
+def _option(head: str, name: str, size: int, request: str) -> int:
     known = _OPTIONS.get(head, ())
     if name in known:
         return known.index(name)
     if name.isascii() and name.isdigit() and int(name[:6]) < size:
         return int(name)
     there = f"{', '.join(known)}, or a number" if known else "a number"
-    raise UserError(f"{asked}: {head} has no option {name!r}: give {there} below {size}, or {CHOSEN}")
+    raise UserError(f"{request}: {head} has no option {name!r}: give {there} below {size}, or {CHOSEN}")
 
 
-def _read_out(name: str, policy: RecurrentPolicy, directions: Directions | None, sha256: str, asked: str) -> Target:
+def _read_out(name: str, policy: RecurrentPolicy, directions: Directions | None, sha256: str, request: str) -> Target:
     if directions is None:
-        raise UserError(f"{asked} is direction:{name}: name the file that holds it with --directions")
-    found = directions.named(name)
-    check_policy_layers([found.layer], policy.layers, policy.cell)
-    if found.source.checkpoint_sha256 not in (None, sha256):
-        raise UserError(f"direction {found.name} belongs to another checkpoint: find it again in this policy")
-    if len(found.weight) != policy.policy.hidden_size:
+        raise UserError(f"{request} is direction:{name}: name the file that holds it with --directions")
+    direction = directions.named(name)
+    check_policy_layers([direction.layer], policy.layers, policy.cell)
+    if direction.source.checkpoint_sha256 not in (None, sha256):
+        raise UserError(f"direction {direction.name} belongs to another checkpoint: find it again in this policy")
+    if len(direction.weight) != policy.policy.hidden_size:
         raise UserError(
-            f"direction {found.name} has {len(found.weight)} units: {found.layer} has {policy.policy.hidden_size}"
+            f"direction {direction.name} has {len(direction.weight)} units: {direction.layer} has "
+            f"{policy.policy.hidden_size}"
         )
-    return ReadOut(f"{found.name} ({found.layer}, {found.unit})", found)
+    return ReadOut(f"{direction.name} ({direction.layer}, {direction.unit})", direction)

@@ -117,17 +117,17 @@ def softened(
 def by_column(features: RowFeatures, values: torch.Tensor) -> torch.Tensor:
     """Add up what belongs to the features of each column of a table, (..., features) to (..., columns)."""
     others = features.other_columns.tolist()
-    found = values.new_zeros(*values.shape[:-1], len(features.columns))
+    placed = values.new_zeros(*values.shape[:-1], len(features.columns))
     start = 0
     for column, category in features.categories:
         size = features._category_size(category)
-        found[..., column] = values[..., start : start + size].sum(dim=-1)
+        placed[..., column] = values[..., start : start + size].sum(dim=-1)
         start += size
-    found[..., others] = values[..., start:]
-    return found
+    placed[..., others] = values[..., start:]
+    return placed
 
 
-SOFT = tuple(each.name for each in fields(SoftInputs))
+SOFT = tuple(field.name for field in fields(SoftInputs))
 
 
 @dataclass(frozen=True)
@@ -157,9 +157,9 @@ class Windows:
     @staticmethod
     def concatenate(parts: "Sequence[Windows]") -> "Windows":
         """Put windows of the same number of ticks one after the other."""
-        memory = MemoryState(*(torch.cat([getattr(each.memory, name) for each in parts], dim=1) for name in MEMORY))
-        observation = PackedObservation.concatenate([each.observation for each in parts])
-        return Windows(observation, parts[0].ticks, memory, torch.cat([each.action for each in parts]))
+        memory = MemoryState(*(torch.cat([getattr(part.memory, name) for part in parts], dim=1) for name in MEMORY))
+        observation = PackedObservation.concatenate([part.observation for part in parts])
+        return Windows(observation, parts[0].ticks, memory, torch.cat([part.action for part in parts]))
 
     @torch.no_grad()
     def last(self, policy: RecurrentPolicy) -> "Windows":
@@ -218,7 +218,8 @@ class Differentiable:
             # Nothing is added, but gradients flow to the strengths as if each moved the memory along its pattern.
             moved = (strength - strength.detach()) @ self._components.pattern
             states = [
-                each + more for each, more in zip(states, moved.split([s.shape[1] for s in states], dim=1), strict=True)
+                state + more
+                for state, more in zip(states, moved.split([s.shape[1] for s in states], dim=1), strict=True)
             ]
         states = [part.unflatten(1, (-1, units)).transpose(0, 1) for part in states]
         return MemoryState(*(*states, *(recorded.hidden, recorded.cell)[len(states) :]))
@@ -259,8 +260,8 @@ def decided(
 def _at(candidates: Candidates, last: torch.Tensor) -> Candidates:
     """Keep the candidates of some observations."""
     rows, keys = {}, {}
-    for table, each in candidates.rows.items():
-        places = replace(each, values=torch.arange(len(each.values)).unsqueeze(1)).take(last).values.squeeze(1)
-        rows[table] = each.take(last)
+    for table, ragged in candidates.rows.items():
+        places = replace(ragged, values=torch.arange(len(ragged.values)).unsqueeze(1)).take(last).values.squeeze(1)
+        rows[table] = ragged.take(last)
         keys[table] = candidates.keys[table].index_select(0, places)
     return Candidates(rows, keys, candidates.layers)

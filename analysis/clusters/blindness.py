@@ -52,7 +52,7 @@ class Blindness:
         if not self.measures:
             return (f"Whether the listed features cover what {self.studied} tell is unknown: {self.reason}.",)
         short = [measure for measure in self.measures if measure.uncovered_low > TOO_SHORT]
-        return *(_told(self, measure) for measure in self.measures), *([_too_short(self, short)] if short else [])
+        return *(_covered(self, measure) for measure in self.measures), *([_too_short(self, short)] if short else [])
 
     @property
     def table(self) -> list[str]:
@@ -73,15 +73,15 @@ class Blindness:
 
 
 def _row(name: str, shares: Coverage | Part, width: int) -> str:
-    told = (shares.studied, shares.listed, shares.together)
-    return f"  {name:<{width}} {' '.join(f'{share:>6.1%}' for share in told)}"
+    values = (shares.studied, shares.listed, shares.together)
+    return f"  {name:<{width}} {' '.join(f'{share:>6.1%}' for share in values)}"
 
 
-def _told(meter: Blindness, measure: Coverage) -> str:
-    told = f"{share_text(measure.studied)}{_between(measure.studied_low, measure.studied_high)}"
+def _covered(meter: Blindness, measure: Coverage) -> str:
+    share = f"{share_text(measure.studied)}{_between(measure.studied_low, measure.studied_high)}"
     if not measure.reliable:
         return (
-            f"What {meter.studied} tell about {measure.about} is not reliably more than nothing: {told} of its "
+            f"What {meter.studied} tell about {measure.about} is not reliably more than nothing: {share} of its "
             f"variance in {meter.plural} held out."
         )
     covered = _between(1 - measure.uncovered_high, 1 - measure.uncovered_low)
@@ -91,7 +91,7 @@ def _told(meter: Blindness, measure: Coverage) -> str:
             f"{_of_all(1 - measure.uncovered)}{covered} of the variance of {measure.about}."
         )
     return (
-        f"In {meter.plural} held out, {meter.studied} tell {told} of the variance of {measure.about}; all "
+        f"In {meter.plural} held out, {meter.studied} tell {share} of the variance of {measure.about}; all "
         f"{meter.features} listed features together cover {_of_all(1 - measure.uncovered)} of that{covered}."
     )
 

@@ -16,7 +16,7 @@ from analysis.statistics.inference import Inference
 
 BINS = 20
 _Z_95 = 1.959964
-_TOLD = 3
+_COMPONENTS_SHOWN = 3
 _WIDTH = 118
 
 
@@ -169,8 +169,8 @@ class ComponentReport:
         ]
         for i in self.own[np.argsort(-np.nan_to_num(self.r2.value[self.own], nan=-np.inf), kind="stable")]:
             lines.append(f"  {self.features[i]:<{width}} R2 = {self._r2(i)}   {self._strongest(i)}".rstrip())
-        told = [line for sentence in self.blindness.sentences for line in textwrap.wrap(sentence, _WIDTH)]
-        return "\n".join([*lines, *self._choices(), *told, *self.blindness.table, ""])
+        conclusions = [line for sentence in self.blindness.sentences for line in textwrap.wrap(sentence, _WIDTH)]
+        return "\n".join([*lines, *self._choices(), *conclusions, *self.blindness.table, ""])
 
     def _choices(self) -> list[str]:
         """Return a line for each categorical feature: the components that differ most between its options."""
@@ -180,23 +180,23 @@ class ComponentReport:
         ]
         width = max((len(choice.name) for choice in self.choices), default=0)
         for choice in self.choices:
-            certain = choice.surviving[:_TOLD]
+            certain = choice.surviving[:_COMPONENTS_SHOWN]
             named = [f"PC {i + 1} {choice.value[i]:.2f} ({choice.shifted_mean[i]:.2f})" for i in certain]
             lines.append(f"  {choice.name:<{width}} {', '.join(named) or 'none'}")
         return lines if self.choices else []
 
-    def strongest(self, feature: int, count: int = _TOLD) -> list[int]:
+    def strongest(self, feature: int, count: int = _COMPONENTS_SHOWN) -> list[int]:
         """Return the components with the largest |r| with a feature, largest first; none if it never changes."""
         r = np.abs(self.r[:, feature])
         return [int(i) for i in np.argsort(-np.nan_to_num(r, nan=-1), kind="stable")[:count] if np.isfinite(r[i])]
 
     def _r2(self, feature: int) -> str:
-        value, low, high = (_number(each[feature]) for each in (self.r2.value, self.r2.low, self.r2.high))
+        value, low, high = (_number(estimate[feature]) for estimate in (self.r2.value, self.r2.low, self.r2.high))
         return f"{value} [{low}, {high}]"
 
     def _strongest(self, feature: int) -> str:
-        told = ", ".join(f"PC {i + 1} {self.r[i, feature]:+.2f}" for i in self.strongest(feature))
-        return told or "never changes"
+        strongest = ", ".join(f"PC {i + 1} {self.r[i, feature]:+.2f}" for i in self.strongest(feature))
+        return strongest or "never changes"
 
 
 def report_components(

@@ -64,7 +64,9 @@ def read_listed(folder: Path, subsample: Subsample, data: Dataset, seed: int, pr
     lives = np.unique(life_keys(places_of(data.records))[among], axis=0).tolist()
     try:
         history = read_history(folder, progress, lives)
-        check_unbroken(Observed(history, data.metadata), [each for each in EXTENDED_FEATURES if each.over_time])
+        check_unbroken(
+            Observed(history, data.metadata), [feature for feature in EXTENDED_FEATURES if feature.over_time]
+        )
     except UserError as error:
         return Listed(np.zeros(len(data), bool), np.empty((0, 0)), (), {}, str(error))
     records = read_dump(
@@ -91,7 +93,7 @@ def listed_of(records: Records, history: Records, metadata: DumpMetadata, among:
         return Listed(kept, np.empty((0, 0)), (), {}, "no record has a next tick")
     records, place = records.take(has_next), place[has_next]
     features, values = _computable(records, metadata, history)
-    left_out = tuple(each.name for each in EXTENDED_FEATURES if each not in features)
+    left_out = tuple(feature.name for feature in EXTENDED_FEATURES if feature not in features)
     return Listed(kept, values, left_out, next_ticks(seen, place), "")
 
 
@@ -121,7 +123,9 @@ def next_ticks(seen: Observed, place: np.ndarray) -> dict[str, np.ndarray]:
     }
     changes = {"displacement": ["row", "col"]} | {f"change of {name}": [name] for name in _BODY}
     for name, of in changes.items():
-        moved = np.column_stack([ahead[each] for each in of if each in ahead] or [np.zeros(len(place))])
+        moved = np.column_stack(
+            [ahead[column_name] for column_name in of if column_name in ahead] or [np.zeros(len(place))]
+        )
         if (moved != moved[0]).any():
             parts[name] = moved
     return parts
@@ -195,7 +199,7 @@ def _computable(records: Records, metadata: DumpMetadata, history: Records) -> t
     try:
         return EXTENDED_FEATURES, feature_matrix(records, metadata, EXTENDED_FEATURES, history)
     except UserError:
-        there = tuple(each for each in EXTENDED_FEATURES if _is_computable(each, records, metadata, history))
+        there = tuple(feature for feature in EXTENDED_FEATURES if _is_computable(feature, records, metadata, history))
         return there, feature_matrix(records, metadata, there, history)
 
 

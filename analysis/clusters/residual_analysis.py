@@ -47,8 +47,8 @@ def repeat_without(
     rest = residualize(data.activations, residual_variables(names, data.records, data.lives, features))
     points = method.embed(rest.activations, seed=settings.seed)
     again = method.cluster(points)
-    found = cluster_statistics(data, points, again, method, settings)
-    clusters = cluster_summaries(data, again, found)
+    statistics = cluster_statistics(data, points, again, method, settings)
+    clusters = cluster_summaries(data, again, statistics)
     before = cluster_summaries(data, labels, plain)
     result = Residualized(
         variables=tuple(names),
@@ -56,7 +56,7 @@ def repeat_without(
         clusters=len(clusters),
         noise_share=float((again == NOISE).mean()),
         adjusted_rand=adjusted_rand(labels, again),
-        overall_confounds=found.confounds.overall,
+        overall_confounds=statistics.confounds.overall,
         claims=_claims(before, clusters, overlap(labels, again, len(before))),
         clusters_found=clusters,
     )

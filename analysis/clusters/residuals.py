@@ -80,7 +80,7 @@ def residualize(activations: np.ndarray, variables: Mapping[str, np.ndarray]) ->
     """
     centre = activations.mean(axis=0, dtype=np.float64)
     values = activations - centre
-    design = np.column_stack([np.ones(len(values)), *(_basis(name, each) for name, each in variables.items())])
+    design = np.column_stack([np.ones(len(values)), *(_basis(name, variable) for name, variable in variables.items())])
     # Orthonormal basis of the design matrix, without linearly dependent columns.
     basis, sizes, _ = np.linalg.svd(design, full_matrices=False)
     basis = basis[:, sizes > sizes[0] * len(design) * np.finfo(float).eps]

@@ -21,7 +21,7 @@ from analysis.statistics.stability import ProjectionStability
 def summarise(
     data: Dataset,
     labels: np.ndarray,
-    found: ClusterStatistics,
+    statistics: ClusterStatistics,
     projection: ProjectionStability,
     *,
     subsample: Subsample,
@@ -41,26 +41,26 @@ def summarise(
         residualized: the repeated analysis, if requested.
         blindness: how much of what clusters tell the listed features cover, if measured.
     """
-    clusters = cluster_summaries(data, labels, found)
-    told = [effect for cluster in clusters for effect in cluster.effects]
-    tested = sum(not effect.untested for effect in told)
+    clusters = cluster_summaries(data, labels, statistics)
+    effects = [effect for cluster in clusters for effect in cluster.effects]
+    tested = sum(not effect.untested for effect in effects)
     summary = Summary(
         **_about(data, labels),
         subsample=subsample.every,
         skip_first=subsample.skip_first,
         components_explaining={f"{share:.0%}": number for share, number in components.items()},
         verdict=(),
-        method=_method(found.differences),
+        method=_method(statistics.differences),
         tested=tested,
-        untested=len(told) - tested,
-        surviving=sum(effect.survives for effect in told),
-        surviving_given_time=sum(effect.survives_given_time for effect in told),
-        confounds=found.confounds.overall,
-        stability=_stability(data.lives, len(clusters), found, projection),
-        validity=found.validity.overall,
-        persistence=found.persistence[0],
+        untested=len(effects) - tested,
+        surviving=sum(effect.survives for effect in effects),
+        surviving_given_time=sum(effect.survives_given_time for effect in effects),
+        confounds=statistics.confounds.overall,
+        stability=_stability(data.lives, len(clusters), statistics, projection),
+        validity=statistics.validity.overall,
+        persistence=statistics.persistence[0],
         clusters=clusters,
-        choices=found.choices,
+        choices=statistics.choices,
         residualized=residualized,
         codes=codes,
         blindness=blindness,
@@ -90,14 +90,14 @@ def _about(data: Dataset, labels: np.ndarray) -> dict[str, Any]:
     }
 
 
-def cluster_summaries(data: Dataset, labels: np.ndarray, found: ClusterStatistics) -> tuple[ClusterSummary, ...]:
+def cluster_summaries(data: Dataset, labels: np.ndarray, statistics: ClusterStatistics) -> tuple[ClusterSummary, ...]:
     """Collect the results for each cluster, largest first, as they are numbered."""
-    return tuple(_cluster_summary(number, data, labels == number, found) for number in range(labels.max() + 1))
+    return tuple(_cluster_summary(number, data, labels == number, statistics) for number in range(labels.max() + 1))
 
 
-def _cluster_summary(number: int, data: Dataset, member: np.ndarray, found: ClusterStatistics) -> ClusterSummary:
-    effects = _effects(number, data, found.differences)
-    detectable = found.differences.detectable[number]
+def _cluster_summary(number: int, data: Dataset, member: np.ndarray, statistics: ClusterStatistics) -> ClusterSummary:
+    effects = _effects(number, data, statistics.differences)
+    detectable = statistics.differences.detectable[number]
     return ClusterSummary(
         label=number,
         records=int(member.sum()),
@@ -106,25 +106,25 @@ def _cluster_summary(number: int, data: Dataset, member: np.ndarray, found: Clus
         agents=len(np.unique(data.records.agent_id[member])),
         tick_median=float(np.median(data.records.tick[member])),
         description=describe(effects, data.features),
-        persistence=found.persistence[1][number],
-        jaccard=float(found.stability.jaccard[number]),
-        dbcv=float(found.validity.clusters[number]),
+        persistence=statistics.persistence[1][number],
+        jaccard=float(statistics.stability.jaccard[number]),
+        dbcv=float(statistics.validity.clusters[number]),
         detectable_d=float(np.nanmedian(detectable)) if np.isfinite(detectable).any() else float("nan"),
-        confounds=found.confounds.clusters[number],
+        confounds=statistics.confounds.clusters[number],
         effects=effects,
     )
 
 
-def _effects(number: int, data: Dataset, found: Differences) -> tuple[FeatureEffect, ...]:
+def _effects(number: int, data: Dataset, differences: Differences) -> tuple[FeatureEffect, ...]:
     sources = (
-        (found.effects, ("mean", "baseline_mean", "d_baseline", "complement_mean", "d_complement")),
-        (found.intervals, ("baseline_low", "baseline_high", "complement_low", "complement_high", "agreeing")),
-        (found.intervals, ("difference_low", "difference_high")),
-        (found.test, ("p", "q", "informative_lives")),
+        (differences.effects, ("mean", "baseline_mean", "d_baseline", "complement_mean", "d_complement")),
+        (differences.intervals, ("baseline_low", "baseline_high", "complement_low", "complement_high", "agreeing")),
+        (differences.intervals, ("difference_low", "difference_high")),
+        (differences.test, ("p", "q", "informative_lives")),
     )
-    again = {name: getattr(found.given_time, name)[number].tolist() for name in ("p", "q")}
+    again = {name: getattr(differences.given_time, name)[number].tolist() for name in ("p", "q")}
     values = {name: getattr(source, name)[number].tolist() for source, names in sources for name in names}
-    survives, given_time = found.survives[number].tolist(), found.survives_given_time[number].tolist()
+    survives, given_time = differences.survives[number].tolist(), differences.survives_given_time[number].tolist()
     overall = data.values.mean(axis=0).tolist()
     return tuple(
         FeatureEffect(
@@ -144,8 +144,8 @@ def _effects(number: int, data: Dataset, found: Differences) -> tuple[FeatureEff
             p=values["p"][i],
             q=values["q"][i],
             informative_lives=values["informative_lives"][i],
-            untested=found.why_untested(number, i),
-            episodes=int(found.intervals.episodes[number]),
+            untested=differences.why_untested(number, i),
+            episodes=int(differences.intervals.episodes[number]),
             episodes_agreeing=values["agreeing"][i],
             survives=survives[i],
             p_given_time=again["p"][i],
@@ -158,20 +158,22 @@ def _effects(number: int, data: Dataset, found: Differences) -> tuple[FeatureEff
     )
 
 
-def _method(found: Differences) -> Method:
-    settings, intervals = found.settings, found.intervals
+def _method(differences: Differences) -> Method:
+    settings, intervals = differences.settings, differences.intervals
     return Method(
         settings.permutations, settings.bootstraps, settings.confidence, LEVEL, intervals.unit, intervals.units,
-        episodes_shifted=found.test.informative_episodes is not None,
+        episodes_shifted=differences.test.informative_episodes is not None,
     )  # fmt: skip
 
 
-def _stability(lives: Lives, clusters: int, found: ClusterStatistics, projection: ProjectionStability) -> Stability:
+def _stability(
+    lives: Lives, clusters: int, statistics: ClusterStatistics, projection: ProjectionStability
+) -> Stability:
     seeds, records = projection.over_seeds, projection.records
     if not clusters:
         return Stability((), records, (), (), "there is no cluster")
     if len(lives) < 2:
         return Stability(seeds, records, (), (), "one life cannot be resampled")
     return Stability(
-        seeds, records, projection.over_lives, found.stability.adjusted_rand, projection.reason, projection.floor
+        seeds, records, projection.over_lives, statistics.stability.adjusted_rand, projection.reason, projection.floor
     )

@@ -119,9 +119,9 @@ def _persistence(lasting: Persistence) -> str:
 
 
 def _confounds(of: str, confounds: Sequence[Confound]) -> list[str]:
-    told = [_confound(confound) for confound in confounds if not confound.reason]
+    described = [_confound(confound) for confound in confounds if not confound.reason]
     reason = [f"{confound.name} ({confound.reason})" for confound in confounds if confound.reason]
-    lines = [f"{of}, normalised mutual information with {', '.join(told)}"] if told else []
+    lines = [f"{of}, normalised mutual information with {', '.join(described)}"] if described else []
     return [*lines, f"  n/a: {', '.join(reason)}"] if reason else lines
 
 
@@ -214,10 +214,10 @@ def _claim(claim: Claim) -> str:
     if claim.match < 0:
         return f"{plain}; no cluster overlaps with it"
     dissolved = "no cluster like it" if claim.overlap < SAME_CLUSTER else "does not survive"
-    found = "survives again" if claim.survives else dissolved
+    outcome = "survives again" if claim.survives else dissolved
     return (
         f"{plain}; cluster {claim.match} (overlap {format_number(claim.overlap)}): d "
-        f"{format_number(claim.d_after, sign=True)}, {found}"
+        f"{format_number(claim.d_after, sign=True)}, {outcome}"
     )
 
 

@@ -28,7 +28,7 @@ ENOUGH_TO_SHIFT = 10
 """Episodes from which on shifting them whole costs hardly any power (docs/benchmarks.md, false findings and power)."""
 
 _NAMED = 3
-_CLUSTERS_TOLD = 12
+_CLUSTERS_SHOWN = 12
 
 
 def describe(effects: Sequence[FeatureEffect], features: Sequence[Feature]) -> str:
@@ -46,10 +46,12 @@ def describe(effects: Sequence[FeatureEffect], features: Sequence[Feature]) -> s
 
 
 def _strongest(surviving: Sequence[tuple[FeatureEffect, Feature]]) -> str:
-    told = sorted((pair for pair in surviving if abs(pair[0].d_complement) >= SMALL), key=lambda pair: _order(pair[0]))
-    if not told:
+    strongest = sorted(
+        (pair for pair in surviving if abs(pair[0].d_complement) >= SMALL), key=lambda pair: _order(pair[0])
+    )
+    if not strongest:
         return f"small differences only (|d| below {SMALL})"
-    return ", ".join(_difference(*pair) for pair in told[:_NAMED])
+    return ", ".join(_difference(*pair) for pair in strongest[:_NAMED])
 
 
 def _order(effect: FeatureEffect) -> float:
@@ -78,7 +80,7 @@ def verdict(summary: Summary) -> tuple[str, ...]:
         return (f"No cluster was found: all {summary.records:,} records are noise.",)
     sentences = [
         _worlds(summary),
-        _found(summary),
+        _clusters(summary),
         _stability(summary),
         *_about(summary.clusters),
         _claims(summary),
@@ -106,7 +108,7 @@ def _worlds(summary: Summary) -> str:
     )
 
 
-def _found(summary: Summary) -> str:
+def _clusters(summary: Summary) -> str:
     if summary.codes:
         return _codes(summary, summary.codes)
     number = len(summary.clusters)
@@ -120,38 +122,38 @@ def _found(summary: Summary) -> str:
 def _codes(summary: Summary, codes: CodeUse) -> str:
     """Say how many codes are in use, whether the codebook has collapsed, and whether codes are separate clusters."""
     whose = "that the policy learnt" if codes.recorded else "fitted to its states"
-    told = (
+    text = (
         f"{codes.used:,} of {codes.asked:,} codes {whose} are in use, {codes.perplexity:.1f} weighted by their shares "
         f"(perplexity), in {summary.records:,} records."
     )
     if codes.perplexity < COLLAPSED:
-        told += " The codebook has COLLAPSED: almost all records share a code."
+        text += " The codebook has COLLAPSED: almost all records share a code."
     dbcv = summary.validity.dbcv
     if math.isfinite(dbcv) and dbcv <= 0:
-        told += (
+        text += (
             f" No gaps separate the codes in the plane (density-based validity {dbcv:.2f}): they divide a cloud into "
             "regions, as any codebook does, even of noise. Their meaning rests on their stability and differences."
         )
-    return told
+    return text
 
 
 def _stability(summary: Summary) -> str:
-    told, gaussian = summary.stability, summary.stability.gaussian
+    stability, gaussian = summary.stability, summary.stability.gaussian
     projection = (
-        (f"with other seeds on {told.seed_records:,} records", told.over_seeds, gaussian.over_seeds),
-        ("with other lives", told.over_embeddings, gaussian.over_lives),
+        (f"with other seeds on {stability.seed_records:,} records", stability.over_seeds, gaussian.over_seeds),
+        ("with other lives", stability.over_embeddings, gaussian.over_lives),
     )
-    clustering = (("", told.over_bootstraps, gaussian.over_bootstraps),)
+    clustering = (("", stability.over_bootstraps, gaussian.over_bootstraps),)
     parts = [
         _stable("projection", "embedded anew", projection),
         _stable("clustering", "other lives in the same embedding", clustering),
     ]
     known = [part for part in parts if part]
     if not known:
-        return f"The stability of the clusters is unknown: {told.reason}."
+        return f"The stability of the clusters is unknown: {stability.reason}."
     dissolved = [cluster.label for cluster in summary.clusters if cluster.jaccard < SAME_CLUSTER]
     lost = f" Not found again in the same embedding: {_listed(dissolved)} (overlap below {SAME_CLUSTER:g})."
-    reason = f" ({told.reason})" if told.reason else ""
+    reason = f" ({stability.reason})" if stability.reason else ""
     return f"{'; '.join(known)}{reason}.{lost if dissolved else ''}"
 
 
@@ -191,7 +193,7 @@ def _about(clusters: Sequence[ClusterSummary]) -> list[str]:
         f"Cluster {cluster.label} ({share_text(cluster.share)}): {cluster.description}"
         + (f"; but it marks {', '.join(cluster.flagged)}" if cluster.flagged else "")
         + "."
-        for cluster in clusters[:_CLUSTERS_TOLD]
+        for cluster in clusters[:_CLUSTERS_SHOWN]
     ]
     return [*lines, *([f"Cluster {len(lines)} and smaller ones: see below."] if len(lines) < len(clusters) else [])]
 
@@ -215,7 +217,7 @@ def _choices(summary: Summary) -> str:
             f"None of {len(summary.choices)} categorical features, such as the direction of a move, was found to go "
             "with the clusters given tick and age."
         )
-    named = ", ".join(f"{choice.name} {choice.v:.2f}" for choice in going[:_CLUSTERS_TOLD])
+    named = ", ".join(f"{choice.name} {choice.v:.2f}" for choice in going[:_CLUSTERS_SHOWN])
     return (
         f"{len(going)} of {len(summary.choices)} categorical features go with the clusters given tick and age "
         f"(Cramer's V, 0 to 1): {named}."
@@ -224,8 +226,8 @@ def _choices(summary: Summary) -> str:
 
 def _power(summary: Summary) -> str:
     """Say how large a difference had to be to be found."""
-    told = [(cluster.detectable_d, cluster.label) for cluster in summary.clusters]
-    known = sorted(each for each in told if math.isfinite(each[0]))
+    detectable = [(cluster.detectable_d, cluster.label) for cluster in summary.clusters]
+    known = sorted(entry for entry in detectable if math.isfinite(entry[0]))
     if not known:
         return ""
     (least, best), (most, worst) = known[0], known[-1]
@@ -255,10 +257,14 @@ def _scope(summary: Summary) -> str:
 
 def _confounded(summary: Summary) -> str:
     flagged = {name for cluster in summary.clusters for name in cluster.flagged}
-    if all(each.reason for each in summary.confounds):
+    if all(confound.reason for confound in summary.confounds):
         return f"Whether clusters only mark a time, a place or a life is unknown: {summary.confounds[0].reason}."
     overall = _much_shared(summary.confounds)
-    names = [f"{each.name} ({_flagged(summary, each.name)})" for each in summary.confounds if each.name in flagged]
+    names = [
+        f"{confound.name} ({_flagged(summary, confound.name)})"
+        for confound in summary.confounds
+        if confound.name in flagged
+    ]
     if not names and not overall:
         return "No confound is flagged."
     together = f"; all clusters together have a high mutual information with {overall}" if overall else ""
@@ -271,11 +277,11 @@ def _below_the_flag(summary: Summary) -> str:
     level, parts = summary.method.level, []
     for number, overall in enumerate(summary.confounds):
         own = [(cluster.label, cluster.confounds[number]) for cluster in summary.clusters]
-        sure = [(label, each) for label, each in own if each.q <= level and not each.flagged]
+        sure = [(label, confound) for label, confound in own if confound.q <= level and not confound.flagged]
         if sure:
-            most = max(each.excess for _, each in sure)
+            most = max(confound.excess for _, confound in sure)
             parts.append(f"{overall.name} ({_listed([label for label, _ in sure])}, {_up_to(most, len(sure))})")
-        elif overall.q <= level and not overall.flagged and not any(each.flagged for _, each in own):
+        elif overall.q <= level and not overall.flagged and not any(confound.flagged for _, confound in own):
             parts.append(f"{overall.name} (all clusters together, {_up_to(overall.excess, 1)})")
     if not parts:
         return ""
@@ -288,7 +294,9 @@ def _up_to(excess: float, number: int) -> str:
 
 def _much_shared(confounds: Sequence[Confound]) -> str:
     return ", ".join(
-        f"{each.name} ({each.share:.0%}, {each.chance:.0%} by chance)" for each in confounds if each.flagged
+        f"{confound.name} ({confound.share:.0%}, {confound.chance:.0%} by chance)"
+        for confound in confounds
+        if confound.flagged
     )
 
 
@@ -297,7 +305,7 @@ def _flagged(summary: Summary, name: str) -> str:
 
 
 def _listed(labels: Sequence[int]) -> str:
-    shown = [*map(str, labels[:_CLUSTERS_TOLD]), *(["..."] if len(labels) > _CLUSTERS_TOLD else [])]
+    shown = [*map(str, labels[:_CLUSTERS_SHOWN]), *(["..."] if len(labels) > _CLUSTERS_SHOWN else [])]
     return f"cluster{'s' * (len(labels) > 1)} {', '.join(shown)}"
 
 

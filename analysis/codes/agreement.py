@@ -21,6 +21,7 @@ from analysis.codes.replayed import EVERY, Network, Seen, draw_lives, replay, un
 from analysis.lives import Lives
 from analysis.statistics.resampling import Estimate
 from analysis.statistics.surrogate import gaussian_surrogate
+from analysis.tables import tab_separated_lines
 
 CODES, FITTED, K_MEANS = "codes", "codes fitted to states", "k-means on states"
 TRAINED, UNTRAINED, GAUSSIAN = "trained", "untrained", "Gaussian"
@@ -68,20 +69,19 @@ class Agreement:
 
     def table(self) -> str:
         """Return everything as tab-separated text, one line for each pair and measure."""
-        lines = ["way\tnetworks\tfirst\tsecond\tmeasure\tvalue\tlow\thigh"]
+        rows = []
         for pair in self.pairs:
             for name in ("adjusted_rand", "normalised_information"):
-                numbers = "\t".join(
-                    "" if np.isnan(each) else f"{each:.{_DECIMALS}f}" for each in astuple(getattr(pair, name))
-                )
-                lines.append("\t".join([pair.way, pair.networks, pair.first, pair.second, name, numbers]))
-        return "\n".join(lines) + "\n"
+                estimate = astuple(getattr(pair, name))
+                numbers = ["" if np.isnan(number) else f"{number:.{_DECIMALS}f}" for number in estimate]
+                rows.append((pair.way, pair.networks, pair.first, pair.second, name, *numbers))
+        return tab_separated_lines(("way", "networks", "first", "second", "measure", "value", "low", "high"), rows)
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return the cells of `HEADS` for each pair."""
         return [
             (pair.way, pair.networks, f"{pair.first}, {pair.second}",
-             " and ".join(f"{each:.1f}" for each in pair.in_use), _in_words(pair.adjusted_rand),
+             " and ".join(f"{number:.1f}" for number in pair.in_use), _in_words(pair.adjusted_rand),
              _in_words(pair.normalised_information))
             for pair in self.pairs
         ]  # fmt: skip
@@ -122,8 +122,10 @@ def agreement_of(
     return Agreement(tuple(pairs), drawn.states, len(lives), EVERY)
 
 
-def _in_words(each: Estimate) -> str:
-    return f"{each.value:.2f} ({each.low:.2f} to {each.high:.2f})" if np.isfinite(each.value) else "none"
+def _in_words(estimate: Estimate) -> str:
+    return (
+        f"{estimate.value:.2f} ({estimate.low:.2f} to {estimate.high:.2f})" if np.isfinite(estimate.value) else "none"
+    )
 
 
 def _gaussians(group: Sequence[Seen], lives: Lives, seed: int) -> list[Seen]:
@@ -138,9 +140,9 @@ def _gaussians(group: Sequence[Seen], lives: Lives, seed: int) -> list[Seen]:
 def _divided(group: Sequence[Seen], lives: Lives, seed: int) -> dict[str, list[np.ndarray]]:
     """Return each network's labels of the states, (N,) int64, by way of dividing them."""
     return {
-        CODES: [each.code for each in group],
-        FITTED: [codebook(each.codes)(each.hidden, lives, seed)(each.hidden) for each in group],
-        K_MEANS: [k_means(each.hidden, each.codes, seed)(each.hidden) for each in group],
+        CODES: [network.code for network in group],
+        FITTED: [codebook(network.codes)(network.hidden, lives, seed)(network.hidden) for network in group],
+        K_MEANS: [k_means(network.hidden, network.codes, seed)(network.hidden) for network in group],
     }
 
 

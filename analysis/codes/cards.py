@@ -112,9 +112,9 @@ def cards_of(coded: CodedDump, bootstrap: Bootstrap, permutations: int) -> tuple
     records = coded.records
     places = {name: getattr(records, name) for name in ("env_id", "agent_id", "episode", "step", "tick")}
     sequences = label_sequences(places, coded.label, 1)
-    found = visits(sequences)
-    lasting = dwelling(sequences, found, bootstrap)
-    following = transitions(sequences, found, permutations, bootstrap.seed)
+    stays = visits(sequences)
+    lasting = dwelling(sequences, stays, bootstrap)
+    following = transitions(sequences, stays, permutations, bootstrap.seed)
     shared = _Shares(coded, bootstrap)
     acts = {name: shared.differences(did) for name, did in _acts(coded).items()}
     places_apart = shared.differences(_from_the_middle(coded))
@@ -128,7 +128,7 @@ def _card(
     dead: list[tuple[int, str]],
 ) -> Card:  # fmt: skip
     summary = coded.run.summary
-    cluster = next(each for each in summary["clusters"] if each["label"] == label)
+    cluster = next(entry for entry in summary["clusters"] if entry["label"] == label)
     state = int(np.flatnonzero(sequences.labels == label)[0])
     causes = Counter(cause.partition(" by agent")[0] for record, cause in dead if coded.label[record] == label)
     return Card(
@@ -138,8 +138,8 @@ def _card(
         share=float((coded.label == label).mean()),
         lives=len(np.unique(coded.lives.index[coded.label == label])),
         about=cluster["description"],
-        apart=tuple(_apart(each) for each in _survivors(cluster)),
-        marks=tuple(each["name"] for each in cluster["confounds"] if each["flagged"]),
+        apart=tuple(_apart(effect) for effect in _survivors(cluster)),
+        marks=tuple(confound["name"] for confound in cluster["confounds"] if confound["flagged"]),
         dwell=Dwell(
             float(lasting.mean[state]), float(lasting.low[state]), float(lasting.high[state]),
             float(lasting.chance[state]), int(lasting.visits[state]),
@@ -154,8 +154,8 @@ def _card(
 
 
 def _survivors(cluster: dict) -> list[dict]:
-    found = [each for each in cluster["effects"] if each["survives_given_time"]]
-    return sorted(found, key=lambda each: -abs(each["d_complement"]))
+    survivors = [effect for effect in cluster["effects"] if effect["survives_given_time"]]
+    return sorted(survivors, key=lambda effect: -abs(effect["d_complement"]))
 
 
 def _apart(effect: dict) -> str:
@@ -194,7 +194,7 @@ def _acts(coded: CodedDump) -> dict[str, np.ndarray]:
 
 def _from_the_middle(coded: CodedDump) -> np.ndarray:
     """The larger of the distances in rows and columns from the middle of what agents visited, in tiles, (B,)."""
-    row, col = (each.astype(np.float64) for each in positions(coded.records))
+    row, col = (coordinate.astype(np.float64) for coordinate in positions(coded.records))
     return np.maximum(np.abs(row - (row.min() + row.max()) / 2), np.abs(col - (col.min() + col.max()) / 2))
 
 
@@ -207,7 +207,7 @@ class _Shares:
         self.life, self.count = lives.index, len(lives)
         self.inside = {label: coded.label == label for label in coded.labels}
         episode = records.episode[lives.order[lives.starts]]
-        by_episode = [(int(each), tuple(np.flatnonzero(episode == each).tolist())) for each in np.unique(episode)]
+        by_episode = [(int(number), tuple(np.flatnonzero(episode == number).tolist())) for number in np.unique(episode)]
         place = np.concatenate([np.array(own) for _, own in by_episode])
         drawn = bootstrap.draw(tuple(by_episode)).episodes  # (R, L), lives in the order of `place`
         self.weights = np.empty_like(drawn)
@@ -216,7 +216,7 @@ class _Shares:
     def differences(self, values: np.ndarray) -> dict[int, tuple[float, ...]]:
         """Return for each code: mean inside, elsewhere, and both ends of the difference's interval."""
         total, records = self._sums(values, None), self._sums(np.ones(len(values)), None)
-        found: dict[int, tuple[float, ...]] = {}
+        by_label: dict[int, tuple[float, ...]] = {}
         for label, inside in self.inside.items():
             own, count = self._sums(values, inside), self._sums(np.ones(len(values)), inside)
             mean, rest = own.sum() / count.sum(), (total - own).sum() / max((records - count).sum(), 1)
@@ -226,8 +226,8 @@ class _Shares:
                 )
             known = resampled[np.isfinite(resampled)]
             low, high = self.bootstrap.interval(known) if self.count > 1 and len(known) else (np.nan, np.nan)
-            found[label] = (float(mean), float(rest), float(low), float(high))
-        return found
+            by_label[label] = (float(mean), float(rest), float(low), float(high))
+        return by_label
 
     def _sums(self, values: np.ndarray, inside: np.ndarray | None) -> np.ndarray:
         weights = values if inside is None else np.where(inside, values, 0)
@@ -270,24 +270,24 @@ def _card_text(card: Card, names: dict[int, str]) -> str:
 
 
 def _acts_text(acts: Sequence[Difference]) -> str:
-    told = [each for each in acts if each.certain and abs(each.inside - each.elsewhere) >= _LARGE]
-    told.sort(key=lambda each: -abs(each.inside - each.elsewhere))
-    if not told:
+    shown = [act for act in acts if act.certain and abs(act.inside - act.elsewhere) >= _LARGE]
+    shown.sort(key=lambda act: -abs(act.inside - act.elsewhere))
+    if not shown:
         return f"no act differs by {_LARGE:.0%} or more, with an interval without 0"
     return "; ".join(
-        f"{each.name} {each.inside:.0%} of ticks, elsewhere {each.elsewhere:.0%} "
-        f"(difference {each.low:+.0%} to {each.high:+.0%})"
-        for each in told[:_ACTS_SHOWN]
+        f"{act.name} {act.inside:.0%} of ticks, elsewhere {act.elsewhere:.0%} "
+        f"(difference {act.low:+.0%} to {act.high:+.0%})"
+        for act in shown[:_ACTS_SHOWN]
     )
 
 
 def _followers_text(card: Card, names: dict[int, str]) -> str:
-    told = [
-        f"{called(each.label, names)} {each.share:.0%} (chance {_percent(each.chance)}"
-        + (f", q {each.q:.3f})" if math.isfinite(each.q) else ")")
-        for each in card.followers
+    followers = [
+        f"{called(follower.label, names)} {follower.share:.0%} (chance {_percent(follower.chance)}"
+        + (f", q {follower.q:.3f})" if math.isfinite(follower.q) else ")")
+        for follower in card.followers
     ]
-    return ", ".join(told) or "it is never left"
+    return ", ".join(followers) or "it is never left"
 
 
 def _percent(value: float) -> str:

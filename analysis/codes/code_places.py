@@ -20,7 +20,7 @@ def code_places(row: np.ndarray, col: np.ndarray, label: np.ndarray, names: Sequ
         label: code of each, from 0.
         names: of the codes; at most 16 are drawn.
     """
-    edges = [np.linspace(each.min(), each.max() + 1, _BINS + 1) for each in (row, col)]
+    edges = [np.linspace(coordinate.min(), coordinate.max() + 1, _BINS + 1) for coordinate in (row, col)]
     everywhere, _, _ = np.histogram2d(row, col, edges)
     shown = min(len(names), _MOST)
     lines = -(-shown // _COLUMNS)

@@ -60,20 +60,20 @@ def stretches_of(coded: CodedDump, chosen: From, seed: int) -> dict[int, list[St
         (np.diff(label, prepend=-2) != 0) | (np.diff(life, prepend=-1) != 0) | (np.diff(tick, prepend=-2) != 1)
     )
     lengths = np.diff(begins, append=len(order))
-    found: dict[int, list[Stretch]] = {}
+    stretches: dict[int, list[Stretch]] = {}
     for code in coded.labels:
         own = random.permutation(np.flatnonzero((label[begins] == code) & (lengths >= SHORTEST)))
         turn = _turns(life[begins[own]])
         own = own[np.argsort(turn, kind="stable")]  # a second stretch of a life only after one of each life
-        found[code], frames = [], 0
+        stretches[code], frames = [], 0
         for visit in own.tolist():
             length = min(int(lengths[visit]), LONGEST, FRAMES - frames)
             if length < SHORTEST:
                 break
             first = begins[visit]
-            found[code].append(Stretch(code, int(life[first]), order[first : first + length]))
+            stretches[code].append(Stretch(code, int(life[first]), order[first : first + length]))
             frames += length + BLACK
-    return found
+    return stretches
 
 
 def best_lives(coded: CodedDump) -> np.ndarray:
@@ -86,9 +86,9 @@ def best_lives(coded: CodedDump) -> np.ndarray:
 def _turns(life: np.ndarray) -> np.ndarray:
     """Count how often each life has come before, (n,)."""
     turns, seen = np.zeros(len(life), np.int64), dict[int, int]()
-    for place, each in enumerate(life.tolist()):
-        turns[place] = seen.get(each, 0)
-        seen[each] = turns[place] + 1
+    for place, code in enumerate(life.tolist()):
+        turns[place] = seen.get(code, 0)
+        seen[code] = turns[place] + 1
     return turns
 
 
@@ -120,7 +120,7 @@ def read_scenes(coded: CodedDump, stretches: Mapping[int, Sequence[Stretch]], st
     Raises:
         UserError: there is no stretch.
     """
-    wanted = [stretch for each in stretches.values() for stretch in each]
+    wanted = [stretch for several in stretches.values() for stretch in several]
     if not wanted:
         raise UserError(
             f"no life of {coded.run.dump} has {SHORTEST} ticks in a row in one code: there is nothing to film; "

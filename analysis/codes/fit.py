@@ -53,7 +53,7 @@ class Codebook:
         weight: of the map from activations, in their own units, (U, D) float32.
         bias: (D,) float32.
         places: of the codes in the plane, (K, D) float32.
-        asked: number of codes that were asked for; more than K if some were nearest to no state.
+        requested: number of codes that were requested; more than K if some were nearest to no state.
         perplexity: number of codes in use, weighted by their shares.
         pairwise: loss L_FDR at the end, a mean over the last tenth of the steps.
         quantisation: the same of L_VQ.
@@ -62,7 +62,7 @@ class Codebook:
     weight: np.ndarray
     bias: np.ndarray
     places: np.ndarray
-    asked: int
+    requested: int
     perplexity: float
     pairwise: float
     quantisation: float

@@ -27,6 +27,7 @@ from analysis.runs.codebook_rule import CodebookRule
 from analysis.runs.finished_run import FinishedRun
 from analysis.statistics.resampling import Estimate
 from analysis.statistics.surrogate import gaussian_surrogate
+from analysis.tables import tab_separated_lines
 from common.user_error import UserError
 
 AXES = 3
@@ -105,12 +106,12 @@ class Leaderboard:
 
     def table(self) -> str:
         """Return all measures as tab-separated text, one line for each way and measure."""
-        lines = ["method\tclusters\tmeasure\tvalue\tlow\thigh"]
+        rows = []
         for row in self.rows:
-            for name, each in row.measures.items():
-                numbers = "\t".join("" if np.isnan(number) else f"{number:.4f}" for number in astuple(each)[:3])
-                lines.append(f"{row.name}\t{row.clusters}\t{name}\t{numbers}")
-        return "\n".join(lines) + "\n"
+            for name, measure in row.measures.items():
+                numbers = ["" if np.isnan(number) else f"{number:.4f}" for number in astuple(measure)[:3]]
+                rows.append((row.name, str(row.clusters), name, *numbers))
+        return tab_separated_lines(("method", "clusters", "measure", "value", "low", "high"), rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,7 +197,7 @@ def _sample(run: FinishedRun, metadata: DumpMetadata, layers: list[str], hidden:
         act = seen.option("Move.Direction")
     if "Attack.Target" in heads:
         act = 2 * act + seen.chose("Attack.Target")
-    row, col = (_bins(each, _PLACE_BINS) for each in positions(records))
+    row, col = (_bins(coordinate, _PLACE_BINS) for coordinate in positions(records))
     with step("reading every tick of the lives drawn") as report:
         paths = _paths(run, records, hidden, report)
     return Sample(records, lives_of(records), paths, act, _bins(records.tick, _TICK_BINS), _PLACE_BINS * row + col)
@@ -209,8 +210,8 @@ def _paths(run: FinishedRun, records: Records, hidden: str, report: Progress) ->
         run.dump, lives=number_lives(wanted)[0].tolist(), layers=[hidden], columns=[], progress=report,
         leave_out=["tile", "entity", "inventory", "tables", "reward", "value", "log_probability"],
     )  # fmt: skip
-    found = trajectories(every.activations[hidden], lives_of(every))
-    return found[places_among(wanted, places_of(every))]
+    paths = trajectories(every.activations[hidden], lives_of(every))
+    return paths[places_among(wanted, places_of(every))]
 
 
 def _bins(values: np.ndarray, bins: int) -> np.ndarray:

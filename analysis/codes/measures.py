@@ -65,7 +65,7 @@ def persistence(label: np.ndarray, following: np.ndarray, weight: np.ndarray) ->
     own, after, weights = label[pairs], label[following[pairs]], weight[pairs]
     total = weights.sum()
     size = int(label.max()) + 1
-    before, behind = (np.bincount(each, weights=weights, minlength=size) / total for each in (own, after))
+    before, behind = (np.bincount(partition, weights=weights, minlength=size) / total for partition in (own, after))
     chance = float(before @ behind)
     same = float(weights[own == after].sum() / total)
     return (same - chance) / (1 - chance) if chance < 1 else float("nan")
@@ -80,7 +80,7 @@ def conditional_information(label: np.ndarray, act: np.ndarray, stratum: np.ndar
         stratum: (B,) int64 from 0.
         weight: of each record, (B,).
     """
-    labels, acts, strata = (int(each.max()) + 1 for each in (label, act, stratum))
+    labels, acts, strata = (int(variable.max()) + 1 for variable in (label, act, stratum))
     cells = np.bincount((stratum * labels + label) * acts + act, weights=weight, minlength=strata * labels * acts)
     joint = cells.reshape(strata, labels, acts) / weight.sum()
     of_stratum = joint.sum(axis=(1, 2), keepdims=True)
@@ -116,7 +116,7 @@ def weighted_adjusted_rand(label: np.ndarray, other: np.ndarray, weight: np.ndar
     def pairs(counts: np.ndarray) -> float:
         return float((counts * (counts - 1) / 2).sum())
 
-    first, second = (pairs(np.bincount(each, weights=weight)) for each in (label, other))
+    first, second = (pairs(np.bincount(partition, weights=weight)) for partition in (label, other))
     expected = first * second / pairs(np.array([weight.sum()]))
     most = (first + second) / 2
     return (pairs(table) - expected) / (most - expected) if most > expected else float("nan")

@@ -80,7 +80,7 @@ def trajectories(states: np.ndarray, lives: Lives) -> np.ndarray:
     place = np.empty(len(states), np.int64)
     place[lives.order] = np.arange(len(states)) - np.repeat(lives.starts, lives.lengths)
     earlier = [lives.order[lives.starts[lives.index] + np.maximum(place - step, 0)] for step in STEPS]
-    return np.concatenate([z, *(z - z[each] for each in earlier)], axis=1).astype(np.float32)
+    return np.concatenate([z, *(z - z[index] for index in earlier)], axis=1).astype(np.float32)
 
 
 def _codebook(states: np.ndarray, lives: Lives, seed: int, options: FitOptions) -> Labeller:
@@ -128,10 +128,12 @@ def _strongest_feature(states: np.ndarray, lives: Lives, seed: int, features: in
 
     normal = normalisation(states, seed)
     plan = Plan("topk", features, min(_ACTIVE, features), seed, max(1, _STATES_SEEN // len(states)))
-    found = train(plan, states, normal, unfinished=None).parameters
+    parameters = train(plan, states, normal, unfinished=None).parameters
 
     def labels_of(activations: np.ndarray) -> np.ndarray:
-        z = (activations / normal.scale - found["centre"]) @ found["encoder"].T + found["encoder_bias"]  # (N, F)
+        z = (activations / normal.scale - parameters["centre"]) @ parameters["encoder"].T + parameters[
+            "encoder_bias"
+        ]  # (N, F)
         return z.argmax(axis=1).astype(np.int64)
 
     return labels_of

@@ -130,17 +130,17 @@ def kept_by(states: States, planes: dict[str, np.ndarray], resamples: int, seed:
     lives, life = np.unique(states.life, return_inverse=True)
     weights = np.random.default_rng(seed).multinomial(len(lives), np.full(len(lives), 1 / len(lives)), resamples)
     count = np.bincount(life, minlength=len(lives))
-    found = []
+    kept = []
     for name, plane in planes.items():
         near = _ranks(plane)
         measures = []
-        for each in (_trustworthiness(rank, near), _shared(rank, near)):
-            total = np.bincount(life, weights=each, minlength=len(lives))
+        for score in (_trustworthiness(rank, near), _shared(rank, near)):
+            total = np.bincount(life, weights=score, minlength=len(lives))
             resampled = (weights @ total) / np.maximum(weights @ count, 1)
             low, high = np.quantile(resampled, [0.025, 0.975]) if len(lives) > 1 else (np.nan, np.nan)
-            measures += [float(each.mean()), float(low), float(high)]
-        found.append(Kept(name, *measures))
-    return found
+            measures += [float(score.mean()), float(low), float(high)]
+        kept.append(Kept(name, *measures))
+    return kept
 
 
 def _ranks(points: np.ndarray) -> np.ndarray:

@@ -105,12 +105,12 @@ def hidden_layer(metadata: DumpMetadata) -> str:
 
 
 def _check_sees_the_same(name: str, info: CheckpointInfo, dump: Path, metadata: DumpMetadata) -> None:
-    told, own = metadata.environment, {**SHOWN, **info.environment}
-    task, own_task = told.get("task", {}), info.task
+    recorded, own = metadata.environment, {**SHOWN, **info.environment}
+    task, own_task = recorded.get("task", {}), info.task
     encoding = _ENCODING if own_task.get("encoder") != "structural" else _ENCODING[:1]
     pairs = [
         ("agent", info.agent, metadata.agent),
-        *((setting, own[setting], told.get(setting, default)) for setting, default in SHOWN.items()),
+        *((setting, own[setting], recorded.get(setting, default)) for setting, default in SHOWN.items()),
         *((f"task {setting}", own_task.get(setting), task.get(setting)) for setting in encoding),
     ]
     for setting, ours, theirs in pairs:
@@ -187,14 +187,14 @@ def replay(
             seen = policy.forward_segments(observation, lengths, policy.initial_state(len(batch))).hidden[kept]
             hidden[number].append(seen.numpy())
             code[number].append(policy.semantic.nearest(policy.semantic.plane(seen)).numpy())
-    names = [(metadata.policy, own), *((each.name, _codes(each)) for each in networks)]
-    found = [
+    names = [(metadata.policy, own), *((network.name, _codes(network)) for network in networks)]
+    seen_by_network = [
         Seen(name, codes, np.concatenate(states), np.concatenate(numbers))
         for (name, codes), states, numbers in zip(names, hidden, code, strict=True)
     ]
     index = np.unique(np.concatenate(life), return_inverse=True)[1]
     states = np.bincount(index)
-    return found, Lives(index, np.arange(len(index)), np.cumsum(states) - states, states)
+    return seen_by_network, Lives(index, np.arange(len(index)), np.cumsum(states) - states, states)
 
 
 def _kept(batch: SequenceBatch, subsample: Subsample) -> np.ndarray:

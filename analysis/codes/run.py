@@ -74,9 +74,9 @@ def run_fit(
     folder.save_array(PLANE_FILE, codes.plane)
     folder.save_arrays(CODEBOOK_FILE, **codes.rule.arrays())
     with step("comparing codes"):
-        found = cluster_statistics(data, codes.plane, codes.labels, codes.method, settings.analysis.inference)
+        statistics = cluster_statistics(data, codes.plane, codes.labels, codes.method, settings.analysis.inference)
     summary = summarise(
-        data, codes.labels, found, codes.stability, subsample=settings.thinning,
+        data, codes.labels, statistics, codes.stability, subsample=settings.thinning,
         components=run.components.needed_for(EXPLAINED_SHARES), codes=codes.use,
         blindness=outputs.measure_blindness(run, "codes", codes.labels),
     )  # fmt: skip
@@ -108,7 +108,7 @@ def fitted_codes(settings: FitSettings, data: Dataset, step: Step) -> Codes:
     with step("fitting to a Gaussian of the same covariance and autocorrelation"):
         stability = replace(stability, floor=stability_floor(data.activations, data.lives, method, settings.seed))
     used = len(book.places)
-    use = CodeUse(book.asked, used, book.perplexity, False, tuple(range(used)), book.pairwise, book.quantisation)
+    use = CodeUse(book.requested, used, book.perplexity, False, tuple(range(used)), book.pairwise, book.quantisation)
     return Codes(book.plane(data.activations), labels, rule_of(book), use, stability, method)
 
 
@@ -159,16 +159,16 @@ def recorded_codes(settings: FitSettings, data: Dataset, step: Step) -> Codes:
         )
     number = one_hot.argmax(axis=1)
     labels = largest_first(number)
-    asked = one_hot.shape[1]
-    label_of = np.full(asked, NOISE)
+    size = one_hot.shape[1]
+    label_of = np.full(size, NOISE)
     label_of[number] = labels
-    identity = np.eye(asked, dtype=np.float32)
-    rule = CodebookRule(identity, np.zeros(asked, np.float32), identity, label_of)
+    identity = np.eye(size, dtype=np.float32)
+    rule = CodebookRule(identity, np.zeros(size, np.float32), identity, label_of)
     used = int(labels.max()) + 1
     numbers = tuple(int(np.flatnonzero(label_of == label)[0]) for label in range(used))
     shares = np.bincount(labels) / len(labels)
-    use = CodeUse(asked, used, float(np.exp(-(shares * np.log(shares)).sum())), True, numbers, np.nan, np.nan)
-    method = ClusterMethod(lambda each, **_: each, partial(codes_in_plane, codes=used), 2, seeded=False)
+    use = CodeUse(size, used, float(np.exp(-(shares * np.log(shares)).sum())), True, numbers, np.nan, np.nan)
+    method = ClusterMethod(lambda points, **_: points, partial(codes_in_plane, codes=used), 2, seeded=False)
     reason, floor = "the policy learnt the codes, they cannot be fitted anew", StabilityFloor()
     if used > 1:
         floor = StabilityFloor(

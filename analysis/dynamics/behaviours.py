@@ -51,7 +51,7 @@ class BehaviourSpace:
     def by_layer(self, of_units: np.ndarray) -> np.ndarray:
         """Add up a number of each column of trajectories, (4 U,), over those of each layer, (layers,)."""
         own = of_units.reshape(-1, sum(self.units)).sum(axis=0)  # (U,)
-        return np.array([each.sum() for each in np.split(own, np.cumsum(self.units)[:-1])])
+        return np.array([part.sum() for part in np.split(own, np.cumsum(self.units)[:-1])])
 
 
 def space_of(tracks: Tracks, layers: Sequence[str], scales: Mapping[str, Scale]) -> BehaviourSpace:
@@ -74,7 +74,7 @@ def space_of(tracks: Tracks, layers: Sequence[str], scales: Mapping[str, Scale])
             raise UserError(f"{name} is the same in all ticks: it has no behaviours")
         means.append(scale.mean)
         spreads.append(scale.spread * (np.sqrt(variance) if len(layers) > 1 else 1.0))
-    units = tuple(len(each) for each in means)
+    units = tuple(len(mean) for mean in means)
     return BehaviourSpace(tuple(layers), units, np.concatenate(means), np.concatenate(spreads))
 
 
@@ -125,11 +125,11 @@ def find_behaviours(tracks: Tracks, space: BehaviourSpace, count: int, bootstrap
     """
     from sklearn.decomposition import PCA
 
-    records, found = trajectories(tracks, space.points(tracks.records.activations))
-    model = PCA(min(DIMENSIONS, *found.shape), svd_solver="covariance_eigh").fit(found)
-    points = model.transform(found)
+    records, trajectory = trajectories(tracks, space.points(tracks.records.activations))
+    model = PCA(min(DIMENSIONS, *trajectory.shape), svd_solver="covariance_eigh").fit(trajectory)
+    points = model.transform(trajectory)
     in_components = model.explained_variance_ @ model.components_**2  # (4 U,)
-    kept = space.by_layer(in_components) / space.by_layer(found.var(axis=0, ddof=1))
+    kept = space.by_layer(in_components) / space.by_layer(trajectory.var(axis=0, ddof=1))
     count = min(count, len(points))
     labels = ward_labels(points, count)
     lives = tracks.lives.of_records(np.isin(np.arange(len(tracks)), records))
@@ -150,12 +150,14 @@ def resampled_lives(life: np.ndarray, bootstraps: int, seed: int, most: int = 50
     random = np.random.default_rng([seed, 2])
     order = np.argsort(life, kind="stable")
     _, starts, counts = np.unique(life[order], return_index=True, return_counts=True)
-    found = []
+    samples = []
     for _ in range(bootstraps):
         drawn = random.integers(0, len(starts), len(starts))
-        records = np.concatenate([order[starts[each] : starts[each] + counts[each]] for each in drawn])
-        found.append(records if len(records) <= most else random.choice(records, most, replace=False))
-    return found
+        records = np.concatenate(
+            [order[starts[drawn_life] : starts[drawn_life] + counts[drawn_life]] for drawn_life in drawn]
+        )
+        samples.append(records if len(records) <= most else random.choice(records, most, replace=False))
+    return samples
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,7 @@ class BehaviourPair:
 
 
 def pairs_of(
-    found: Mapping[str, Behaviours], tracks: Tracks, draws: int, seed: int,
+    behaviours: Mapping[str, Behaviours], tracks: Tracks, draws: int, seed: int,
     progress: Callable[[float], None] = lambda share: None,
 ) -> list[BehaviourPair]:  # fmt: skip
     """Compare every two divisions of the ticks into behaviours.
@@ -197,14 +199,14 @@ def pairs_of(
         found: behaviours of the records, by the name of their layers.
         draws: of other lives, for the reference.
     """
-    there = next(iter(found.values())).label >= 0
+    there = next(iter(behaviours.values())).label >= 0
     lives = tracks.lives.of_records(there)
-    pairs = list(combinations(found, 2))
+    pairs = list(combinations(behaviours, 2))
     rows = []
     for number, (one, other) in enumerate(pairs):
-        first, second = found[one].label[there], found[other].label[there]
+        first, second = behaviours[one].label[there], behaviours[other].label[there]
         information, rand = measures(first, second)
-        dealt = np.array([measures(first, each) for each in _dealt(second, lives, draws, seed)])  # (draws, 2)
+        dealt = np.array([measures(first, shuffled) for shuffled in _dealt(second, lives, draws, seed)])  # (draws, 2)
         high = np.quantile(dealt, _HIGH, axis=0)
         means = dealt.mean(axis=0)
         rows.append(
@@ -229,6 +231,6 @@ def _dealt(label: np.ndarray, lives: Lives, draws: int, seed: int) -> Iterator[n
     random = np.random.default_rng([seed, 12])
     for _ in range(draws):
         other = random.permutation(len(lives))[life]
-        found = np.empty_like(label)
-        found[lives.order] = ordered[lives.starts[other] + age % lives.lengths[other]]
-        yield found
+        dealt = np.empty_like(label)
+        dealt[lives.order] = ordered[lives.starts[other] + age % lives.lengths[other]]
+        yield dealt

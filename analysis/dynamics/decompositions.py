@@ -112,12 +112,12 @@ def decompose(
     order = np.argsort(-explained, kind="stable")
     axes = Axes(axes.patterns[order], axes.read_outs[order])
     linear = z @ axes.read_outs.T  # (B, K)
-    found = []
+    agreements = []
     for number, records in enumerate(resamples):
         _, again = _fit(kind, z[records], components, seed + 1 + number)
-        found.append(matched(axes.patterns, again.patterns))
+        agreements.append(matched(axes.patterns, again.patterns))
         progress((number + 1) / len(resamples))
-    stability = np.mean(found, axis=0) if found else np.full(components, np.nan)
+    stability = np.mean(agreements, axis=0) if agreements else np.full(components, np.nan)
     residual = ((scores[:, order] - linear) ** 2).mean(axis=0) - ((scores[:, order] - linear).mean(axis=0)) ** 2
     spread = scores[:, order].var(axis=0)
     fidelity = 1 - np.divide(residual, spread, out=np.ones(components), where=spread > 0)
@@ -133,9 +133,9 @@ def matched(patterns: np.ndarray, others: np.ndarray) -> np.ndarray:
 
     cosine = np.abs(_unit(patterns) @ _unit(others).T)
     row, column = linear_sum_assignment(-cosine)
-    found = np.zeros(len(patterns))
-    found[row] = cosine[row, column]
-    return found
+    best = np.zeros(len(patterns))
+    best[row] = cosine[row, column]
+    return best
 
 
 def _fit(kind: Kind, z: np.ndarray, components: int, seed: int) -> tuple[np.ndarray, Axes]:

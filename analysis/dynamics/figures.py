@@ -35,16 +35,18 @@ def components_and_features(states: States) -> Figure:
         panels = figure.subplots(len(kinds), 1, sharex=True, squeeze=False)[:, 0]
         image = None
         for axes, kind in zip(panels, kinds, strict=True):
-            found, r = states.decompositions[kind], states.associations[kind]
+            decomposition, r = states.decompositions[kind], states.associations[kind]
             image = axes.imshow(r.r, cmap=EFFECT_MAP, vmin=-1, vmax=1, aspect="auto")
             sure_row, sure_column = np.nonzero(r.q < LEVEL)
             axes.scatter(sure_column, sure_row, s=4, c="black", linewidths=0)
-            numbers = zip(found.names, found.explained, found.stability, found.stable, strict=True)
+            numbers = zip(
+                decomposition.names, decomposition.explained, decomposition.stability, decomposition.stable, strict=True
+            )
             labels = [
                 f"{name}  {share:.0%}, {again:.2f}{'*' if stable else ''}" for name, share, again, stable in numbers
             ]
             axes.set_yticks(range(len(labels)), labels, fontsize=7)
-            axes.set_ylabel(f"{TITLES[found.kind]}\n(explained, stability;\n* above Gaussians)")
+            axes.set_ylabel(f"{TITLES[decomposition.kind]}\n(explained, stability;\n* above Gaussians)")
         panels[-1].set_xticks(range(len(names)), names, rotation=60, ha="right", rotation_mode="anchor", fontsize=7)
         if image is not None:
             figure.colorbar(image, ax=panels.tolist(), shrink=0.5, label="Pearson's r within lives")
@@ -86,7 +88,7 @@ def trajectories(motion: Motion, states: States) -> Figure:
             own = lives.order[max(lives.starts[life], end - _TICKS_SHOWN) : end]
             axes.scatter(*points[:: max(1, len(points) // 4000)].T, s=1, c="#e3e6ea", linewidths=0)
             axes.plot(*points[own].T, color="#9aa4af", linewidth=0.5)
-            colours = [cluster_colour(each) if each >= 0 else NOISE_COLOUR for each in label[own]]
+            colours = [cluster_colour(cluster) if cluster >= 0 else NOISE_COLOUR for cluster in label[own]]
             axes.scatter(*points[own].T, s=5, c=colours, linewidths=0, zorder=2)
             axes.plot(*points[own[0]], marker="o", color="black", markersize=5, fillstyle="none")
             axes.plot(*points[own[-1]], marker="x", color="black", markersize=6)
@@ -109,20 +111,20 @@ def correlations_and_jacobians(motion: Motion, effects: Effects | None, heading:
         means = mean_jacobians(effects.jacobians, label, motion.behaviours.count)
     shown = range(min(_BEHAVIOURS_SHOWN, motion.behaviours.count))
     lags = [lag for lag in _LAGS if lag < motion.correlations.r.shape[1]]
-    beside = 1 if means is None else 2
+    columns = 1 if means is None else 2
     with style():
-        figure = new_figure(3.1 * beside * len(lags) + 1, 3.1 * len(shown) + 1)
-        panels = figure.subplots(len(shown), beside * len(lags), squeeze=False)
+        figure = new_figure(3.1 * columns * len(lags) + 1, 3.1 * len(shown) + 1)
+        panels = figure.subplots(len(shown), columns * len(lags), squeeze=False)
         for row, number in enumerate(shown):
             for column, lag in enumerate(lags):
-                left = panels[row, beside * column]
+                left = panels[row, columns * column]
                 r, q = motion.correlations.r[number, lag], motion.correlations.q[number, lag]
                 image = left.imshow(r, cmap=EFFECT_MAP, vmin=-1, vmax=1)
                 left.scatter(*np.nonzero(q < LEVEL)[::-1], s=2, c="black", linewidths=0)
                 left.set_title(f"behaviour {number}, lag {lag}: correlation", fontsize=8)
                 figure.colorbar(image, ax=left, shrink=0.7)
                 if means is not None:
-                    _draw_mean(panels[row, beside * column + 1], means[number, lag])
+                    _draw_mean(panels[row, columns * column + 1], means[number, lag])
         for axes in panels.ravel():
             axes.set(xticks=[], yticks=[])
         panels[-1, 0].set(xlabel="independent component, earlier", ylabel="later")
@@ -197,14 +199,14 @@ def half_lives(persisting: Persisting, states: States) -> Figure:
     with style():
         figure = new_figure(11.0, 4.8)
         curves, bars = figure.subplots(1, 2, width_ratios=(1.2, 1))
-        for number, each in enumerate(persisting.lasting):
-            curves.plot(each.left[: _SHOWN_TICKS + 1], color=cluster_colour(number), linewidth=1)
+        for number, course in enumerate(persisting.lasting):
+            curves.plot(course.left[: _SHOWN_TICKS + 1], color=cluster_colour(number), linewidth=1)
         curves.axhline(0.5, color="#888888", linewidth=0.8, linestyle=":")
         curves.set(xlabel="ticks after the change", ylabel="share of the distance left", ylim=(0, None))
-        values = [each.half_life for each in persisting.lasting]
+        values = [course.half_life for course in persisting.lasting]
         place = np.arange(len(values))
-        middle = np.array([each.value for each in values])
-        low, high = (np.array([getattr(each, name) for each in values]) for name in ("low", "high"))
+        middle = np.array([estimate.value for estimate in values])
+        low, high = (np.array([getattr(estimate, name) for estimate in values]) for name in ("low", "high"))
         known = np.isfinite(middle) & np.isfinite(high)
         bars.errorbar(
             middle[known], place[known], xerr=[middle[known] - low[known], high[known] - middle[known]], fmt="o",
@@ -239,7 +241,7 @@ def memory_length_figure(persisting: Persisting, heading: str) -> Figure | None:
             axes.plot(length.ticks, mean, marker=".", color="#3f90da", label="one observation replaced")
             axes.axhline(whole.mean(), color="#bd1f01", linestyle="--", label="the whole memory replaced")
             axes.set(xscale="log", yscale="log", xlabel="ticks ago", ylabel=text)
-            axes.set_xticks(length.ticks, [str(each) for each in length.ticks], fontsize=7)
+            axes.set_xticks(length.ticks, [str(tick) for tick in length.ticks], fontsize=7)
             axes.minorticks_off()
             axes.legend(loc="lower left")
         text = "A decision once the observation that many ticks ago is replaced by another life's"
@@ -279,17 +281,17 @@ def flow(persisting: Persisting, motion: Motion, states: States, update: Update)
 
 def followed_edits(compared: Sequence[FollowedEdit], heading: str) -> Figure:
     """Draw what is left of the edits of interventions, as measured in the running game and as computed."""
-    kinds = [kind for kind in KINDS if any(kind in each.computed for each in compared)]
+    kinds = [kind for kind in KINDS if any(kind in edit.computed for edit in compared)]
     with style():
         figure = new_figure(5.2 * len(kinds), 4.4)
         for axes, kind in zip(figure.subplots(1, len(kinds), squeeze=False)[0], kinds, strict=True):
-            for number, each in enumerate(compared):
-                if kind not in each.computed or kind not in each.measured:
+            for number, edit in enumerate(compared):
+                if kind not in edit.computed or kind not in edit.measured:
                     continue
                 colour = cluster_colour(number)
-                name = f"{each.direction.name}, dose {each.dose:+g}"
-                axes.plot(each.computed[kind].left[: _SHOWN_TICKS + 1], color=colour, label=name)
-                axes.plot(each.measured[kind].left[: _SHOWN_TICKS + 1], color=colour, linestyle="--")
+                name = f"{edit.direction.name}, dose {edit.dose:+g}"
+                axes.plot(edit.computed[kind].left[: _SHOWN_TICKS + 1], color=colour, label=name)
+                axes.plot(edit.measured[kind].left[: _SHOWN_TICKS + 1], color=colour, linestyle="--")
             axes.axhline(0.5, color="#888888", linewidth=0.8, linestyle=":")
             axes.set(
                 xlabel="ticks after the edit", ylabel=f"share of the distance of {kind} states left", ylim=(0, None)

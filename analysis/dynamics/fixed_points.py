@@ -100,7 +100,9 @@ def _distinct(
     reached: list[int] = []
     for index in torch.argsort(speed).tolist():
         near = [
-            number for number, each in enumerate(kept) if float((points[each] - points[index]).norm()) < _SAME * spread
+            number
+            for number, place in enumerate(kept)
+            if float((points[place] - points[index]).norm()) < _SAME * spread
         ]
         if near:
             reached[near[0]] += 1
@@ -109,6 +111,6 @@ def _distinct(
             reached.append(1)
     order = np.argsort(-np.array(reached), kind="stable")
     chosen = points[[kept[i] for i in order]]
-    values = [torch.linalg.eigvals(update.jacobian(each[None], read[None])[0]).numpy() for each in chosen]
-    eigenvalues = np.stack([each[np.argsort(-np.abs(each), kind="stable")] for each in values])
+    values = [torch.linalg.eigvals(update.jacobian(point[None], read[None])[0]).numpy() for point in chosen]
+    eigenvalues = np.stack([row[np.argsort(-np.abs(row), kind="stable")] for row in values])
     return FixedPoints(chosen.numpy(), speed[[kept[i] for i in order]].numpy(), np.array(reached)[order], eigenvalues)

@@ -18,7 +18,7 @@ only be too high."""
 
 
 def above_gaussians(
-    found: Decomposition, z: np.ndarray, lives: Lives, seed: int,
+    decomposition: Decomposition, z: np.ndarray, lives: Lives, seed: int,
     progress: Callable[[float], None] = lambda share: None,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Compare the stability of components with those of Gaussians, in steps.
@@ -36,16 +36,16 @@ def above_gaussians(
     Returns:
         The stability of the components of whole Gaussians, (`SURROGATES`, K), and the q of each component, (K,).
     """
-    floor = _of_gaussians(found.kind, z, len(found.stability), lives, seed, _part_of(progress, 1.0))
-    q, left, steps = above_floor(found.stability, floor), np.arange(len(found.stability)), 1
+    floor = _of_gaussians(decomposition.kind, z, len(decomposition.stability), lives, seed, _part_of(progress, 1.0))
+    q, left, steps = above_floor(decomposition.stability, floor), np.arange(len(decomposition.stability)), 1
     while len(standing := left[q[left] <= LEVEL]):
-        by_stability = standing[np.argsort(-found.stability[standing], kind="stable")]
+        by_stability = standing[np.argsort(-decomposition.stability[standing], kind="stable")]
         left = np.setdiff1d(left, by_stability[: (len(standing) + 1) // 2])
         if not len(left):
             break
-        part = found.scores[:, left] @ found.axes.patterns[left]  # (B, U)
-        theirs = _of_gaussians(found.kind, part, len(left), lives, seed, _part_of(progress, 0.5**steps))
-        q[left] = np.maximum(q[left], above_floor(found.stability[left], theirs))
+        part = decomposition.scores[:, left] @ decomposition.axes.patterns[left]  # (B, U)
+        theirs = _of_gaussians(decomposition.kind, part, len(left), lives, seed, _part_of(progress, 0.5**steps))
+        q[left] = np.maximum(q[left], above_floor(decomposition.stability[left], theirs))
         steps += 1
     return floor, q
 

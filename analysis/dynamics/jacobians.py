@@ -53,7 +53,7 @@ def lagged_jacobians(
     """
     read_outs, patterns = tensor(probes.read_outs), tensor(probes.patterns)
     own = update.place(probes.layer)
-    found = np.empty((len(records), lags + 1, len(read_outs), len(read_outs)), np.float32)
+    jacobians = np.empty((len(records), lags + 1, len(read_outs), len(read_outs)), np.float32)
     for start in range(0, len(records), AT_ONCE):
         some = records[start : start + AT_ONCE]
         state = tensor(tracks.state[some])
@@ -63,9 +63,9 @@ def lagged_jacobians(
                 later = tracks.ahead(some, lag)
                 state, tangents = update.push(state, tensor(tracks.read[later]), tangents)
             moved = torch.einsum("jbu,iu->bij", tangents[:, :, own], read_outs)
-            found[start : start + len(some), lag] = moved.numpy()
+            jacobians[start : start + len(some), lag] = moved.numpy()
         progress(min(1.0, (start + AT_ONCE) / len(records)))
-    return found
+    return jacobians
 
 
 def spectra(update: Update, tracks: Tracks, records: np.ndarray, progress: Progress) -> np.ndarray:
@@ -76,16 +76,16 @@ def spectra(update: Update, tracks: Tracks, records: np.ndarray, progress: Progr
     Args:
         records: states before the tick, (n,), each with a tick after it.
     """
-    found = np.empty((len(records), update.size), np.complex128)
+    eigenvalues = np.empty((len(records), update.size), np.complex128)
     at_once = 32
     for start in range(0, len(records), at_once):
         some = records[start : start + at_once]
         jacobian = update.jacobian(tensor(tracks.state[some]), tensor(tracks.read[tracks.ahead(some, 1)]))
         values = torch.linalg.eigvals(jacobian).numpy()
         order = np.argsort(-np.abs(values), axis=1, kind="stable")
-        found[start : start + len(some)] = np.take_along_axis(values, order, axis=1)
+        eigenvalues[start : start + len(some)] = np.take_along_axis(values, order, axis=1)
         progress(min(1.0, (start + at_once) / len(records)))
-    return found
+    return eigenvalues
 
 
 def layer_jacobian(update: Update, tracks: Tracks, records: np.ndarray, layer: str, progress: Progress) -> np.ndarray:
@@ -134,12 +134,12 @@ def slow_modes(jacobian: np.ndarray, count: int) -> list[SlowMode]:
     values, right = np.linalg.eig(jacobian)
     left = np.linalg.inv(right)  # rows
     order = [i for i in np.argsort(-np.abs(values), kind="stable") if values[i].imag >= 0]
-    found = []
+    modes = []
     for i in order[:count]:
         read_out, pattern = left[i].real, right[:, i].real
         length = np.linalg.norm(read_out)
-        found.append(SlowMode(complex(values[i]), read_out / length, pattern * length))
-    return found
+        modes.append(SlowMode(complex(values[i]), read_out / length, pattern * length))
+    return modes
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,11 +201,11 @@ def lagged_correlations(
         lives: Lives = tracks.lives.of_records(kept)
         for number in range(count):
             inside = behaviours.label[earlier] == number
-            found = shifted_correlations(
+            correlations = shifted_correlations(
                 scores[earlier], scores[later], lives, permutations, seed, episode=tracks.records.episode[earlier],
                 inside=inside,
             )  # fmt: skip
-            r[number, lag], p[number, lag] = found.r.T, found.p.T
+            r[number, lag], p[number, lag] = correlations.r.T, correlations.p.T
             progress((lag * count + number + 1) / ((lags + 1) * count))
     return LaggedCorrelations(r, false_discovery(p))
 
@@ -233,21 +233,21 @@ def sign_agreement(
     means = mean_jacobians(jacobians, label, count)
     dealt = [mean_jacobians(jacobians, random.permutation(label), count) for _ in range(_SHUFFLES // 10)]
     renamed = [random.permutation(components) for _ in range(_SHUFFLES)]
-    found = []
+    agreements = []
     for number in range(count):
         for lag in range(1, lags):
             r, own = correlations.r[number, lag], means[number, lag]
             sure = apart & (correlations.q[number, lag] < LEVEL)
             share = _same_sign(r, own, apart)
             others = np.array([_same_sign(r, own[np.ix_(order, order)], apart) for order in renamed])
-            found.append(
+            agreements.append(
                 Agreement(
                     number, lag, share, _same_sign(r, own, sure), int(sure.sum()),
-                    float(np.mean([_same_sign(r, each[number, lag], apart) for each in dealt])), float(others.mean()),
+                    float(np.mean([_same_sign(r, draw[number, lag], apart) for draw in dealt])), float(others.mean()),
                     float((1 + (others >= share).sum()) / (1 + len(others))),
                 )
             )  # fmt: skip
-    return found
+    return agreements
 
 
 def _same_sign(r: np.ndarray, jacobian: np.ndarray, pairs: np.ndarray) -> float:

@@ -46,7 +46,7 @@ class MemoryLength:
 
 def lags_up_to(reach: int) -> np.ndarray:
     """Return the ticks back that are measured: 1, 2, 3, 4, 6, 8, 12 and so on up to `reach`."""
-    return np.array([each for each in _STEPS if each <= reach], np.int64)
+    return np.array([step for step in _STEPS if step <= reach], np.int64)
 
 
 @torch.no_grad()
@@ -81,16 +81,16 @@ def memory_length(
 
     before, value = decide(replay(0, None))
     ticks = lags_up_to(reach)
-    found = np.empty((2, len(records), len(ticks)))
+    differences = np.empty((2, len(records), len(ticks)))
     for number, back in enumerate(ticks.tolist()):
         after, changed = decide(replay(back, tensor(tracks.read[donors])))
-        found[0, :, number] = before.divergence(after).sum(dim=1).numpy()  # type: ignore[attr-defined]
-        found[1, :, number] = (changed - value).abs().numpy()
+        differences[0, :, number] = before.divergence(after).sum(dim=1).numpy()  # type: ignore[attr-defined]
+        differences[1, :, number] = (changed - value).abs().numpy()
         progress((number + 1) / len(ticks))
     own = tensor(tracks.read[records])
     after, changed = decide(update(tensor(tracks.state[donors]), own))
     whole = np.stack([before.divergence(after).sum(dim=1).numpy(), (changed - value).abs().numpy()], axis=1)  # type: ignore[attr-defined]
-    return MemoryLength(ticks, found[0], found[1], whole, tracks.lives.index[records])
+    return MemoryLength(ticks, differences[0], differences[1], whole, tracks.lives.index[records])
 
 
 def read_observations(
@@ -106,9 +106,9 @@ def read_observations(
     for episode in np.unique(wanted["episode"]):
         (own,) = (wanted["episode"] == episode).nonzero()
         lives = np.unique(np.stack([wanted[name][own] for name in ("env_id", "agent_id", "episode")], axis=1), axis=0)
-        found = read_dump(dump, layers=[], columns=["task", "legal"], lives=lives.tolist())
-        place = places_among({name: values[own] for name, values in wanted.items()}, places_of(found))
-        parts.append(packed_observation(found.take(place), layout, policy.mask))
+        read = read_dump(dump, layers=[], columns=["task", "legal"], lives=lives.tolist())
+        place = places_among({name: values[own] for name, values in wanted.items()}, places_of(read))
+        parts.append(packed_observation(read.take(place), layout, policy.mask))
         order.append(own)
     back = np.argsort(np.concatenate(order), kind="stable")
     return PackedObservation.concatenate(parts).take(torch.from_numpy(back))
@@ -121,10 +121,10 @@ def _last_hidden(update: Update) -> str:
 def _of_other_lives(tracks: Tracks, records: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """Draw a record of another life for each record, (n,)."""
     life = tracks.lives.index
-    found = random.integers(0, len(tracks), len(records))
-    while (same := life[found] == life[records]).any():
-        found[same] = random.integers(0, len(tracks), int(same.sum()))
-    return found
+    others = random.integers(0, len(tracks), len(records))
+    while (same := life[others] == life[records]).any():
+        others[same] = random.integers(0, len(tracks), int(same.sum()))
+    return others
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def memory_use(length: MemoryLength, behaviour: np.ndarray, age: np.ndarray) -> 
         behaviour: of each decision, (n,).
         age: ticks that the agent has lived by then, (n,).
     """
-    found = []
+    uses = []
     for name, own in _groups(behaviour, age):
         lives = len(np.unique(length.life[own]))
         start = (name, int(own.sum()), lives, int(age[own].min()), int(age[own].max()))
@@ -173,8 +173,8 @@ def memory_use(length: MemoryLength, behaviour: np.ndarray, age: np.ndarray) -> 
             for place, ticks in enumerate([0, *length.ticks.tolist()]):
                 replaced = OBSERVATION if ticks else WHOLE
                 mean = float(columns[:, place].mean())
-                found.append(MemoryUse(*start, replaced, ticks, outcome, mean, float(low[place]), float(high[place])))
-    return found
+                uses.append(MemoryUse(*start, replaced, ticks, outcome, mean, float(low[place]), float(high[place])))
+    return uses
 
 
 def means_over_lives(values: np.ndarray, life: np.ndarray, resamples: int = _RESAMPLES) -> np.ndarray:

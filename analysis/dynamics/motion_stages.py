@@ -106,11 +106,11 @@ def _pairs(
     """Compare behaviours of several layers with those of each alone; nothing for those of one layer."""
     if len(space.layers) == 1:
         return []
-    found = {space.name: behaviours}
+    by_space = {space.name: behaviours}
     for name in space.layers:
-        found[name] = _behaviours(tracks, space_of(tracks, [name], {}), f"behaviours-{name}", settings, parts, step)
+        by_space[name] = _behaviours(tracks, space_of(tracks, [name], {}), f"behaviours-{name}", settings, parts, step)
     with step("comparing behaviours of layers together and alone") as progress:
-        return pairs_of(found, tracks, settings.permutations, settings.seed, progress)
+        return pairs_of(by_space, tracks, settings.permutations, settings.seed, progress)
 
 
 def independent_probes(states: States, layer: str) -> Probes:
@@ -212,7 +212,7 @@ def study_persistence(
             "perturbations", lambda: {"found": distances(update, tracks, records, probes, reach, progress)}
         )["found"]
     life = tracks.lives.index[records]
-    kept = [lasting(each, life, settings.seed) for each in apart]
+    kept = [lasting(distance, life, settings.seed) for distance in apart]
     held = _held(motion, update, records, parts, step)
     length = _length(settings, policy, layout, tracks, update, records, parts, step)
     return Persisting(records, kept, held, length)
@@ -241,14 +241,14 @@ def _held(motion: Motion, update: Update, records: np.ndarray, parts: Parts, ste
     for number in range(min(_BEHAVIOURS_HELD, motion.behaviours.count)):
         inputs[f"mean of behaviour {number}"] = tracks.read[label == number].mean(axis=0)
     starts = tracks.state[records[:: max(1, len(records) // STARTS)][:STARTS]]
-    found = []
+    held = []
     for number, (name, read) in enumerate(inputs.items()):
         with step(f"fixed points for the {name}") as progress:
             compute = partial(find_fixed_points, update, read, starts, progress)
             points = parts.data(f"fixed-{number}", FixedPoints, compute)
         after = update(tensor(starts), tensor(read).expand(len(starts), -1)).numpy()
-        found.append(HeldInput(name, read, points, starts, after))
-    return found
+        held.append(HeldInput(name, read, points, starts, after))
+    return held
 
 
 def _length(

@@ -86,12 +86,12 @@ def cluster_agreement(points: np.ndarray, labels: np.ndarray, clusters: int, res
     """
     from sklearn.metrics import adjusted_rand_score
 
-    found = []
+    agreements = []
     for records in resamples:
         own = np.unique(records)
         again = ward_labels(points[own], min(clusters, len(own)))
-        found.append(adjusted_rand_score(labels[own], again))
-    return np.array(found)
+        agreements.append(adjusted_rand_score(labels[own], again))
+    return np.array(agreements)
 
 
 def cluster_floor(

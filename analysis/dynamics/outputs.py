@@ -35,10 +35,10 @@ def state_directions(states: States, run: str, dump: str) -> Iterator[Direction]
     Read-outs of components are in standard deviations, 0 at the mean state. That of a non-negative component is the
     best linear one.
     """
-    for found in states.decompositions.values():
-        weights = found.axes.read_outs / states.scale.spread
-        source = _source(KINDS[found.kind], states.data, run, dump)
-        for name, weight in zip(found.names, weights, strict=True):
+    for decomposition in states.decompositions.values():
+        weights = decomposition.axes.read_outs / states.scale.spread
+        source = _source(KINDS[decomposition.kind], states.data, run, dump)
+        for name, weight in zip(decomposition.names, weights, strict=True):
             yield _direction(name, weight, states.scale.mean, COMPONENT_UNIT, states.data, source)
     yield from cluster_directions(states.data, states.label, run, dump)
 
@@ -71,8 +71,11 @@ def write_states(states: States, folder: RunFolder, show: Step) -> None:
     """Write and draw components, clusters and the plane."""
     records = states.data.records
     arrays: dict[str, np.ndarray] = {name: getattr(records, name) for name in ("agent_id", "episode", "tick")}
-    for kind, found in states.decompositions.items():
-        arrays |= {f"{kind}_scores": found.scores.astype(np.float32), f"{kind}_patterns": found.axes.patterns}
+    for kind, decomposition in states.decompositions.items():
+        arrays |= {
+            f"{kind}_scores": decomposition.scores.astype(np.float32),
+            f"{kind}_patterns": decomposition.axes.patterns,
+        }
     with show("writing and drawing states"):
         folder.save_arrays(
             "states.npz", **arrays, mean=states.scale.mean, spread=states.scale.spread, cluster=states.label,
@@ -127,7 +130,7 @@ def write_persisting(
     """Write and draw half-lives, memory length and fixed points."""
     heading = states.data.heading
     with show("writing and drawing how long things last"):
-        left = np.stack([each.left for each in persisting.lasting])
+        left = np.stack([course.left for course in persisting.lasting])
         arrays = {"records": persisting.records, "left": left}
         for number, held in enumerate(persisting.held):
             arrays |= {f"input_{number}": held.read, f"points_{number}": held.points.state}
@@ -135,7 +138,7 @@ def write_persisting(
             arrays |= vars(persisting.length)
             label, age = motion.behaviours.label[persisting.records], motion.tracks.place[persisting.records]
             folder.save_text(
-                "memory_use.tsv", tab_separated([vars(each) for each in memory_use(persisting.length, label, age)])
+                "memory_use.tsv", tab_separated([vars(use) for use in memory_use(persisting.length, label, age)])
             )
         folder.save_arrays("lasting.npz", **arrays)
         folder.save_figure("half_lives.png", figures.half_lives(persisting, states))

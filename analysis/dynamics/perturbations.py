@@ -56,21 +56,24 @@ def distances(
         Euclidean distances in the layer's raw units, (K, n, ticks + 1).
     """
     own, count = update.place(probes.layer), len(probes.patterns)
-    found = np.empty((count, len(records), ticks + 1))
+    measured = np.empty((count, len(records), ticks + 1))
     for start in range(0, len(records), AT_ONCE):
         some = records[start : start + AT_ONCE]
         unchanged = tensor(tracks.state[some])
         edited = torch.cat(
-            [update.edited(probes.layer, unchanged, tensor(each).expand(len(some), -1)) for each in probes.patterns]
+            [
+                update.edited(probes.layer, unchanged, tensor(pattern).expand(len(some), -1))
+                for pattern in probes.patterns
+            ]
         )
         for tick in range(ticks + 1):
             if tick:
                 read = tensor(tracks.read[tracks.ahead(some, tick)])
                 unchanged, edited = update(unchanged, read), update(edited, read.repeat(count, 1))
             apart = edited[:, own].unflatten(0, (count, -1)) - unchanged[:, own]  # (K, B, units)
-            found[:, start : start + len(some), tick] = apart.norm(dim=2).numpy()
+            measured[:, start : start + len(some), tick] = apart.norm(dim=2).numpy()
         progress(min(1.0, (start + AT_ONCE) / len(records)))
-    return found
+    return measured
 
 
 def lasting(values: np.ndarray, life: np.ndarray, seed: int) -> Lasting:
@@ -99,7 +102,7 @@ class _Number:
     high: float | None = None
 
     def estimate(self) -> Estimate:
-        return Estimate(*(float("inf") if each is None else each for each in (self.value, self.low, self.high)))
+        return Estimate(*(float("inf") if number is None else number for number in (self.value, self.low, self.high)))
 
 
 @dataclass(frozen=True)
@@ -168,15 +171,21 @@ def _read(folder: Path, checkpoint_sha256: str | None) -> FollowedEdit:
     if arguments.get("change"):
         raise UserError(f"{folder} edited the change of a state (--change): {wanted} direction of the state itself")
     effects = finished.read_json(_EFFECTS_FILE, _Effects)[1]
-    found = [each for each in effects.persistences if each.policy == "trained" and each.what in KINDS]
-    if not found:
+    persistences = [
+        persistence
+        for persistence in effects.persistences
+        if persistence.policy == "trained" and persistence.what in KINDS
+    ]
+    if not persistences:
         raise UserError(f"{folder} followed no edit: play it again with --follow 32")
     direction = directions_of_run(finished, run).named(names[0])
-    doses = [each.get("dose") for each in effects.arms if each.get("kind") == _EDITED_ONCE]
-    dose = float(next((each for each in doses if each is not None), 0.0))
+    doses = [arm.get("dose") for arm in effects.arms if arm.get("kind") == _EDITED_ONCE]
+    dose = float(next((value for value in doses if value is not None), 0.0))
     measured = {
-        each.what: Lasting(np.array([share.estimate().value for share in each.left]), each.half_life.estimate())
-        for each in found
+        persistence.what: Lasting(
+            np.array([share.estimate().value for share in persistence.left]), persistence.half_life.estimate()
+        )
+        for persistence in persistences
     }
     return FollowedEdit(folder, direction, direction.mean + dose * direction.spread, dose, measured)
 
@@ -190,15 +199,17 @@ def compare(
     Args:
         records: the edited ticks, (n,), each with `reach` ticks after it.
     """
-    life, found = tracks.lives.index[records], []
+    life, followed = tracks.lives.index[records], []
     for number, edit in enumerate(edits):
         apart = distances_after(edit, update, tracks, records, reach)
-        shares = {kind: each / np.where(each[:, :1] > 0, each[:, :1], 1) for kind, each in apart.items()}
-        moved = {kind: (each[:, 0] > 0) & np.isfinite(shares[kind]).all(axis=1) for kind, each in apart.items()}
+        shares = {
+            kind: distance / np.where(distance[:, :1] > 0, distance[:, :1], 1) for kind, distance in apart.items()
+        }
+        moved = {kind: (distance[:, 0] > 0) & np.isfinite(shares[kind]).all(axis=1) for kind, distance in apart.items()}
         computed = {kind: lasting(shares[kind][moved[kind]], life[moved[kind]], seed) for kind in shares}
-        found.append(replace(edit, computed=computed))
+        followed.append(replace(edit, computed=computed))
         progress((number + 1) / len(edits))
-    return found
+    return followed
 
 
 @torch.no_grad()
@@ -213,7 +224,7 @@ def distances_after(
         )
         for kind, prefix in kinds.items()
     }
-    found = {kind: np.empty((len(records), ticks + 1)) for kind in kinds}
+    by_kind = {kind: np.empty((len(records), ticks + 1)) for kind in kinds}
     own = update.place(edit.direction.layer)
     for start in range(0, len(records), AT_ONCE):
         some = records[start : start + AT_ONCE]
@@ -225,5 +236,5 @@ def distances_after(
                 unchanged, edited = update(unchanged, read), update(edited, read)
             for kind, places in columns.items():
                 apart = (edited[:, places] - unchanged[:, places]).norm(dim=1)
-                found[kind][start : start + len(some), tick] = apart.numpy()
-    return found
+                by_kind[kind][start : start + len(some), tick] = apart.numpy()
+    return by_kind

@@ -26,16 +26,17 @@ def state_lines(states: States) -> list[str]:
         "covariance and autocorrelation reach (q <= 0.05). Features are those whose correlation within lives has "
         "q < 0.05, with tick and age held constant too; options of choices, such as move_west, are among them.",
     ]
-    for kind, found in states.decompositions.items():
+    for kind, decomposition in states.decompositions.items():
         lines += [
             "",
-            f"{len(found.names)} {TITLES[found.kind]} components explain {found.total:.1%} of the variance; "
-            f"stability {np.mean(found.stability):.2f} on average, {np.min(found.stability):.2f} at worst; Gaussians' "
-            f"{np.mean(found.floor):.2f} on average, {np.max(found.floor):.2f} at best; stable: {_stable_names(found)}",
+            f"{len(decomposition.names)} {TITLES[decomposition.kind]} components explain {decomposition.total:.1%} of "
+            f"the variance; stability {np.mean(decomposition.stability):.2f} on average, "
+            f"{np.min(decomposition.stability):.2f} at worst; Gaussians' {np.mean(decomposition.floor):.2f} on "
+            f"average, {np.max(decomposition.floor):.2f} at best; stable: {_stable_names(decomposition)}",
         ]
-        for number, name in enumerate(found.names):
+        for number, name in enumerate(decomposition.names):
             lines.append(
-                f"  {name}: {found.explained[number]:.1%}, stability {found.stability[number]:.2f}, "
+                f"  {name}: {decomposition.explained[number]:.1%}, stability {decomposition.stability[number]:.2f}, "
                 f"{strongest(states.associations[kind], number, names)}"
             )
     lines += [
@@ -143,7 +144,7 @@ def _agreement_lines(effects: Effects) -> Iterator[str]:
         "different components, mean over behaviours:"
     )
     lags = {row.lag for row in effects.agreement}
-    for lag in (each for each in _LAGS_SHOWN if each in lags):
+    for lag in (shown for shown in _LAGS_SHOWN if shown in lags):
         rows = [row for row in effects.agreement if row.lag == lag]
         means = {
             name: np.nanmean([getattr(row, name) for row in rows] or [np.nan])
@@ -165,7 +166,7 @@ def _spectrum_lines(effects: Effects, names: tuple[str, ...]) -> Iterator[str]:
     yield (
         f"Spectrum of the memory's one-tick Jacobian at {len(modulus)} states: the largest |eigenvalue| is "
         f"{np.median(modulus[:, 0]):.3f} (median; above 1 in {(modulus[:, 0] > 1).mean():.0%} of states). Time "
-        f"constants of the {len(slowest)} largest, in ticks: {', '.join(_ticks(each) for each in slowest)}"
+        f"constants of the {len(slowest)} largest, in ticks: {', '.join(_ticks(value) for value in slowest)}"
     )
     yield "Slow modes of the layer's mean Jacobian, and the features that their activity goes with:"
     for number, mode in enumerate(effects.modes):
@@ -186,15 +187,16 @@ def component_rows(states: States) -> list[dict[str, Any]]:
     """Return one row for each component: what it explains, how stable it is, and what it goes with."""
     names = tuple(feature.name for feature in states.data.features)
     rows = []
-    for kind, found in states.decompositions.items():
-        q, stable = found.stability_q, found.stable
-        for number, name in enumerate(found.names):
+    for kind, decomposition in states.decompositions.items():
+        q, stable = decomposition.stability_q, decomposition.stable
+        for number, name in enumerate(decomposition.names):
             rows.append(
                 {
-                    "component": name, "explained": float(found.explained[number]),
-                    "stability": float(found.stability[number]), "gaussian": float(np.mean(found.floor)),
-                    "gaussian_highest": float(np.max(found.floor)), "stability_q": float(q[number]),
-                    "stable": str(stable[number]).lower(), "linear_r2": float(found.fidelity[number]),
+                    "component": name, "explained": float(decomposition.explained[number]),
+                    "stability": float(decomposition.stability[number]),
+                    "gaussian": float(np.mean(decomposition.floor)),
+                    "gaussian_highest": float(np.max(decomposition.floor)), "stability_q": float(q[number]),
+                    "stable": str(stable[number]).lower(), "linear_r2": float(decomposition.fidelity[number]),
                     "features": strongest(states.associations[kind], number, names),
                 }
             )  # fmt: skip
@@ -205,10 +207,11 @@ def association_rows(states: States) -> list[dict[str, Any]]:
     """Return one row for each component and feature."""
     return [
         {
-            "component": name, "feature": feature.name, "r": float(found.r[i, j]), "p": float(found.p[i, j]),
-            "q": float(found.q[i, j]), "informative_lives": int(found.informative[i, j]),
+            "component": name, "feature": feature.name,
+            "r": float(association.r[i, j]), "p": float(association.p[i, j]),
+            "q": float(association.q[i, j]), "informative_lives": int(association.informative[i, j]),
         }
-        for kind, found in states.associations.items()
+        for kind, association in states.associations.items()
         for i, name in enumerate(states.decompositions[kind].names)
         for j, feature in enumerate(states.data.features)
     ]  # fmt: skip
@@ -220,7 +223,7 @@ def summary(states: States, motion: Motion) -> dict[str, Any]:
     return {
         "policy": data.metadata.policy, "layer": data.layer, "records": len(data), "lives": len(data.lives),
         "components": component_rows(states),
-        "explained": {kind: found.total for kind, found in states.decompositions.items()},
+        "explained": {kind: decomposition.total for kind, decomposition in states.decompositions.items()},
         "clusters": {
             "explained": states.explained, "agreement": states.agreement.tolist(),
             "agreement_floor": states.agreement_floor.tolist(),

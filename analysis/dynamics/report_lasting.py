@@ -21,18 +21,19 @@ def persistence_lines(persisting: Persisting, states: States, reach: int) -> lis
         "Half-lives of changes: an independent component is raised by one standard deviation at "
         f"{len(persisting.records)} states, and the layer followed for {reach} ticks with inputs held as recorded. "
         "Ticks until half of the distance is left, with 95% intervals over lives:",
-        *(f"  {name}: {_half_life(each.half_life)}" for name, each in zip(names, persisting.lasting, strict=True)),
+        *(f"  {name}: {_half_life(course.half_life)}" for name, course in zip(names, persisting.lasting, strict=True)),
         "",
         *_length_lines(persisting),
         "",
         "Fixed and slow points for held input, looked for from recorded states:",
-        *(f"  {_held_line(each)}" for each in persisting.held),
+        *(f"  {_held_line(held)}" for held in persisting.held),
     ]
 
 
 def _half_life(estimate: Estimate) -> str:
     ticks = [
-        f"{each:.1f}" if np.isfinite(each) else "not reached" for each in (estimate.value, estimate.low, estimate.high)
+        f"{number:.1f}" if np.isfinite(number) else "not reached"
+        for number in (estimate.value, estimate.low, estimate.high)
     ]
     return f"{ticks[0]} ({ticks[1]} to {ticks[2]})"
 
@@ -120,8 +121,8 @@ def persistence_summary(persisting: Persisting, states: States) -> dict[str, Any
     length = persisting.length
     return {
         "half_lives": {
-            name: [each.half_life.value, each.half_life.low, each.half_life.high]
-            for name, each in zip(names, persisting.lasting, strict=True)
+            name: [course.half_life.value, course.half_life.low, course.half_life.high]
+            for name, course in zip(names, persisting.lasting, strict=True)
         },
         "memory_length": None
         if isinstance(length, str)
@@ -129,7 +130,7 @@ def persistence_summary(persisting: Persisting, states: States) -> dict[str, Any
             "ticks": length.ticks.tolist(), "divergence": length.divergence.mean(axis=0).tolist(),
             "value": length.value.mean(axis=0).tolist(), "whole": length.whole.mean(axis=0).tolist(),
         },
-        "fixed_points": [_held_summary(each) for each in persisting.held],
+        "fixed_points": [_held_summary(held) for held in persisting.held],
     }  # fmt: skip
 
 

@@ -82,26 +82,30 @@ def _decomposed(
     with step(f"{count} {TITLES[kind]} components of {len(z):,} states") as progress:
 
         def compute() -> dict[str, np.ndarray]:
-            found = decompose(kind, z, count, settings.seed, resamples, progress)
+            decomposition = decompose(kind, z, count, settings.seed, resamples, progress)
             return {
-                "patterns": found.axes.patterns, "read_outs": found.axes.read_outs, "explained": found.explained,
-                "total": np.array(found.total), "fidelity": found.fidelity, "stability": found.stability,
-            }  # fmt: skip
+                "patterns": decomposition.axes.patterns,
+                "read_outs": decomposition.axes.read_outs,
+                "explained": decomposition.explained,
+                "total": np.array(decomposition.total),
+                "fidelity": decomposition.fidelity,
+                "stability": decomposition.stability,
+            }
 
         stored = parts.arrays(kind, compute)
     axes = Axes(stored["patterns"], stored["read_outs"])
-    found = Decomposition(
+    decomposition = Decomposition(
         kind, axes, z @ axes.read_outs.T, stored["explained"], float(stored["total"]), stored["fidelity"],
         stored["stability"],
     )  # fmt: skip
     with step(f"{TITLES[kind]} components of Gaussians of the same covariance and autocorrelation") as progress:
 
         def compare() -> dict[str, np.ndarray]:
-            floor, q = above_gaussians(found, z, lives, settings.seed, progress)
+            floor, q = above_gaussians(decomposition, z, lives, settings.seed, progress)
             return {"floor": floor, "stability_q": q}
 
         stored = parts.arrays(f"{kind}-gaussians", compare)
-        return replace(found, floor=stored["floor"], stability_q=stored["stability_q"])
+        return replace(decomposition, floor=stored["floor"], stability_q=stored["stability_q"])
 
 
 def _associated(

@@ -51,9 +51,9 @@ class Tracks:
     @cached_property
     def place(self) -> np.ndarray:
         """Each record's place in its life, from 0, (B,) int64."""
-        found = np.empty(len(self), np.int64)
-        found[self.lives.order] = np.arange(len(self)) - np.repeat(self.lives.starts, self.lives.lengths)
-        return found
+        places = np.empty(len(self), np.int64)
+        places[self.lives.order] = np.arange(len(self)) - np.repeat(self.lives.starts, self.lives.lengths)
+        return places
 
     def ahead(self, records: np.ndarray, ticks: int) -> np.ndarray:
         """Return the records this many ticks later (earlier if negative) in the same life; -1 if there is none.
@@ -89,11 +89,11 @@ def load_policy_of(
         raise UserError(f"{dump} was recorded from a policy without a checkpoint, so its weights are not known")
     if policy is None:
         name = f"{metadata.policy}{SUFFIX}"
-        found = [folder / name for folder in (policies_dir, policies_dir / "checkpoints")]
-        there = [path for path in found if path.is_file()]
+        candidates = [folder / name for folder in (policies_dir, policies_dir / "checkpoints")]
+        there = [path for path in candidates if path.is_file()]
         if not there:
             raise UserError(
-                f"{found[0]} does not exist: name the checkpoint that {dump} was recorded from with --policy"
+                f"{candidates[0]} does not exist: name the checkpoint that {dump} was recorded from with --policy"
             )
         policy = there[0]
     if not policy.is_file():
@@ -158,8 +158,8 @@ def _check_policy(tracks: Tracks, update: Update, metadata: DumpMetadata, dump: 
     some = tracks.with_ticks_around(0, 1)[:: max(1, len(tracks) // 256)]
     later = tracks.ahead(some, 1)
     with torch.no_grad():
-        found = update(tensor(tracks.state[some]), tensor(tracks.read[later])).numpy()
-    if (apart := float(np.abs(found - tracks.state[later]).max())) > _CLOSE[metadata.precision]:
+        computed = update(tensor(tracks.state[some]), tensor(tracks.read[later])).numpy()
+    if (apart := float(np.abs(computed - tracks.state[later]).max())) > _CLOSE[metadata.precision]:
         raise UserError(
             f"{dump} does not belong to this policy: its states are up to {apart:.2g} from what the policy makes of "
             "the ones before; give the policy that was recorded"

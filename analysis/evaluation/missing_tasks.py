@@ -24,7 +24,7 @@ def scorable(policies: Sequence[PolicyResults]) -> tuple[list[PolicyResults], li
     left_out = [_why_no_score(results) for results in policies if not results.has_task.all()]
     if not scored:
         raise UserError(left_out[0])
-    return scored, [*(f"left out: {reason}" for reason in left_out), *(gap for each in scored for gap in _gaps(each))]
+    return scored, [*(f"left out: {reason}" for reason in left_out), *(gap for score in scored for gap in _gaps(score))]
 
 
 def _why_no_score(results: PolicyResults) -> str:

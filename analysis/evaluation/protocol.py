@@ -71,10 +71,10 @@ def _check_same_policy(first: PolicyRun, run: PolicyRun) -> None:
 
 
 def _world(run: PolicyRun) -> dict[str, Any]:
-    told = {"episode numbers": run.episodes is not None, "provenance": run.provenance is not None}
+    recorded = {"episode numbers": run.episodes is not None, "provenance": run.provenance is not None}
     if run.provenance is None:
-        return told
-    return {**told, "episodes": run.provenance.episodes, **run.provenance.environment}
+        return recorded
+    return {**recorded, "episodes": run.provenance.episodes, **run.provenance.environment}
 
 
 def _task(run: PolicyRun) -> dict[str, Any]:

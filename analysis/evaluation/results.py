@@ -73,7 +73,7 @@ def find_result_files(paths: Sequence[Path]) -> list[Path]:
     Raises:
         UserError: a path does not exist, a folder holds no result file, or a file's name tells no mode and seed.
     """
-    found: dict[Path, Path] = {}
+    files: dict[Path, Path] = {}
     for path in paths:
         if not path.exists():
             raise UserError(f"{path} does not exist")
@@ -82,14 +82,14 @@ def find_result_files(paths: Sequence[Path]) -> list[Path]:
         except OSError as error:
             raise UserError(f"{path} cannot be read: {error.strerror}") from None
         if not inside:
-            there = [each for each in sorted(path.glob("*/")) if any(each.glob(_PATTERN))]
+            there = [folder for folder in sorted(path.glob("*/")) if any(folder.glob(_PATTERN))]
             hint = f", or take those in {there[0]}" if there else ""
             raise UserError(f"{path} holds no result files eval_<mode>_<seed>.json: create them with evaluate.py{hint}")
         for file in inside:
-            found.setdefault(file.resolve(), file)
-    for file in found.values():
+            files.setdefault(file.resolve(), file)
+    for file in files.values():
         _mode_and_seed(file)
-    return list(found.values())
+    return list(files.values())
 
 
 def read_results(file: Path) -> list[PolicyRun]:

@@ -32,7 +32,7 @@ def score_summary(scores: Sequence[PolicyScores], confidence: float) -> Figure:
         scores: in the order in which each mode's policies are drawn, the first on top.
         confidence: of the intervals, for the title.
     """
-    groups = [group for mode in MODES if (group := [each for each in scores if each.results.mode == mode])]
+    groups = [group for mode in MODES if (group := [score for score in scores if score.results.mode == mode])]
     heights = [_INCHES_A_MODE + _INCHES_A_POLICY * len(group) for group in groups]
     with style():
         figure = new_figure(10, _INCHES_AROUND + sum(heights))
@@ -43,8 +43,8 @@ def score_summary(scores: Sequence[PolicyScores], confidence: float) -> Figure:
             _draw_scores(left, group)
             _draw_ticks(right, group)
             left.set_title(_WORLDS[group[0].results.mode], loc="left")
-        _start_at_zero(grid[0, 0], [each.weighted_score for each in scores])
-        _start_at_zero(grid[0, 1], [estimate for each in scores for estimate in (each.length, each.median_length)])
+        _start_at_zero(grid[0, 0], [score.weighted_score for score in scores])
+        _start_at_zero(grid[0, 1], [estimate for score in scores for estimate in (score.length, score.median_length)])
         grid[-1, 0].set_xlabel("weighted score (0 to 100)")
         grid[-1, 1].set_xlabel("ticks lived")
         figure.suptitle(title("Scores on the 63 held-out tasks", _explain(scores, confidence), 110))
@@ -56,26 +56,31 @@ def _draw_scores(axes: Axes, group: Sequence[PolicyScores]) -> None:
     places = np.arange(len(group))
     ends = np.zeros(len(group))
     for category in range(len(CATEGORIES)):
-        parts = np.array([each.category_score[category].value for each in group])
+        parts = np.array([score.category_score[category].value for score in group])
         axes.barh(
             places, parts, _BAR_HEIGHT, left=ends, color=category_colour(category), edgecolor="white", linewidth=0.5
         )
         ends += parts
-    _draw_intervals(axes, [each.weighted_score for each in group], places)
-    for place, each in enumerate(group):
-        at = _end(each.weighted_score)
+    _draw_intervals(axes, [score.weighted_score for score in group], places)
+    for place, score in enumerate(group):
+        at = _end(score.weighted_score)
         axes.annotate(
-            f"{each.weighted_score.value:.1f}", (at, place), (5, 0), textcoords="offset points", va="center", fontsize=8
+            f"{score.weighted_score.value:.1f}",
+            (at, place),
+            (5, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
         )
-    axes.set_yticks(places, [each.results.policy.replace("$", r"\$") for each in group])
+    axes.set_yticks(places, [score.results.policy.replace("$", r"\$") for score in group])
     _tidy(axes, len(group))
 
 
 def _draw_ticks(axes: Axes, group: Sequence[PolicyScores]) -> None:
     places = np.arange(len(group))
     for estimates, shift, look in (
-        ([each.length for each in group], -_APART, _MEAN),
-        ([each.median_length for each in group], _APART, _MEDIAN),
+        ([score.length for score in group], -_APART, _MEAN),
+        ([score.median_length for score in group], _APART, _MEDIAN),
     ):
         _draw_intervals(axes, estimates, places + shift)
         axes.plot([estimate.value for estimate in estimates], places + shift, **look, zorder=3)
@@ -121,7 +126,7 @@ def _add_legend(figure: Figure) -> None:
 
 
 def _explain(scores: Sequence[PolicyScores], confidence: float) -> str:
-    known = [np.isfinite(each.weighted_score.low) for each in scores]
+    known = [np.isfinite(score.weighted_score.low) for score in scores]
     if not any(known):
         return "no intervals: too few episodes, or files that do not tell them"
     missing = "" if all(known) else "; where one is missing, there are too few episodes, or the files do not tell them"

@@ -94,7 +94,7 @@ def score(results: PolicyResults, bootstrap: Bootstrap, draws: KeptDraws) -> Pol
         low, high = bootstrap.interval(resampled)
     else:
         low = high = np.full(len(observed), np.nan)
-    estimates = [Estimate(*map(float, each)) for each in zip(observed, low, high, strict=True)]
+    estimates = [Estimate(*map(float, ends)) for ends in zip(observed, low, high, strict=True)]
     task_progress, weighted_score, *rest, length, median_length = estimates
     categories = len(CATEGORIES)
     return PolicyScores(

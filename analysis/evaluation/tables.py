@@ -10,6 +10,7 @@ from analysis.evaluation.held_out_tasks import CATEGORIES, TASK_CATEGORIES, TASK
 from analysis.evaluation.results import LENGTH, Mode
 from analysis.evaluation.scores import PolicyScores, seed_score
 from analysis.statistics.resampling import Estimate
+from analysis.tables import tab_separated_lines
 from common.files import write_text
 
 Cell = str | int | float | None
@@ -37,7 +38,7 @@ class Table:
 
     def as_text(self) -> str:
         """Return the table as tab-separated lines, heads first; what is missing is empty."""
-        return "".join("\t".join(map(_exact, row)) + "\n" for row in (self.heads, *self.rows))
+        return tab_separated_lines(self.heads, ([_exact(cell) for cell in row] for row in self.rows))
 
 
 def score_tables(scores: Sequence[PolicyScores]) -> Iterator[Table]:
@@ -45,7 +46,7 @@ def score_tables(scores: Sequence[PolicyScores]) -> Iterator[Table]:
     yield _summary(scores)
     yield _by_category(scores)
     yield _by_task(scores)
-    if len({run.seed for each in scores for run in each.results.runs}) > 1:
+    if len({run.seed for score in scores for run in score.results.runs}) > 1:
         yield _by_seed(scores)
         yield _by_task_seed(scores)
 
@@ -84,17 +85,17 @@ def summary_for_terminal(scores: Sequence[PolicyScores]) -> Table:
     heads = "policy", "mode", "weighted score", "task progress", "mean ticks", "median ticks", "seeds", "episodes"
     rows = [
         (
-            each.results.policy,
-            each.results.mode,
-            readable(each.weighted_score, 1),
-            readable(each.task_progress, 3),
-            readable(each.length, 0),
-            readable(each.median_length, 0),
-            len(each.results.runs),
-            _MISSING if each.results.episodes is None else each.results.episodes,
-            each.results.lives,
+            score.results.policy,
+            score.results.mode,
+            readable(score.weighted_score, 1),
+            readable(score.task_progress, 3),
+            readable(score.length, 0),
+            readable(score.median_length, 0),
+            len(score.results.runs),
+            _MISSING if score.results.episodes is None else score.results.episodes,
+            score.results.lives,
         )
-        for each in scores
+        for score in scores
     ]
     return Table("scores", (*heads, "lives"), tuple(rows))
 
@@ -132,10 +133,10 @@ def _summary(scores: Sequence[PolicyScores]) -> Table:
     progress, weighted, length = (_heads(name) for name in ("task_progress", "weighted_score", LENGTH))
     heads = "policy_name", "mode", progress[0], weighted[0], *progress[1:], *weighted[1:], "seeds", "episodes", "lives"
     rows: list[tuple[Cell, ...]] = []
-    for each in scores:
-        results, mean, total = each.results, _cells(each.task_progress), _cells(each.weighted_score)
+    for score in scores:
+        results, mean, total = score.results, _cells(score.task_progress), _cells(score.weighted_score)
         played = len(results.runs), results.episodes, results.lives
-        ticks = *_cells(each.length), *_cells(each.median_length)
+        ticks = *_cells(score.length), *_cells(score.median_length)
         rows.append((results.policy, results.mode, mean[0], total[0], *mean[1:], *total[1:], *played, *ticks))
     heads_of_all = *heads, *length, *_heads("median_length")
     return Table("score_summary", heads_of_all, tuple(rows))
@@ -144,9 +145,9 @@ def _summary(scores: Sequence[PolicyScores]) -> Table:
 def _by_category(scores: Sequence[PolicyScores]) -> Table:
     heads = "mode", "category", "policy_name", *_heads("task_progress"), *_heads("weighted_score")
     rows: list[tuple[Cell, ...]] = [
-        (each.results.mode, category, each.results.policy, *_cells(progress), *_cells(part))
-        for each in scores
-        for category, progress, part in zip(CATEGORIES, each.category_progress, each.category_score, strict=True)
+        (score.results.mode, category, score.results.policy, *_cells(progress), *_cells(part))
+        for score in scores
+        for category, progress, part in zip(CATEGORIES, score.category_progress, score.category_score, strict=True)
     ]
     return Table("score_category_summary", heads, _sorted(rows, 3))
 
@@ -154,12 +155,12 @@ def _by_category(scores: Sequence[PolicyScores]) -> Table:
 def _by_task(scores: Sequence[PolicyScores]) -> Table:
     heads = "mode", "category", "task_name", "policy_name", *_heads("task_progress"), "weight", "lives"
     rows: list[tuple[Cell, ...]] = []
-    for each in scores:
-        lives = sum(run.progress_lives.sum(axis=0) for run in each.results.runs)
-        tasks = zip(TASK_CATEGORIES, TASK_NAMES, each.progress_at, TASK_WEIGHTS.tolist(), lives.tolist(), strict=True)
+    for score in scores:
+        lives = sum(run.progress_lives.sum(axis=0) for run in score.results.runs)
+        tasks = zip(TASK_CATEGORIES, TASK_NAMES, score.progress_at, TASK_WEIGHTS.tolist(), lives.tolist(), strict=True)
         for category, name, progress, weight, count in tasks:
             rows.append(
-                (each.results.mode, category, name, each.results.policy, *_cells(progress), weight, round(count))
+                (score.results.mode, category, name, score.results.policy, *_cells(progress), weight, round(count))
             )
     return Table("score_task_summary", heads, _sorted(rows, 4))
 
@@ -167,8 +168,8 @@ def _by_task(scores: Sequence[PolicyScores]) -> Table:
 def _by_seed(scores: Sequence[PolicyScores]) -> Table:
     heads = "policy_name", "mode", "seed", "count", LENGTH, "task_progress", "weighted_score"
     rows: list[tuple[Cell, ...]] = []
-    for each in scores:
-        for run in each.results.runs:
+    for score in scores:
+        for run in score.results.runs:
             rows.append((run.policy, run.mode, run.seed, len(run.ticks), float(run.ticks.mean()), *seed_score(run)))
     return Table("score_by_seed", heads, _sorted(rows, 3))
 
@@ -176,7 +177,7 @@ def _by_seed(scores: Sequence[PolicyScores]) -> Table:
 def _by_task_seed(scores: Sequence[PolicyScores]) -> Table:
     heads = "category", "task_name", "weight", "policy_name", "mode", "seed", "count", "task_progress"
     rows: list[tuple[Cell, ...]] = []
-    for run in (run for each in scores for run in each.results.runs):
+    for run in (run for score in scores for run in score.results.runs):
         lives, progress = run.progress_lives.sum(axis=0).tolist(), run.task_progress.tolist()
         tasks = zip(TASK_CATEGORIES, TASK_NAMES, TASK_WEIGHTS.tolist(), lives, progress, strict=True)
         for category, name, weight, count, mean in tasks:

@@ -21,9 +21,9 @@ def _attacks_with(style: str) -> Compute:
 
 def _targets(seen: Observed, kind: np.ndarray) -> np.ndarray:
     """Return where the attack target's entity row is marked in `kind`, (E,) bool to (B,) bool."""
-    found = np.zeros(len(seen), bool)
-    found[seen.target_rows >= 0] = kind[seen.target_rows[seen.target_rows >= 0]]
-    return found
+    targets = np.zeros(len(seen), bool)
+    targets[seen.target_rows >= 0] = kind[seen.target_rows[seen.target_rows >= 0]]
+    return targets
 
 
 def _is_idle(seen: Observed) -> np.ndarray:

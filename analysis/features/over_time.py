@@ -14,18 +14,18 @@ def earlier(values: np.ndarray, lives: Lives, ticks: int) -> np.ndarray:
     """Return each record's value `ticks` earlier, or at the life's first record: (B,) of every tick to (B,)."""
     start = np.repeat(lives.starts, lives.lengths)
     source = np.maximum(np.arange(len(values)) - ticks, start)
-    found = np.empty_like(values)
-    found[lives.order] = values[lives.order][source]
-    return found
+    shifted = np.empty_like(values)
+    shifted[lives.order] = values[lives.order][source]
+    return shifted
 
 
 def ticks_since(happened: np.ndarray, lives: Lives) -> np.ndarray:
     """Return ticks since something last happened, or since the life's first record: (B,) bool to (B,) int64."""
     place = np.arange(len(happened))
     latest = np.maximum.accumulate(np.where(happened[lives.order], place, np.repeat(lives.starts, lives.lengths)))
-    found = np.empty(len(happened), np.int64)
-    found[lives.order] = place - latest
-    return found
+    ticks = np.empty(len(happened), np.int64)
+    ticks[lives.order] = place - latest
+    return ticks
 
 
 def _whole(seen: Observed, name: str) -> np.ndarray:

@@ -25,8 +25,8 @@ def largest(values: np.ndarray, owner: np.ndarray, records: int, none: int) -> n
 
 def _extreme(choose: np.ufunc, values: np.ndarray, owner: np.ndarray, records: int, none: int) -> np.ndarray:
     # Rows are ordered by record, so each record's rows are contiguous.
-    found = np.full(records, none, np.int64)
+    extremes = np.full(records, none, np.int64)
     if len(owner):
         starts = np.flatnonzero(np.diff(owner, prepend=-1))
-        found[owner[starts]] = choose.reduceat(values, starts)
-    return found
+        extremes[owner[starts]] = choose.reduceat(values, starts)
+    return extremes

@@ -147,9 +147,9 @@ class _Cells:
         kinds = int(category.max()) + 1
         pairs, counts = np.unique(self.cell * kinds + category, return_counts=True)
         order = np.lexsort((counts, pairs // kinds))
-        found = np.zeros(self.rows * self.columns, np.int64)
-        found[pairs[order] // kinds] = pairs[order] % kinds  # the last assignment to a cell wins
-        return found.reshape(self.rows, self.columns)
+        winners = np.zeros(self.rows * self.columns, np.int64)
+        winners[pairs[order] // kinds] = pairs[order] % kinds  # the last assignment to a cell wins
+        return winners.reshape(self.rows, self.columns)
 
     def sum(self, weights: np.ndarray) -> np.ndarray:
         """Sum the weights of the points in each cell, (rows, columns)."""

@@ -115,7 +115,7 @@ def write_effects(
         LASTING_FIGURE: persistence_figure(study),
     }
     lines = [*summary_lines(study), *readability_lines(erased)]
-    content = {**vars(study), "arms": [arm.content() for arm in arms], "erased": [vars(each) for each in erased]}
+    content = {**vars(study), "arms": [arm.content() for arm in arms], "erased": [vars(reading) for reading in erased]}
     write_json(folder / EFFECTS_FILE, {"summary": lines, **content})
     write_text(folder / TABLE_FILE, effects_table(study).as_text())
     write_text(folder / BY_EPISODE_FILE, by_episode_table(table, arms, seed).as_text())

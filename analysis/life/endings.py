@@ -63,12 +63,12 @@ def _strikers(seen: Observed, last: np.ndarray) -> dict[int, list[int]]:
     struck = np.flatnonzero(in_reach & _may_have_killed(seen))
     target = seen.entity("id")[seen.target_rows[struck]]
     dead = {(int(records.episode[i]), int(records.tick[i]), int(records.agent_id[i])): i for i in last.tolist()}
-    found: dict[int, list[int]] = defaultdict(list)
+    strikers: dict[int, list[int]] = defaultdict(list)
     for record, victim in zip(struck.tolist(), target.tolist(), strict=True):
         i = dead.get((int(records.episode[record]), int(records.tick[record]), victim))
         if i is not None:
-            found[i].append(int(records.agent_id[record]))
-    return found
+            strikers[i].append(int(records.agent_id[record]))
+    return strikers
 
 
 def _may_have_killed(seen: Observed) -> np.ndarray:

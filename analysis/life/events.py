@@ -58,7 +58,7 @@ def life_events(records: Records, metadata: DumpMetadata) -> LifeEvents:
     seen = Observed(records, metadata)
     now = np.flatnonzero(previous_tick(records, seen.lives) >= 0)
     before = previous_tick(records, seen.lives)[now]
-    found = [
+    events = [
         *_meals(seen, now, before),
         *_hits(seen, now, before),
         *_taken_hits(seen, now),
@@ -66,24 +66,24 @@ def life_events(records: Records, metadata: DumpMetadata) -> LifeEvents:
         *((record, TRADED, what) for record, what in trades(seen, now, before)),
         *((record, DIED, cause) for record, cause in endings(seen)),
     ]
-    record, kind = (np.array([event[place] for event in found], np.int64) for place in (0, 1))
+    record, kind = (np.array([event[place] for event in events], np.int64) for place in (0, 1))
     order = np.lexsort((kind, records.tick[record], seen.lives.index[record]))
-    return LifeEvents(record[order], kind[order], tuple(found[i][2] for i in order))
+    return LifeEvents(record[order], kind[order], tuple(events[i][2] for i in order))
 
 
-_Found = tuple[int, int, str]
+_Event = tuple[int, int, str]
 """Record, kind, detail."""
 
 
-def _meals(seen: Observed, now: np.ndarray, before: np.ndarray) -> list[_Found]:
-    found = []
+def _meals(seen: Observed, now: np.ndarray, before: np.ndarray) -> list[_Event]:
+    events = []
     for kind, name in ((ATE, "food"), (DRANK, "water")):
         level = seen.own(name)
-        found += [(int(i), kind, "") for i in now[was_replenished(level[now], level[before])]]
-    return found
+        events += [(int(i), kind, "") for i in now[was_replenished(level[now], level[before])]]
+    return events
 
 
-def _hits(seen: Observed, now: np.ndarray, before: np.ndarray) -> list[_Found]:
+def _hits(seen: Observed, now: np.ndarray, before: np.ndarray) -> list[_Event]:
     """Find attacks that hit and attacks that killed.
 
     An attack hit if its target was within reach and the game's tick of the agent's latest combat is this tick. It
@@ -97,8 +97,8 @@ def _hits(seen: Observed, now: np.ndarray, before: np.ndarray) -> list[_Found]:
     victim = seen.entity("id")[target]
     killed = _counted_kills(seen, now, before) if KILLS in seen.records.columns else _gone(seen, now, victim)
     names = [_name(seen, row) for row in target]
-    found = [(int(i), HIT, name) for i, name in zip(now, names, strict=True)]
-    return found + [(int(i), KILLED, name) for i, name, dead in zip(now, names, killed, strict=True) if dead]
+    hits = [(int(i), HIT, name) for i, name in zip(now, names, strict=True)]
+    return hits + [(int(i), KILLED, name) for i, name, dead in zip(now, names, killed, strict=True) if dead]
 
 
 def _counted_kills(seen: Observed, now: np.ndarray, before: np.ndarray) -> np.ndarray:
@@ -113,7 +113,7 @@ def _gone(seen: Observed, now: np.ndarray, victim: np.ndarray) -> np.ndarray:
     return np.array([v not in ids[offsets[i] : offsets[i + 1]] for i, v in zip(now, victim, strict=True)], bool)
 
 
-def _taken_hits(seen: Observed, now: np.ndarray) -> list[_Found]:
+def _taken_hits(seen: Observed, now: np.ndarray) -> list[_Event]:
     damage, attacker = seen.own("damage"), seen.own("attacker_id")
     hurt = now[damage[now] > 0]
     return [(int(i), WAS_HIT, f"{damage[i]} damage, by {_by(int(attacker[i]))}") for i in hurt]
@@ -129,9 +129,9 @@ def _name(seen: Observed, row: int) -> str:
     return NPC_NAMES.get(kind, "NPC") if kind > 0 else f"agent {seen.entity('id')[row]}"
 
 
-def _level_ups(seen: Observed, now: np.ndarray, before: np.ndarray) -> list[_Found]:
-    found = []
+def _level_ups(seen: Observed, now: np.ndarray, before: np.ndarray) -> list[_Event]:
+    events = []
     for skill in COMBAT_SKILLS + HARVESTING_SKILLS:
         level = seen.own(f"{skill}_level")
-        found += [(int(i), LEVELLED_UP, f"{skill} {level[i]}") for i in now[level[now] > level[before]]]
-    return found
+        events += [(int(i), LEVELLED_UP, f"{skill} {level[i]}") for i in now[level[now] > level[before]]]
+    return events

@@ -49,8 +49,8 @@ def matching(spans: LifeSpans, agent: int | None, episode: int | None, dump: str
         if wanted is not None:
             kept &= spans.key[:, LIFE_KEY.index(name)] == wanted
     if not kept.any():
-        asked = [f"agent {agent}"] * (agent is not None) + [f"episode {episode}"] * (episode is not None)
-        raise UserError(f"{dump} holds no life of {' in '.join(asked)}: it holds {_ranges(spans)}")
+        conditions = [f"agent {agent}"] * (agent is not None) + [f"episode {episode}"] * (episode is not None)
+        raise UserError(f"{dump} holds no life of {' in '.join(conditions)}: it holds {_ranges(spans)}")
     return LifeSpans(spans.key[kept], spans.ticks[kept])
 
 

@@ -52,10 +52,10 @@ class Timeline:
             ValueError: it is not in this timeline.
         """
         first = life_keys(places_of(self.records))[self.lives.order[self.lives.starts]]  # (L, 3)
-        found = np.flatnonzero((first == np.asarray(key)).all(axis=1))
-        if not len(found):
+        rows = np.flatnonzero((first == np.asarray(key)).all(axis=1))
+        if not len(rows):
             raise ValueError(f"there is no life {tuple(key)}")
-        return int(found[0])
+        return int(rows[0])
 
     def life(self, number: int) -> "Timeline":
         """Return the timeline of one life, from 0 to len(lives) - 1."""

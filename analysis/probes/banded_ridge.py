@@ -51,14 +51,14 @@ def fit_ridge_beside(
     inner = {name: {number: np.zeros(()) for number in numbers} for name in memories}
     for one, other in itertools.combinations(numbers, 2):
         pair = _Training(without(sums, one, other, scale=scale), columns, blocks)
-        for left_out, found in zip((one, other), pair.validation_losses([sums[other], sums[one]]), strict=True):
-            for name, losses in found.items():
+        for left_out, inner_losses in zip((one, other), pair.validation_losses([sums[other], sums[one]]), strict=True):
+            for name, losses in inner_losses.items():
                 inner[name][left_out] = inner[name][left_out] + losses
     outer = {name: np.zeros(()) for name in memories}
     alone = {number: _Training(without(sums, number, scale=scale), columns, blocks) for number in numbers}
     for number, training in alone.items():
-        (found,) = training.validation_losses([sums[number]])
-        outer = {name: outer[name] + losses for name, losses in found.items()}
+        (inner_losses,) = training.validation_losses([sums[number]])
+        outer = {name: outer[name] + losses for name, losses in inner_losses.items()}
     everything = _Training(without(sums, scale=scale), columns, blocks)
     fitted = {}
     for name, block in blocks.items():
@@ -143,12 +143,12 @@ class _Training:
         targets = y.shape[1]
         solved = cho_solve(factor, np.concatenate([y[:c], r[:c, c:]], axis=1), check_finite=False)
         u, every_v = solved[:, :targets], solved[:, targets:]
-        found = {}
+        eliminated = {}
         for name, block in self.blocks.items():
             v = every_v[:, block.start - c : block.stop - c]
             values, vectors = np.linalg.eigh(r[block, block] - r[block, :c] @ v)
-            found[name] = _Eliminated(u, v, np.maximum(values, 0), vectors, y[block] - r[block, :c] @ u)
-        return found
+            eliminated[name] = _Eliminated(u, v, np.maximum(values, 0), vectors, y[block] - r[block, :c] @ u)
+        return eliminated
 
     def validation_losses(self, held_out: list[Moments]) -> list[dict[str, np.ndarray]]:
         """Return sums of squared errors on other records for all pairs of penalties.
@@ -156,13 +156,13 @@ class _Training:
         Returns:
             For each set of records: memory -> (penalties of the baseline, penalties of the memory, T).
         """
-        others = [self._standardised(each) for each in held_out]
-        found: list[dict[str, list[np.ndarray]]] = [{name: [] for name in self.blocks} for _ in others]
+        others = [self._standardised(moments) for moments in held_out]
+        by_fold: list[dict[str, list[np.ndarray]]] = [{name: [] for name in self.blocks} for _ in others]
         for penalty in PENALTIES:
             for name, eliminated in self._eliminate(penalty).items():
-                for each, losses in zip(others, found, strict=True):
-                    losses[name].append(_losses(each, eliminated, self.baseline, self.blocks[name]))
-        return [{name: np.stack(losses) for name, losses in each.items()} for each in found]
+                for moments, losses in zip(others, by_fold, strict=True):
+                    losses[name].append(_losses(moments, eliminated, self.baseline, self.blocks[name]))
+        return [{name: np.stack(losses) for name, losses in of_fold.items()} for of_fold in by_fold]
 
     def _standardised(self, held_out: Moments) -> Products:
         """Return the sums over other records, centred and standardised as the training records are."""

@@ -57,7 +57,7 @@ def in_one_observation() -> tuple[Feature, ...]:
 
 def digest(seen: Observed) -> np.ndarray:
     """Return the gist of an observation: registry features, the own row, and where things are, (B, columns) float32."""
-    features = [feature.compute(seen) for feature in _told(seen)]
+    features = [feature.compute(seen) for feature in _known_features(seen)]
     own = [seen.own_as_seen(name) for name in seen.metadata.entity_columns]
     ways = [_way_to_material(seen, name) for name in _SOUGHT]
     others = [_way_to_entity(seen, who) for who in (seen.is_player, seen.is_npc)]
@@ -87,7 +87,7 @@ def last_observations(gist: np.ndarray, lives: Lives, ticks: int) -> np.ndarray:
     return np.concatenate([gist[:, :0], *(earlier(gist, lives, back) for back in range(1, ticks + 1))], axis=1)
 
 
-def _told(seen: Observed) -> Sequence[Feature]:
+def _known_features(seen: Observed) -> Sequence[Feature]:
     # Where a dump does not say how large its maps are, two features of the place cannot be told.
     unknown = () if "map_size" in seen.metadata.environment else ("distance_to_centre", "distance_to_edge")
     return [feature for feature in in_one_observation() if feature.name not in unknown]
@@ -114,13 +114,13 @@ def _way_to_entity(seen: Observed, who: np.ndarray) -> np.ndarray:
     rows = len(owner)
     # Distance first; then the row, so that the smallest number also tells which row it is.
     first = ragged.smallest(steps * (rows + 1) + np.arange(rows), owner, len(seen), -1)
-    found = np.zeros((len(seen), 4))
+    way = np.zeros((len(seen), 4))
     there = first >= 0
     nearest = first[there] % (rows + 1)
-    found[there, :2] = apart[nearest]
-    found[there, 2] = seen.entity("health")[who][nearest]
-    found[there, 3] = seen.combat_level[who][nearest]
-    return found
+    way[there, :2] = apart[nearest]
+    way[there, 2] = seen.entity("health")[who][nearest]
+    way[there, 3] = seen.combat_level[who][nearest]
+    return way
 
 
 def _block_of(rows_and_columns: np.ndarray) -> np.ndarray:
@@ -173,15 +173,15 @@ def traces(values: np.ndarray, lives: Lives, time_constants: tuple[int, ...] = T
     Returns:
         The traces of each time constant side by side, (B, len(time_constants) * C) float32.
     """
-    found = np.empty((len(values), len(time_constants), values.shape[1]), np.float32)
+    traced = np.empty((len(values), len(time_constants), values.shape[1]), np.float32)
     rate = 1 / np.array(time_constants, np.float64)[None, :, None]
     trace = np.empty((0, 0, 0))
     for tick, records in ticks_of(lives):
         now = values[records, None].astype(np.float64)  # (n, 1, C)
         trace = np.repeat(now, len(time_constants), axis=1) if tick == 0 else trace[: len(records)]
         trace = trace + (now - trace) * rate
-        found[records] = trace
-    return found.reshape(len(values), -1)
+        traced[records] = trace
+    return traced.reshape(len(values), -1)
 
 
 @dataclass(frozen=True, eq=False)

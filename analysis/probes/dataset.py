@@ -103,9 +103,9 @@ def read_probe_data(folder: Path, wanted: Wanted, progress: Progress | None = No
     for records in _episodes(folder, metadata, wanted, progress):
         seen = Observed(records, metadata)
         check_unbroken(seen, [feature for feature in EXTENDED_FEATURES if feature.over_time][:1])
-        if reservoir is None and any(each.name == RESERVOIR for each in wanted.inputs):
+        if reservoir is None and any(source.name == RESERVOIR for source in wanted.inputs):
             reservoir = Reservoir.draw(records.activations[ENCODER_OUTPUT], wanted.seed)
-        if not gist and any(each.name == TRACES for each in wanted.inputs):
+        if not gist and any(source.name == TRACES for source in wanted.inputs):
             gist = digest(as_seen(records.take(np.arange(1)), metadata)).shape[1]
         kept = _thinned(seen, wanted.subsample)
         parts.append({name: values[kept] for name, values in _computed(seen, wanted, reservoir).items()})
@@ -116,7 +116,7 @@ def read_probe_data(folder: Path, wanted: Wanted, progress: Progress | None = No
     episode = identity[:, LIFE_KEY.index("episode")]
     _check_enough(folder, len(np.unique(episode)))
     world, by_map = _worlds(episode, np.concatenate(maps))
-    varying = {each.name: np.ptp(columns[each.name], axis=0) > 0 for each in wanted.inputs}
+    varying = {source.name: np.ptp(columns[source.name], axis=0) > 0 for source in wanted.inputs}
     return ProbeData(
         inputs={name: _only(columns.pop(name), varies) for name, varies in varying.items()},
         varying=varying,
@@ -151,7 +151,7 @@ def _check_enough(folder: Path, episodes: int) -> None:
 
 def _episodes(folder: Path, metadata: DumpMetadata, wanted: Wanted, progress: Progress | None) -> Iterator[Records]:
     """Read one episode after the other where that is cheap; a JSON dump is small and read once."""
-    layers = list(dict.fromkeys([layer for each in wanted.inputs for layer in each.layers] + list(wanted.networks)))
+    layers = list(dict.fromkeys([layer for source in wanted.inputs for layer in source.layers] + list(wanted.networks)))
     columns = [name for name in metadata.columns if name not in ("legal", "logits")]
     if metadata.format == "json":
         records = read_dump(folder, layers=layers, columns=columns, leave_out=["tables"], progress=progress)
@@ -173,13 +173,13 @@ def _computed(seen: Observed, wanted: Wanted, reservoir: Reservoir | None) -> di
         "given": np.column_stack([nothing, *(target.compute(seen).astype(np.float64) for target in wanted.given)]),
         **{f"network/{layer}": records.activations[layer] for layer in wanted.networks},
     }
-    for each in wanted.inputs:
-        if each.layers:
-            columns[each.name] = np.concatenate([records.activations[layer] for layer in each.layers], axis=1)
+    for source in wanted.inputs:
+        if source.layers:
+            columns[source.name] = np.concatenate([records.activations[layer] for layer in source.layers], axis=1)
     if reservoir:
         encoded = records.activations[ENCODER_OUTPUT]
         columns[RESERVOIR] = np.concatenate([encoded, reservoir.run(encoded, seen.lives)], axis=1)
-    return columns | _of_observations(seen, [each for each in wanted.inputs if not each.layers])
+    return columns | _of_observations(seen, [source for source in wanted.inputs if not source.layers])
 
 
 def _of_observations(seen: Observed, inputs: Sequence[Input]) -> dict[str, np.ndarray]:
@@ -189,15 +189,15 @@ def _of_observations(seen: Observed, inputs: Sequence[Input]) -> dict[str, np.nd
     shown = as_seen(seen.records, seen.metadata)
     gist = digest(shown)
     present = np.concatenate([gist, whole_view(shown)], axis=1)
-    found = {}
-    for each in inputs:
+    arrays = {}
+    for source in inputs:
         past = gist[:, :0]
-        if each.name == TRACES:
+        if source.name == TRACES:
             past = traces(gist, seen.lives)
-        elif each.name != OBSERVATION:
-            past = last_observations(gist, seen.lives, each.observations - 1)
-        found[each.name] = np.concatenate([present, past], axis=1) if past.shape[1] else present
-    return found
+        elif source.name != OBSERVATION:
+            past = last_observations(gist, seen.lives, source.observations - 1)
+        arrays[source.name] = np.concatenate([present, past], axis=1) if past.shape[1] else present
+    return arrays
 
 
 def _bands(varying: dict[str, np.ndarray], gist: int) -> dict[str, np.ndarray]:

@@ -47,7 +47,7 @@ _LIKE_HIDDEN = {"-": "encoder output", ":": "that of the untrained network", "-.
 
 def has_history_curve(reports: Sequence[DumpReport]) -> bool:
     """Say whether any dump was probed with more than one length of history."""
-    return any(sum(observations_of(name) is not None for name in each.inputs) > 1 for each in reports)
+    return any(sum(observations_of(name) is not None for name in report.inputs) > 1 for report in reports)
 
 
 def probe_history(reports: Sequence[DumpReport], memory: str, probe: str) -> Figure:
@@ -56,8 +56,10 @@ def probe_history(reports: Sequence[DumpReport], memory: str, probe: str) -> Fig
     One panel for each of the targets that the memory predicts best; a colour for each dump. Of many dumps the last six
     are drawn.
     """
-    shown = [each for each in reports if has_history_curve([each])][-6:]
-    rows = [{(r.target, r.input): r for r in each.scores if r.probe == probe and r.score is not None} for each in shown]
+    shown = [report for report in reports if has_history_curve([report])][-6:]
+    rows = [
+        {(r.target, r.input): r for r in report.scores if r.probe == probe and r.score is not None} for report in shown
+    ]
     targets = _best_predicted(rows, memory)
     with style():
         lines = max(1, -(-len(targets) // _COLUMNS))
@@ -111,7 +113,7 @@ def _draw_history(axes: Axes, report: DumpReport, known: dict[str, ScoreRow], me
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(FixedLocator(ticks))
         axes.xaxis.set_minor_locator(NullLocator())
-        axes.set_xticklabels([str(each) for each in ticks])
+        axes.set_xticklabels([str(tick) for tick in ticks])
     for name, line in {memory: "--", **_FLAT}.items():
         if name in known and known[name].score is not None:
             axes.axhline(max(_LOWEST_OF_HISTORY, known[name].score or 0.0), color=colour, linestyle=line, linewidth=1)
@@ -125,7 +127,7 @@ def _numbers(rows: Sequence[Sequence[float | None]]) -> np.ndarray:
 def _history_legend(shown: Sequence[DumpReport], memory: str) -> list[Line2D]:
     looks = {"last observations": "-", title_of(memory): "--", **{title_of(name): line for name, line in _FLAT.items()}}
     return [
-        *(Line2D([], [], color=cluster_colour(i), linewidth=3, label=each.name) for i, each in enumerate(shown)),
+        *(Line2D([], [], color=cluster_colour(i), linewidth=3, label=report.name) for i, report in enumerate(shown)),
         *(Line2D([], [], color=_INK, linestyle=line, label=label) for label, line in looks.items()),
     ]
 
@@ -146,9 +148,11 @@ def probe_horizon(reports: Sequence[DumpReport], memory: str, probe: str) -> Fig
     One pair of panels for each curve, such as rows and columns of displacement; a colour for each dump. Of many dumps
     the last six are drawn.
     """
-    shown = [each for each in reports if has_horizons([each])][-_DUMPS_AT_MOST:]
-    curves = list(dict.fromkeys(curve for each in shown for curve, places in _curves(each).items() if len(places) > 1))
-    given = any(each.increments_given for each in shown)
+    shown = [report for report in reports if has_horizons([report])][-_DUMPS_AT_MOST:]
+    curves = list(
+        dict.fromkeys(curve for report in shown for curve, places in _curves(report).items() if len(places) > 1)
+    )
+    given = any(report.increments_given for report in shown)
     with style():
         width = max(_NARROWEST, 1 + _INCHES_A_CURVE * len(curves))
         figure = new_figure(width, _HEIGHT)
@@ -161,7 +165,7 @@ def probe_horizon(reports: Sequence[DumpReport], memory: str, probe: str) -> Fig
                         shift = _shift(2 * number + place, 2 * len(shown))
                         _draw_points(axes, line, cluster_colour(number), shift)
             column[0].set_title(curve)
-            _label(column, sorted({ticks for each in shown for ticks in _curves(each).get(curve, {})}))
+            _label(column, sorted({ticks for report in shown for ticks in _curves(report).get(curve, {})}))
         for axes, what in zip(grid[:, 0], ("score", "increment"), strict=True):
             axes.set_ylabel(f"{what} ({_measure(shown, curves[0])})")
         text = (
@@ -177,26 +181,26 @@ def probe_horizon(reports: Sequence[DumpReport], memory: str, probe: str) -> Fig
 
 def _curves(report: DumpReport) -> dict[str, dict[int, str]]:
     """Return curve -> ticks ahead -> target, of the targets that were probed."""
-    found: dict[str, dict[int, str]] = {}
+    curves: dict[str, dict[int, str]] = {}
     for target in report.targets:
         if target["curve"] is not None and target["reason"] is None:
-            found.setdefault(target["curve"], {})[target["ticks_ahead"]] = target["name"]
-    return found
+            curves.setdefault(target["curve"], {})[target["ticks_ahead"]] = target["name"]
+    return curves
 
 
 def _measure(reports: Sequence[DumpReport], curve: str) -> str:
-    return next(t["measure"] for each in reports for t in each.targets if t["curve"] == curve)
+    return next(t["measure"] for report in reports for t in report.targets if t["curve"] == curve)
 
 
 def _best_baselines(report: DumpReport, probe: str) -> dict[str, ScoreRow]:
     """Return target -> the score of the baseline that predicts it best."""
-    found: dict[str, ScoreRow] = {}
+    best_of_target: dict[str, ScoreRow] = {}
     for row in report.scores:
         if row.probe == probe and row.kind == "baseline" and row.score is not None:
-            best = found.get(row.target)
+            best = best_of_target.get(row.target)
             if best is None or best.score is None or row.score > best.score:
-                found[row.target] = row
-    return found
+                best_of_target[row.target] = row
+    return best_of_target
 
 
 def _score_lines(report: DumpReport, curve: str, memory: str, probe: str) -> list[Line]:
@@ -255,7 +259,7 @@ def _label(column: Sequence[Axes], horizons: Sequence[int]) -> None:
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(FixedLocator(horizons))
         axes.xaxis.set_minor_locator(NullLocator())
-        axes.set_xticks(horizons, [str(each) for each in horizons])
+        axes.set_xticks(horizons, [str(horizon) for horizon in horizons])
         axes.axhline(0, color=_INK, linewidth=0.6)
         axes.grid(axis="y", linewidth=0.5, color="#dddddd")
         axes.set_axisbelow(True)
@@ -268,8 +272,8 @@ def _horizon_legend(shown: Sequence[DumpReport], memory: str, given: bool) -> li
         looks.append(("increment once the given variables are known", ":", "s"))
     return [
         *(
-            Line2D([], [], color=cluster_colour(i), linewidth=3, label=wrapped(each.name, _LETTERS_IN_HORIZON_LEGEND))
-            for i, each in enumerate(shown)
+            Line2D([], [], color=cluster_colour(i), linewidth=3, label=wrapped(report.name, _LETTERS_IN_HORIZON_LEGEND))
+            for i, report in enumerate(shown)
         ),
         *(Line2D([], [], color=_INK, linestyle=line, marker=marker, label=label) for label, line, marker in looks),
     ]
@@ -339,10 +343,10 @@ def _draw_target(axes: Axes, rows: Sequence[tuple[int, AdvantageRow]], colour: s
 def _draw_cka(axes: Axes, reports: Sequence[DumpReport], colour: str) -> None:
     axes.set(title="similarity of layers (CKA)", ylim=(-0.05, 1.05))
     for other, line in (("encoder_output", "-"), ("untrained_lstm_hidden", ":")):
-        found = [
+        points = [
             (r.steps_trained or 0, row) for r in reports for row in r.cka if {row.one, row.other} == {_HIDDEN, other}
         ]
-        _draw_line(axes, found, line, colour)
+        _draw_line(axes, points, line, colour)
     for report in reports:
         _draw_line(axes, [*_earlier_selves(report)], "-.", colour)
 
@@ -355,8 +359,8 @@ def _earlier_selves(report: DumpReport) -> Iterator[tuple[int, CKARow]]:
             yield int(watched[1]), row
 
 
-def _draw_line(axes: Axes, found: Sequence[tuple[int, CKARow]], line: str, colour: str) -> None:
-    known = sorted((steps, row.cka) for steps, row in found if row.cka is not None)
+def _draw_line(axes: Axes, points: Sequence[tuple[int, CKARow]], line: str, colour: str) -> None:
+    known = sorted((steps, row.cka) for steps, row in points if row.cka is not None)
     if known:
         axes.plot(*zip(*known, strict=True), line, color=colour, marker="o", markersize=3, linewidth=1.2)
 

@@ -145,9 +145,9 @@ def _headline(effects: Effects, memory: str, says: str, what: str) -> str:
     known = len({row.target for row in rows})
     if not known:
         return f"{memory}: no {what} is known"
-    found = len({row.target for row in rows if is_found(row)})
+    count = len({row.target for row in rows if is_found(row)})
     where = " in at least one dump" if len(effects) > 1 else ""
-    return f"{memory} {says.format(f'{found} of {known} targets')}{where}"
+    return f"{memory} {says.format(f'{count} of {known} targets')}{where}"
 
 
 def _figure_of_effects(effects: Effects, headline: str, text: str, label: str) -> Figure:
@@ -158,7 +158,7 @@ def _figure_of_effects(effects: Effects, headline: str, text: str, label: str) -
     names = {measure: _targets(effects, measure) for measure in _MEASURES}
     count = len(effects)
     with style():
-        tallest = max(1, *(len(each) for each in names.values()))
+        tallest = max(1, *(len(group) for group in names.values()))
         figure = new_figure(11, 2.5 + 0.3 * count + tallest * (_INCHES_A_TARGET + _INCHES_A_MARK * count))
         for axes, measure in zip(figure.subplots(1, 2), _MEASURES, strict=True):
             _draw_effects(axes, effects, names[measure], label.format(measure=measure))
@@ -174,8 +174,8 @@ def _figure_of_effects(effects: Effects, headline: str, text: str, label: str) -
 
 
 def _counted(dump: str, rows: Sequence[AdvantageRow | IncrementRow]) -> str:
-    found = sum(map(is_found, rows))
-    return wrapped(f"{dump} ({found} of {len(rows)} targets above 0)", _LETTERS_IN_LEGEND)
+    count = sum(map(is_found, rows))
+    return wrapped(f"{dump} ({count} of {len(rows)} targets above 0)", _LETTERS_IN_LEGEND)
 
 
 def _targets(effects: Effects, measure: str) -> list[str]:

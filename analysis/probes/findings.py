@@ -85,7 +85,7 @@ def findings(probed: Probed, inputs: Sequence[Input], resamples: Resamples, chan
     Args:
         chance: score of knowing nothing, (T,).
     """
-    memories = {each.name for each in inputs if each.kind == "memory"}
+    memories = {source.name for source in inputs if source.kind == "memory"}
     drawn = {key: losses.resampled(resamples.weights) for key, losses in probed.losses.items()}
     baselines = [key for key in drawn if key[1] not in memories]
     scores = {key: _score(probed.losses[key], drawn[key], resamples, chance) for key in drawn}
@@ -94,23 +94,23 @@ def findings(probed: Probed, inputs: Sequence[Input], resamples: Resamples, chan
     increments = _increments(wanted, probed.together, probed.losses, resamples)
     increments_given = _increments(wanted, probed.known_together, probed.known, resamples)
     selectivities = {key: _selectivity(key, probed, drawn[key], resamples) for key in wanted}
-    precision = {key: _precision(each, resamples) for key, each in probed.precision.items()}
+    precision = {key: _precision(input_losses, resamples) for key, input_losses in probed.precision.items()}
     return Findings(scores, precision, advantages, increments, selectivities, increments_given)
 
 
 def _score(losses: Losses, drawn: np.ndarray, resamples: Resamples, chance: np.ndarray) -> Estimates:
-    found = resamples.estimate(losses.score - chance, drawn - chance, _informative(losses))
-    return Estimates(losses.score, found.low + chance, np.minimum(found.high + chance, 1.0), found.p)
+    estimates = resamples.estimate(losses.score - chance, drawn - chance, _informative(losses))
+    return Estimates(losses.score, estimates.low + chance, np.minimum(estimates.high + chance, 1.0), estimates.p)
 
 
 def _advantage(
     key: Key, baselines: Sequence[Key], probed: Probed, drawn: dict[Key, np.ndarray], resamples: Resamples
 ) -> Advantage:
     own = probed.losses[key]
-    others = np.stack([probed.losses[each].score for each in baselines])  # (baselines, T)
+    others = np.stack([probed.losses[baseline].score for baseline in baselines])  # (baselines, T)
     value = own.score - others.max(axis=0)
     # The best baseline is chosen anew in every resample, so that its choice widens the interval too.
-    differences = drawn[key] - np.stack([drawn[each] for each in baselines]).max(axis=0)
+    differences = drawn[key] - np.stack([drawn[baseline] for baseline in baselines]).max(axis=0)
     estimates = resamples.estimate(value, differences, _informative(own))
     known = np.isfinite(value)
     best = tuple(
@@ -148,7 +148,7 @@ def _increment(
     names, targets = list(over), np.arange(p.shape[1])
     known = p[place, targets] >= 0
     value, low, high = (
-        np.where(known, np.stack([getattr(each, name) for each in over.values()])[place, targets], np.nan)
+        np.where(known, np.stack([getattr(estimates, name) for estimates in over.values()])[place, targets], np.nan)
         for name in ("value", "low", "high")
     )
     least = Estimates(value, low, high, np.where(known, p[place, targets], np.nan))
@@ -179,13 +179,13 @@ def commonality(data: ProbeData, memory: str, usable: np.ndarray, resamples: Res
     """
     given, hidden = smooth_basis(data.given), data.inputs[memory]
     blocks = {"given": given, "memory": hidden, "both": np.concatenate([given, hidden], axis=1)}
-    found = {name: _losses_of_block(block, data, usable) for name, block in blocks.items()}
+    estimates = {name: _losses_of_block(block, data, usable) for name, block in blocks.items()}
     at_all = np.ones((1, data.worlds))
     once, drawn = (
-        _parts({name: each.resampled(weights) for name, each in found.items()})
+        _parts({name: estimate.resampled(weights) for name, estimate in estimates.items()})
         for weights in (at_all, resamples.weights)
     )
-    informative = _informative(found["both"])
+    informative = _informative(estimates["both"])
     return {name: resamples.estimate(once[name][0], drawn[name], informative) for name in once}
 
 

@@ -34,9 +34,9 @@ def record_in(ticks: int, lives: Lives) -> np.ndarray:
     """Return the index of each record's life `ticks` later, -1 if the life has no such record, (B,) int64."""
     place = np.arange(len(lives.order)) + ticks
     there = place <= last_places(lives)
-    found = np.full(len(place), -1)
-    found[lives.order[there]] = lives.order[place[there]]
-    return found
+    records = np.full(len(place), -1)
+    records[lives.order[there]] = lives.order[place[there]]
+    return records
 
 
 def next_record(happened: np.ndarray, lives: Lives) -> np.ndarray:
@@ -49,9 +49,9 @@ def next_record(happened: np.ndarray, lives: Lives) -> np.ndarray:
     # Positions of the next event at or after each position; the event at the position itself is not in its future.
     following = np.append(np.minimum.accumulate(place[::-1])[::-1], size)[1:]
     there = following <= last_places(lives)
-    found = np.full(size, -1)
-    found[lives.order[there]] = lives.order[following[there]]
-    return found
+    records = np.full(size, -1)
+    records[lives.order[there]] = lives.order[following[there]]
+    return records
 
 
 def at(records: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -187,9 +187,9 @@ def _dies_within(ticks: int) -> Target:
         # The last record is the moment before the tick in which the agent dies.
         left = last_places(lives) - np.arange(len(seen)) + 1
         ends = np.repeat(died(seen), lives.lengths)
-        found = np.empty(len(seen))
-        found[lives.order] = np.where(left > ticks, 0.0, np.where(ends, 1.0, np.nan))
-        return found
+        values = np.empty(len(seen))
+        values[lives.order] = np.where(left > ticks, 0.0, np.where(ends, 1.0, np.nan))
+        return values
 
     return Target(
         f"dies_within_{ticks}_ticks",

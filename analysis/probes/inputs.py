@@ -50,10 +50,10 @@ def checkpoint(name: str) -> Input | None:
 
     It is a baseline: the memory of the same network with less training, on the same episodes. None for other names.
     """
-    if not (found := _CHECKPOINT.fullmatch(name)):
+    if not (match := _CHECKPOINT.fullmatch(name)):
         return None
-    state = "hidden state" if found[2] == LSTM_HIDDEN else "cell state"
-    return Input(name, "baseline", f"{state} after {int(found[1]):,} steps", (name,))
+    state = "hidden state" if match[2] == LSTM_HIDDEN else "cell state"
+    return Input(name, "baseline", f"{state} after {int(match[1]):,} steps", (name,))
 
 
 _MEMORIES = (
@@ -72,11 +72,13 @@ _WITHOUT_TRAINING = (
     Input(RESERVOIR, "baseline", "reservoir on encoder", (ENCODER_OUTPUT,)),
     Input(UNTRAINED, "baseline", "untrained memory", (f"{UNTRAINED}_{LSTM_HIDDEN}", f"{UNTRAINED}_{LSTM_CELL}")),
 )
-NAMES = tuple([each.name for each in (*_MEMORIES, *_PRESENT)] + [HISTORY] + [each.name for each in _WITHOUT_TRAINING])
+NAMES = tuple(
+    [source.name for source in (*_MEMORIES, *_PRESENT)] + [HISTORY] + [source.name for source in _WITHOUT_TRAINING]
+)
 """What `--inputs` takes, in the order of tables."""
 
-MEMORIES = tuple(each.name for each in _MEMORIES)
-_TITLES = {each.name: each.title for each in (*_MEMORIES, *_PRESENT, *_WITHOUT_TRAINING)}
+MEMORIES = tuple(source.name for source in _MEMORIES)
+_TITLES = {source.name: source.title for source in (*_MEMORIES, *_PRESENT, *_WITHOUT_TRAINING)}
 
 
 def inputs_named(names: Iterable[str], histories: Sequence[int]) -> tuple[Input, ...]:
@@ -90,14 +92,14 @@ def inputs_named(names: Iterable[str], histories: Sequence[int]) -> tuple[Input,
         UserError: there is no such input.
     """
     names = list(names)
-    checkpoints = {name: found for name in names if (found := checkpoint(name))}
+    checkpoints = {name: source for name in names if (source := checkpoint(name))}
     wanted = set(NAMES) if names == ["all"] else set(names) - set(checkpoints)
     if unknown := sorted(wanted - set(NAMES)):
         raise UserError(f"there is no input {unknown[0]!r}; there are: {', '.join(NAMES)}, or all")
     if not wanted and not checkpoints:
         raise UserError(f"no input is named; there are: {', '.join(NAMES)}, or all")
-    past = [history(each) for each in sorted(histories)] if HISTORY in wanted else []
-    before, after = ([each for each in some if each.name in wanted] for some in (
+    past = [history(number) for number in sorted(histories)] if HISTORY in wanted else []
+    before, after = ([source for source in some if source.name in wanted] for some in (
         (*_MEMORIES, *_PRESENT), _WITHOUT_TRAINING
     ))  # fmt: skip
     return (*before, *past, *after, *checkpoints.values())
@@ -107,10 +109,10 @@ def recorded(inputs: Iterable[Input], metadata: DumpMetadata) -> tuple[Input, ..
     """Return the inputs that a dump has the layers of; an untrained memory may have hidden states only."""
     there = set(metadata.layers)
     fitted = (
-        replace(each, layers=each.layers[:1]) if each.name == UNTRAINED and not _has_cells(there) else each
-        for each in inputs
+        replace(source, layers=source.layers[:1]) if source.name == UNTRAINED and not _has_cells(there) else source
+        for source in inputs
     )
-    return tuple(each for each in fitted if set(each.layers) <= there)
+    return tuple(source for source in fitted if set(source.layers) <= there)
 
 
 def _has_cells(layers: Iterable[str]) -> bool:
@@ -120,16 +122,16 @@ def _has_cells(layers: Iterable[str]) -> bool:
 
 def title_of(name: str) -> str:
     """Return an input's title in figures."""
-    if found := checkpoint(name):
-        return found.title
+    if source := checkpoint(name):
+        return source.title
     past = _HISTORY.fullmatch(name)
     return history(int(past[1])).title if past else _TITLES[name]
 
 
 def observations_of(name: str) -> int | None:
     """Return the number of observations in a history, by its name; None for other inputs."""
-    found = _HISTORY.fullmatch(name)
-    return int(found[1]) if found else None
+    match = _HISTORY.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def is_memory(name: str) -> bool:

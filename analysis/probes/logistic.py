@@ -110,7 +110,7 @@ def solve(training: TrainingSet, basis: Basis, target: torch.Tensor, penalty: to
     """
     descent = _Descent(training, basis, target, penalty)
     left = torch.arange(len(target), device=target.device)
-    found = descent.weights.clone()
+    weights = descent.weights.clone()
     for _ in range(_STEPS_AT_MOST):
         far = descent.to_gain > _CLOSE_ENOUGH * descent.entropy
         if not far.any():
@@ -119,8 +119,8 @@ def solve(training: TrainingSet, basis: Basis, target: torch.Tensor, penalty: to
             descent.keep(far)
             left = left[far]
         descent.step()
-        found[:, left] = descent.weights
-    return training.in_units_of_x(found)
+        weights[:, left] = descent.weights
+    return training.in_units_of_x(weights)
 
 
 class _Descent:
@@ -189,11 +189,11 @@ class _Descent:
 
     def _curvature(self, along: Sequence[torch.Tensor]) -> torch.Tensor:
         """Return the second derivative along the direction, (K,)."""
-        found = torch.zeros_like(self.penalty)
+        total = torch.zeros_like(self.penalty)
         for odds, change in zip(self.odds, along, strict=True):
             p = odds.sigmoid()
-            found += (p * (1 - p) * change**2).sum(dim=0, dtype=torch.float64)
-        return found / self.training.count + self.penalty * (self.direction[:-1] ** 2).sum(dim=0)
+            total += (p * (1 - p) * change**2).sum(dim=0, dtype=torch.float64)
+        return total / self.training.count + self.penalty * (self.direction[:-1] ** 2).sum(dim=0)
 
     def _precondition(self) -> torch.Tensor:
         """Return the steepest way down, in the preconditioner's metric, (C + 1, K)."""
@@ -218,8 +218,8 @@ def fit_logistic(x: np.ndarray, y: np.ndarray, fold: np.ndarray, choices: Choice
     """
     records = _Records(x, y, fold)
     predicted = np.empty(y.shape)
-    for each, chosen in choices.of_fold.items():
-        predicted[fold == each] = records.predict(each, records.fit((each,), chosen))
+    for number, chosen in choices.of_fold.items():
+        predicted[fold == number] = records.predict(number, records.fit((number,), chosen))
     return Fitted(predicted, records.in_raw_units(records.fit((), choices.overall)), choices)
 
 
@@ -227,8 +227,8 @@ class _Records:
     """Standardised records, fold by fold and block by block, where they are computed with."""
 
     def __init__(self, x: np.ndarray, y: np.ndarray, fold: np.ndarray):
-        rows = {int(each): np.flatnonzero(fold == each) for each in np.unique(fold)}
-        blocks = {each: np.split(here, range(_BLOCK, len(here), _BLOCK)) for each, here in rows.items()}
+        rows = {int(number): np.flatnonzero(fold == number) for number in np.unique(fold)}
+        blocks = {number: np.split(here, range(_BLOCK, len(here), _BLOCK)) for number, here in rows.items()}
         self.mean = x.mean(axis=0, dtype=np.float64)
         squares = [((x[block] - self.mean) ** 2).sum(axis=0) for some in blocks.values() for block in some]
         deviation = np.sqrt(np.sum(squares, axis=0) / len(x))
@@ -244,8 +244,8 @@ class _Records:
 
     def fit(self, left_out: Sequence[int], chosen: Choice) -> torch.Tensor:
         """Fit all targets to the other folds, with the chosen penalties: weights and intercepts, (C + 1, T)."""
-        others = [each for each in self.x if each not in left_out]
-        x, y = ([block for each in others for block in folds[each]] for folds in (self.x, self.y))
+        others = [number for number in self.x if number not in left_out]
+        x, y = ([block for number in others for block in folds[number]] for folds in (self.x, self.y))
         weights = torch.empty(len(chosen.scales[0]) + 1, len(chosen.penalty), dtype=torch.float64, device=self.device)
         for scale, theirs in groups(chosen.scales):
             target = torch.from_numpy(np.flatnonzero(theirs)).to(self.device)

@@ -86,8 +86,8 @@ def _train(
     x, y = trained
     networks = [_network(x.shape[1], y.shape[1], generator).to(x.device) for _ in WEIGHT_DECAYS]
     optimiser = torch.optim.AdamW(
-        [{"params": each.parameters(), "weight_decay": decay}
-         for each, decay in zip(networks, WEIGHT_DECAYS, strict=True)],
+        [{"params": network.parameters(), "weight_decay": decay}
+         for network, decay in zip(networks, WEIGHT_DECAYS, strict=True)],
         _LEARNING_RATE,
     )  # fmt: skip
     best = torch.full((y.shape[1],), torch.inf, device=x.device)
@@ -97,7 +97,7 @@ def _train(
         for batch in torch.randperm(len(x), generator=generator).to(x.device).split(_BATCH):
             optimiser.zero_grad()
             shown, wanted = x[batch], y[batch]
-            means = [_losses(each(shown), wanted, yes_or_no, yes_weight).mean() for each in networks]
+            means = [_losses(network(shown), wanted, yes_or_no, yes_weight).mean() for network in networks]
             torch.stack(means).sum().backward()
             optimiser.step()
         stopping_means = []

@@ -109,8 +109,8 @@ def _statements(report: DumpReport, memory: str) -> list[str]:
     known = len({row.target for row in report.advantages if row.advantage is not None})
     by = "both kinds of probe" if len(probes) > 1 else f"the {probes[0]} probe"
     counts = [
-        sum(all((target, probe) in found for probe in probes) for target in {target for target, _ in found})
-        for found in (better, adds, adds_given)
+        sum(all((target, probe) in pairs for probe in probes) for target in {target for target, _ in pairs})
+        for pairs in (better, adds, adds_given)
     ]
     statements = [
         f"By {by}, at a false discovery rate of {LEVEL:.0%} over the run: the memory adds to every baseline for "
@@ -165,18 +165,18 @@ def directions_of(
         targets: in the order of its columns.
         read_outs: of each memory, of all targets in their order, fitted to all records; NaN where a target was not.
     """
-    found = []
-    for layer, each in read_outs.items():
+    directions = []
+    for layer, read_out in read_outs.items():
         x = data.inputs[layer]  # (B, C)
         centre = x.mean(axis=0, dtype=np.float64)
         for column, target in enumerate(targets):
-            weight = each.weight[:, column].astype(np.float32)  # (C,)
-            if not np.isfinite(each.bias[column]) or not weight.any():
+            weight = read_out.weight[:, column].astype(np.float32)  # (C,)
+            if not np.isfinite(read_out.bias[column]) or not weight.any():
                 continue
             # What rounding the weights took from the mean record's read-out goes into the bias.
-            bias = each.bias[column] + centre @ (each.weight[:, column] - weight)
-            found.append(_direction(data, layer, target, weight, float(bias), column, source))
-    return found
+            bias = read_out.bias[column] + centre @ (read_out.weight[:, column] - weight)
+            directions.append(_direction(data, layer, target, weight, float(bias), column, source))
+    return directions
 
 
 def _direction(

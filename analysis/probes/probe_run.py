@@ -24,18 +24,18 @@ from common.user_error import UserError
 
 def check_dumps(settings: ProbeSettings, metadata: dict[str, DumpMetadata]) -> None:
     """Refuse dumps that are too small to split, or that do not belong side by side."""
-    for folder, each in zip(settings.dumps, metadata.values(), strict=True):
-        check_enough_episodes(folder, each)
+    for folder, dump in zip(settings.dumps, metadata.values(), strict=True):
+        check_enough_episodes(folder, dump)
     if not settings.emergence:
         return
     first = next(iter(metadata.values()))
-    for name, each in metadata.items():
-        if each.steps_trained is None:
+    for name, dump in metadata.items():
+        if dump.steps_trained is None:
             raise UserError(f"--emergence: {name} does not say how long its policy was trained; leave it out")
-        inputs = [recorded(inputs_named(["all"], [2]), one) for one in (each, first)]
-        if each.agent != first.agent or inputs[0] != inputs[1]:
+        inputs = [recorded(inputs_named(["all"], [2]), one) for one in (dump, first)]
+        if dump.agent != first.agent or inputs[0] != inputs[1]:
             raise UserError(f"--emergence: {name} and {first.policy} differ in agent or layers: probe them in two runs")
-    if len({each.steps_trained for each in metadata.values()}) < 2:
+    if len({dump.steps_trained for dump in metadata.values()}) < 2:
         raise UserError("--emergence needs checkpoints after different numbers of agent-steps: record --checkpoint all")
 
 
@@ -44,14 +44,14 @@ def wanted_of(settings: ProbeSettings, metadata: DumpMetadata) -> Wanted:
     named = settings.input_names
     inputs = inputs_named(named, settings.histories)
     there = recorded(inputs, metadata)
-    found = {each.name for each in there}
-    lacking = [each for each in inputs if each.name not in found]
+    names = {source.name for source in there}
+    lacking = [source for source in inputs if source.name not in names]
     if lacking and named != ("all",):
         raise UserError(
             f"the dump of {metadata.policy} lacks layers {', '.join(lacking[0].layers)} for the input "
             f"{lacking[0].name}: leave it out, or extract again with --layers or --untrained-twin"
         )
-    if not any(each.kind == "memory" for each in there):
+    if not any(source.kind == "memory" for source in there):
         raise UserError(f"the dump of {metadata.policy} holds none of lstm_hidden, lstm_cell, action_decoder")
     given = targets_named(settings.given_names) if settings.given else ()
     if everywhere := [target.name for target in given if target.name in NOT_EVERYWHERE]:
@@ -71,10 +71,10 @@ def probe_dumps(
     console = Console()
     reports: list[DumpReport] = []
     directions: list[Direction] = []
-    for (name, each), path in zip(metadata.items(), settings.dumps, strict=True):
-        report, found = probe_dump(settings, path, name, each, wanted[name], console)
+    for (name, dump), path in zip(metadata.items(), settings.dumps, strict=True):
+        report, dump_directions = probe_dump(settings, path, name, dump, wanted[name], console)
         reports.append(report)
-        directions += found
+        directions += dump_directions
     reports = corrected_over_run(reports)
     with step(console, "writing tables and drawing"):
         outputs.save_tables(folder, reports)
@@ -95,11 +95,11 @@ def probe_dump(
         probed = probe(data, wanted.targets, wanted.inputs, kinds, settings.seed, progress)
     with step(console, f"{name}: comparing"):
         resamples = Resamples.draw(data.worlds, settings.resamples, settings.seed)
-        found = findings(probed, wanted.inputs, resamples, chance(wanted.targets))
-        memories = [each.name for each in wanted.inputs if each.kind == "memory"] if wanted.given else []
+        results = findings(probed, wanted.inputs, resamples, chance(wanted.targets))
+        memories = [source.name for source in wanted.inputs if source.kind == "memory"] if wanted.given else []
         given = {memory: commonality(data, memory, probed.usable, resamples) for memory in memories}
         similar = similarities(data.networks, data.lives, data.world, settings.seed)
-    asked = inputs_named(settings.input_names, settings.histories)
-    report = report_dump(name, metadata, data, wanted.targets, asked, probed, found, given, similar)
+    requested = inputs_named(settings.input_names, settings.histories)
+    report = report_dump(name, metadata, data, wanted.targets, requested, probed, results, given, similar)
     source = Source("probe", settings.run_folder.name, name, metadata.policy, metadata.checkpoint_sha256)
     return report, directions_of(data, wanted.targets, probed.read_outs, source)

@@ -72,20 +72,22 @@ def probe(
     reasons = tuple(why_not(target, values, fold) for target, values in zip(targets, data.targets.T, strict=True))
     usable = np.array([reason is None for reason in reasons], bool)
     task = Task(data, fold, np.array([target.yes_or_no for target in targets], bool), usable, seed)
-    found = Probed({}, {}, {}, {}, {}, reasons)
-    twins = {each.name: _same_as(each, inputs, data) for each in inputs}
-    own = [each for each in inputs if twins[each.name] == each.name]
-    memories = [each.name for each in own if each.kind == "memory"]
-    jobs: list[tuple[Callable[..., None], str, Input]] = [(_probe_one, kind, each) for each in own for kind in probes]
-    baselines = [each for each in own if each.kind == "baseline" and memories]
-    jobs += [(_probe_beside, kind, each) for each in baselines for kind in probes]
+    probed = Probed({}, {}, {}, {}, {}, reasons)
+    twins = {source.name: _same_as(source, inputs, data) for source in inputs}
+    own = [source for source in inputs if twins[source.name] == source.name]
+    memories = [source.name for source in own if source.kind == "memory"]
+    jobs: list[tuple[Callable[..., None], str, Input]] = [
+        (_probe_one, kind, source) for source in own for kind in probes
+    ]
+    baselines = [source for source in own if source.kind == "baseline" and memories]
+    jobs += [(_probe_beside, kind, source) for source in baselines for kind in probes]
     if data.given.shape[1]:
-        jobs += [(_probe_known, kind, each) for each in baselines for kind in probes]
-    for done, (work, kind, each) in enumerate(jobs):
+        jobs += [(_probe_known, kind, source) for source in baselines for kind in probes]
+    for done, (work, kind, source) in enumerate(jobs):
         report(done / len(jobs))
-        work(task, kind, each, memories, found)
-    _repeat_for_twins(found, twins)
-    return found
+        work(task, kind, source, memories, probed)
+    _repeat_for_twins(probed, twins)
+    return probed
 
 
 def _probe_one(task: Task, kind: str, one: Input, memories: Sequence[str], probed: Probed) -> None:
@@ -113,11 +115,11 @@ def _probe_beside(task: Task, kind: str, baseline: Input, memories: Sequence[str
 def _probe_known(task: Task, kind: str, baseline: Input, memories: Sequence[str], probed: Probed) -> None:
     """Probe a baseline and the given variables, alone and together with each memory."""
     if kind == LINEAR:
-        ((real, _), _), beside = task.linear(baseline.name, False, True), task.linear_beside
+        ((real, _), _), with_memory = task.linear(baseline.name, False, True), task.linear_beside
     else:
-        (real, _), beside = task.networks(baseline.name, False, True), task.networks_beside
+        (real, _), with_memory = task.networks(baseline.name, False, True), task.networks_beside
     probed.known[kind, baseline.name] = task.losses(real, task.data.targets)
-    for memory, predicted in beside(baseline.name, memories, True):
+    for memory, predicted in with_memory(baseline.name, memories, True):
         probed.known_together[kind, memory, baseline.name] = task.losses(predicted, task.data.targets)
 
 
@@ -137,8 +139,8 @@ def _repeat_for_twins(probed: Probed, twins: dict[str, str]) -> None:
 def _same_as(one: Input, inputs: Sequence[Input], data: ProbeData) -> str:
     """Return the first memory with the very same numbers: an LSTM's output is often the decoder's input."""
     alike = (
-        each.name for each in inputs
-        if one.kind == each.kind == "memory" and np.array_equal(data.inputs[one.name], data.inputs[each.name])
+        source.name for source in inputs
+        if one.kind == source.kind == "memory" and np.array_equal(data.inputs[one.name], data.inputs[source.name])
     )  # fmt: skip
     return next(alike, one.name)
 
@@ -159,5 +161,5 @@ def why_not(target: Target, values: np.ndarray, fold: np.ndarray) -> str | None:
             if says.sum() < FEWEST_RECORDS or parts < FEWEST_FOLDS:
                 return f"only {says.sum()} records say {answer}, in {parts} parts of the split"
         return None
-    varying = sum(np.ptp(there[fold[applies] == each]) > 0 for each in np.unique(fold[applies]))
+    varying = sum(np.ptp(there[fold[applies] == number]) > 0 for number in np.unique(fold[applies]))
     return None if varying >= FEWEST_FOLDS else f"varies in only {varying} parts of the split"

@@ -162,8 +162,8 @@ class DumpReport:
     @property
     def training(self) -> str:
         """The training run that the policy belongs to: a checkpoint's name without its agent-steps."""
-        found = _CHECKPOINT.fullmatch(self.policy)
-        return found[1] if found else self.policy
+        match = _CHECKPOINT.fullmatch(self.policy)
+        return match[1] if match else self.policy
 
 
 def report_dump(
@@ -179,7 +179,7 @@ def report_dump(
         given: what `commonality` finds of each memory.
         similar: what `similarities` finds.
     """
-    there = [each for each in wanted if each.name in data.inputs]
+    there = [source for source in wanted if source.name in data.inputs]
     known = np.isfinite(data.targets).sum(axis=0).tolist()
     return DumpReport(
         name=name,
@@ -190,10 +190,10 @@ def report_dump(
         lives=len(data.lives),
         worlds=data.worlds,
         worlds_are="maps" if data.by_map else "episodes",
-        inputs=tuple(each.name for each in there),
-        missing=tuple(each.name for each in wanted if each.name not in data.inputs),
+        inputs=tuple(source.name for source in there),
+        missing=tuple(source.name for source in wanted if source.name not in data.inputs),
         targets=tuple(map(_describe, targets, probed.reasons, known)),
-        scores=tuple(_score_rows(name, targets, {each.name: each.kind for each in there}, findings, known)),
+        scores=tuple(_score_rows(name, targets, {source.name: source.kind for source in there}, findings, known)),
         advantages=tuple(_advantage_rows(name, targets, probed, findings)),
         increments=tuple(_increment_rows(name, targets, findings.increments)),
         given=tuple(_given_rows(name, targets, given)),
@@ -241,8 +241,8 @@ def _score_rows(
     dump: str, targets: Sequence[Target], kinds: dict[str, str], findings: Findings, records: Sequence[int]
 ) -> Iterator[ScoreRow]:
     for i, target in enumerate(targets):
-        for (probe, name), each in findings.scores.items():
-            estimates = (each, findings.precision[probe, name])
+        for (probe, name), score in findings.scores.items():
+            estimates = (score, findings.precision[probe, name])
             numbers = (_known(values[i]) for e in estimates for values in (e.value, e.low, e.high))
             yield ScoreRow(dump, target.name, measure(target), probe, name, kinds[name], records[i], *numbers)
 
@@ -280,7 +280,7 @@ def _increment_rows(
 def _increment_row(
     about: tuple[str, str, str, str, str], baseline: str, least_over: str | None, e: Estimates, i: int, q: float | None
 ) -> IncrementRow:
-    value, low, high, p = (_known(each[i]) for each in (e.value, e.low, e.high, e.p))
+    value, low, high, p = (_known(array[i]) for array in (e.value, e.low, e.high, e.p))
     return IncrementRow(*about, baseline, least_over, value, low, high, p, q, None)
 
 
@@ -289,17 +289,17 @@ def corrected_over_run(reports: Sequence[DumpReport]) -> list[DumpReport]:
 
     Advantages, increments, and increments once variables are given are three questions, and corrected separately.
     """
-    advantages = _with_q([row for each in reports for row in each.advantages])
-    increments = _with_q([row for each in reports for row in each.increments])
-    increments_given = _with_q([row for each in reports for row in each.increments_given])
+    advantages = _with_q([row for report in reports for row in report.advantages])
+    increments = _with_q([row for report in reports for row in report.increments])
+    increments_given = _with_q([row for report in reports for row in report.increments_given])
     return [
         replace(
-            each,
-            advantages=tuple(itertools.islice(advantages, len(each.advantages))),
-            increments=tuple(itertools.islice(increments, len(each.increments))),
-            increments_given=tuple(itertools.islice(increments_given, len(each.increments_given))),
+            report,
+            advantages=tuple(itertools.islice(advantages, len(report.advantages))),
+            increments=tuple(itertools.islice(increments, len(report.increments))),
+            increments_given=tuple(itertools.islice(increments_given, len(report.increments_given))),
         )
-        for each in reports
+        for report in reports
     ]
 
 

@@ -106,8 +106,8 @@ class NormalEquations:
         scales = np.ones(weight.shape[::-1]) if scales is None else scales
         for scale, theirs in groups(scales):
             factors = self._factors(scale, np.unique(penalty[theirs]))
-            for each, solve in factors:
-                columns = np.flatnonzero(theirs & (penalty == each))
+            for value, solve in factors:
+                columns = np.flatnonzero(theirs & (penalty == value))
                 weight[:, columns] = solve(columns)
         return self._read_outs(weight)
 
@@ -119,7 +119,7 @@ class NormalEquations:
             bands: scales of the columns, (K, C); by default one band of 1 everywhere.
         """
         every = np.arange(len(self.target_mean))
-        found = []
+        losses = []
         for scale in np.ones((1, len(self.mean))) if bands is None else bands:
             kept = np.flatnonzero(scale)
             xx = held_out.xx if len(kept) == len(scale) else held_out.xx[np.ix_(kept, kept)]
@@ -128,8 +128,8 @@ class NormalEquations:
                 w, b = fitted.weight[kept], fitted.bias
                 squares = np.einsum("ct,ct->t", w, xx @ w) + 2 * b * (held_out.x[kept] @ w) + held_out.count * b**2
                 products = np.einsum("ct,ct->t", w, held_out.xy[kept]) + b * held_out.y
-                found.append(squares - 2 * products + held_out.yy)
-        return np.array(found)
+                losses.append(squares - 2 * products + held_out.yy)
+        return np.array(losses)
 
     def _read_outs(self, weight: np.ndarray) -> ReadOuts:
         return ReadOuts(weight, self.target_mean - self.mean @ weight)
@@ -241,22 +241,22 @@ def fit_ridge(x: np.ndarray, y: np.ndarray, fold: np.ndarray, bands: np.ndarray 
         bands: scales of the columns to choose from, (K, C); by default one band of 1 everywhere.
     """
     bands = np.ones((1, x.shape[1])) if bands is None else bands
-    numbers = [int(each) for each in np.unique(fold)]
-    sums = {each: Moments.of(x[fold == each], y[fold == each]) for each in numbers}
-    alone = {each: without(sums, each) for each in numbers}
-    outer = np.sum([alone[each].validation_loss(sums[each], PENALTIES, bands) for each in numbers], axis=0)
+    numbers = [int(number) for number in np.unique(fold)]
+    sums = {number: Moments.of(x[fold == number], y[fold == number]) for number in numbers}
+    alone = {number: without(sums, number) for number in numbers}
+    outer = np.sum([alone[number].validation_loss(sums[number], PENALTIES, bands) for number in numbers], axis=0)
     inner = _inner_losses(sums, bands)
-    choices = Choices({each: Choice.best(inner[each], bands) for each in numbers}, Choice.best(outer, bands))
+    choices = Choices({number: Choice.best(inner[number], bands) for number in numbers}, Choice.best(outer, bands))
     predicted = np.empty(y.shape)
-    for each, chosen in choices.of_fold.items():
-        predicted[fold == each] = alone[each].fit(chosen.penalty, chosen.scales).predict(x[fold == each])
+    for number, chosen in choices.of_fold.items():
+        predicted[fold == number] = alone[number].fit(chosen.penalty, chosen.scales).predict(x[fold == number])
     read_outs = without(sums).fit(choices.overall.penalty, choices.overall.scales)
     return Fitted(predicted, read_outs, choices)
 
 
 def without(sums: dict[int, Moments], *left_out: int, scale: np.ndarray | None = None) -> NormalEquations:
     """Return the regressions on all folds but some."""
-    return NormalEquations(Moments.total(part for each, part in sums.items() if each not in left_out), scale)
+    return NormalEquations(Moments.total(part for number, part in sums.items() if number not in left_out), scale)
 
 
 def _inner_losses(sums: dict[int, Moments], bands: np.ndarray) -> dict[int, np.ndarray]:
@@ -264,9 +264,9 @@ def _inner_losses(sums: dict[int, Moments], bands: np.ndarray) -> dict[int, np.n
 
     A fit without two folds is validated on both: on each for the choice that leaves out the other.
     """
-    found = {each: np.zeros(()) for each in sums}
+    losses = {number: np.zeros(()) for number in sums}
     for one, other in itertools.combinations(sums, 2):
         fitted = without(sums, one, other)
         for left_out, held_out in ((one, other), (other, one)):
-            found[left_out] = found[left_out] + fitted.validation_loss(sums[held_out], PENALTIES, bands)
-    return found
+            losses[left_out] = losses[left_out] + fitted.validation_loss(sums[held_out], PENALTIES, bands)
+    return losses

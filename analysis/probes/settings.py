@@ -81,12 +81,12 @@ class ProbeSettings:
             UserError: one is not a number, or out of range.
         """
         numbers = split(self.history)
-        for each in numbers:
-            if not (each.isascii() and each.isdigit() and 2 <= int(each[:4]) <= LONGEST_HISTORY):
+        for number in numbers:
+            if not (number.isascii() and number.isdigit() and 2 <= int(number[:4]) <= LONGEST_HISTORY):
                 raise UserError(f"--history is {self.history}: must be 2 to {LONGEST_HISTORY}, or several such as 4,16")
         if not numbers:
             raise UserError(f"--history is empty: give one or more numbers from 2 to {LONGEST_HISTORY}")
-        return tuple(sorted({int(each) for each in numbers}))
+        return tuple(sorted({int(number) for number in numbers}))
 
     @property
     def given_names(self) -> tuple[str, ...]:

@@ -33,16 +33,16 @@ def similarities(
         return {}
     rng = np.random.default_rng(seed)
     draws = [lives.order[lives.starts + rng.integers(lives.lengths)] for _ in range(_DRAWS)]
-    found = {}
+    results = {}
     for one, other in itertools.combinations(layers, 2):
         value = _mean_cka(layers[one], layers[other], draws)
         without = [
-            _mean_cka(layers[one], layers[other], [draw[world[draw] != each] for draw in draws])
-            for each in np.unique(world)
+            _mean_cka(layers[one], layers[other], [draw[world[draw] != number] for draw in draws])
+            for number in np.unique(world)
         ]
         reach = _jackknife_reach(np.array(without))
-        found[one, other] = value, value - reach, min(1.0, value + reach)
-    return found
+        results[one, other] = value, value - reach, min(1.0, value + reach)
+    return results
 
 
 def comparable(layers: Mapping[str, int]) -> tuple[str, ...]:
@@ -55,7 +55,7 @@ def debiased_cka(x: np.ndarray, y: np.ndarray) -> float:
     """Return the debiased linear CKA of two representations of the same N things, (N, units) each; NaN for N < 4."""
     if len(x) < _FEWEST_THINGS:
         return np.nan
-    x, y = (each - each.mean(axis=0) for each in (x.astype(np.float64), y.astype(np.float64)))
+    x, y = (states - states.mean(axis=0) for states in (x.astype(np.float64), y.astype(np.float64)))
     scale = np.sqrt(_unbiased_hsic(x, x) * _unbiased_hsic(y, y))
     return float(_unbiased_hsic(x, y) / scale) if scale > 0 else np.nan
 

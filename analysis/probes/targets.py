@@ -100,11 +100,11 @@ def remembered_water(seen: Observed) -> np.ndarray:
 def _ways_in_life(place: np.ndarray, water: np.ndarray) -> np.ndarray:
     """Find the ways of one life: places (T, 2) and water in view (T, tiles), in order of ticks, to (T, 2)."""
     tick, tile = np.nonzero(water)
-    found = place[tick] + _TILE_OFFSETS[:, tile].T  # (sightings, 2)
-    _, first = np.unique(found[:, 0] * _WIDEST + found[:, 1], return_index=True)
+    offsets = place[tick] + _TILE_OFFSETS[:, tile].T  # (sightings, 2)
+    _, first = np.unique(offsets[:, 0] * _WIDEST + offsets[:, 1], return_index=True)
     if not len(first):
         return np.full((len(place), 2), np.nan)
-    apart = found[first][None] - place[:, None]  # (T, tiles of water, 2)
+    apart = offsets[first][None] - place[:, None]  # (T, tiles of water, 2)
     steps = np.abs(apart).max(axis=2)
     known = (steps > RADIUS) & (tick[first][None] < np.arange(len(place))[:, None])
     # One number orders by steps, then by the straight line.
@@ -191,7 +191,7 @@ def targets_named(names: Iterable[str]) -> tuple[Target, ...]:
     Raises:
         UserError: there is no such target or set, or none is named.
     """
-    wanted = [each for name in names for each in SETS.get(name, (name,))]
+    wanted = [target for name in names for target in SETS.get(name, (name,))]
     if unknown := [name for name in wanted if name not in TARGETS]:
         likely = difflib.get_close_matches(unknown[0], [*TARGETS, *SETS], n=1)
         hint = f"did you mean {likely[0]}? " if likely else ""

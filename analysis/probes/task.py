@@ -65,11 +65,11 @@ def shifted_within_lives(values: np.ndarray, lives: Lives, seed: int) -> np.ndar
     shares = np.random.default_rng(seed).uniform(_LEAST_SHIFT, _LARGEST_SHIFT, len(lives))
     shift = np.round(shares * lives.lengths).astype(np.int64)
     shift = np.clip(shift, np.minimum(1, lives.lengths - 1), None)  # a life of two is shifted by one, of one by none
-    start, length = (np.repeat(each, lives.lengths) for each in (lives.starts, lives.lengths))
+    start, length = (np.repeat(array, lives.lengths) for array in (lives.starts, lives.lengths))
     source = start + (np.arange(len(values)) - start + np.repeat(shift, lives.lengths)) % length
-    found = np.empty_like(values)
-    found[lives.order] = values[lives.order][source]
-    return found
+    shifted = np.empty_like(values)
+    shifted[lives.order] = values[lives.order][source]
+    return shifted
 
 
 Predictions = tuple[np.ndarray, np.ndarray]
@@ -94,12 +94,12 @@ class Task:
 
     def _controls(self) -> np.ndarray:
         """Shift targets within lives; one that does not apply everywhere among the records that it applies to."""
-        found = np.full(self.data.targets.shape, np.nan)
+        controls = np.full(self.data.targets.shape, np.nan)
         for rows, columns in self.alike:
             lives = self.data.lives.of_records(rows)
             here = np.ix_(rows, columns)
-            found[here] = shifted_within_lives(self.data.targets[here], lives, self.seed)
-        return found
+            controls[here] = shifted_within_lives(self.data.targets[here], lives, self.seed)
+        return controls
 
     def _input(self, name: str, known: bool) -> tuple[np.ndarray, np.ndarray]:
         """Return an input, (B, C), and the scales of its columns to choose from, (K, C); known: with those given."""
@@ -126,8 +126,8 @@ class Task:
             real[here] = fitted.predicted[:, :count]
             if with_control:
                 control[here] = fitted.predicted[:, count:]
-            found = fitted.read_outs
-            weight[:, columns], bias[columns] = found.weight[:, :count], found.bias[:count]
+            read_outs = fitted.read_outs
+            weight[:, columns], bias[columns] = read_outs.weight[:, :count], read_outs.bias[:count]
         return (real, control), ReadOuts(weight, bias)
 
     def linear_beside(
@@ -143,15 +143,15 @@ class Task:
             # The last scales are of all columns, whatever else there is to choose from.
             for name, fitted in fit_ridge_beside(x, others, targets[here], self.fold[rows], bands[-1]).items():
                 both = np.concatenate([x, others[name]], axis=1)
-                found = classified(both, targets[here], self.fold[rows], ranked, fitted)
-                real[name][here] = found.predicted
+                result = classified(both, targets[here], self.fold[rows], ranked, fitted)
+                real[name][here] = result.predicted
         yield from real.items()
 
     def networks(self, name: str, with_control: bool, known: bool = False) -> Predictions:
         """Train and cross-validate networks; those of controls share nothing with the others."""
         some = (self.data.targets, self.controls)[: 1 + with_control]
-        found = [self._networks(self._input(name, known)[0], y) for y in some]
-        return found[0], found[-1]
+        predictions = [self._networks(self._input(name, known)[0], y) for y in some]
+        return predictions[0], predictions[-1]
 
     def networks_beside(
         self, baseline: str, memories: Sequence[str], known: bool = False
@@ -243,7 +243,7 @@ def alike(applies: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     """Group targets that apply to the same records: (B, T) bool to pairs of rows, (B,) bool, and columns, int64."""
     _, group = np.unique(np.packbits(applies, axis=0), axis=1, return_inverse=True)
     columns = [np.flatnonzero(group.ravel() == number) for number in range(group.max(initial=-1) + 1)]
-    return [(applies[:, each[0]], each) for each in columns]
+    return [(applies[:, column[0]], column) for column in columns]
 
 
 def mean_of_the_rest(y: np.ndarray, fold: np.ndarray) -> np.ndarray:

@@ -38,12 +38,12 @@ def probabilities_of(policy: RecurrentPolicy, records: Records, metadata: DumpMe
     with torch.no_grad():
         read = policy.read(torch.from_numpy(records.activations[LSTM_HIDDEN]).float())  # (B, hidden)
     own = {head.name: head for head in decoder.layout.heads if head.candidates is None}
-    found = {}
+    probabilities = {}
     for head, end in zip(heads, ends.tolist(), strict=True):
         if head.name not in SHOWN or head.name not in own:
             continue
         allowed = torch.from_numpy(legal[:, end - head.size : end])
         with torch.no_grad():
             scores = decoder.own_scores(own[head.name], read).masked_fill(~allowed, ILLEGAL)
-        found[head.name] = scores.softmax(dim=1).numpy()
-    return found
+        probabilities[head.name] = scores.softmax(dim=1).numpy()
+    return probabilities

@@ -94,9 +94,9 @@ def _check(records: Records, layout: ObservationLayout) -> None:
         "task": (records.column("task").shape[1], layout.task_size),
         "legal": (records.column("legal").shape[1], -(-layout.mask_size // 8)),
     }
-    for name, (found, expected) in shapes.items():
-        if found != expected:
-            raise ValueError(f"{name} is {found} wide in the records and {expected} in the layout")
+    for name, (shape, expected) in shapes.items():
+        if shape != expected:
+            raise ValueError(f"{name} is {shape} wide in the records and {expected} in the layout")
 
 
 def _packed(rows: RaggedRows) -> PackedRows:

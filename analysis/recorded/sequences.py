@@ -157,13 +157,13 @@ def _batches(
             folder, episodes=some, layers=parts.layers, columns=parts.columns, leave_out=parts.leave_out,
             lives=parts.lives,
         )  # fmt: skip
-        found = lives_of(records)
-        _check_unbroken(folder, records, found)
-        life, first, ticks = _cut(found.lengths, length, stride)
+        own_lives = lives_of(records)
+        _check_unbroken(folder, records, own_lives)
+        life, first, ticks = _cut(own_lives.lengths, length, stride)
         order = np.arange(len(life)) if random is None else random.permutation(len(life))
         for place in range(0, len(order), batch):
             chosen = order[place : place + batch]
-            yield _batch(records, found, life[chosen], first[chosen], ticks[chosen])
+            yield _batch(records, own_lives, life[chosen], first[chosen], ticks[chosen])
         if progress:
             progress(min(1.0, (start + together) / len(episodes)))
 
@@ -175,12 +175,12 @@ def _episodes(folder: Path, metadata: DumpMetadata) -> np.ndarray:
     return np.array(sorted(file.episode for file in metadata.files.values() if file.episode is not None))
 
 
-def _check_unbroken(folder: Path, records: Records, found: Lives) -> None:
+def _check_unbroken(folder: Path, records: Records, own_lives: Lives) -> None:
     """Refuse records with a missing tick between two others of the same life."""
-    tick, life = records.tick[found.order], found.index_in_order
+    tick, life = records.tick[own_lives.order], own_lives.index_in_order
     broken = (np.diff(life) == 0) & (np.diff(tick) != 1)
     if broken.any():
-        i = found.order[int(np.argmax(broken))]
+        i = own_lives.order[int(np.argmax(broken))]
         raise UserError(
             f"{folder} has no record of the tick after {records.tick[i]} of agent {records.agent_id[i]} in episode "
             f"{records.episode[i]}, but has later ones: sequences need every tick; extract the dump again"
@@ -199,12 +199,12 @@ def _cut(lengths: np.ndarray, length: int | None, stride: int | None) -> tuple[n
     return life, first, np.minimum(length, lengths[life] - first)
 
 
-def _batch(records: Records, found: Lives, life: np.ndarray, first: np.ndarray, ticks: np.ndarray) -> SequenceBatch:
+def _batch(records: Records, own_lives: Lives, life: np.ndarray, first: np.ndarray, ticks: np.ndarray) -> SequenceBatch:
     """Extract sequences, given by lives, first records and ticks, (S,) each, from records."""
-    start = found.starts[life] + first  # (S,) positions in the order of lives and ticks
+    start = own_lives.starts[life] + first  # (S,) positions in the order of lives and ticks
     within = np.arange(ticks.sum()) - np.repeat(np.cumsum(ticks) - ticks, ticks)
-    chosen = found.order[np.repeat(start, ticks) + within]
-    previous = found.order[np.maximum(start - 1, 0)]
+    chosen = own_lives.order[np.repeat(start, ticks) + within]
+    previous = own_lives.order[np.maximum(start - 1, 0)]
     before = {
         layer: np.where(first[:, None] > 0, values[previous], np.float32(0))
         for layer, values in records.activations.items()

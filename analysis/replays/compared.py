@@ -48,8 +48,8 @@ class ComparedReplays:
     @property
     def first_tick(self) -> int | None:
         """The first tick at which any agent differs; None if none ever does."""
-        found = self.first[self.first != _SAME]
-        return int(found.min()) if len(found) else None
+        ticks = self.first[self.first != _SAME]
+        return int(ticks.min()) if len(ticks) else None
 
 
 def compare(unedited: Replay, edited: Replay, drawn: Sequence[int]) -> ComparedReplays:
@@ -69,7 +69,7 @@ def compare(unedited: Replay, edited: Replay, drawn: Sequence[int]) -> ComparedR
     if not np.isin(drawn, ids).all():
         raise UserError("the replays are of another run: they do not hold all agents that this one drew at random")
     ends = (unedited.ticks - 1, edited.ticks - 1)
-    unedited, edited = (_lengthened(each, max(ends) + 1) for each in (unedited, edited))
+    unedited, edited = (_lengthened(replay, max(ends) + 1) for replay in (unedited, edited))
     different = _different(unedited, edited)
     anything = np.any(list(different.values()), axis=0)  # (T, P)
     first = np.where(anything.any(axis=0), anything.argmax(axis=0), _SAME).astype(np.int32)
@@ -99,19 +99,19 @@ def first_difference(compared: ComparedReplays) -> str:
 def _different(unedited: Replay, edited: Replay) -> dict[str, np.ndarray]:
     """Return for each table of the agents where it differs, (T, P) bool."""
     codes = {items: number for number, items in enumerate(dict.fromkeys((*unedited.inventories, *edited.inventories)))}
-    found = {}
-    for each in fields(unedited.players):
-        one, other = (getattr(replay.players, each.name) for replay in (unedited, edited))
-        if each.name in ("ids", "names"):
+    ticks = {}
+    for field in fields(unedited.players):
+        one, other = (getattr(replay.players, field.name) for replay in (unedited, edited))
+        if field.name in ("ids", "names"):
             continue
-        if each.name == "inventory":
+        if field.name == "inventory":
             one, other = (
                 np.array([codes[items] for items in replay.inventories])[table]
                 for replay, table in ((unedited, one), (edited, other))
             )
         unequal = one != other
-        found[each.name] = unequal if unequal.ndim == 2 else unequal.any(axis=2)
-    return found
+        ticks[field.name] = unequal if unequal.ndim == 2 else unequal.any(axis=2)
+    return ticks
 
 
 def _parts(different: dict[str, np.ndarray], tick: int, player: int) -> tuple[str, ...]:

@@ -37,8 +37,8 @@ class Events:
 
 def events_of(replay: Replay) -> Events:
     """Find all events of a replay's agents."""
-    found = [*_deaths_and_kills(replay), *_level_ups(replay)]
-    rows = np.array(found, dtype=np.int32).reshape(-1, 6)
+    events = [*_deaths_and_kills(replay), *_level_ups(replay)]
+    rows = np.array(events, dtype=np.int32).reshape(-1, 6)
     rows = rows[np.lexsort((rows[:, 2], rows[:, 1], rows[:, 0]))]
     return Events(*np.ascontiguousarray(rows.T))
 
@@ -46,15 +46,15 @@ def events_of(replay: Replay) -> Events:
 def _deaths_and_kills(replay: Replay) -> list[tuple[int, ...]]:
     players = replay.players
     column_of = {int(number): column for column, number in enumerate(players.ids)}
-    found: list[tuple[int, ...]] = []
+    events: list[tuple[int, ...]] = []
     for entities in (players, replay.npcs):
         for tick, column in zip(*deaths(entities), strict=True):
             killer = _killer(replay, int(tick), int(entities.ids[column]))
             if entities is players:
-                found.append((tick, DEATH, column, killer, _cause(replay, tick, column, killer), 0))
+                events.append((tick, DEATH, column, killer, _cause(replay, tick, column, killer), 0))
             if killer > 0:
-                found.append((tick, KILL, column_of[killer], entities.ids[column], 0, 0))
-    return found
+                events.append((tick, KILL, column_of[killer], entities.ids[column], 0, 0))
+    return events
 
 
 def deaths(entities: Entities) -> tuple[np.ndarray, np.ndarray]:

@@ -133,10 +133,10 @@ class Replay:
 
 def policy_of(name: str, number: int) -> str:
     """Return the policy in an agent's name: the name without the agent's number; the whole name if it has none."""
-    found = re.fullmatch(r"(.+)_\d+", name)
-    if found:
-        return found[1]
+    match = re.fullmatch(r"(.+)_\d+", name)
+    if match:
+        return match[1]
     if name.endswith(str(number)) and name != str(number):
         return name.removesuffix(str(number))
-    found = re.fullmatch(r"(.*?\D)\d+", name)
-    return found[1] if found else name
+    match = re.fullmatch(r"(.*?\D)\d+", name)
+    return match[1] if match else name

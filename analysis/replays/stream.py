@@ -54,9 +54,9 @@ class JsonStream:
 
     def take(self, character: str) -> None:
         """Take the next character, which must be `character`."""
-        found = self.peek() or "the end"
-        if found != character:
-            self.fail(f"is not a replay, or damaged: expected {character!r}, found {found!r}")
+        actual = self.peek() or "the end"
+        if actual != character:
+            self.fail(f"is not a replay, or damaged: expected {character!r}, found {actual!r}")
         self._at += 1
 
     def value(self) -> Any:

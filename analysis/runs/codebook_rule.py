@@ -73,7 +73,7 @@ def read_codebook(finished: FinishedFiles) -> CodebookRule:
     try:
         arrays = arrays_of(finished.read(CODEBOOK_FILE), _ARRAYS)
         weight, bias, places, label = (arrays[name] for name in _ARRAYS)
-        floats = all(each.dtype == np.float32 and np.isfinite(each).all() for each in (weight, bias, places))
+        floats = all(array.dtype == np.float32 and np.isfinite(array).all() for array in (weight, bias, places))
         fits = bias.ndim == 1 and weight.shape[1:] == places.shape[1:] == bias.shape and label.shape == places.shape[:1]
         if not (floats and fits and label.dtype.kind == "i" and len(label)):
             raise ValueError("its arrays do not fit each other")

@@ -114,7 +114,7 @@ def read_run(path: Path, dump: Path | None) -> FinishedRun:
         raise UserError(f"--dump {folder} is not an activation dump: it holds no {METADATA_FILE}")
     clusters = read_cluster_run(path, folder)
     content, summary = finished.read_json(SUMMARY_FILE, _Summary)
-    if sorted(each.label for each in summary.clusters) != clusters.clusters:
+    if sorted(cluster.label for cluster in summary.clusters) != clusters.clusters:
         raise UserError(f"{path / SUMMARY_FILE} and {LABELS_FILE} do not match: analyse the dump again")
     _name(content, read_names(path))
     embedding = _embedding(finished)

@@ -27,15 +27,15 @@ def read_names(run: Path) -> dict[int, str]:
     if len(content) > _LARGEST_BYTES:
         raise UserError(f"{path} is larger than {_LARGEST_BYTES >> 10} KiB: names of codes are short")
     try:
-        found = yaml.safe_load(content.decode("utf-8"))
+        parsed = yaml.safe_load(content.decode("utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError, OverflowError):
         raise UserError(f"{path} cannot be read as YAML: write one line `NUMBER: name` for each code") from None
-    if found is None:
+    if parsed is None:
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         raise UserError(f"{path} holds no names: write one line `NUMBER: name` for each code")
     names = {}
-    for number, name in found.items():
+    for number, name in parsed.items():
         if type(number) is not int or not isinstance(name, str | None):
             raise UserError(f"{path} must hold lines `NUMBER: name`, with the name in quotes if it is a number")
         if name and name.strip():

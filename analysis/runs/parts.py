@@ -43,11 +43,11 @@ class Parts:
         """Return the arrays of a stage: read if it was finished before, else computed and stored."""
         path = self.folder / f"{name}.npz"
         if path.exists():
-            found = self._read(path)
-            if found is not None:
-                return found
+            stored = self._read(path)
+            if stored is not None:
+                return stored
         # In the order in memory that a file gives them: sums would differ in their last digits otherwise.
-        arrays = {name: np.array(each, order="C") for name, each in compute().items()}
+        arrays = {name: np.array(array, order="C") for name, array in compute().items()}
         with atomic_file(path) as file:
             np.savez(file, allow_pickle=False, names=np.array(list(arrays)), **arrays)
         return arrays

@@ -19,9 +19,9 @@ def processor() -> dict[str, str]:
 
     has = get_host_cpu_features()
     kernels = {
-        f"{each['internal_api']} {each.get('architecture') or ''}".strip()
-        for each in threadpool_info()
-        if each["user_api"] == "blas" and "numpy" in each["filepath"]  # others depend on what is loaded so far
+        f"{library['internal_api']} {library.get('architecture') or ''}".strip()
+        for library in threadpool_info()
+        if library["user_api"] == "blas" and "numpy" in library["filepath"]  # others depend on what is loaded so far
     }
     return {
         "name": _name() or "unknown",

@@ -103,11 +103,12 @@ class CarryingRule:
         )
         if self.held_out is None:
             return f"{rule} With only one life, the accuracy of this rule is unknown."
-        told = self.held_out
+        held_out = self.held_out
         return (
-            f"{rule} On labelled records of lives that had no vote ({told.lives:,} lives, {told.records:,} records) it "
-            f"gives the run's own label in {told.agreement:.1%} ({told.balanced_agreement:.1%} on average over labels; "
-            f"always guessing the most common label: {told.commonest:.1%})."
+            f"{rule} On labelled records of lives that had no vote ({held_out.lives:,} lives, {held_out.records:,} "
+            f"records) it gives the run's own label in {held_out.agreement:.1%} "
+            f"({held_out.balanced_agreement:.1%} on average over labels; "
+            f"always guessing the most common label: {held_out.commonest:.1%})."
         )
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -250,11 +251,11 @@ def _hold_out(activations: np.ndarray, label: np.ndarray, life: np.ndarray) -> H
     given = np.empty((len(VOTERS), len(label)), np.int64)
     for others, held in GroupKFold(min(FOLDS, lives)).split(activations, groups=life):
         mean, components = _principal(activations[others])
-        points, asked = ((activations[rows] - mean) @ components.T for rows in (others, held))
+        points, query = ((activations[rows] - mean) @ components.T for rows in (others, held))
         most = min(max(VOTERS), len(others))
-        near = _nearest(points, most).kneighbors(asked, return_distance=False)  # (held, most)
+        near = _nearest(points, most).kneighbors(query, return_distance=False)  # (held, most)
         given[:, held] = _votes(label[others][near], VOTERS)
-    balanced = [float(recall_score(label, each, average="macro")) for each in given]
+    balanced = [float(recall_score(label, predicted, average="macro")) for predicted in given]
     best = int(np.argmax(balanced))
     _, counts = np.unique(label, return_counts=True)
     agreement = float((given[best] == label).mean())
@@ -284,4 +285,4 @@ def _votes(labels: np.ndarray, voters: tuple[int, ...]) -> np.ndarray:
     for place in range(labels.shape[1]):
         count[np.arange(len(labels)), number[:, place]] += 1 + _EARLIER_FIRST * (labels.shape[1] - place)
         winners[place] = names[count.argmax(axis=1)]
-    return winners[[min(each, labels.shape[1]) - 1 for each in voters]]
+    return winners[[min(voter_count, labels.shape[1]) - 1 for voter_count in voters]]

@@ -65,8 +65,8 @@ class RunFolder:
         """Remove what a run left that did not end; without locks, or with other arguments, it might still be wanted."""
         if not locked or read_bytes(self.path / RUN_FILE) != as_json(self._run):
             raise UserError(f"{self.path} holds another, unfinished run: delete it, or choose another --output-dir")
-        for each in self.path.iterdir():
-            shutil.rmtree(each) if each.is_dir() else each.unlink()
+        for path in self.path.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -79,10 +79,10 @@ class RunFolder:
 
     def _finish(self) -> None:
         files = sorted(path for path in self.path.rglob("*") if path.is_file())
-        told = {
+        written = {
             p.relative_to(self.path).as_posix(): {"sha256": sha256(p), "bytes": p.stat().st_size} for p in files
         }  # fmt: skip
-        self.save_json(DONE_FILE, {"files": told})
+        self.save_json(DONE_FILE, {"files": written})
 
     def save_json(self, name: str, content: object) -> None:
         """Write a JSON file."""
@@ -135,7 +135,7 @@ def versions() -> dict[str, str]:
 
 def description(arguments: object, dump: Path, metadata: DumpMetadata, **more: object) -> dict[str, Any]:
     """Return the content of `run.json`: the arguments, a data class with a seed, and the hashes of the dump."""
-    told = {name: str(value) if isinstance(value, Path) else value for name, value in vars(arguments).items()}
+    settings = {name: str(value) if isinstance(value, Path) else value for name, value in vars(arguments).items()}
     files = {name: file.sha256 for name, file in metadata.files.items()}
     hashes = {METADATA_FILE: sha256(dump / METADATA_FILE), **files}
-    return {"arguments": told, "seed": told["seed"], "input": hashes, **more}
+    return {"arguments": settings, "seed": settings["seed"], "input": hashes, **more}

@@ -65,12 +65,12 @@ class Attributions:
     def of_features(self, features: int) -> np.ndarray:
         """Return each feature's mean measured change of value and action, (2, F); NaN below three removals."""
         counts = np.bincount(self.feature, minlength=features)
-        found = np.full((2, features), np.nan)
+        values = np.full((2, features), np.nan)
         known = counts >= _FEWEST
         for output in range(2):
             sums = np.bincount(self.feature, self.measured[output], features)
-            found[output, known] = sums[known] / counts[known]
-        return found
+            values[output, known] = sums[known] / counts[known]
+        return values
 
 
 def attribute(
@@ -96,13 +96,13 @@ def attribute(
         kept = torch.from_numpy(np.sort(drawn))
         rows, features = rows[kept], features[kept]
         removed = -strengths[rows, features, None] * coder.decoder[features]  # (R, U)
-        predicted = torch.stack([(each[rows] * removed).sum(dim=1) for each in gradients])
+        predicted = torch.stack([(gradient[rows] * removed).sum(dim=1) for gradient in gradients])
         measured = game.measured(rows, removed)
         life = ticks.life[rows.numpy()]
         parts.append((features.numpy(), predicted.numpy(), measured.numpy(), life, np.full(len(life), episode)))
         progress((number + 1) / len(episodes))
     feature, predicted_all, measured_all, lives, episode_of = (
-        np.concatenate(each, axis=-1) for each in zip(*parts, strict=True)
+        np.concatenate(arrays, axis=-1) for arrays in zip(*parts, strict=True)
     )
     named = np.unique(np.stack([episode_of, lives]), axis=1, return_inverse=True)[1].reshape(-1)
     units = Units.of(named, episode_of, seed)
@@ -121,28 +121,28 @@ class _Tick:
 
     def gradients(self) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """Return the layer's states, (B, U), and the gradients of value and action with respect to them."""
-        found: list[torch.Tensor] = []
+        captured: list[torch.Tensor] = []
 
         def watch(states: torch.Tensor) -> torch.Tensor:
-            found.append(states.detach().requires_grad_())
-            return found[-1]
+            captured.append(states.detach().requires_grad_())
+            return captured[-1]
 
         with self.policy.hooked({self.layer: watch}):
             distribution, value, _ = self.policy(self.observation, self.before)
-        (states,) = found
+        (states,) = captured
         action = distribution.log_probability(self.action).sum()
-        gradients = [torch.autograd.grad(each, states, retain_graph=True)[0] for each in (value.sum(), action)]
+        gradients = [torch.autograd.grad(output, states, retain_graph=True)[0] for output in (value.sum(), action)]
         return states.detach(), gradients
 
     @torch.no_grad()
     def measured(self, rows: torch.Tensor, moves: torch.Tensor) -> torch.Tensor:
         """Return how value and action change if states of some records are moved, (R,) and (R, U) to (2, R)."""
-        found = []
+        changes = []
         for place, move in zip(rows.split(_BATCH), moves.split(_BATCH), strict=True):
             seen, before, action = self.observation.take(place), self.before.take(place), self.action[place]
             plain = self._outputs(seen, before, action, None)
-            found.append(self._outputs(seen, before, action, move) - plain)
-        return torch.cat(found, dim=1)
+            changes.append(self._outputs(seen, before, action, move) - plain)
+        return torch.cat(changes, dim=1)
 
     def _outputs(
         self, seen: PackedObservation, before: MemoryState, action: torch.Tensor, move: torch.Tensor | None

@@ -45,7 +45,7 @@ def description(meanings: Meanings, number: int, behaviours: tuple[Feature, ...]
     when = f"Active in {share_text(float(meanings.density[number]))} of ticks{_in_life(meanings.by_age[number])}."
     best = int(meanings.best[number])
     behaviour = behaviours[best]
-    r, given, auc = (each[number, best] for each in (meanings.correlation, meanings.given_time, meanings.auc))
+    r, given, auc = (measure[number, best] for measure in (meanings.correlation, meanings.given_time, meanings.auc))
     q = meanings.q[number]
     if not meanings.described[number]:
         reason = _reason(q, min(abs(r), abs(given)))
@@ -113,7 +113,7 @@ def top_records(
 
 def feature_cards(
     folder: Path, metadata: DumpMetadata, episodes: Sequence[int], strengths: sparse.csr_array, behaviours: Behaviours,
-    meanings: Meanings, features: tuple[Feature, ...], beside: Mapping[str, np.ndarray],
+    meanings: Meanings, features: tuple[Feature, ...], more_columns: Mapping[str, np.ndarray],
     progress: Progress | None = None,
 ) -> FeatureCards:  # fmt: skip
     """Put together what the page shows of every feature that is active in the test episodes.
@@ -130,7 +130,7 @@ def feature_cards(
     place = np.zeros(strengths.shape[1], np.int64)
     place[alive] = np.arange(len(alive))
     return FeatureCards(
-        columns=_columns(meanings, alive, beside),
+        columns=_columns(meanings, alive, more_columns),
         by_age=meanings.by_age[alive],
         titles=[title(meanings, number, features) for number in alive.tolist()],
         descriptions=[description(meanings, number, features) for number in alive.tolist()],
@@ -146,11 +146,11 @@ def feature_cards(
 
 
 def rows_of(
-    meanings: Meanings, features: tuple[Feature, ...], beside: Mapping[str, np.ndarray]
+    meanings: Meanings, features: tuple[Feature, ...], more_columns: Mapping[str, np.ndarray]
 ) -> list[dict[str, object]]:
     """Return a row for each feature that is active in the test episodes, for tables."""
     alive = np.flatnonzero(meanings.density > 0)
-    columns = _columns(meanings, alive, beside)
+    columns = _columns(meanings, alive, more_columns)
     numbers = ("density", "strongest", "r", "given", "auc", "q", *BESIDE)
     return [
         {
@@ -165,7 +165,7 @@ def rows_of(
     ]
 
 
-def _columns(meanings: Meanings, alive: np.ndarray, beside: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _columns(meanings: Meanings, alive: np.ndarray, more_columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     best = meanings.best[alive]
     return {
         "number": alive,
@@ -177,7 +177,7 @@ def _columns(meanings: Meanings, alive: np.ndarray, beside: Mapping[str, np.ndar
         "auc": meanings.auc[alive, best],
         "q": meanings.q[alive],
         "described": meanings.described[alive].astype(np.uint8),
-        **{name: beside[name][alive] for name in BESIDE},
+        **{name: more_columns[name][alive] for name in BESIDE},
     }
 
 

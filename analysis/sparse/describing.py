@@ -64,14 +64,14 @@ class Described:
 
     def correlations(self) -> dict[str, Estimate]:
         """Return the correlation of predicted and measured effects, by output; empty without attributions."""
-        found = self.attributions
-        return {} if found is None else {name: found.correlation(i) for i, name in enumerate(OUTPUTS)}
+        attributions = self.attributions
+        return {} if attributions is None else {name: attributions.correlation(i) for i, name in enumerate(OUTPUTS)}
 
     def _attribution_lines(self) -> list[str]:
         return [
             f"taking single features out, predicted (gradient times activation) against measured change of the {name}: "
-            f"r {each.value:.3f} ({each.low:.3f} to {each.high:.3f})"
-            for name, each in self.correlations().items()
+            f"r {estimate.value:.3f} ({estimate.low:.3f} to {estimate.high:.3f})"
+            for name, estimate in self.correlations().items()
         ]
 
 
@@ -97,8 +97,8 @@ def describe(
     with step(console, "reading behaviours of the test episodes") as show:
         test = read_behaviours(settings.dump, metadata, layer, split_.test, features, show)
     with step(console, f"describing the features of {name}"):
-        own, others = (strengths_of(dictionary, each.states.values) for each in (training, test))
-        found = meanings((own, training), (others, test), settings.seed)
+        own, others = (strengths_of(dictionary, part.states.values) for part in (training, test))
+        tested_meanings = meanings((own, training), (others, test), settings.seed)
     attributions = None
     if recorded is not None:
         with step(console, "taking features out of recorded ticks") as show:
@@ -108,11 +108,22 @@ def describe(
     effects = np.full((2, dictionary.features), np.nan)
     if attributions is not None:
         effects = attributions.of_features(dictionary.features)
-    beside = dict(zip(BESIDE, (*again, *effects), strict=True))
+    more_columns = dict(zip(BESIDE, (*again, *effects), strict=True))
     with step(console, "collecting their top records") as show:
-        cards = feature_cards(settings.dump, metadata, split_.test, others, test, found, features, beside, show)
-    rows = rows_of(found, features, beside)
-    return Described(name, dictionary, found, rows, cards, _directions(dictionary, found, test), attributions, erasures)
+        cards = feature_cards(
+            settings.dump, metadata, split_.test, others, test, tested_meanings, features, more_columns, show
+        )
+    rows = rows_of(tested_meanings, features, more_columns)
+    return Described(
+        name,
+        dictionary,
+        tested_meanings,
+        rows,
+        cards,
+        _directions(dictionary, tested_meanings, test),
+        attributions,
+        erasures,
+    )
 
 
 def _erasures(
@@ -121,11 +132,11 @@ def _erasures(
     recorded: RecordedPolicy | None,
 ) -> list[ErasureRow]:  # fmt: skip
     """Erase each variable that was asked for in every way."""
-    names, rows = [each.name for each in features], []
+    names, rows = [feature.name for feature in features], []
     strengths, before = training
     mean = before.states.values.mean(axis=0)
     # Read-outs of a few hundred units need no more states than this.
-    some, others_too = (_some(len(each.states), settings.seed) for each in (before, test))
+    some, others_too = (_some(len(part.states), settings.seed) for part in (before, test))
     for variable in split(settings.erase):
         column = names.index(variable)
         values = before.values[some, column].astype(np.float64)
@@ -157,7 +168,9 @@ def save(folder: RunFolder, described: Described, settings: SparseSettings, meta
         folder.save_text("erasure.tsv", tab_separated([vars(row) for row in described.erasures]))
     if described.attributions is not None:
         folder.save_figure("attribution.png", attribution_scatter(described.attributions))
-        folder.save_json("attribution.json", {name: asdict(each) for name, each in described.correlations().items()})
+        folder.save_json(
+            "attribution.json", {name: asdict(estimate) for name, estimate in described.correlations().items()}
+        )
     folder.save_text(PAGE_FILE, sparse_page(folder.path.name, _facts(described, settings, metadata), described.cards))
 
 

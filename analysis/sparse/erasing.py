@@ -55,11 +55,11 @@ def edits(
         strengths: of the dictionary's features in these states, (B, F).
     """
     order = np.argsort(-np.abs(correlations(strengths, variable[:, None])[:, 0]), kind="stable")
-    found: dict[str, Edit] = {NOTHING: lambda each: each, "leace": _leace(states, variable)}
-    found["nulling"] = _nulling(states, variable)
+    by_name: dict[str, Edit] = {NOTHING: lambda state: state, "leace": _leace(states, variable)}
+    by_name["nulling"] = _nulling(states, variable)
     for count in REMOVED:
-        found[f"{count} feature{'s' * (count > 1)}"] = _removal(dictionary, order[:count].tolist())
-    return found
+        by_name[f"{count} feature{'s' * (count > 1)}"] = _removal(dictionary, order[:count].tolist())
+    return by_name
 
 
 def row(
@@ -84,7 +84,7 @@ def _leace(states: np.ndarray, variable: np.ndarray) -> Edit:
         shrinkage=False,
     )  # fmt: skip
     eraser = fitter.eraser
-    return lambda each: eraser(each.double()).float()
+    return lambda state: eraser(state.double()).float()
 
 
 def _nulling(states: np.ndarray, variable: np.ndarray) -> Edit:
@@ -92,9 +92,9 @@ def _nulling(states: np.ndarray, variable: np.ndarray) -> Edit:
     direction = torch.from_numpy(weight / np.linalg.norm(weight))
     origin = torch.from_numpy(mean)
 
-    def null(each: torch.Tensor) -> torch.Tensor:
-        along = (each.double() - origin) @ direction
-        return (each.double() - along[:, None] * direction).float()
+    def null(states: torch.Tensor) -> torch.Tensor:
+        along = (states.double() - origin) @ direction
+        return (states.double() - along[:, None] * direction).float()
 
     return null
 
@@ -102,8 +102,8 @@ def _nulling(states: np.ndarray, variable: np.ndarray) -> Edit:
 def _removal(dictionary: SparseDictionary, numbers: list[int]) -> Edit:
     coder = SparseCoder(dictionary)
 
-    def remove(each: torch.Tensor) -> torch.Tensor:
-        parts = [chunk - coder.strengths(chunk)[:, numbers] @ coder.decoder[numbers] for chunk in each.split(4096)]
+    def remove(states: torch.Tensor) -> torch.Tensor:
+        parts = [chunk - coder.strengths(chunk)[:, numbers] @ coder.decoder[numbers] for chunk in states.split(4096)]
         return torch.cat(parts)
 
     return remove

@@ -23,10 +23,10 @@ def training_curves(curves: Mapping[str, Sequence[Epoch]]) -> Figure:
         figure = new_figure(9, 3.6)
         left, right = figure.subplots(1, 2)
         for number, (name, epochs) in enumerate(curves.items()):
-            seen = [each.states for each in epochs]
+            seen = [epoch.states for epoch in epochs]
             look = {"color": cluster_colour(number), "marker": "o", "markersize": 3, "linewidth": 1}
-            left.plot(seen, [each.unexplained for each in epochs], label=name, **look)
-            right.plot(seen, [each.dead for each in epochs], label=name, **look)
+            left.plot(seen, [epoch.unexplained for epoch in epochs], label=name, **look)
+            right.plot(seen, [epoch.dead for epoch in epochs], label=name, **look)
         left.set(yscale="log", xlabel="states seen in training", ylabel="share of the variance not explained")
         right.set(xlabel="states seen in training", ylabel="dead features")
         right.set_ylim(bottom=0)
@@ -80,16 +80,16 @@ def scores(rows: Sequence[ScoreRow]) -> Figure:
         return figure
 
 
-def stability_histogram(found: Mapping[str, Stability]) -> Figure:
+def stability_histogram(stabilities: Mapping[str, Stability]) -> Figure:
     """Draw the cosines of features with their partners in another seed's autoencoder, and those on a Gaussian."""
     bins = list(np.linspace(-0.2, 1, 61))
     with style():
-        figure = new_figure(7, 1.2 + 1.5 * len(found))
-        panels = figure.subplots(len(found), 1, sharex=True, squeeze=False)[:, 0]
-        for number, (panel, (name, each)) in enumerate(zip(panels, found.items(), strict=True)):
-            panel.hist(each.cosine, bins=bins, color=cluster_colour(number), label="these states")
-            panel.hist(each.floor, bins=bins, histtype="step", color="black", label="a Gaussian like them")
-            panel.set_title(f"{name}: {each.stable:.0%} above the Gaussian", loc="left")
+        figure = new_figure(7, 1.2 + 1.5 * len(stabilities))
+        panels = figure.subplots(len(stabilities), 1, sharex=True, squeeze=False)[:, 0]
+        for number, (panel, (name, stability)) in enumerate(zip(panels, stabilities.items(), strict=True)):
+            panel.hist(stability.cosine, bins=bins, color=cluster_colour(number), label="these states")
+            panel.hist(stability.floor, bins=bins, histtype="step", color="black", label="a Gaussian like them")
+            panel.set_title(f"{name}: {stability.stable:.0%} above the Gaussian", loc="left")
             panel.legend(loc="upper left")
             panel.set_ylabel("features")
         panels[-1].set_xlabel("cosine with the partner in the autoencoder with another seed")

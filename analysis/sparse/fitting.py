@@ -92,8 +92,8 @@ def _ica(states: np.ndarray, centre: np.ndarray, seed: int) -> np.ndarray:
     white = (states[chosen] - centre) @ (vectors / np.sqrt(values)[:, None]).T  # (N, D)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the best found after many steps will do as a baseline
-        found = FastICA(whiten=False, max_iter=_ICA_STEPS, random_state=seed).fit(white)
-    return found.mixing_.T @ (vectors * np.sqrt(values)[:, None])
+        ica = FastICA(whiten=False, max_iter=_ICA_STEPS, random_state=seed).fit(white)
+    return ica.mixing_.T @ (vectors * np.sqrt(values)[:, None])
 
 
 def _k_means(states: np.ndarray, centre: np.ndarray, features: int, seed: int) -> np.ndarray:
@@ -102,8 +102,8 @@ def _k_means(states: np.ndarray, centre: np.ndarray, features: int, seed: int) -
 
     centred = (states - centre).astype(np.float32)
     centred /= np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), _SMALLEST)
-    found = MiniBatchKMeans(features, batch_size=_BATCH_OF_STATES, n_init=1, random_state=seed).fit(centred)
-    return found.cluster_centers_.astype(np.float64)
+    k_means = MiniBatchKMeans(features, batch_size=_BATCH_OF_STATES, n_init=1, random_state=seed).fit(centred)
+    return k_means.cluster_centers_.astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -132,13 +132,13 @@ def entries(settings: SparseSettings, units: int, *, untrained: bool = False) ->
     Args:
         untrained: whether to list those of the untrained network beside the policy, which have one seed.
     """
-    found: dict[str, Entry] = {}
+    by_name: dict[str, Entry] = {}
     prefix, layer = (f"{UNTRAINED}_", f"{UNTRAINED}_{settings.layer}") if untrained else ("", settings.layer)
 
     def add(name: str, kind: DictionaryKind, features: int, k: int, number: int = 0) -> None:
         original = prefix + name
         name = original + (f"_seed{settings.seed + number}" if number else "")
-        found.setdefault(
+        by_name.setdefault(
             name, Entry(name, kind, features, k, settings.seed + number, layer, original if number else None)
         )
 
@@ -152,7 +152,7 @@ def entries(settings: SparseSettings, units: int, *, untrained: bool = False) ->
             for kind in settings.kinds:
                 for number in range(1 if untrained else settings.seeds):
                     add(f"{kind}_{width.text}_k{k}", kind, width.features(units), k, number)
-    return list(found.values())
+    return list(by_name.values())
 
 
 def floor_entries(wanted: Sequence[Entry]) -> list[Entry]:
@@ -237,7 +237,7 @@ def fit(
         else:
             normal = normal or normalisation(states.values, source.seed)
             dictionary, curve = _trained(folder, entry, states, normal, own, epochs, on_epoch, console)
-            write_json(folder / f"{entry.name}{_CURVE}", [asdict(each) for each in curve])
+            write_json(folder / f"{entry.name}{_CURVE}", [asdict(epoch) for epoch in curve])
         write_dictionary(path, dictionary)
         (folder / f"{entry.name}{_UNFINISHED}").unlink(missing_ok=True)
         yield Fitted(entry, dictionary, curve)
@@ -260,8 +260,8 @@ def _trained(
             detail = f"{latest[0].unexplained:.2%} of the variance left" if latest else ""
             show(done, total, detail)
 
-        found = train(plan, states.values, normal, folder / f"{entry.name}{_UNFINISHED}", finished, report)
-    return folded(entry.kind, entry.k, found.parameters, normal.scale, found.threshold, source), found.curve
+        trained = train(plan, states.values, normal, folder / f"{entry.name}{_UNFINISHED}", finished, report)
+    return folded(entry.kind, entry.k, trained.parameters, normal.scale, trained.threshold, source), trained.curve
 
 
 def _read_curve(folder: Path, entry: Entry) -> tuple[Epoch, ...]:
@@ -270,6 +270,6 @@ def _read_curve(folder: Path, entry: Entry) -> tuple[Epoch, ...]:
         return ()
     content: Any = read_small_json(path)
     try:
-        return tuple(Epoch(**each) for each in content)
+        return tuple(Epoch(**line) for line in content)
     except TypeError:
         raise UserError(f"{path} is damaged: delete it and {entry.name}{SUFFIX}, and resume again") from None

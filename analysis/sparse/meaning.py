@@ -75,7 +75,7 @@ def meanings(
     order = np.argsort(-np.abs(chosen), axis=1, kind="stable")
     best = order[:, 0]
     strengths, behaviours = test
-    correlation, given_time = (correlations(strengths, each) for each in (behaviours.values, behaviours.rest))
+    correlation, given_time = (correlations(strengths, values) for values in (behaviours.values, behaviours.rest))
     feature = np.arange(len(best))
     p = shift_test(strengths, behaviours.rest, best, behaviours, seed)
     q = false_discovery(p)
@@ -135,12 +135,12 @@ def shift_test(
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.where(squares > _TINY, np.abs(total) / np.sqrt(squares), 0.0), sums
 
-    found, sums = statistic(np.zeros(len(lives), np.int64))
+    observed, sums = statistic(np.zeros(len(lives), np.int64))
     informative = np.bincount(cell_feature, np.abs(sums) > _TINY, strengths.shape[1])
     random = np.random.default_rng(seed)
     reached = np.zeros(strengths.shape[1])
     for _ in range(permutations):
-        reached += statistic(random.integers(lives.lengths))[0] >= found - _TINY
+        reached += statistic(random.integers(lives.lengths))[0] >= observed - _TINY
     p = (reached + 1) / (permutations + 1)
     return np.where(informative >= FEWEST_LIVES, p, np.nan)
 

@@ -68,9 +68,9 @@ def sae_lens_files(dictionary: SparseDictionary) -> dict[str, bytes]:
 
 def save(folder: RunFolder, results: Sequence[Tested], metadata: DumpMetadata, split: Split) -> None:
     """Write all files of a run."""
-    rows = [row for each in results for row in each.scores()]
-    comparisons = [row for each in results for row in each.comparisons()]
-    stabilities = [row for each in results for row in each.stability()]
+    rows = [row for result in results for row in result.scores()]
+    comparisons = [row for result in results for row in result.comparisons()]
+    stabilities = [row for result in results for row in result.stability()]
     content = {
         "policy": metadata.policy, "train_episodes": split.train, "test_episodes": split.test,
         "intervals_are_over": {"life": "lives", "episode": "episodes"}[results[0].units.name],
@@ -82,7 +82,7 @@ def save(folder: RunFolder, results: Sequence[Tested], metadata: DumpMetadata, s
     for name, some in (("scores", rows), ("comparisons", comparisons), ("stability", stabilities)):
         if some:
             folder.save_text(f"sparse_{name}.tsv", tab_separated([vars(row) for row in some]))
-    fitted = {name: each for result in results for name, each in result.fitted.items()}
+    fitted = {name: trained for result in results for name, trained in result.fitted.items()}
     for name, one in fitted.items():
         write_dictionary(folder.path / f"{name}.safetensors", one.dictionary)
         if one.entry.kind in AUTOENCODERS:
@@ -95,16 +95,18 @@ def save(folder: RunFolder, results: Sequence[Tested], metadata: DumpMetadata, s
 
 
 def _draw(folder: RunFolder, results: Sequence[Tested]) -> None:
-    fitted = {name: each for result in results for name, each in result.fitted.items()}
-    reported = [name for name, each in fitted.items() if each.entry.kind in AUTOENCODERS and not each.entry.original]
-    usages = {name: each for result in results for name, each in result.usages.items()}
+    fitted = {name: trained for result in results for name, trained in result.fitted.items()}
+    reported = [
+        name for name, trained in fitted.items() if trained.entry.kind in AUTOENCODERS and not trained.entry.original
+    ]
+    usages = {name: usage for result in results for name, usage in result.usages.items()}
     folder.save_figure("training_curves.png", figures.training_curves({name: fitted[name].curve for name in reported}))
     folder.save_figure("feature_density.png", figures.density_histogram({n: usages[n].density for n in reported}))
-    rows = [row for each in results for row in each.scores() if not fitted[row.name].entry.original]
+    rows = [row for result in results for row in result.scores() if not fitted[row.name].entry.original]
     folder.save_figure("reconstruction.png", figures.scores(rows))
-    found = {f"{a} and {b}": each for result in results for (a, b), each in result.stabilities.items()}
-    if found:
-        folder.save_figure("stability.png", figures.stability_histogram(found))
+    stabilities = {f"{a} and {b}": stability for result in results for (a, b), stability in result.stabilities.items()}
+    if stabilities:
+        folder.save_figure("stability.png", figures.stability_histogram(stabilities))
 
 
 def headline(results: Sequence[Tested]) -> Table:

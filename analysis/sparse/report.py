@@ -155,8 +155,8 @@ class Tested:
         """Return a row for each pair of seeds."""
         return [
             StabilityRow(
-                name, other, **_ends("cosine", found.mean), **_ends("found_again", found.found_again),
-                chance=found.chance, **_ends("gaussian", found.gaussian), stable=found.stable,
+                name, other, **_ends("cosine", stability.mean), **_ends("found_again", stability.found_again),
+                chance=stability.chance, **_ends("gaussian", stability.gaussian), stable=stability.stable,
             )
-            for (name, other), found in self.stabilities.items()
+            for (name, other), stability in self.stabilities.items()
         ]  # fmt: skip

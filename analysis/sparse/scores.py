@@ -48,7 +48,7 @@ class Units:
         """Return the mean of one number per record, (B,), or the ratio of its sum to that of another number."""
         count = self.draws.shape[1]
         weights = np.ones(len(numbers)) if weights is None else weights
-        tops, bottoms = (np.bincount(self.of_record, each, count) for each in (numbers, weights))
+        tops, bottoms = (np.bincount(self.of_record, terms, count) for terms in (numbers, weights))
         value = float(tops.sum() / bottoms.sum())
         there = int((bottoms > 0).sum())
         if there < 2:

@@ -109,7 +109,7 @@ class SparseSettings:
             if name not in AUTOENCODERS:
                 hint = did_you_mean(name, AUTOENCODERS)
                 raise UserError(f"--kind is {self.kind}: must be {', '.join(AUTOENCODERS)}, or several{hint}")
-        return tuple(each for name in names for each in get_args(DictionaryKind) if each == name)
+        return tuple(kind for name in names for kind in get_args(DictionaryKind) if kind == name)
 
     @property
     def widths(self) -> tuple[Width, ...]:
@@ -118,13 +118,13 @@ class SparseSettings:
         Raises:
             UserError: one is neither a number nor a multiple.
         """
-        found = []
-        for each in _distinct("width", self.width):
-            parts = _WIDTH.fullmatch(each)
+        widths = []
+        for text in _distinct("width", self.width):
+            parts = _WIDTH.fullmatch(text)
             if parts is None or int(parts[1]) < 1:
                 raise UserError(f"--width is {self.width}: must be a number of features such as 2048, or 8x, or both")
-            found.append(Width(each, int(parts[1]), bool(parts[2])))
-        return tuple(found)
+            widths.append(Width(text, int(parts[1]), bool(parts[2])))
+        return tuple(widths)
 
     @property
     def sparsities(self) -> tuple[int, ...]:
@@ -134,7 +134,9 @@ class SparseSettings:
             UserError: one is not a number, or below 1.
         """
         numbers = _distinct("k", self.k)
-        if not all(each.isascii() and each.isdigit() and int(each[:7]) > 0 and len(each) < 8 for each in numbers):
+        if not all(
+            number.isascii() and number.isdigit() and int(number[:7]) > 0 and len(number) < 8 for number in numbers
+        ):
             raise UserError(f"--k is {self.k}: must be numbers from 1, such as 32 or 16,32")
         return tuple(map(int, numbers))
 

@@ -107,12 +107,12 @@ def _described_features(
     console: Console,
 ) -> describing.Described:  # fmt: skip
     """Describe the features of the first autoencoder that was asked for."""
-    first = next(each for each in tested.fitted.values() if each.entry.kind in AUTOENCODERS)
+    first = next(trained for trained in tested.fitted.values() if trained.entry.kind in AUTOENCODERS)
     name = first.entry.name
     again = np.full((2, first.dictionary.features), np.nan)
-    for (own, _), found in tested.stabilities.items():
+    for (own, _), similarity in tested.stabilities.items():
         if own == name:
-            again[:, tested.usages[name].density > 0] = found.cosine, found.q
+            again[:, tested.usages[name].density > 0] = similarity.cosine, similarity.q
             break
     return describing.describe(settings, metadata, split, name, first.dictionary, again, recorded, console)
 
@@ -141,15 +141,15 @@ def _tested(
         test = read_states(settings.dump, layer, split.test).sample(TESTED, settings.seed)
         intervals = Units.of(test.lives.index, test.episodes, settings.seed)
         usages = {}
-        for number, (name, each) in enumerate(fitted.items()):
-            usages[name] = usage(each.dictionary, test, intervals)
+        for number, (name, trained) in enumerate(fitted.items()):
+            usages[name] = usage(trained.dictionary, test, intervals)
             show((number + 1) / len(fitted))
         drawn = test.surrogate(settings.seed) if pairs else test
-        gaussian_usages = {name: usage(each.dictionary, drawn, intervals) for name, each in gaussian.items()}
+        gaussian_usages = {name: usage(trained.dictionary, drawn, intervals) for name, trained in gaussian.items()}
     spliced = None
     if recorded is not None:
         with step(console, "splicing into recorded ticks") as show:
-            rebuilds = reconstructions({name: each.dictionary for name, each in fitted.items()})
+            rebuilds = reconstructions({name: trained.dictionary for name, trained in fitted.items()})
             spliced = splice(settings.dump, recorded, settings.layer, rebuilds, split.test, mean, settings.seed, show)
     floors = {own: matched(*living) for (own, _), living in _pairs(gaussian, gaussian_usages).items()}
     stabilities = {
@@ -159,17 +159,17 @@ def _tested(
     return Tested(fitted, usages, intervals, spliced, stabilities)
 
 
-def _by_name(found: Iterable[Fitted]) -> dict[str, Fitted]:
-    return {each.entry.name: each for each in found}
+def _by_name(fits: Iterable[Fitted]) -> dict[str, Fitted]:
+    return {trained.entry.name: trained for trained in fits}
 
 
 def _pairs(fitted: dict[str, Fitted], usages: dict[str, Usage]) -> dict[tuple[str, str], tuple[np.ndarray, np.ndarray]]:
     """Return the directions of the living features of each autoencoder and its other seeds, (F, U) and (G, U)."""
-    living = {name: each.dictionary.decoder[usages[name].density > 0] for name, each in fitted.items()}
+    living = {name: trained.dictionary.decoder[usages[name].density > 0] for name, trained in fitted.items()}
     return {
         (original, name): (living[original], living[name])
-        for name, each in fitted.items()
-        if (original := each.entry.original) is not None
+        for name, trained in fitted.items()
+        if (original := trained.entry.original) is not None
     }
 
 
@@ -185,7 +185,7 @@ def _source(settings: SparseSettings, metadata: DumpMetadata, states: States) ->
 def _described(settings: SparseSettings, split: Split) -> dict[str, Any]:
     """What decides the results: the arguments, the dump and the episodes."""
     return {
-        "arguments": {name: each for name, each in _plain(settings).items() if name not in _NOT_SETTINGS},
+        "arguments": {name: value for name, value in _plain(settings).items() if name not in _NOT_SETTINGS},
         "seed": settings.seed,
         "dump_sha256": sha256(settings.dump / METADATA_FILE),
         "train": list(split.train),
@@ -194,4 +194,4 @@ def _described(settings: SparseSettings, split: Split) -> dict[str, Any]:
 
 
 def _plain(settings: SparseSettings) -> dict[str, Any]:
-    return {name: str(each) if isinstance(each, Path) else each for name, each in asdict(settings).items()}
+    return {name: str(value) if isinstance(value, Path) else value for name, value in asdict(settings).items()}

@@ -42,7 +42,7 @@ Rebuild = Callable[[torch.Tensor], torch.Tensor]
 
 def reconstructions(dictionaries: Mapping[str, SparseDictionary]) -> dict[str, Rebuild]:
     """Return the function of each dictionary that replaces states by their reconstructions, by name."""
-    return {name: SparseCoder(each).reconstruction for name, each in dictionaries.items()}
+    return {name: SparseCoder(dictionary).reconstruction for name, dictionary in dictionaries.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,20 +99,20 @@ def load_untrained(folder: Path, metadata: DumpMetadata, recorded: RecordedPolic
     """
     if metadata.seed is None or recorded.policy.layers != 1:
         return None
-    found = RecordedPolicy(build_untrained(recorded.info, metadata.seed), recorded.info, f"{UNTRAINED}_")
-    layers = [found.prefix + state for state in STATES[found.policy.cell]]
+    untrained = RecordedPolicy(build_untrained(recorded.info, metadata.seed), recorded.info, f"{UNTRAINED}_")
+    layers = [untrained.prefix + state for state in STATES[untrained.policy.cell]]
     if not all(layer in metadata.layers for layer in layers):
         return None
-    ticks = read_ticks(folder, found, metadata.episodes[0]["episode"], _PROVED, 0)
-    observation = packed_observation(ticks.records, found.info.layout, found.policy.mask)
+    ticks = read_ticks(folder, untrained, metadata.episodes[0]["episode"], _PROVED, 0)
+    observation = packed_observation(ticks.records, untrained.info.layout, untrained.policy.mask)
     with torch.no_grad():
-        after = found.policy.remember(found.policy.encode(observation)[0], ticks.before)[1]
-    wanted = memory_from_layers(found.policy, _without_prefix(ticks.records.activations, found.prefix))
+        after = untrained.policy.remember(untrained.policy.encode(observation)[0], ticks.before)[1]
+    wanted = memory_from_layers(untrained.policy, _without_prefix(ticks.records.activations, untrained.prefix))
     close = [
         torch.allclose(mine, theirs, atol=_ROUNDING)
         for mine, theirs in ((after.hidden, wanted.hidden), (after.cell, wanted.cell))
     ]
-    return found if all(close) else None
+    return untrained if all(close) else None
 
 
 def splice(
@@ -136,15 +136,15 @@ def splice(
         for start in range(0, len(ticks.records), _BATCH):
             batch = ticks.take(np.arange(start, min(start + _BATCH, len(ticks.records))))
             observation = packed_observation(batch.records, recorded.info.layout, recorded.policy.mask)
-            found, value = _spliced(recorded.policy, observation, batch.before, layer, rebuilds)
+            outputs, value = _spliced(recorded.policy, observation, batch.before, layer, rebuilds)
             values.append(value)
-            for name, each in found.items():
-                changed[name].append(each)
+            for name, rebuilt in outputs.items():
+                changed[name].append(rebuilt)
             progress((number + start / len(ticks.records)) / len(episodes))
         lives.append(ticks.life)
         episode_of.append(np.full(len(ticks.records), episode))
-    offsets = np.cumsum([0, *(int(each.max()) + 1 for each in lives[:-1])])
-    life = np.concatenate([each + offset for each, offset in zip(lives, offsets, strict=True)])
+    offsets = np.cumsum([0, *(int(numbers.max()) + 1 for numbers in lives[:-1])])
+    life = np.concatenate([numbers + offset for numbers, offset in zip(lives, offsets, strict=True)])
     units = Units.of(life, np.concatenate(episode_of), seed)
     joined = {name: np.concatenate(parts, axis=1) for name, parts in changed.items()}
     return SplicedRun(
@@ -217,15 +217,15 @@ def read_ticks(folder: Path, recorded: RecordedPolicy, episode: int, most: int, 
     chosen = np.sort(np.random.default_rng([seed, episode]).permutation(candidates)[:most])
     before = previous[chosen]
     memory = {
-        name: np.where(before[:, None] < 0, np.float32(0), each[before])
-        for name, each in _without_prefix(records.activations, prefix).items()
+        name: np.where(before[:, None] < 0, np.float32(0), array[before])
+        for name, array in _without_prefix(records.activations, prefix).items()
     }
     state = memory_from_layers(policy, memory) if memory else policy.initial_state(len(chosen))
     return Ticks(records.take(chosen), state, lives.index[chosen])
 
 
 def _without_prefix(layers: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
-    return {name.removeprefix(prefix): each for name, each in layers.items()}
+    return {name.removeprefix(prefix): array for name, array in layers.items()}
 
 
 @torch.no_grad()
@@ -244,9 +244,9 @@ def _spliced(
             return policy.decode(hidden, candidates, observation)
 
     distribution, value = outputs(None)
-    found = {}
+    by_name = {}
     for name, rebuild in rebuilds.items():
         changed, changed_value = outputs(rebuild)
         kl = distribution.divergence(changed).sum(dim=1)
-        found[name] = np.stack([kl.numpy(), (changed_value - value).abs().double().numpy()])
-    return found, value.double().numpy()
+        by_name[name] = np.stack([kl.numpy(), (changed_value - value).abs().double().numpy()])
+    return by_name, value.double().numpy()

@@ -49,8 +49,8 @@ def stability(own: np.ndarray, others: np.ndarray, floor: np.ndarray, seed: int)
     """
     cosine = matched(own, others)
     random = np.random.default_rng(seed)
-    drawn = [random.standard_normal(each.shape) for each in (own, others)]
-    chance = matched(*(each / np.linalg.norm(each, axis=1, keepdims=True) for each in drawn))
+    drawn = [random.standard_normal(directions.shape) for directions in (own, others)]
+    chance = matched(*(vectors / np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in drawn))
     q = above_floor(cosine, floor)
     return Stability(
         cosine, _over_features(cosine, random), _over_features(cosine >= FOUND_AGAIN, random), float(chance.mean()),
@@ -67,9 +67,9 @@ def matched(own: np.ndarray, others: np.ndarray) -> np.ndarray:
 
     cosines = own @ others.T
     rows, columns = linear_sum_assignment(-cosines)
-    found = np.zeros(len(own))
-    found[rows] = cosines[rows, columns]
-    return found
+    best = np.zeros(len(own))
+    best[rows] = cosines[rows, columns]
+    return best
 
 
 def _over_features(numbers: np.ndarray, random: np.random.Generator) -> Estimate:

@@ -68,7 +68,7 @@ class States:
             return self
         kept = np.zeros(len(self), bool)
         kept[np.random.default_rng(seed).permutation(len(self))[:most]] = True
-        places = {name: each[kept] for name, each in self.places.items()}
+        places = {name: array[kept] for name, array in self.places.items()}
         return States(self.values[kept], places, self.lives.of_records(kept))
 
 
@@ -88,7 +88,9 @@ def split_episodes(folder: Path, metadata: DumpMetadata, seed: int) -> Split:
             "need 2, better 8 or more: extract again with --episodes 8"
         )
     held_out = np.random.default_rng(seed).permutation(episodes)[: max(1, round(len(episodes) / _TEST_SHARE))]
-    return Split(tuple(each for each in episodes.tolist() if each not in held_out), tuple(sorted(held_out.tolist())))
+    return Split(
+        tuple(episode for episode in episodes.tolist() if episode not in held_out), tuple(sorted(held_out.tolist()))
+    )
 
 
 def read_states(folder: Path, layer: str, episodes: tuple[int, ...], progress: Progress | None = None) -> States:

@@ -109,15 +109,15 @@ def normalisation(states: np.ndarray, seed: int) -> Normalisation:
 
 def geometric_median(points: np.ndarray) -> np.ndarray:
     """Return the point whose distances from all points have the least sum, (B, U) to (U,), by Weiszfeld's iteration."""
-    found = points.mean(axis=0)
+    median = points.mean(axis=0)
     for _ in range(_MEDIAN_STEPS):
-        distances = np.maximum(np.linalg.norm(points - found, axis=1), 1e-12)
+        distances = np.maximum(np.linalg.norm(points - median, axis=1), 1e-12)
         weights = 1 / distances
         following = weights @ points / weights.sum()
-        moved, found = float(np.linalg.norm(following - found)), following
+        moved, median = float(np.linalg.norm(following - median)), following
         if moved <= _MEDIAN_TOLERANCE * float(distances.mean()):
             break
-    return found
+    return median
 
 
 def train(
@@ -149,7 +149,7 @@ def train(
         if unfinished and number + 1 < plan.epochs:
             training.write(unfinished)
         on_epoch(epoch)
-    parameters = {name: each.detach().numpy().copy() for name, each in training.p.tensors().items()}
+    parameters = {name: tensor.detach().numpy().copy() for name, tensor in training.p.tensors().items()}
     return Trained(parameters, training.threshold, tuple(training.curve))
 
 
@@ -160,8 +160,8 @@ class _Training:
         self.plan, self.scale = plan, normal.scale
         sample, centre = torch.from_numpy(normal.sample), torch.from_numpy(normal.centre)
         self.p = Parameters.drawn(plan.kind, plan.features, plan.k, sample, centre, plan.seed)
-        for each in self.p.tensors().values():
-            each.requires_grad_()
+        for tensor in self.p.tensors().values():
+            tensor.requires_grad_()
         self.optimiser = torch.optim.Adam(list(self.p.tensors().values()), lr=_LEARNING_RATE, fused=True)
         self.silent = torch.zeros(plan.features, dtype=torch.int64)  # states since each feature was active
         self.threshold = 0.0
@@ -184,32 +184,32 @@ class _Training:
         return Epoch(number + 1, (number + 1) * len(states), loss, unexplained, active, dead)
 
     def _step(self, batch: torch.Tensor, done: float, epoch: int) -> tuple[float, float, float]:
-        found = step(self.plan.kind, self.plan.k, self.p, batch, self._dead(epoch))
+        result = step(self.plan.kind, self.plan.k, self.p, batch, self._dead(epoch))
         self.optimiser.zero_grad()
-        found.loss.backward()
+        result.loss.backward()
         self.p.project_gradient()
         self.optimiser.param_groups[0]["lr"] = _LEARNING_RATE * _schedule(done)
         self.optimiser.step()
         self.p.normalise()
         self.silent += len(batch)
-        self.silent[found.fired] = 0
-        if np.isfinite(found.least):
-            before = self.threshold or found.least
-            self.threshold = _SMOOTHING * before + (1 - _SMOOTHING) * found.least
-        return float(found.loss.detach()), found.unexplained, found.active
+        self.silent[result.fired] = 0
+        if np.isfinite(result.least):
+            before = self.threshold or result.least
+            self.threshold = _SMOOTHING * before + (1 - _SMOOTHING) * result.least
+        return float(result.loss.detach()), result.unexplained, result.active
 
     def _dead(self, epoch: int) -> torch.Tensor:
         return self.silent >= min(DEAD_AFTER, epoch)
 
     def write(self, path: Path) -> None:
         """Write everything that the following epochs depend on."""
-        arrays = {f"parameter/{name}": each.detach().numpy() for name, each in self.p.tensors().items()}
-        for name, each in self.p.tensors().items():
-            for part, value in self.optimiser.state.get(each, {}).items():
+        arrays = {f"parameter/{name}": tensor.detach().numpy() for name, tensor in self.p.tensors().items()}
+        for name, tensor in self.p.tensors().items():
+            for part, value in self.optimiser.state.get(tensor, {}).items():
                 arrays[f"{part}/{name}"] = value.numpy()
         text = {
             "plan": asdict(self.plan), "scale": self.scale, "threshold": self.threshold,
-            "curve": [asdict(each) for each in self.curve],
+            "curve": [asdict(epoch) for epoch in self.curve],
         }  # fmt: skip
         write_tensors(path, {**arrays, "silent": self.silent.numpy()}, orjson.dumps(text).decode(), _KIND)
 
@@ -227,13 +227,13 @@ class _Training:
             if content["plan"] != asdict(plan) or content["scale"] != normal.scale:
                 raise UserError(f"{path} belongs to a run with other arguments or another dump: delete it")
             training.threshold = float(content["threshold"])
-            training.curve = [Epoch(**each) for each in content["curve"]]
+            training.curve = [Epoch(**epoch) for epoch in content["curve"]]
             with torch.no_grad():
-                for name, each in training.p.tensors().items():
-                    each.copy_(torch.from_numpy(arrays[f"parameter/{name}"]))
+                for name, tensor in training.p.tensors().items():
+                    tensor.copy_(torch.from_numpy(arrays[f"parameter/{name}"]))
                     parts = [part for part in ("step", "exp_avg", "exp_avg_sq") if f"{part}/{name}" in arrays]
                     if parts:
-                        training.optimiser.state[each] = {
+                        training.optimiser.state[tensor] = {
                             part: torch.from_numpy(arrays[f"{part}/{name}"].copy()) for part in parts
                         }
                 training.silent.copy_(torch.from_numpy(arrays["silent"]))

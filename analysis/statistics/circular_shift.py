@@ -64,20 +64,20 @@ def circular_shift_test(
         wanted: which pairs to test, (K, F) bool; all where None. The others' p is NaN.
     """
     shape = labels.max() + 1, features.shape[1]
-    p, direction, lives_told = np.full(shape, np.nan), np.zeros(shape), np.zeros(shape, np.int64)
+    p, direction, informative_lives = np.full(shape, np.nan), np.zeros(shape), np.zeros(shape, np.int64)
     worlds = episode if episode is not None and len(np.unique(episode)) >= FEWEST_EPISODES else None
-    episodes_told = None if worlds is None else np.zeros(shape, np.int64)
+    informative_episodes = None if worlds is None else np.zeros(shape, np.int64)
     unit = features.std(axis=0) if unit is None else unit
     scaled = (features - features[0]) / np.where(unit > 0, unit, 1.0)
     clusters = shifted_sums(scaled, labels, lives, permutations, seed, episode=worlds, wanted=wanted)
     for cluster, sums in enumerate(clusters):
         own = slice(None) if wanted is None else wanted[cluster]
         p[cluster, own], direction[cluster, own] = _p_values(sums, FEWEST_LIVES), np.sign(sums.total[0])
-        lives_told[cluster, own] = sums.informative
-        if episodes_told is not None and sums.together:
+        informative_lives[cluster, own] = sums.informative
+        if informative_episodes is not None and sums.together:
             p[cluster, own] = np.maximum(p[cluster, own], _p_values(sums.together, FEWEST_EPISODES))  # NaN stays NaN
-            episodes_told[cluster, own] = sums.together.informative
-    return CircularShiftTest(p, false_discovery(p), direction, lives_told, episodes_told)
+            informative_episodes[cluster, own] = sums.together.informative
+    return CircularShiftTest(p, false_discovery(p), direction, informative_lives, informative_episodes)
 
 
 def studentised(sums: ShiftedSums) -> np.ndarray:

@@ -53,14 +53,14 @@ def cluster_validity(points: np.ndarray, labels: np.ndarray, seed: int) -> Clust
     some, kept = _without_copies(some, kept)
     sizes = np.bincount(kept[kept >= 0], minlength=len(nothing))
     kept[np.isin(kept, np.flatnonzero(sizes < _FEWEST_IN_CLUSTER))] = -1
-    told = np.unique(kept[kept >= 0])
-    if len(told) < 2:
+    clusters = np.unique(kept[kept >= 0])
+    if len(clusters) < 2:
         return ClusterValidity(Validity(float("nan"), len(kept), "fewer than two clusters can be compared"), nothing)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         _, scores = validity_index(some, _numbered(kept), per_cluster_scores=True)
-    nothing[told] = scores
-    weights = np.bincount(kept[kept >= 0], minlength=len(nothing))[told] / len(kept)
+    nothing[clusters] = scores
+    weights = np.bincount(kept[kept >= 0], minlength=len(nothing))[clusters] / len(kept)
     return ClusterValidity(Validity(float((weights * scores).sum()), len(kept), ""), nothing)
 
 

@@ -157,8 +157,8 @@ def confounds(variables: tuple[Variable, ...], labels: np.ndarray, lives: Lives,
         for variable, reason in zip(variables, known, strict=True)
     ]
     overall = _judged([row[-1:] for row in rows])
-    each = _judged([row[:-1] for row in rows])
-    return Confounds(tuple(row[0] for row in overall), tuple(zip(*each, strict=True)))
+    columns = _judged([row[:-1] for row in rows])
+    return Confounds(tuple(row[0] for row in overall), tuple(zip(*columns, strict=True)))
 
 
 def information(counts: np.ndarray, whole: np.ndarray) -> np.ndarray:
@@ -202,7 +202,9 @@ def _measure(
     measure = _against_rotations if variable.name == "life" else _against_exchanges
     null = measure(variable, labels, lives, settings)
     own = [_confound(variable.name, null.nats[:, i], null.possible[:, i], null.p[i]) for i in range(clusters)]
-    possible = min(float(special.entr(each / each.sum()).sum()) for each in (variable.counts, np.bincount(labels)))
+    possible = min(
+        float(special.entr(counts / counts.sum()).sum()) for counts in (variable.counts, np.bincount(labels))
+    )
     return [*own, _confound(variable.name, null.mutual, np.full(len(null.mutual), possible), null.p_overall)]
 
 
@@ -225,8 +227,8 @@ def _judged(rows: list[list[Confound]]) -> list[list[Confound]]:
     q = false_discovery(np.array([[confound.p for confound in row] for row in rows]))
     return [
         [
-            replace(each, q=float(value), flagged=bool(each.excess >= LARGE_EXCESS and not value > LEVEL))
-            for each, value in zip(row, values, strict=True)
+            replace(confound, q=float(value), flagged=bool(confound.excess >= LARGE_EXCESS and not value > LEVEL))
+            for confound, value in zip(row, values, strict=True)
         ]
         for row, values in zip(rows, q, strict=True)
     ]
@@ -254,9 +256,9 @@ def _against_exchanges(variable: Variable, labels: np.ndarray, lives: Lives, set
         np.maximum(counts, 0, out=counts)
         nats[:, some], sizes[:, some] = information(counts, whole), counts.sum(axis=2)
     p, p_overall = information_p(between[0], between[1:]), _p_of(_mutual(between, between_sizes))
-    told = informative >= FEWEST_LIVES
-    if told.any():
-        p = np.where(told, _smaller(p, information_p(score[0], score[1:])), p)
+    testable = informative >= FEWEST_LIVES
+    if testable.any():
+        p = np.where(testable, _smaller(p, information_p(score[0], score[1:])), p)
         p_overall = float(_smaller(np.array(p_overall), np.array(_p_of(score.sum(axis=1)))))
     return _Null(nats, most_possible(sizes, whole), _mutual(nats, sizes), p, p_overall)
 

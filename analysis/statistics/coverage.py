@@ -145,7 +145,7 @@ def _coverage(
     )
     once = np.ones((1, len(records)))
     by_part = [_r2(error, spread, once)[0] for error in errors]
-    alone, without, together = (float(each.mean()) for each in by_part)
+    alone, without, together = (float(r2.mean()) for r2 in by_part)
     drawn = [_r2(error, spread, weights).mean(axis=1) for error in errors]  # (resamples,) each
     effective = float(records.sum() ** 2 / (records**2).sum())  # Kish 1965
     low, high = _interval(drawn[0], alone, effective, settings)
@@ -162,8 +162,8 @@ def _coverage(
 def _one_variance_each(parts: Targets) -> tuple[np.ndarray, np.ndarray]:
     """Join the parts, (B, T), each with a total variance of 1, and number the part of each column, (T,) int64."""
     centred = [values - values.mean(axis=0) for values in parts.values()]
-    joined = np.column_stack([each / np.sqrt((each**2).sum(axis=1).mean()) for each in centred])
-    return joined, np.repeat(np.arange(len(centred)), [each.shape[1] for each in centred])
+    joined = np.column_stack([group / np.sqrt((group**2).sum(axis=1).mean()) for group in centred])
+    return joined, np.repeat(np.arange(len(centred)), [group.shape[1] for group in centred])
 
 
 def _errors(

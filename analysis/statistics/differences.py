@@ -53,8 +53,10 @@ class Differences:
             return ""
         lives, episodes = int(self.test.informative_lives[cluster, feature]), self.test.informative_episodes
         if lives >= FEWEST_LIVES and episodes is not None:
-            told = int(episodes[cluster, feature])
-            return f"in only {told} episodes do both the feature and the cluster change; a test needs {FEWEST_EPISODES}"
+            count = int(episodes[cluster, feature])
+            return (
+                f"in only {count} episodes do both the feature and the cluster change; a test needs {FEWEST_EPISODES}"
+            )
         return f"in only {lives} lives do both the feature and the cluster change; a test needs {FEWEST_LIVES}"
 
 

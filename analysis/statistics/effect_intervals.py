@@ -111,13 +111,13 @@ def effect_intervals(
         ends = _intervals(cluster, whole, weights, resampled, settings)
         fewest = min(cluster.effective_units, (whole - cluster).effective_units)
         rows.append((*ends, fewest, *_agreement(by_episodes, episodes)))
-    low, high, low_rest, high_rest, low_difference, high_difference, effective, told, agreeing = (
+    low, high, low_rest, high_rest, low_difference, high_difference, effective, tested, agreeing = (
         [np.array(column) for column in zip(*rows, strict=True)] if rows else _no_cluster(features.shape[1])
     )
     unit = "episode" if by_episode else "life"
     difference = low_difference * spread, high_difference * spread  # back to the features' units
     return EffectIntervals(
-        low, high, low_rest, high_rest, *difference, effective, told, agreeing, unit, len(whole.count)
+        low, high, low_rest, high_rest, *difference, effective, tested, agreeing, unit, len(whole.count)
     )  # fmt: skip
 
 
@@ -191,15 +191,15 @@ def _interval(
     Where d is infinite, nothing varies on either side and the means differ, and no resample can say otherwise.
     """
     usable = np.isfinite(resampled)
-    told = np.isfinite(estimate) & (usable.mean(axis=0) >= settings.confidence)
+    known = np.isfinite(estimate) & (usable.mean(axis=0) >= settings.confidence)
     ends = np.full((2, len(estimate)), np.nan)
     if effective < _FEWEST_UNITS:
         return ends[0], ends[1]
     tail = (1 - settings.confidence) / 2
     stretch = student_stretch(effective, settings.confidence)
-    if told.any():
-        ends[:, told] = np.nanquantile(np.where(usable, resampled, np.nan)[:, told], [tail, 1 - tail], axis=0)
-    ends[:, told] = estimate[told] + stretch * (ends[:, told] - estimate[told])
+    if known.any():
+        ends[:, known] = np.nanquantile(np.where(usable, resampled, np.nan)[:, known], [tail, 1 - tail], axis=0)
+    ends[:, known] = estimate[known] + stretch * (ends[:, known] - estimate[known])
     ends[:, np.isinf(estimate)] = estimate[np.isinf(estimate)]
     low, high = ends
     return low, high

@@ -66,7 +66,7 @@ def shift_test_given_time(
     lives: Lives,
     tick: np.ndarray,
     episode: np.ndarray,
-    found: CircularShiftTest,
+    test: CircularShiftTest,
     surviving: np.ndarray,
     settings: Inference,
 ) -> CircularShiftTest:
@@ -89,7 +89,7 @@ def shift_test_given_time(
         rest, labels, lives, settings.permutations, settings.seed, episode, unit=features.std(axis=0), wanted=surviving
     )
     tested = surviving & np.isfinite(again.p)
-    both = np.where(tested, np.maximum(found.p, again.p), np.where(np.isfinite(found.p), 1.0, np.nan))
+    both = np.where(tested, np.maximum(test.p, again.p), np.where(np.isfinite(test.p), 1.0, np.nan))
     return replace(again, q=np.where(tested, false_discovery(both), np.nan))
 
 

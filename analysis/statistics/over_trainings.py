@@ -62,7 +62,7 @@ def in_worlds(kinds: Sequence[Sequence[ByWorld]], paired: bool = False) -> tuple
     alike = [len(set(map(frozenset, kind))) == 1 for kind in kinds]
     if _apart([frozenset().union(*kind) for kind in kinds]) and all(map(or_, own, alike)):
         values = [
-            np.array([_mean(each) for each in kind])[:, None] if apart else _table(kind, _known(kind))
+            np.array([_mean(training) for training in kind])[:, None] if apart else _table(kind, _known(kind))
             for kind, apart in zip(kinds, own, strict=True)
         ]
         return values, _WORLDS[tuple(own)]
@@ -108,10 +108,10 @@ def over_trainings(
     of_worlds = [kind.mean(axis=0) for kind in same]  # (W,) each
     of_worlds = [np.sum(of_worlds, axis=0)] if worlds == "shared" else of_worlds
     varying, size = [*trainings, *of_worlds], max(float(np.abs(kind).max()) for kind in kinds)
-    if min(map(len, varying)) < 2 or all(np.ptp(each) <= _ROUNDING * size for each in varying):
+    if min(map(len, varying)) < 2 or all(np.ptp(scores) <= _ROUNDING * size for scores in varying):
         return OverTrainings(value, np.nan, np.nan, np.nan)
-    parts = np.array([each.var(ddof=1) / len(each) for each in varying])
-    freedom = np.array([len(each) - 1 for each in varying], np.float64)
+    parts = np.array([scores.var(ddof=1) / len(scores) for scores in varying])
+    freedom = np.array([len(scores) - 1 for scores in varying], np.float64)
     if worlds == "own":
         alike = np.full(len(parts), parts.sum() ** 2 / (parts**2 / freedom).sum())  # Satterthwaite 1946
         return _interval(value, float(parts.sum()), parts, alike, confidence)
@@ -148,27 +148,29 @@ def _interval(
 
 def _known(trainings: Sequence[ByWorld]) -> list[str]:
     """Return the worlds in which all trainings have a value, in an order."""
-    worlds = [world for world in trainings[0] if all(np.isfinite(each[world]) for each in trainings)]
+    worlds = [world for world in trainings[0] if all(np.isfinite(training[world]) for training in trainings)]
     return sorted(worlds)
 
 
 def _table(trainings: Sequence[ByWorld], worlds: Sequence[str]) -> np.ndarray:
     """Return the values of trainings in worlds, (T, W)."""
-    return np.array([[each[world] for world in worlds] for each in trainings]).reshape(len(trainings), len(worlds))
+    return np.array([[training[world] for world in worlds] for training in trainings]).reshape(
+        len(trainings), len(worlds)
+    )
 
 
 def _apart(played: Iterable[Iterable[str]]) -> bool:
     """Tell whether no world is played twice."""
-    worlds = [world for each in played for world in each]
+    worlds = [world for training in played for world in training]
     return len(set(worlds)) == len(worlds)
 
 
 def _means(pair: Sequence[ByWorld]) -> list[float]:
     """Return the mean of each of two trainings; if they played the same worlds, over those where both have a value."""
     if len(set(map(frozenset, pair))) > 1:
-        return [_mean(each) for each in pair]
+        return [_mean(training) for training in pair]
     known = _known(pair)
-    return [_mean({world: each[world] for world in known}) for each in pair]
+    return [_mean({world: training[world] for world in known}) for training in pair]
 
 
 def _mean(training: ByWorld) -> float:

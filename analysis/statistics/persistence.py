@@ -52,8 +52,8 @@ def persistence(labels: np.ndarray, lives: Lives, tick: np.ndarray) -> tuple[Per
     gaps = np.diff(tick[lives.order])[same_life]
     lag = float(np.median(gaps)) if len(gaps) else float("nan")
     sizes = np.bincount(labels[labels >= 0], minlength=labels.max() + 1)
-    each = [_persistence(counts, slice(i, i + 1), sizes, len(labels), lag) for i in range(len(sizes))]
-    return _persistence(counts, slice(None), sizes, len(labels), lag), tuple(each)
+    single = [_persistence(counts, slice(i, i + 1), sizes, len(labels), lag) for i in range(len(sizes))]
+    return _persistence(counts, slice(None), sizes, len(labels), lag), tuple(single)
 
 
 def _counts(ordered: np.ndarray, same_life: np.ndarray, lives: Lives) -> _Counts:

@@ -24,9 +24,9 @@ def detectable(intervals: EffectIntervals, confidence: float, power: float = POW
         power: between 0.5 and 1.
     """
     freedom = np.maximum(intervals.effective - 1, 1.0)[:, None]  # an interval has at least that
-    told = np.isfinite(intervals.complement_low) & np.isfinite(intervals.complement_high)
+    known = np.isfinite(intervals.complement_low) & np.isfinite(intervals.complement_high)
     width = np.subtract(
-        intervals.complement_high, intervals.complement_low, out=np.full(told.shape, np.nan), where=told
+        intervals.complement_high, intervals.complement_low, out=np.full(known.shape, np.nan), where=known
     )
     quantile = stats.t.isf((1 - confidence) / 2, freedom)
     noncentrality = special.nctdtrinc(freedom, 1 - power, quantile)

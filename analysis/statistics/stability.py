@@ -112,8 +112,8 @@ def projection_stability(
     seeds = [(seed + i) % 2**32 for i in range(1, SEEDS + 1)] if method.seeded else []
     reason = "" if method.seeded else "these clusters do not depend on a seed"
     try:
-        over_seeds = tuple(agreement(sample, each) for each in seeds)
-        return ProjectionStability(over_seeds, tuple(agreement(each, seed) for each in draws), len(sample), reason)
+        over_seeds = tuple(agreement(sample, other_seed) for other_seed in seeds)
+        return ProjectionStability(over_seeds, tuple(agreement(draw, seed) for draw in draws), len(sample), reason)
     except UserError as error:
         return ProjectionStability((), (), len(sample), str(error))
 
@@ -195,8 +195,8 @@ def adjusted_rand(labels: np.ndarray, others: np.ndarray) -> float:
     from sklearn.metrics import adjusted_rand_score
 
     if np.ptp(labels) == np.ptp(others) == 0:
-        found = int(labels[0] >= 0) + int(others[0] >= 0)
-        return (float("nan"), 0.0, 1.0)[found]
+        clustered = int(labels[0] >= 0) + int(others[0] >= 0)
+        return (float("nan"), 0.0, 1.0)[clustered]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The number of unique classes", category=UserWarning)
         return float(adjusted_rand_score(labels, others))
@@ -219,8 +219,8 @@ def overlap(labels: np.ndarray, others: np.ndarray, clusters: int) -> np.ndarray
 
 def best_overlap(labels: np.ndarray, others: np.ndarray, clusters: int) -> np.ndarray:
     """Return each cluster's largest Jaccard index with another clustering, (clusters,); NaN where it has no record."""
-    found = overlap(labels, others, clusters)
-    best = found.max(axis=1) if found.shape[1] else np.zeros(clusters)
+    shares = overlap(labels, others, clusters)
+    best = shares.max(axis=1) if shares.shape[1] else np.zeros(clusters)
     return np.where(np.isin(np.arange(clusters), labels), best, np.nan)
 
 

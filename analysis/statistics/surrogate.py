@@ -34,12 +34,12 @@ def gaussian_surrogate(values: np.ndarray, lives: Lives, rng: np.random.Generato
     if count % 2 == 0:
         angles[-1] = 0.0  # the highest frequency of an even number of records has no phase
     turned = np.exp(1j * angles)
-    found = np.empty(values.shape, np.float32 if values.dtype == np.float32 else np.float64)
+    drawn = np.empty(values.shape, np.float32 if values.dtype == np.float32 else np.float64)
     for start in range(0, values.shape[1], _COLUMNS):
         columns = slice(start, start + _COLUMNS)
         series = np.ascontiguousarray(values[laid, columns].T, np.float64)  # (columns, B)
-        found[laid, columns] = np.fft.irfft(np.fft.rfft(series) * turned, count).T
-    return found
+        drawn[laid, columns] = np.fft.irfft(np.fft.rfft(series) * turned, count).T
+    return drawn
 
 
 def above_floor(values: np.ndarray, floor: np.ndarray) -> np.ndarray:

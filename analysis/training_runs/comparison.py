@@ -111,7 +111,7 @@ def compare(
         evaluations,
         generalisation_gaps(evaluations, confidence),
         [*notes_on(groups, metrics, stretch), *notes_on_evaluations(evaluated, scores, mode)],
-        {str(file): sha256(file) for file in sorted({file for each in evaluated for file in each.files})},
+        {str(file): sha256(file) for file in sorted({file for evaluation in evaluated for file in evaluation.files})},
     )
 
 
@@ -125,10 +125,10 @@ def as_json(compared: ComparedRuns) -> dict[str, Any]:
         "points": compared.points,
         "mode": compared.mode,
         "last_stretch": {"from": compared.stretch[0], "to": compared.stretch[1]},
-        "levels": [asdict(each) for each in compared.levels],
-        "comparisons": [asdict(each) for each in compared.comparisons],
-        "evaluations": [asdict(each) for each in compared.evaluations],
-        "gaps": [asdict(each) for each in compared.gaps],
+        "levels": [asdict(level) for level in compared.levels],
+        "comparisons": [asdict(comparison) for comparison in compared.comparisons],
+        "evaluations": [asdict(evaluation) for evaluation in compared.evaluations],
+        "gaps": [asdict(gap) for gap in compared.gaps],
         "notes": list(compared.notes),
     }
 

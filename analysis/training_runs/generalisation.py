@@ -41,7 +41,7 @@ def generalisation(compared: "ComparedRuns") -> Figure:
             _draw(axes, measure, compared)
         figure.suptitle(title("Generalisation to held-out maps", _about(compared), _LETTERS_ACROSS))
         labels = {"held-out": "evaluated on held-out maps", "training": "evaluated on the training's maps"}
-        kinds = {each.maps for each in compared.evaluations}
+        kinds = {curve.maps for curve in compared.evaluations}
         looks = [Line2D([], [], color=_GREY, label=labels[kind], **_LOOKS[kind]) for kind in labels if kind in kinds]
         add_group_legend(
             figure,
@@ -98,7 +98,7 @@ def _beside(place: int, compared: "ComparedRuns") -> float:
 
 def _banded(compared: "ComparedRuns") -> str:
     """Return the kind of maps whose lines have bands: those of both kinds would cover each other."""
-    return min(each.maps for each in compared.evaluations)  # held-out where there are both
+    return min(curve.maps for curve in compared.evaluations)  # held-out where there are both
 
 
 def _about(compared: "ComparedRuns") -> str:
@@ -106,8 +106,8 @@ def _about(compared: "ComparedRuns") -> str:
     means = {frozenset({True}): "Points", frozenset({False}): "Lines"}.get(frozenset(single), "Lines and points")
     spans = {"Points": "bars", "Lines": "bands"}.get(means, "bands and bars")
     where = f", bands on {_banded(compared)} maps" if False in single else ""
-    beside = " Points are shifted a little to the side." if True in single and len(compared.groups) > 1 else ""
+    note = " Points are shifted a little to the side." if True in single and len(compared.groups) > 1 else ""
     return (
         f"Checkpoints play {_WORLDS[compared.mode]} on the 63 held-out tasks. {means}: means over seeds of the "
-        f"training; {spans}: {100 * compared.confidence:g}% intervals over these seeds and the worlds{where}.{beside}"
+        f"training; {spans}: {100 * compared.confidence:g}% intervals over these seeds and the worlds{where}.{note}"
     )

@@ -50,7 +50,7 @@ def group_runs(runs: Sequence[TrainingRun], by: GroupBy) -> list[Group]:
     belongs = _has_same_name if by == "name" else _has_same_settings
     members: list[list[TrainingRun]] = []
     for run in runs:
-        own = next((each for each in members if belongs(each[0], run)), None)
+        own = next((member for member in members if belongs(member[0], run)), None)
         if own is None:
             members.append([run])
         else:
@@ -70,12 +70,12 @@ def settings_that_differ(runs: Iterable[TrainingRun]) -> dict[str, list[Any]]:
     A run from before a setting existed lacks it. It is then taken to share the others' value, and its own is None.
     """
     runs = list(runs)
-    found = {}
+    differing = {}
     for name in _names_of(runs):
         known = [run.settings[name] for run in runs if name in run.settings]
         if any(value != known[0] for value in known):
-            found[name] = [run.settings.get(name) for run in runs]
-    return found
+            differing[name] = [run.settings.get(name) for run in runs]
+    return differing
 
 
 def settings_that_are_missing(runs: Iterable[TrainingRun]) -> list[str]:

@@ -102,7 +102,7 @@ def read_evaluated(runs: Sequence[TrainingRun], folder: Path | None, mode: Mode)
     files = [file for source in sources for file in find_result_files((source,)) if file.match(pattern)]
     played: Played = {}
     first_by_rules: dict[str, PolicyRun] = {}
-    for result in (each for file in files for each in read_results(file)):
+    for result in (entry for file in files for entry in read_results(file)):
         provenance = result.provenance
         if provenance is None or provenance.checkpoint_sha256 is None:
             continue
@@ -129,16 +129,16 @@ def evaluation_curves(
     curves = []
     for group in groups:
         for maps in KINDS:
-            own = [each for each in evaluated if each.maps == maps and each.run in group.runs]
+            own = [evaluation for evaluation in evaluated if evaluation.maps == maps and evaluation.run in group.runs]
             checkpoints = _same_checkpoints(own)
             if not checkpoints:
                 continue
-            steps = np.array([np.mean([each.steps for each in column]) for column in checkpoints])
-            found = [{each.run.folder: each for each in column} for column in checkpoints]
+            steps = np.array([np.mean([evaluation.steps for evaluation in column]) for column in checkpoints])
+            by_run = [{evaluation.run.folder: evaluation for evaluation in column} for column in checkpoints]
             for place, measure in enumerate(MEASURES):
                 by_world = tuple(
                     tuple(column[run.folder].by_world[place] if run.folder in column else {} for run in group.runs)
-                    for column in found
+                    for column in by_run
                 )
                 curves.append(_curve(group.name, steps, by_world, measure, maps, confidence))
     return curves
@@ -150,8 +150,8 @@ def final_scores(curves: Sequence[EvaluationCurve], groups: Sequence[Group], con
     levels: list[Level] = []
     for maps in KINDS:
         for measure in MEASURES:
-            own = [each for each in curves if (each.maps, each.measure) == (maps, measure)]
-            whole = [each.steps[np.isfinite(each.runs).all(axis=0)] for each in own]
+            own = [curve for curve in curves if (curve.maps, curve.measure) == (maps, measure)]
+            whole = [curve.steps[np.isfinite(curve.runs).all(axis=0)] for curve in own]
             shared = [
                 steps
                 for steps in (whole[0] if len(own) == len(groups) else ())
@@ -173,8 +173,8 @@ def _curve(
     confidence: float,
 ) -> EvaluationCurve:
     """Return a curve whose intervals allow for the worlds that runs share."""
-    rows = np.array([[mean_of(each) for each in runs] for runs in by_world]).T.copy()  # (S, P)
-    known = [tuple(each for each in runs if np.isfinite(mean_of(each))) for runs in by_world]
+    rows = np.array([[mean_of(run) for run in runs] for runs in by_world]).T.copy()  # (S, P)
+    known = [tuple(run for run in runs if np.isfinite(mean_of(run))) for runs in by_world]
     over = [mean_over_runs(runs, confidence) for runs in known]
     seeds = np.array([len(runs) for runs in known])
     return EvaluationCurve(group, steps, rows, *_ends(over), seeds, measure=measure, maps=maps, by_world=by_world)
@@ -212,7 +212,7 @@ def _gap(training: EvaluationCurve, held_out: EvaluationCurve, confidence: float
 
 def _ends(over: Sequence[OverTrainings]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return means, and lower and upper ends of their intervals."""
-    value, low, high = (np.array([getattr(each, end) for each in over]) for end in ("value", "low", "high"))
+    value, low, high = (np.array([getattr(estimate, end) for estimate in over]) for end in ("value", "low", "high"))
     return value, low, high
 
 
@@ -243,7 +243,7 @@ def _maps_for(runs: Sequence[TrainingRun], result: PolicyRun, provenance: Proven
 
     Maps of the same seed but another size or number resemble those of the training without being the same.
     """
-    found: list[tuple[TrainingRun, Maps]] = []
+    pairs: list[tuple[TrainingRun, Maps]] = []
     for run in runs:
         differing = [
             name
@@ -251,15 +251,15 @@ def _maps_for(runs: Sequence[TrainingRun], result: PolicyRun, provenance: Proven
             if provenance.environment.get(name, False) != run.settings.get(f"env.{name}", False)
         ]
         if not differing or _OTHER_TERRAIN & set(differing):
-            found.append((run, "held-out" if differing else "training"))
-    if runs and not found:
+            pairs.append((run, "held-out" if differing else "training"))
+    if runs and not pairs:
         run = runs[0]
         raise UserError(
             f"{result.file} played a checkpoint of {run.name} on maps of its training's seed but of another size or "
             f"number, which are neither those of the training nor unseen: use another --env.map-seed, or "
             f"--env.map-size {run.settings.get('env.map_size')} --env.num-maps {run.settings.get('env.num_maps')}"
         )
-    return found
+    return pairs
 
 
 def _check_same_rules(played: Played) -> None:
@@ -298,7 +298,7 @@ def _rules(environment: Mapping[str, Any], left_out: Sequence[str]) -> dict[str,
 def _evaluated(run: TrainingRun, maps: Maps, played: Sequence[tuple[PolicyRun, Provenance]]) -> Evaluated:
     runs = tuple(result for result, _ in played)
     progress = PolicyResults(runs[0].policy, runs[0].mode, runs).task_progress  # (tasks,)
-    scores = np.mean([each.ticks.mean() for each in runs]), progress.mean(), progress @ TASK_WEIGHTS
+    scores = np.mean([result.ticks.mean() for result in runs]), progress.mean(), progress @ TASK_WEIGHTS
     provenance = played[0][1]
     differing = tuple(
         name
@@ -307,7 +307,7 @@ def _evaluated(run: TrainingRun, maps: Maps, played: Sequence[tuple[PolicyRun, P
     )
     worlds = _by_world(runs, progress, int(provenance.environment.get("map_seed", 0)))
     return Evaluated(
-        run, _steps(run, provenance), maps, np.array(scores), worlds, differing, tuple(each.file for each in runs)
+        run, _steps(run, provenance), maps, np.array(scores), worlds, differing, tuple(result.file for result in runs)
     )
 
 
@@ -323,7 +323,7 @@ def _by_world(runs: Sequence[PolicyRun], progress: np.ndarray, map_seed: int) ->
         progress: at each task over all of them, (T,).
         map_seed: of the maps, which belongs to a world's name as seed and number of the episode do.
     """
-    found: tuple[dict[str, float], ...] = tuple({} for _ in MEASURES)
+    scores: tuple[dict[str, float], ...] = tuple({} for _ in MEASURES)
     with_task = np.sum([run.has_task for run in runs], axis=0)  # (T,)
     for run in runs:
         numbers = run.episodes or (0,)
@@ -339,9 +339,9 @@ def _by_world(runs: Sequence[PolicyRun], progress: np.ndarray, map_seed: int) ->
         rows = zip(numbers, of_ticks, at_tasks.mean(axis=1), at_tasks @ TASK_WEIGHTS, strict=True)
         for number, *values in rows:
             world = f"maps {map_seed}, seed {run.seed}, episode {number}"
-            for measure, value in zip(found, values, strict=True):
+            for measure, value in zip(scores, values, strict=True):
                 measure[world] = float(value)
-    return found
+    return scores
 
 
 def _steps(run: TrainingRun, provenance: Provenance) -> int:
@@ -357,11 +357,11 @@ def _same_checkpoints(evaluated: Sequence[Evaluated]) -> list[list[Evaluated]]:
     batch and a tick.
     """
     columns: list[list[Evaluated]] = []
-    for each in sorted(evaluated, key=lambda one: one.steps):
-        batch = float(each.run.settings.get("train.batch_size", 0))
-        near = columns and each.steps - columns[-1][0].steps <= _ABOUT_A_BATCH * batch
-        if near and all(other.run is not each.run for other in columns[-1]):
-            columns[-1].append(each)
+    for evaluation in sorted(evaluated, key=lambda one: one.steps):
+        batch = float(evaluation.run.settings.get("train.batch_size", 0))
+        near = columns and evaluation.steps - columns[-1][0].steps <= _ABOUT_A_BATCH * batch
+        if near and all(other.run is not evaluation.run for other in columns[-1]):
+            columns[-1].append(evaluation)
         else:
-            columns.append([each])
+            columns.append([evaluation])
     return columns

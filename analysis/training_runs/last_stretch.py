@@ -76,10 +76,12 @@ def levels_of(
 
 def level_of(group: Group, metric: str, agent_steps: float, by_world: Sequence[ByWorld], confidence: float) -> Level:
     """Return a group's level from what each run reached in each world; a run without any number is left out."""
-    known = [(run.seed, each) for run, each in zip(group.runs, by_world, strict=True) if np.isfinite(mean_of(each))]
-    worlds = tuple(each for _, each in known)
+    known = [
+        (run.seed, scores) for run, scores in zip(group.runs, by_world, strict=True) if np.isfinite(mean_of(scores))
+    ]
+    worlds = tuple(scores for _, scores in known)
     over = mean_over_runs(worlds, confidence)
-    values = np.array([mean_of(each) for each in worlds])
+    values = np.array([mean_of(scores) for scores in worlds])
     seeds = tuple(seed for seed, _ in known)
     return Level(group.name, metric, agent_steps, seeds, values, worlds, over.value, over.low, over.high)
 
@@ -108,11 +110,11 @@ def comparisons_of(levels: Sequence[Level], confidence: float, against: str | No
     pairs = [
         (one, two) for one, two in combinations(order, 2) if one.metric == two.metric and against in (None, two.group)
     ]
-    found = [difference(one, two, confidence) for one, two in pairs]
-    corrected = false_discovery(np.array([over.p for *_, over in found]))
+    differences = [difference(one, two, confidence) for one, two in pairs]
+    corrected = false_discovery(np.array([over.p for *_, over in differences]))
     return [
         Comparison(one.metric, one.group, two.group, paired, worlds, over, float(p))
-        for (one, two), (paired, worlds, over), p in zip(pairs, found, corrected, strict=True)
+        for (one, two), (paired, worlds, over), p in zip(pairs, differences, corrected, strict=True)
     ]
 
 

@@ -32,7 +32,7 @@ def learning_curves(compared: "ComparedRuns") -> Figure:
         figure = new_figure(_PANEL_WIDTH * _COLUMNS, _PANEL_HEIGHT * rows + 1.6)
         panels = list(figure.subplots(rows, _COLUMNS, squeeze=False).flat)
         for axes, metric in zip(panels, compared.metrics, strict=False):
-            _draw(axes, metric, [each for each in compared.curves if each.metric == metric])
+            _draw(axes, metric, [curve for curve in compared.curves if curve.metric == metric])
         for axes in panels[len(compared.metrics) :]:
             axes.set_axis_off()
         figure.suptitle(title("Learning curves", _about(compared), _LETTERS_ACROSS))

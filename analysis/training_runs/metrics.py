@@ -20,17 +20,17 @@ TITLES = {
 """What is compared unless other metrics are asked for."""
 
 
-def chosen_metrics(runs: Sequence[TrainingRun], asked: Sequence[str]) -> list[str]:
+def chosen_metrics(runs: Sequence[TrainingRun], requested: Sequence[str]) -> list[str]:
     """Return the metrics asked for, or else those of `TITLES` that any run reported.
 
     Raises:
         UserError: no run reported a metric that was asked for, or none of the usual ones.
     """
     reported = sorted({name for run in runs for name in run.metrics})
-    for name in asked:
+    for name in requested:
         if name not in reported:
             raise UserError(f"no run reported the metric {name!r}{did_you_mean(name, reported)}; see docs/training.md")
-    chosen = list(dict.fromkeys(asked)) or [name for name in TITLES if name in reported]
+    chosen = list(dict.fromkeys(requested)) or [name for name in TITLES if name in reported]
     if not chosen:
         raise UserError(f"the runs report none of the usual metrics: choose with --metrics from {', '.join(reported)}")
     return chosen

@@ -25,8 +25,8 @@ def notes_on(groups: Sequence[Group], metrics: Sequence[str], stretch: tuple[flo
     notes += [f"{group.name} has one seed: no interval and no test." for group in groups if len(group.runs) == 1]
     differing = settings_that_differ(group.runs[0] for group in groups)
     for name, values in differing.items():
-        told = ", ".join(f"{group.name}: {value}" for group, value in zip(groups, values, strict=True))
-        notes.append(f"The groups differ in {name} ({told}).")
+        text = ", ".join(f"{group.name}: {value}" for group, value in zip(groups, values, strict=True))
+        notes.append(f"The groups differ in {name} ({text}).")
     if missing := settings_that_are_missing(run for group in groups for run in group.runs):
         shown = ", ".join(missing[:_SETTINGS_SHOWN]) + (" and others" if len(missing) > _SETTINGS_SHOWN else "")
         notes.append(f"Some runs are from before there were the settings {shown}: these are not compared.")
@@ -46,13 +46,13 @@ def notes_on_evaluations(evaluated: Sequence[Evaluated], scores: Sequence[Level]
     """Return notes on how the checkpoints were evaluated; `scores` are those that are compared in numbers."""
     if not evaluated:
         return []
-    rules = sorted({name for each in evaluated for name in each.other_rules})
+    rules = sorted({name for evaluation in evaluated for name in evaluation.other_rules})
     notes = ["Evaluations are on the 63 held-out tasks; training draws its own tasks."]
     if mode == "pvp":
         notes.append("Evaluated checkpoints share worlds, so how one does depends on which others are there.")
     if rules:
         notes.append(f"Besides maps and tasks, evaluations and training differ in: {', '.join(rules)}.")
-    if without := [each for each in evaluated if not np.isfinite(each.scores).all()]:
+    if without := [evaluation for evaluation in evaluated if not np.isfinite(evaluation.scores).all()]:
         notes.append(
             f"{len(without)} of {len(evaluated)} evaluated checkpoints have no score, since no life had some of the "
             f"tasks (the first: {without[0].run.name} after {without[0].steps:,} agent-steps): play more episodes with "
@@ -60,7 +60,7 @@ def notes_on_evaluations(evaluated: Sequence[Evaluated], scores: Sequence[Level]
         )
     if not scores:
         notes.append("No checkpoint has scores for every run, so the table has none: evaluate the last of each run.")
-    kinds = {each.maps for each in evaluated}
+    kinds = {evaluation.maps for evaluation in evaluated}
     if "held-out" not in kinds:
         notes.append("All evaluations are on the maps of the training: play others with --env.map-seed.")
     if "training" not in kinds:

@@ -14,15 +14,15 @@ _MISSING = "n/a"
 
 def curve_table(curves: Sequence[Curve]) -> Table:
     """Return one row for each point of each curve."""
-    rows: list[tuple[Cell, ...]] = [(each.metric, each.group, *point) for each in curves for point in each.points]
+    rows: list[tuple[Cell, ...]] = [(curve.metric, curve.group, *point) for curve in curves for point in curve.points]
     return Table("curves", ("metric", "group", "agent_steps", "mean", "low", "high", "seeds"), tuple(rows))
 
 
 def level_table(levels: Sequence[Level]) -> Table:
     """Return one row for each metric and group: means over the last stretch, and scores of the last checkpoint."""
     rows = [
-        (each.metric, each.group, each.agent_steps, each.mean, each.low, each.high, len(each.training_seeds))
-        for each in levels
+        (level.metric, level.group, level.agent_steps, level.mean, level.low, level.high, len(level.training_seeds))
+        for level in levels
     ]
     return Table("last_stretch", ("metric", "group", "agent_steps", "mean", "low", "high", "seeds"), tuple(rows))
 
@@ -30,9 +30,17 @@ def level_table(levels: Sequence[Level]) -> Table:
 def comparison_table(comparisons: Sequence[Comparison]) -> Table:
     """Return one row for each metric and pair of groups."""
     rows: list[tuple[Cell, ...]] = [
-        (each.metric, each.group, each.other, *_numbers(found), _test(each), found.p, each.corrected_p)
-        for each in comparisons
-        for found in [each.difference]
+        (
+            comparison.metric,
+            comparison.group,
+            comparison.other,
+            *_numbers(estimate),
+            _test(comparison),
+            estimate.p,
+            comparison.corrected_p,
+        )
+        for comparison in comparisons
+        for estimate in [comparison.difference]
     ]
     heads = "metric", "group", "other_group", "difference", "low", "high", "test", "p", "corrected_p"
     return Table("differences", heads, tuple(rows))
@@ -40,9 +48,9 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
 
 def evaluation_table(curves: Sequence[EvaluationCurve], gaps: Sequence[EvaluationCurve]) -> Table:
     """Return one row for each evaluated checkpoint, measure and kind of maps, and for each gap between them."""
-    kinds = [(each, each.maps) for each in curves] + [(each, "training - held-out") for each in gaps]
+    kinds = [(curve, curve.maps) for curve in curves] + [(gap, "training - held-out") for gap in gaps]
     rows: list[tuple[Cell, ...]] = [
-        (each.measure, each.group, kind, *point) for each, kind in kinds for point in each.points
+        (curve.measure, curve.group, kind, *point) for curve, kind in kinds for point in curve.points
     ]
     heads = "measure", "group", "maps", "agent_steps", "mean", "low", "high", "seeds"
     return Table("evaluations", heads, tuple(rows))
@@ -51,8 +59,8 @@ def evaluation_table(curves: Sequence[EvaluationCurve], gaps: Sequence[Evaluatio
 def levels_for_terminal(levels: Sequence[Level]) -> Table:
     """Return the last stretch, with each interval beside its mean."""
     rows = [
-        (each.metric, each.group, _readable(each.mean, each.low, each.high), len(each.training_seeds))
-        for each in levels
+        (level.metric, level.group, _readable(level.mean, level.low, level.high), len(level.training_seeds))
+        for level in levels
     ]
     return Table("last stretch", ("metric", "group", "mean (interval)", "seeds"), tuple(rows))
 
@@ -61,13 +69,13 @@ def comparisons_for_terminal(comparisons: Sequence[Comparison]) -> Table:
     """Return the differences, with each interval beside its number."""
     rows = [
         (
-            each.metric,
-            f"{each.group} - {each.other}",
-            _readable(*_numbers(each.difference)),
-            _test(each),
-            _p(each.corrected_p),
+            comparison.metric,
+            f"{comparison.group} - {comparison.other}",
+            _readable(*_numbers(comparison.difference)),
+            _test(comparison),
+            _p(comparison.corrected_p),
         )
-        for each in comparisons
+        for comparison in comparisons
     ]
     return Table("differences", ("metric", "groups", "difference (interval)", "test", "corrected p"), tuple(rows))
 

@@ -80,7 +80,7 @@ def _is_there(folder: Path, held_out: HeldOut, sha256: str, options: SimulationO
     if state_of(folder) != "whole":
         return False
     there, wanted = read_metadata(folder), simulated_metadata(held_out, sha256, options, arm)
-    worlds = [orjson.dumps(each.environment, option=orjson.OPT_SORT_KEYS) for each in (there, wanted)]
+    worlds = [orjson.dumps(metadata.environment, option=orjson.OPT_SORT_KEYS) for metadata in (there, wanted)]
     return worlds[0] == worlds[1] and (there.world_model_sha256, there.seed) == (sha256, options.seed)
 
 

@@ -110,7 +110,7 @@ def first_order(policy: RecurrentPolicy, play: Play, before: MemoryState, edits:
         with policy.hooked({layer: partly(hook) for layer, hook in edits.hooks(before).items()}):
             quantities, _ = play(memory)
         columns = range(quantities.shape[1])
-        slopes = [torch.autograd.grad(quantities[:, each].sum(), share, retain_graph=True)[0] for each in columns]
+        slopes = [torch.autograd.grad(quantities[:, column].sum(), share, retain_graph=True)[0] for column in columns]
     return torch.cat(slopes, dim=1)
 
 

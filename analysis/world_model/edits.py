@@ -65,12 +65,12 @@ class Edits:
     def rules(self) -> tuple[DonorRule, ...]:
         """How donors are drawn; none if the edits need none. Edits with donors are made by `EditsWithDonors`."""
         edits = (*self.memories, *self.states)
-        return tuple(dict.fromkeys(each.donor for each in edits if isinstance(each, Transplant | Interchange)))
+        return tuple(dict.fromkeys(edit.donor for edit in edits if isinstance(edit, Transplant | Interchange)))
 
     @property
     def layers(self) -> tuple[str, ...]:
         """Layers whose states are edited."""
-        return tuple(dict.fromkeys(each.layer for each in self.states))
+        return tuple(dict.fromkeys(edit.layer for edit in self.states))
 
     def begin(self, memory: MemoryState, tick: int, own: torch.Tensor | None = None) -> MemoryState:
         """See `imagination.TickEdits`."""
@@ -91,8 +91,8 @@ class Edits:
             agents: their numbers, (B,) int64.
             donors: memories with which the donors begin the tick, by rule.
         """
-        for each in self.memories:
-            edit = each.taking(donors[each.donor]) if isinstance(each, Transplant) else each
+        for planned in self.memories:
+            edit = planned.taking(donors[planned.donor]) if isinstance(planned, Transplant) else planned
             memory = edit.begin(memory, age, agents)
         return memory
 
@@ -109,9 +109,9 @@ class Edits:
         kind, of_memory = (LSTM_CELL, before.cell) if layer.startswith(LSTM_CELL) else (LSTM_HIDDEN, before.hidden)
         names = memory_names(kind, len(of_memory))
         place = names.index(layer) if layer in names else -1
-        for each in self.states:
-            if each.layer == layer:
-                edit = each.taking(donors[each.donor]) if isinstance(each, Interchange) else each
+        for planned in self.states:
+            if planned.layer == layer:
+                edit = planned.taking(donors[planned.donor]) if isinstance(planned, Interchange) else planned
                 states = edit.edited(of_memory[place], states)
         return states
 
@@ -138,28 +138,28 @@ def requested_edits(
     units, origin = held_out.model.policy.layer_units, held_out.origin
     if dictionary:
         check_dictionary(dictionary, units, origin.policy, origin.policy_sha256)
-    made = [_edit(each, held_out, directions, dictionary) for each in options]
-    doses: list[float | None] = [dose for each in options for dose in each.doses] or [None]
+    made = [_edit(option, held_out, directions, dictionary) for option in options]
+    doses: list[float | None] = [dose for option in options for dose in option.doses] or [None]
     return [_with_dose(options, made, dose) for dose in doses]
 
 
 def _with_dose(options: Sequence[EditOptions], made: Sequence[Made], dose: float | None) -> Edits:
     words, described, edits = list[str](), list[dict[str, Any]](), list[Edit]()
-    for each, (own, edit) in zip(options, made, strict=True):
-        strength = dose if each.doses else None
-        words += [each.edit, *(name.replace("/", "_") for name in each.names)]
-        words += [*each.variables, each.erased_layer] if each.erased_layer else []
-        words += ["change"] if each.change else []
+    for option, (own, edit) in zip(options, made, strict=True):
+        strength = dose if option.doses else None
+        words += [option.edit, *(name.replace("/", "_") for name in option.names)]
+        words += [*option.variables, option.erased_layer] if option.erased_layer else []
+        words += ["change"] if option.change else []
         words += [f"dose{strength:+g}"] if strength is not None else []
-        words += [f"every_{each.every}"] if each.every > 1 else []
-        words += [each.donor] if each.donor else []
-        more = {"dose": strength, "every": each.every if each.every > 1 else None, "donor": each.donor}
+        words += [f"every_{option.every}"] if option.every > 1 else []
+        words += [option.donor] if option.donor else []
+        more = {"dose": strength, "every": option.every if option.every > 1 else None, "donor": option.donor}
         described.append(own | {name: value for name, value in more.items() if value is not None})
         edits.append(edit(strength or 0.0))
     return Edits(
         "-".join(words), tuple(described),
-        tuple(each for each in edits if isinstance(each, StateEdit | Interchange)),
-        tuple(each for each in edits if isinstance(each, MemoryEdit | Transplant)),
+        tuple(part for part in edits if isinstance(part, StateEdit | Interchange)),
+        tuple(part for part in edits if isinstance(part, MemoryEdit | Transplant)),
     )  # fmt: skip
 
 
@@ -184,9 +184,13 @@ def _edit(
         return described, lambda dose: Transplant(rule, options.every)
     named = directions.all_named(options.names) if directions else ()
     of: EditOf = "change" if options.change else "state"
-    for each in named:
-        check_direction(each, of, model.policy.layer_units, policy, held_out.origin.policy_sha256)
-    described |= {"directions": [each.name for each in named], "of": of, "runs": [each.source.run for each in named]}
+    for direction in named:
+        check_direction(direction, of, model.policy.layer_units, policy, held_out.origin.policy_sha256)
+    described |= {
+        "directions": [direction.name for direction in named],
+        "of": of,
+        "runs": [direction.source.run for direction in named],
+    }
     if rule:
         return described, lambda dose: interchange(named, rule)
     return described, lambda dose: edit_along(cast(Any, options.edit), named, of, dose, held_out.covariance)
@@ -301,16 +305,16 @@ class EditsWithDonors:
     def _draw(self, own: torch.Tensor) -> None:
         """Draw the donors of a tick, given the own rows of all lives, (S, columns)."""
         drawn = {rule: self._drawn(rule, own) for rule in self._edits.rules}
-        has_all = np.all([each >= 0 for each in drawn.values()], axis=0)
+        has_all = np.all([places >= 0 for places in drawn.values()], axis=0)
         self.edited = torch.from_numpy(np.flatnonzero(has_all))
-        self.donors = {rule: torch.from_numpy(each[has_all]) for rule, each in drawn.items()}
+        self.donors = {rule: torch.from_numpy(places[has_all]) for rule, places in drawn.items()}
 
     def _drawn(self, rule: DonorRule, own: torch.Tensor) -> np.ndarray:
         """Return the number of each life's donor, (S,) int64; -1 for none."""
         if self._tick >= len(self._unedited.alive):  # all unedited lives are over
             return np.full(len(own), -1)
         (possible,) = np.nonzero(self._unedited.alive[self._tick])
-        mine, theirs = (self._values(rule, each) for each in (own, self._unedited.own[self._tick]))
+        mine, theirs = (self._values(rule, side) for side in (own, self._unedited.own[self._tick]))
         distance = np.abs(theirs[possible] - mine[:, None])  # (S, D)
         distance[np.arange(len(own))[:, None] == possible] = 0
         seed, batch = self._key

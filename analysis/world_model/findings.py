@@ -56,17 +56,17 @@ def value_saliency(model: WorldModel, scene: SoftScene, around: Surroundings, be
     names = [name for tensors in PARTS.values() for name in tensors]
     given = {**vars(scene), "hidden": before.hidden.transpose(0, 1), "cell": before.cell.transpose(0, 1)}
     read = {name: given[name].detach().clone().requires_grad_() for name in names}
-    seen = {name: each for name, each in read.items() if name not in ("hidden", "cell")}
+    seen = {name: tensor for name, tensor in read.items() if name not in ("hidden", "cell")}
     with torch.enable_grad():
         view = imagined_view(replace(scene, **seen), model.stats.kind_means, around, model.layout)
         memory = MemoryState(read["hidden"].transpose(0, 1), read["cell"].transpose(0, 1))
         choices, _ = soft_tick(model.policy, view.observation, memory)
         gradients = torch.autograd.grad(choices.value.sum(), list(read.values()), allow_unused=True)
-    found = dict(zip(read, gradients, strict=True))
-    sums = {part: _sum([(read[name], found[name]) for name in tensors]) for part, tensors in PARTS.items()}
+    by_tensor = dict(zip(read, gradients, strict=True))
+    sums = {part: _sum([(read[name], by_tensor[name]) for name in tensors]) for part, tensors in PARTS.items()}
     total = np.sum(list(sums.values()), axis=0)
-    ratios = {f"share of the value's saliency: {part}": Ratio(each, total) for part, each in sums.items()}
-    by_own = found["own"]
+    ratios = {f"share of the value's saliency: {part}": Ratio(above, total) for part, above in sums.items()}
+    by_own = by_tensor["own"]
     assert by_own is not None  # every policy with a soft path reads its own row
     for name, place in zip(VITALS, model.network.vitals, strict=True):
         slope = by_own[:, place].double().numpy() / _POINTS
@@ -77,9 +77,9 @@ def value_saliency(model: WorldModel, scene: SoftScene, around: Surroundings, be
 def _sum(tensors: list[tuple[torch.Tensor, torch.Tensor | None]]) -> np.ndarray:
     """Add up |gradient times input| over some tensors, (B,); those that the value does not depend on add nothing."""
     total = np.zeros(len(tensors[0][0]))
-    for each, gradient in tensors:
+    for tensor, gradient in tensors:
         if gradient is not None:
-            total += (each * gradient).detach().abs().double().flatten(1).sum(dim=1).numpy()
+            total += (tensor * gradient).detach().abs().double().flatten(1).sum(dim=1).numpy()
     return total
 
 
@@ -111,19 +111,19 @@ class Ticks:
     def take(self, chosen: np.ndarray) -> "Ticks":
         """Return some ticks."""
         return Ticks(
-            self.life[chosen], {name: each[chosen] for name, each in self.states.items()}, self.vitals[chosen],
-            {name: Ratio(each.above[chosen], each.below[chosen]) for name, each in self.ratios.items()},
+            self.life[chosen], {name: array[chosen] for name, array in self.states.items()}, self.vitals[chosen],
+            {name: Ratio(ratio.above[chosen], ratio.below[chosen]) for name, ratio in self.ratios.items()},
         )  # fmt: skip
 
     @staticmethod
     def joined(parts: "list[Ticks]") -> "Ticks":
         """Concatenate ticks."""
         return Ticks(
-            np.concatenate([each.life for each in parts]),
-            {name: np.concatenate([each.states[name] for each in parts]) for name in parts[0].states},
-            np.concatenate([each.vitals for each in parts]),
+            np.concatenate([part.life for part in parts]),
+            {name: np.concatenate([part.states[name] for part in parts]) for name in parts[0].states},
+            np.concatenate([part.vitals for part in parts]),
             {
-                name: Ratio(*map(np.concatenate, zip(*(each.ratios[name] for each in parts), strict=True)))
+                name: Ratio(*map(np.concatenate, zip(*(part.ratios[name] for part in parts), strict=True)))
                 for name in parts[0].ratios
             },
         )
@@ -215,8 +215,8 @@ def simulated_ticks(model: WorldModel, windows: Windows, ticks: int, generator: 
         if number:  # the first tick is the recorded one
             states = {LSTM_HIDDEN: tick.memory.hidden[-1].numpy(), LSTM_CELL: tick.memory.cell[-1].numpy()}
             ratios = value_saliency(model, tick.scene, start.around, before)
-            found = Ticks(life, states, 100 * tick.scene.own[:, model.network.vitals].numpy(), ratios)
-            parts.append(found.take(np.flatnonzero(alive)))
+            shown = Ticks(life, states, 100 * tick.scene.own[:, model.network.vitals].numpy(), ratios)
+            parts.append(shown.take(np.flatnonzero(alive)))
         before = tick.memory
         alive &= (torch.rand(len(start), generator=generator) >= tick.end).numpy()
     return Ticks.joined(parts)
@@ -236,14 +236,14 @@ def compared(real: Ticks, simulated: Ticks, seed: int) -> list[Finding]:
     train = real.take(np.flatnonzero(np.isin(real.life, fitted)))
     if len(train.life) > _FITTED_AT_MOST:
         train = train.take(random.permutation(len(train.life))[:_FITTED_AT_MOST])
-    sides = [each.take(np.flatnonzero(np.isin(each.life, read))) for each in (real, simulated)]
+    sides = [side.take(np.flatnonzero(np.isin(side.life, read))) for side in (real, simulated)]
     draws = random.multinomial(len(read), np.full(len(read), 1 / len(read)), RESAMPLES).astype(np.float64)
     findings = []
     for place, name in enumerate(VITALS):
         values = [side.vitals[:, place] for side in sides]
         sums = [
-            _by_life(side, read, np.stack([np.ones(len(each)), each, each**2], axis=1))
-            for side, each in zip(sides, values, strict=True)
+            _by_life(side, read, np.stack([np.ones(len(column)), column, column**2], axis=1))
+            for side, column in zip(sides, values, strict=True)
         ]
         findings.append(_finding(f"spread of {name}", "", sums, draws, _spread))
     for layer in real.states:
@@ -261,7 +261,7 @@ def compared(real: Ticks, simulated: Ticks, seed: int) -> list[Finding]:
             ]
             findings.append(_finding(f"error of a probe of {name}", layer, sums, draws, _mean))
         shares, counts = _cluster_counts(train, sides, layer, seed)
-        sums = [_by_life(side, read, each) for side, each in zip(sides, counts, strict=True)]
+        sums = [_by_life(side, read, own) for side, own in zip(sides, counts, strict=True)]
         findings.append(_finding("distance of cluster shares", layer, sums, draws, _distance_from(shares)))
     for name in real.ratios:
         sums = [_by_life(side, read, np.stack(side.ratios[name], axis=1)) for side in sides]
@@ -296,7 +296,7 @@ def _by_life(side: Ticks, lives: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     """Add up numbers of records, (B, K), by life: (lives, K)."""
     order = np.argsort(lives)
     index = order[np.searchsorted(lives[order], side.life)]
-    return np.stack([np.bincount(index, each, len(lives)) for each in numbers.T], axis=1)
+    return np.stack([np.bincount(index, column, len(lives)) for column in numbers.T], axis=1)
 
 
 def _finding(name: str, layer: str, sums: list[np.ndarray], draws: np.ndarray, measure: Measure) -> Finding:
@@ -304,14 +304,14 @@ def _finding(name: str, layer: str, sums: list[np.ndarray], draws: np.ndarray, m
 
     Intervals are centred on the measure: resampling lives adds to distances.
     """
-    values = [float(measure(each.sum(axis=0))) for each in sums]
-    drawn = [measure(draws @ each) for each in sums]
+    values = [float(measure(side_sums.sum(axis=0))) for side_sums in sums]
+    drawn = [measure(draws @ side_sums) for side_sums in sums]
     values.append(values[1] - values[0])
     drawn.append(drawn[1] - drawn[0])
     stretch, tail = student_stretch(draws.shape[1], CONFIDENCE), (1 - CONFIDENCE) / 2
     numbers: list[float] = []
-    for value, each in zip(values, drawn, strict=True):
-        low, high = value + stretch * (np.nanquantile(each, [tail, 1 - tail]) - np.nanmean(each))
+    for value, sample in zip(values, drawn, strict=True):
+        low, high = value + stretch * (np.nanquantile(sample, [tail, 1 - tail]) - np.nanmean(sample))
         numbers += [value, float(low), float(high)]
     return Finding(name, layer, draws.shape[1], *numbers)
 

@@ -163,7 +163,7 @@ class HeldOut:
         columns = [name.removeprefix(OWN) for name in reading.variables if name.startswith(OWN)]
         parts = select(
             self.dump, metadata, layers=[reading.layer], columns=own_truth_columns(metadata),
-            leave_out=[each for each in _EVERYTHING_BUT_STATES if each != "entity"],
+            leave_out=[name for name in _EVERYTHING_BUT_STATES if name != "entity"],
             episodes=self.known,
             subsample=Subsample(_ONE_IN if metadata.records > _MANY else 1),
         )  # fmt: skip

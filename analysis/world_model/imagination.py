@@ -169,13 +169,15 @@ def imagine(
         hooks = edits.hooks(memory) if edits else {}
         with model.policy.hooked(hooks), capture(model.policy, (ENCODER_OUTPUT, ACTION_DECODER)) as layers:
             choices, memory = soft_tick(model.policy, view.observation, memory)
-        options = {head: _option(each, generator) for head, each in choices.log_probabilities.items()}
+        options = {
+            head: _option(log_probability, generator) for head, log_probability in choices.log_probabilities.items()
+        }
         forced = moves[tick] if tick < len(moves) else None
         if forced is not None:
             options[MOVE_HEAD] = torch.full_like(options[MOVE_HEAD], forced)
         chosen = {
-            head: each.exp() if soft else straight_through(each, options[head])
-            for head, each in choices.log_probabilities.items()
+            head: log_probability.exp() if soft else straight_through(log_probability, options[head])
+            for head, log_probability in choices.log_probabilities.items()
         }
         action = imagined_actions(chosen, view.kind, view.cell, model.layout)
         hidden = network.step(state, action)

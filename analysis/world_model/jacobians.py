@@ -104,7 +104,7 @@ def read_dynamics(folder: Path, origin: Origin) -> Dynamics:
     motion = _arrays(finished, "motion.npz", _ARRAYS)
     probes = _probes(finished, layer)
     places = zip(*(motion[name].tolist() for name in ("episode", "agent_id", "tick")), strict=True)
-    label = {key: int(each) for key, each in zip(places, motion["behaviour"], strict=True) if each >= 0}
+    label = {key: int(behaviour) for key, behaviour in zip(places, motion["behaviour"], strict=True) if behaviour >= 0}
     return Dynamics(
         probes, LaggedCorrelations(motion["r"], motion["q"]), label, motion["jacobians"],
         motion["behaviour"][motion["jacobian_records"]],
@@ -154,17 +154,17 @@ def world_jacobians(
     weight = torch.from_numpy(probes.read_outs).float()
     generator = torch.Generator().manual_seed(seed)
     taps = Taps({probes.layer: torch.from_numpy(probes.patterns).float()}, start, lags[-1] + 1, through_world)
-    alive, found = torch.ones(len(start), dtype=torch.bool), []
+    alive, jacobians = torch.ones(len(start), dtype=torch.bool), []
     with torch.enable_grad():
         for place, tick in enumerate(imagine(model, start, lags[-1] + 1, generator, (), taps, taps.shown)):
             if place in (0, *lags):
                 state = tick.memory.cell if probes.layer == LSTM_CELL else tick.memory.hidden
                 sums = (state[-1] @ weight.T).sum(dim=0)  # (K,)
-                rows = [torch.autograd.grad(each, taps.strengths[0], retain_graph=True)[0] for each in sums]
-                found.append(torch.stack(rows, dim=1).numpy())
+                rows = [torch.autograd.grad(output, taps.strengths[0], retain_graph=True)[0] for output in sums]
+                jacobians.append(torch.stack(rows, dim=1).numpy())
             if place < lags[-1]:
                 alive &= torch.rand(len(start), generator=generator) >= tick.end.detach()
-    return np.stack(found, axis=1), alive.numpy()
+    return np.stack(jacobians, axis=1), alive.numpy()
 
 
 def labelled_starts(
@@ -212,11 +212,11 @@ def compare_jacobians(
     parts: dict[Side, list[np.ndarray]] = {"whole": [], "memory alone": []}
     labels: list[np.ndarray] = []
     for number, (start, label) in enumerate(labelled_starts(held_out, dynamics.label, states, seed)):
-        for side, found in parts.items():
+        for side, blocks in parts.items():
             jacobians, alive = world_jacobians(
                 held_out.model, start, dynamics.probes, lags, seed + number, side == "whole"
             )
-            found.append(jacobians[alive])
+            blocks.append(jacobians[alive])
         labels.append(label[alive])
         report(min(1.0, sum(map(len, labels)) / states))
     if not sum(map(len, labels)):
@@ -225,14 +225,14 @@ def compare_jacobians(
         )
     places = [0, *lags]
     sides: dict[Side, tuple[np.ndarray, np.ndarray]] = {
-        side: (np.concatenate(found), np.concatenate(labels)) for side, found in parts.items()
+        side: (np.concatenate(blocks), np.concatenate(labels)) for side, blocks in parts.items()
     }
     sides["recorded inputs"] = dynamics.jacobians[:, places], dynamics.jacobian_label
     correlations = LaggedCorrelations(dynamics.correlations.r[:, places], dynamics.correlations.q[:, places])
     rows = [
-        AgreementRow(**{**vars(each), "lag": places[each.lag]}, side=side)
+        AgreementRow(**{**vars(row), "lag": places[row.lag]}, side=side)
         for side, (jacobians, label) in sides.items()
-        for each in sign_agreement(correlations, jacobians, label, seed)
+        for row in sign_agreement(correlations, jacobians, label, seed)
     ]
     return rows, [_lag_row(rows, sides, side, lag, place) for side in sides for place, lag in enumerate(lags, start=1)]
 
@@ -245,11 +245,11 @@ def _lag_row(
     through = float("nan")
     if side == "whole":
         cut = sides["memory alone"][0][:, place]
-        apart, alone = (np.linalg.norm(each, axis=(1, 2)) for each in (jacobians[:, place] - cut, cut))
+        apart, alone = (np.linalg.norm(matrices, axis=(1, 2)) for matrices in (jacobians[:, place] - cut, cut))
         through = float((apart / np.maximum(apart + alone, np.finfo(np.float32).tiny)).mean())
     means = [
-        mean_jacobians(each[:, [place]], np.zeros(len(each), np.int64), 1)[0, 0].ravel()
-        for each in (jacobians, sides["recorded inputs"][0])
+        mean_jacobians(matrices[:, [place]], np.zeros(len(matrices), np.int64), 1)[0, 0].ravel()
+        for matrices in (jacobians, sides["recorded inputs"][0])
     ]
     share, dealt, renamed = (
         float(np.mean([getattr(row, name) for row in mine])) if mine else float("nan")

@@ -65,12 +65,12 @@ class Statistics:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the numbers by name."""
-        return {each.name: getattr(self, each.name).numpy() for each in fields(self)}
+        return {field.name: getattr(self, field.name).numpy() for field in fields(self)}
 
     @staticmethod
     def of_arrays(arrays: dict[str, np.ndarray]) -> "Statistics":
         """Rebuild from `arrays`."""
-        return Statistics(**{each.name: torch.from_numpy(arrays[each.name].copy()) for each in fields(Statistics)})
+        return Statistics(**{field.name: torch.from_numpy(arrays[field.name].copy()) for field in fields(Statistics)})
 
 
 def measure(batches: Iterable[Windows], layout: ObservationLayout) -> Statistics:
@@ -82,16 +82,16 @@ def measure(batches: Iterable[Windows], layout: ObservationLayout) -> Statistics
     windows, shape, vitals = list(batches), SceneShape.of(layout), vital_columns(layout)
     if not windows:
         raise UserError("no life in the training episodes lasts longer than three ticks: record longer episodes")
-    own, kept_items, moves = (torch.cat(each) for each in zip(*map(_changes, windows), strict=True))
+    own, kept_items, moves = (torch.cat(part) for part in zip(*map(_changes, windows), strict=True))
     rewards, ends, hidden, cell = (
-        torch.cat([getattr(each, name).flatten(0, 1)[each.place] for each in windows])
+        torch.cat([getattr(window, name).flatten(0, 1)[window.place] for window in windows])
         for name in ("reward", "ends", "hidden", "cell")
     )
 
     def joined(name: str) -> torch.Tensor:
-        return torch.cat([getattr(each.scene, name) for each in windows])
+        return torch.cat([getattr(window.scene, name) for window in windows])
 
-    totals = torch.stack([each.kind_totals for each in windows]).sum(dim=0)
+    totals = torch.stack([window.kind_totals for window in windows]).sum(dim=0)
     items = joined("items")[joined("item_type") > 0]
     own_step, item_step = _unit(own, joined("own")), _unit(kept_items, items)
     types, levels = joined("item_type"), vital_levels(joined("own")[:, vitals])
@@ -101,9 +101,9 @@ def measure(batches: Iterable[Windows], layout: ObservationLayout) -> Statistics
         "kinds": _coin_entropy(joined("kinds")),
         "target": _coin_entropy(joined("target")),
         "health": float((joined("kinds").sum(dim=1) > 0).float().sum(dim=1).mean()) / 2,
-        "vitals": sum(_entropy(each, VITAL_LEVELS) for each in levels.T),
+        "vitals": sum(_entropy(column, VITAL_LEVELS) for column in levels.T),
         "own": float((own_step > 0).sum()) / 2,
-        "item_type": sum(_entropy(each, ITEM_TYPES) for each in types.T),
+        "item_type": sum(_entropy(column, ITEM_TYPES) for column in types.T),
         "items": float((item_step > 0).sum()) * carried / 2,
         "legal": _coin_entropy(joined("legal")),
         "move": _entropy(moves, len(MOVES)),
@@ -115,7 +115,7 @@ def measure(batches: Iterable[Windows], layout: ObservationLayout) -> Statistics
     return Statistics(
         (totals[:, :-1] / totals[:, -1:].clamp(min=1)).float(), joined("own").mean(dim=0), own_step, item_step,
         torch.stack([rewards.mean(), rewards.std().clamp(min=_LEAST)]),
-        torch.stack([each.var(dim=0).mean().clamp(min=_LEAST**2) for each in (hidden, cell)]),
+        torch.stack([state.var(dim=0).mean().clamp(min=_LEAST**2) for state in (hidden, cell)]),
         torch.tensor([max(nats[name], _LEAST_NATS) for name in HEADS]),
     )  # fmt: skip
 
@@ -227,9 +227,9 @@ def build(
 
 def save_model(path: Path, model: WorldModel, origin: Origin) -> None:
     """Write a world model, whole or not at all."""
-    arrays = {f"network/{name}": each for name, each in as_arrays(model.network.state_dict()).items()}
-    arrays |= {f"policy/{name}": each for name, each in as_arrays(model.policy.state_dict()).items()}
-    arrays |= {f"statistics/{name}": each for name, each in model.stats.arrays().items()}
+    arrays = {f"network/{name}": array for name, array in as_arrays(model.network.state_dict()).items()}
+    arrays |= {f"policy/{name}": array for name, array in as_arrays(model.policy.state_dict()).items()}
+    arrays |= {f"statistics/{name}": array for name, array in model.stats.arrays().items()}
     text = {
         "format_version": FORMAT_VERSION, "origin": asdict(origin), "policy": model.info.to_header(),
         "sizes": asdict(model.network.sizes), "bottleneck": model.network.kind,
@@ -245,18 +245,18 @@ def load_model(path: Path) -> tuple[WorldModel, Origin]:
     """
     arrays, text = read_tensors(path, _KIND)
     try:
-        told: Any = orjson.loads(text)
-        if told["format_version"] != FORMAT_VERSION:
+        header: Any = orjson.loads(text)
+        if header["format_version"] != FORMAT_VERSION:
             raise UserError(
-                f"{path} has format version {told['format_version']!r}; this version reads {FORMAT_VERSION}"
+                f"{path} has format version {header['format_version']!r}; this version reads {FORMAT_VERSION}"
             )
-        info = CheckpointInfo.from_header(told["policy"], path)
-        lists = {name: tuple(value) for name, value in told["origin"].items() if isinstance(value, list)}
-        origin = Origin(**{**told["origin"], **lists})
+        info = CheckpointInfo.from_header(header["policy"], path)
+        lists = {name: tuple(value) for name, value in header["origin"].items() if isinstance(value, list)}
+        origin = Origin(**{**header["origin"], **lists})
         policy = build_policy(info)
         policy.load_state_dict(as_tensors(_part(arrays, "policy")))
         stats = Statistics.of_arrays(_part(arrays, "statistics"))
-        model = build(policy.eval(), info, stats, Sizes(**told["sizes"]), told["bottleneck"])
+        model = build(policy.eval(), info, stats, Sizes(**header["sizes"]), header["bottleneck"])
         model.network.load_state_dict(as_tensors(_part(arrays, "network")))
     except (orjson.JSONDecodeError, RuntimeError, TypeError, ValueError, LookupError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)[:200]
@@ -266,4 +266,4 @@ def load_model(path: Path) -> tuple[WorldModel, Origin]:
 
 
 def _part(arrays: dict[str, Any], part: str) -> dict[str, Any]:
-    return {name.removeprefix(f"{part}/"): each for name, each in arrays.items() if name.startswith(f"{part}/")}
+    return {name.removeprefix(f"{part}/"): array for name, array in arrays.items() if name.startswith(f"{part}/")}

@@ -135,8 +135,8 @@ def changed_levels(before: torch.Tensor, change: torch.Tensor) -> torch.Tensor:
         change: logits of changes, (B, 3, CHANGES).
     """
     paths = torch.einsum("bvc,lcm->bvlm", change.softmax(dim=2), _destinations(before.device, before.dtype))
-    found = torch.einsum("bvl,bvlm->bvm", before, paths)
-    return (found * (1 - VITAL_LEVELS * _LEVEL_FLOOR) + _LEVEL_FLOOR).log()
+    probability = torch.einsum("bvl,bvlm->bvm", before, paths)
+    return (probability * (1 - VITAL_LEVELS * _LEVEL_FLOOR) + _LEVEL_FLOOR).log()
 
 
 @functools.cache

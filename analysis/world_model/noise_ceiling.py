@@ -92,14 +92,14 @@ def measure_other_dice(
     """
     parts = list[tuple[Differences, Differences, Differences]]()
     for number, (real, other) in enumerate(courses):
-        windows, others = (course_windows(each, model.policy, model.info) for each in (real, other))
+        windows, others = (course_windows(side, model.policy, model.info) for side in (real, other))
         if ticks := list(differences(model.policy, model.info, windows, others)):
             between = concatenated(ticks)
             parts.append((between, *_predicted(model, windows, between, seed + number)))
         report(number + 1)
     if not parts:
         raise UserError("no life goes on in both courses of any branch: ask for more of them")
-    between, predicted, copied = (concatenated(each) for each in zip(*parts, strict=True))
+    between, predicted, copied = (concatenated(columns) for columns in zip(*parts, strict=True))
     return _rows(between, predicted, copied, seed)
 
 
@@ -126,9 +126,9 @@ def differences(
         (there,) = ((windows.lengths > tick) & (others.lengths > tick)).nonzero(as_tuple=True)
         if not len(there):
             return
-        real, other = (each.scene.take(each.starts[there] + tick) for each in (windows, others))
-        memory, other_memory = (each.memory(tick, there) for each in (windows, others))
-        own, others_own = (head_log_probabilities(policy, layout, each, real) for each in (memory, other_memory))
+        real, other = (side.scene.take(side.starts[there] + tick) for side in (windows, others))
+        memory, other_memory = (side.memory(tick, there) for side in (windows, others))
+        own, others_own = (head_log_probabilities(policy, layout, state, real) for state in (memory, other_memory))
         yield {
             "horizon": np.full(len(there), tick - CONTEXT + 1), "life": life_numbers(windows, there),
             "episode": windows.identity[there, 0].numpy(),
@@ -140,7 +140,7 @@ def differences(
 def concatenated(parts: Iterable[Differences]) -> Differences:
     """Join one or more parts."""
     parts = list(parts)
-    return {name: np.concatenate([each[name] for each in parts]) for name in parts[0]}
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _predicted(model: WorldModel, windows: Windows, between: Differences, seed: int) -> tuple[Differences, Differences]:
@@ -148,7 +148,7 @@ def _predicted(model: WorldModel, windows: Windows, between: Differences, seed: 
     errors = joined(list(open_loop(model, windows, seed)))
     ticks = 1 + int(max(errors.horizon.max(), between["horizon"].max()))
     same = np.isin(errors.life * ticks + errors.horizon, between["life"] * ticks + between["horizon"])
-    mine, copied = ({name: each[same] for name, each in side.items()} for side in (errors.model, errors.copied))
+    mine, copied = ({name: array[same] for name, array in side.items()} for side in (errors.model, errors.copied))
     return mine, copied
 
 
@@ -158,7 +158,7 @@ def _rows(between: Differences, model: Differences, copied: Differences, seed: i
         chosen = between["horizon"] == horizon
         units = Units.of(between["life"][chosen], between["episode"][chosen], seed)
         for name in HIGHER_IS_BETTER:
-            mine, other, copy = (each[name][chosen].astype(float) for each in (model, between, copied))
+            mine, other, copy = (side[name][chosen].astype(float) for side in (model, between, copied))
             predicted, drawn, better = compared(units, name, mine, other)
             copying = compared(units, name, mine, copy)[1]
             bound = (drawn.value + _BEST[name]) / 2 if name in _BEST else float("nan")

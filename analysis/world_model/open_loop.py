@@ -39,7 +39,7 @@ HIGHER_IS_BETTER = {"tiles": True, "entities": True, "vitals": False, "memory": 
 cosine of the policy's cell state with the recorded one, KL of the recorded policy from the imagined one in nats."""
 
 
-def scene_errors(found: SoftScene, real: Scene, vitals: list[int]) -> dict[str, np.ndarray]:
+def scene_errors(predicted: SoftScene, real: Scene, vitals: list[int]) -> dict[str, np.ndarray]:
     """Return the errors of what is seen: of tiles and vitals (P,), of entities (P, 3): right, found and real.
 
     Args:
@@ -47,18 +47,18 @@ def scene_errors(found: SoftScene, real: Scene, vitals: list[int]) -> dict[str, 
         real: recorded.
         vitals: places of health, food and water among the own columns.
     """
-    right = (found.material.argmax(dim=1) == real.material).float().mean(dim=1)
-    there, wanted = found.kinds > 0.5, real.kinds > 0.5
+    right = (predicted.material.argmax(dim=1) == real.material).float().mean(dim=1)
+    there, wanted = predicted.kinds > 0.5, real.kinds > 0.5
     entities = torch.stack(
-        [each.flatten(1).sum(dim=1).float() for each in (there & wanted, there, wanted)], dim=1
+        [mask.flatten(1).sum(dim=1).float() for mask in (there & wanted, there, wanted)], dim=1
     )  # (P, 3)
-    vital = 100 * (found.own[:, vitals] - real.own[:, vitals]).abs().mean(dim=1)
+    vital = 100 * (predicted.own[:, vitals] - real.own[:, vitals]).abs().mean(dim=1)
     return {"tiles": right.numpy(), "entities": entities.numpy(), "vitals": vital.numpy()}
 
 
-def cosine(found: torch.Tensor, real: MemoryState) -> np.ndarray:
+def cosine(predicted: torch.Tensor, real: MemoryState) -> np.ndarray:
     """Return the cosines of cell states, (P, units), with those of a memory, (P,)."""
-    return functional.cosine_similarity(found, real.cell[-1], dim=1).numpy()
+    return functional.cosine_similarity(predicted, real.cell[-1], dim=1).numpy()
 
 
 def head_log_probabilities(
@@ -78,9 +78,12 @@ def head_log_probabilities(
     }
 
 
-def policy_kl(wanted: Mapping[str, torch.Tensor], found: Mapping[str, torch.Tensor]) -> np.ndarray:
+def policy_kl(wanted: Mapping[str, torch.Tensor], predicted: Mapping[str, torch.Tensor]) -> np.ndarray:
     """KL of one policy's log-probabilities, by head, from another's, summed over the heads of the first, (P,)."""
-    parts = [(each.exp() * (each - found[name]).clamp(-1e3, 1e3)).sum(dim=1) for name, each in wanted.items()]
+    parts = [
+        (log_probability.exp() * (log_probability - predicted[name]).clamp(-1e3, 1e3)).sum(dim=1)
+        for name, log_probability in wanted.items()
+    ]
     return torch.stack(parts).sum(dim=0).numpy()
 
 
@@ -93,12 +96,12 @@ def compared(units: Units, name: str, mine: np.ndarray, other: np.ndarray) -> tu
     """
     if mine.ndim == 1:
         return units.mean(mine), units.mean(other), _better(units.difference(mine, other), name)
-    first, second = (units.mean(2 * each[:, 0], np.maximum(each[:, 1] + each[:, 2], 1e-9)) for each in (mine, other))
+    first, second = (units.mean(2 * sums[:, 0], np.maximum(sums[:, 1] + sums[:, 2], 1e-9)) for sums in (mine, other))
     # The difference of two ratios, linear around their values, so that it can be resampled as a mean.
-    scale = [float((each[:, 1] + each[:, 2]).mean()) for each in (mine, other)]
+    scale = [float((sums[:, 1] + sums[:, 2]).mean()) for sums in (mine, other)]
     influence = [
-        one.value + (2 * each[:, 0] - one.value * (each[:, 1] + each[:, 2])) / max(size, 1e-9)
-        for one, each, size in zip((first, second), (mine, other), scale, strict=True)
+        one.value + (2 * sums[:, 0] - one.value * (sums[:, 1] + sums[:, 2])) / max(size, 1e-9)
+        for one, sums, size in zip((first, second), (mine, other), scale, strict=True)
     ]
     return first, second, _better(units.difference(*influence), name)
 
@@ -228,7 +231,7 @@ def _mixed(log_probabilities: torch.Tensor) -> torch.Tensor:
 
 def _mean_scene(scene: SoftScene) -> SoftScene:
     """Return mean probabilities and numbers over the courses of each window."""
-    parts = {name: _mean(each) for name, each in vars(scene).items() if name != "terrain"}
+    parts = {name: _mean(array) for name, array in vars(scene).items() if name != "terrain"}
     return SoftScene(**parts, terrain=scene.terrain[::COURSES])
 
 
@@ -236,15 +239,15 @@ def joined(parts: list[Errors]) -> Errors:
     """Concatenate errors."""
 
     def cat(name: str) -> np.ndarray:
-        return np.concatenate([getattr(each, name) for each in parts])
+        return np.concatenate([getattr(part, name) for part in parts])
 
     measures = {
-        side: {name: np.concatenate([getattr(each, side)[name] for each in parts]) for name in HIGHER_IS_BETTER}
+        side: {name: np.concatenate([getattr(part, side)[name] for part in parts]) for name in HIGHER_IS_BETTER}
         for side in ("model", "copied")
     }
     return Errors(
         cat("horizon"), cat("life"), cat("episode"), measures["model"], measures["copied"], cat("ended"),
-        cat("ended_horizon"), np.sum([each.confidence for each in parts], axis=0),
+        cat("ended_horizon"), np.sum([part.confidence for part in parts], axis=0),
     )  # fmt: skip
 
 
@@ -268,12 +271,12 @@ def _shifted(scene: SoftScene, moved: torch.Tensor, side: int) -> SoftScene:
     )  # fmt: skip
 
 
-def _confidence(found: SoftScene, real: Scene) -> np.ndarray:
-    probability, material = found.material.max(dim=1)  # (P, V) each
+def _confidence(predicted: SoftScene, real: Scene) -> np.ndarray:
+    probability, material = predicted.material.max(dim=1)  # (P, V) each
     right = (material == real.material).double()
     tenth = (probability * 10).long().clamp(0, 9).flatten()
     sums = [
-        torch.zeros(10, dtype=torch.float64).index_add(0, tenth, each.double().flatten())
-        for each in (torch.ones_like(probability), probability, right)
+        torch.zeros(10, dtype=torch.float64).index_add(0, tenth, numbers.double().flatten())
+        for numbers in (torch.ones_like(probability), probability, right)
     ]
     return torch.stack(sums, dim=1).numpy()

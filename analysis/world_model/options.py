@@ -81,11 +81,11 @@ class WorldSettings:
 
     def plain(self) -> dict[str, Any]:
         """Return all options as they would be written to JSON."""
-        return {name: str(each) if isinstance(each, Path) else each for name, each in asdict(self).items()}
+        return {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
 
     def deciding(self) -> dict[str, Any]:
         """Return the options that decide the weights."""
-        return {name: each for name, each in self.plain().items() if name not in _NOT_RESULTS}
+        return {name: value for name, value in self.plain().items() if name not in _NOT_RESULTS}
 
 
 DIRECTIONS = ("north", "south", "east", "west", "stay")
@@ -200,12 +200,12 @@ class SimulationOptions:
         self._check_edits()
 
     def _check_edits(self) -> None:
-        for each in self.edits:
-            if each.edit != "swap" and each.origin in ("informed", "random", "interpolate"):
-                raise UserError(f"--from {each.origin} belongs before --edit, after which --from names a direction")
+        for edit in self.edits:
+            if edit.edit != "swap" and edit.origin in ("informed", "random", "interpolate"):
+                raise UserError(f"--from {edit.origin} belongs before --edit, after which --from names a direction")
         check_together(self.edits, "simulation")
         check_features(self.edits, self.features)
-        named = any(needs_directions(each, self.features) for each in self.edits)
+        named = any(needs_directions(edit, self.features) for edit in self.edits)
         named = named or self.maximise not in (None, "value") or self.saliency is not None
         if named and self.directions is None:
             raise UserError("--directions names no file: give the directions.safetensors of a run on this policy")
@@ -235,7 +235,7 @@ class SimulationOptions:
             raise UserError("--components does nothing without --saliency: leave it out")
         if self.saliency is None and self.jacobians is None and self.lags != 10:
             raise UserError("--lags does nothing without --saliency or --jacobians: leave it out")
-        if twice := [str(each) for each in self.validate if self.validate.count(each) > 1]:
+        if twice := [str(run) for run in self.validate if self.validate.count(run) > 1]:
             raise UserError(f"--validate names {twice[0]} twice")
         if self.beginning == "interpolate" and self.wanted % self.ways_steps:
             raise UserError(f"-n is {self.wanted}: must be a multiple of --steps {self.ways_steps}")
@@ -243,12 +243,12 @@ class SimulationOptions:
     @property
     def _questions(self) -> list[str]:
         """The options given that decide what is asked."""
-        asked = {
+        questions = {
             "--quality": self.quality, "--compare": self.compare, "--act-grid": self.act_grid,
             "--maximise": self.maximise is not None, "--edit": self.edits, "--validate": self.validate,
             "--saliency": self.saliency is not None, "--jacobians": self.jacobians is not None,
         }  # fmt: skip
-        return [name for name, given in asked.items() if given]
+        return [name for name, given in questions.items() if given]
 
     @property
     def question(self) -> str | None:
@@ -273,13 +273,13 @@ class SimulationOptions:
         Raises:
             UserError: there is no such move.
         """
-        found: list[int | None] = []
-        for each in split(self.act):
-            if each not in (*DIRECTIONS, "policy"):
-                hint = did_you_mean(each, DIRECTIONS)
-                raise UserError(f"--act names {each!r}: must be {', '.join(DIRECTIONS)} or policy{hint}")
-            found.append(None if each == "policy" else DIRECTIONS.index(each))
-        return tuple(found)
+        numbers: list[int | None] = []
+        for move in split(self.act):
+            if move not in (*DIRECTIONS, "policy"):
+                hint = did_you_mean(move, DIRECTIONS)
+                raise UserError(f"--act names {move!r}: must be {', '.join(DIRECTIONS)} or policy{hint}")
+            numbers.append(None if move == "policy" else DIRECTIONS.index(move))
+        return tuple(numbers)
 
 
 def refuse_directions_by_number(arguments: list[str]) -> None:
@@ -291,25 +291,25 @@ def refuse_directions_by_number(arguments: list[str]) -> None:
     origins, targets = (_numbers(arguments, f"--swap-directions-{part}") for part in ("from", "to"))
     if origins is None and targets is None:
         return
-    said = []
+    numbered = []
     for number, origin in enumerate(origins or ["A"]):
         target = targets[number] if targets and number < len(targets) else "B"
         if target.lower() == "none":
-            said.append(f"--edit collapse --direction ic_{origin} --change")
+            numbered.append(f"--edit collapse --direction ic_{origin} --change")
         else:
-            said.append(f"--edit swap --from ic_{origin} --to ic_{target} --change")
-    raise UserError(f"directions have names here; with those of analyze_dynamics.py, use {' '.join(said)}")
+            numbered.append(f"--edit swap --from ic_{origin} --to ic_{target} --change")
+    raise UserError(f"directions have names here; with those of analyze_dynamics.py, use {' '.join(numbered)}")
 
 
 def _numbers(arguments: list[str], option: str) -> list[str] | None:
     """The values after an option, which may be written with underscores; None if it is not given."""
-    for place, each in enumerate(arguments):
-        name, _, value = each.partition("=")
+    for place, argument in enumerate(arguments):
+        name, _, value = argument.partition("=")
         if name.replace("_", "-") == option:
-            found = [value] if value else []
+            numbers = [value] if value else []
             for following in arguments[place + 1 :]:
                 if following.startswith("-"):
                     break
-                found.append(following)
-            return found
+                numbers.append(following)
+            return numbers
     return None

@@ -33,8 +33,8 @@ class Outcomes:
         """Concatenate the outcomes of several batches."""
         names = parts[0].values
         return Outcomes(
-            np.concatenate([each.origin for each in parts]),
-            {name: np.concatenate([each.values[name] for each in parts]) for name in names},
+            np.concatenate([part.origin for part in parts]),
+            {name: np.concatenate([part.values[name] for part in parts]) for name in names},
         )
 
 
@@ -80,16 +80,16 @@ class OutcomeSums:
         if not self._first:
             self._first = {"value in the first tick": value.copy()}
             self._sums = {name: np.zeros(len(alive)) for name in means}
-            self._last = {name: each.copy() for name, each in last.items()}
+            self._last = {name: array.copy() for name, array in last.items()}
         self._ticks += alive
-        for name, each in means.items():
-            self._sums[name][alive] += each[alive]
-        for name, each in last.items():
-            self._last[name][alive] = each[alive]
+        for name, array in means.items():
+            self._sums[name][alive] += array[alive]
+        for name, array in last.items():
+            self._last[name][alive] = array[alive]
 
     def finish(self) -> Outcomes:
         """Return what came of the lives; values and probabilities are means over each life's ticks."""
-        means = {name: each / self._ticks for name, each in self._sums.items()}
+        means = {name: array / self._ticks for name, array in self._sums.items()}
         return Outcomes(self._origin, {**self._first, **means, **self._last, "ticks lived": self._ticks})
 
 
@@ -119,7 +119,7 @@ class Group:
     lives: int
 
 
-def group_of(name: str, found: Outcomes, own: Outcomes | None, seed: int, chosen: np.ndarray | None = None) -> Group:
+def group_of(name: str, outcomes: Outcomes, own: Outcomes | None, seed: int, chosen: np.ndarray | None = None) -> Group:
     """Return the mean outcomes of some lives.
 
     Args:
@@ -127,10 +127,10 @@ def group_of(name: str, found: Outcomes, own: Outcomes | None, seed: int, chosen
         own: what came of the policy's own lives from the same starts; None if that is not compared.
         chosen: which lives, (L,) bool; None for all.
     """
-    kept = {outcome: each if chosen is None else each[chosen] for outcome, each in found.values.items()}
+    kept = {outcome: values if chosen is None else values[chosen] for outcome, values in outcomes.values.items()}
     better = Estimate(float("nan"), float("nan"), float("nan"))
     if own is not None:
-        better = over_lives(found.origin, seed).difference(kept["value"], own.values["value"])
+        better = over_lives(outcomes.origin, seed).difference(kept["value"], own.values["value"])
     health, food, water = (float(kept[f"{vital} in the last tick"].mean()) for vital in VITALS)
     return Group(
         name, float(kept["value"].mean()), better.value, better.low, better.high, health, food, water,
@@ -138,10 +138,10 @@ def group_of(name: str, found: Outcomes, own: Outcomes | None, seed: int, chosen
     )  # fmt: skip
 
 
-def steps_of(found: Outcomes, steps: int, seed: int) -> list[Group]:
+def steps_of(outcomes: Outcomes, steps: int, seed: int) -> list[Group]:
     """Return the mean outcomes of interpolated starts by their place on the way."""
-    place = np.arange(len(found.origin)) % steps
-    return [group_of(f"{number + 1} of {steps}", found, None, seed, place == number) for number in range(steps)]
+    place = np.arange(len(outcomes.origin)) % steps
+    return [group_of(f"{number + 1} of {steps}", outcomes, None, seed, place == number) for number in range(steps)]
 
 
 def over_lives(origin: np.ndarray, seed: int) -> Units:

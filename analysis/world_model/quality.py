@@ -89,7 +89,7 @@ class Quality:
 
 QUALITY_FOLDER = "quality"
 OTHER_DICE_FILE = "other_dice.tsv"
-TOLD_AT = (1, 4, 8, 16)
+HORIZONS_SHOWN = (1, 4, 8, 16)
 BATCH = 64
 MOST_BATCHES = 20
 _LABELS = {
@@ -158,7 +158,7 @@ def draw_quality(quality: Quality, target: Path) -> None:
                 ticks, [row.model_low for row in rows], [row.model_high for row in rows], color=colour, alpha=0.2
             )
             panel.plot(ticks, [row.copied for row in rows], color="0.4", linestyle="--", label="last tick, shifted")
-            _other_dice(panel, [each for each in quality.other_dice if each.measure == name])
+            _other_dice(panel, [row for row in quality.other_dice if row.measure == name])
             panel.set(xlabel="ticks after the last one seen", ylabel=_LABELS[name])
             panel.legend()
         calibration = panels[len(HIGHER_IS_BETTER)]
@@ -184,16 +184,16 @@ def headline(quality: Quality) -> str:
     """Say in which measures the model is better than copying, and than another real course, at some horizons."""
     lines = []
     for row in quality.rows:
-        if row.horizon in TOLD_AT:
+        if row.horizon in HORIZONS_SHOWN:
             lines.append(
                 f"{row.measure} after {row.horizon} ticks: {row.model:.3f}, copying {row.copied:.3f} {_verdict(row)}"
             )
-    for told in quality.other_dice:
-        if told.horizon in TOLD_AT:
-            bound = "" if np.isnan(told.bound) else f", best possible {told.other:.3f} to {told.bound:.3f}"
+    for ceiling in quality.other_dice:
+        if ceiling.horizon in HORIZONS_SHOWN:
+            bound = "" if np.isnan(ceiling.bound) else f", best possible {ceiling.other:.3f} to {ceiling.bound:.3f}"
             lines.append(
-                f"{told.measure} after {told.horizon} ticks with other dice: {told.other:.3f}{bound}; model "
-                f"{told.model:.3f} {_verdict(told)}"
+                f"{ceiling.measure} after {ceiling.horizon} ticks with other dice: {ceiling.other:.3f}{bound}; model "
+                f"{ceiling.model:.3f} {_verdict(ceiling)}"
             )
     return "\n".join(lines)
 
@@ -257,11 +257,13 @@ class _Frequencies:
     def add(self, action: torch.Tensor, moves: int, vitals: torch.Tensor) -> None:
         """Add ticks: codes of actions, (B, size), and vitals, (B, 3)."""
         names = ("north", "south", "east", "west", "stays")
-        found = {f"moves {name}" if name != "stays" else name: action[:, place] for place, name in enumerate(names)}
-        found["trades or gives"] = (action[:, -4:] > 0.5).any(dim=1).float()
-        found["attacks"] = (action[:, -10:-6].sum(dim=1) > 0.5).float()
-        found |= {f"mean {name}": 100 * vitals[:, place] for place, name in enumerate(("health", "food", "water"))}
-        for name, values in found.items():
+        quantities = {
+            f"moves {name}" if name != "stays" else name: action[:, place] for place, name in enumerate(names)
+        }
+        quantities["trades or gives"] = (action[:, -4:] > 0.5).any(dim=1).float()
+        quantities["attacks"] = (action[:, -10:-6].sum(dim=1) > 0.5).float()
+        quantities |= {f"mean {name}": 100 * vitals[:, place] for place, name in enumerate(("health", "food", "water"))}
+        for name, values in quantities.items():
             self.sums[name] = self.sums.get(name, 0.0) + float(values.sum())
         self.ticks += len(action)
 
@@ -275,7 +277,7 @@ def _distances(real: np.ndarray, simulated: np.ndarray, seed: int, most: int = 1
     if min(len(real), len(simulated)) < 4:
         return float("nan"), float("nan")
     random = np.random.default_rng(seed)
-    real, simulated = (each[random.permutation(len(each))[:most]] for each in (real, simulated))
+    real, simulated = (sample[random.permutation(len(sample))[:most]] for sample in (real, simulated))
     half = len(real) // 2
     spread = _mean_distance(real, real)
     return tuple(  # type: ignore[return-value]

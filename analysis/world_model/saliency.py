@@ -118,12 +118,12 @@ def slopes(model: WorldModel, start: Start, number: Number, taps: Taps, seed: in
             last = tick
             if place < lags:
                 alive &= torch.rand(len(start), generator=generator) >= tick.end.detach()
-        found = number(last)
+        values = number(last)
         leaves = [*taps.strengths, *taps.own]
-        gradients = torch.autograd.grad(found.sum(), leaves, allow_unused=True, materialize_grads=True)
-    by_lag = [each.numpy() for each in gradients]
-    components, own = (np.stack(each[::-1], axis=1) for each in (by_lag[: lags + 1], by_lag[lags + 1 :]))
-    return Slopes(components, own, found.detach().numpy(), alive.numpy())
+        gradients = torch.autograd.grad(values.sum(), leaves, allow_unused=True, materialize_grads=True)
+    by_lag = [gradient.numpy() for gradient in gradients]
+    components, own = (np.stack(half[::-1], axis=1) for half in (by_lag[: lags + 1], by_lag[lags + 1 :]))
+    return Slopes(components, own, values.detach().numpy(), alive.numpy())
 
 
 MEMORY, OWN_ROW = "memory", "own row"
@@ -202,13 +202,13 @@ def components_of(held_out: HeldOut, chosen: Sequence[Direction]) -> Components:
         UserError: they cannot be told apart.
     """
     states = held_out.states([LSTM_HIDDEN, LSTM_CELL])
-    found = fitted_components(chosen, held_out.model.policy, dict(states))
-    spread = torch.tensor([[float(each.read_out(states[each.layer]).std())] for each in chosen])
-    hidden, cell = (spread * found.pattern).float().chunk(2, dim=1)
-    return Components(found.names, {LSTM_HIDDEN: hidden, LSTM_CELL: cell})
+    fitted = fitted_components(chosen, held_out.model.policy, dict(states))
+    spread = torch.tensor([[float(component.read_out(states[component.layer]).std())] for component in chosen])
+    hidden, cell = (spread * fitted.pattern).float().chunk(2, dim=1)
+    return Components(fitted.names, {LSTM_HIDDEN: hidden, LSTM_CELL: cell})
 
 
-def number_of(target: Target, model: WorldModel, asked: str) -> Number:
+def number_of(target: Target, model: WorldModel, request: str) -> Number:
     """Return a target of saliency.py as a number of a simulated tick.
 
     Args:
@@ -224,19 +224,19 @@ def number_of(target: Target, model: WorldModel, asked: str) -> Number:
     if isinstance(target, ReadOut):
         if target.direction.layer not in (LSTM_HIDDEN, LSTM_CELL):
             layer = target.direction.layer
-            raise UserError(f"--saliency {asked}: a direction of {layer}, which is no state of the memory")
+            raise UserError(f"--saliency {request}: a direction of {layer}, which is no state of the memory")
         return read_out(target.direction)
     assert isinstance(target, Action)
     head = model.layout.heads[target.head].name
     if head not in (MOVE_HEAD, STYLE_HEAD):
-        raise UserError(f"--saliency {asked}: options of {head} are rows, which simulated views do not share: give "
+        raise UserError(f"--saliency {request}: options of {head} are rows, which simulated views do not share: give "
                         f"{MOVE_HEAD} or {STYLE_HEAD}")  # fmt: skip
 
     def log_probability(tick: ImaginedTick) -> torch.Tensor:
         table = tick.choices.log_probabilities[head]
         own = tick.options[head] if target.option is None else torch.full((len(table),), target.option)
-        found = table.gather(1, own.unsqueeze(1)).squeeze(1)
-        return found if target.other is None else found - table[:, target.other]
+        log_p = table.gather(1, own.unsqueeze(1)).squeeze(1)
+        return log_p if target.other is None else log_p - table[:, target.other]
 
     return log_probability
 
@@ -258,12 +258,12 @@ def influences(
     parts: list[tuple[Slopes, Slopes]] = []
     life, own = [], []
     for place, (start, origin) in enumerate(held_out.starts("informed", lives, seed)):
-        found = [
+        measured = [
             slopes(held_out.model, start, number, Taps(components.patterns, start, lags + 1, through), seed + place)
             for through in (True, False)
         ]
-        kept = found[0].alive & np.isfinite(found[0].number) & (found[0].number > ILLEGAL / 2)
-        parts.append((_take(found[0], kept), _take(found[1], kept)))
+        kept = measured[0].alive & np.isfinite(measured[0].number) & (measured[0].number > ILLEGAL / 2)
+        parts.append((_take(measured[0], kept), _take(measured[1], kept)))
         life.append(origin[kept])
         own.append(start.scene.own.numpy())
         report(min(1.0, sum(map(len, own)) / lives))
@@ -271,8 +271,8 @@ def influences(
         raise UserError("the number exists in the last tick of no simulated life: give another, or fewer --lags")
     units = over_lives(np.concatenate(life), seed)
     spread = np.concatenate(own).std(axis=0)
-    by_component = [np.concatenate([each[side].components for each in parts]) for side in (0, 1)]
-    by_column = [np.concatenate([each[side].own for each in parts]) * spread for side in (0, 1)]
+    by_component = [np.concatenate([part[side].components for part in parts]) for side in (0, 1)]
+    by_column = [np.concatenate([part[side].own for part in parts]) * spread for side in (0, 1)]
     kinds = {MEMORY: (components.names, by_component), OWN_ROW: (own_columns(held_out.model.layout), by_column)}
     rows, sums = list[Influence](), list[ByLag]()
     for of, (names, (whole, cut)) in kinds.items():
@@ -285,12 +285,12 @@ def influences(
     return rows, sums
 
 
-def _take(found: Slopes, kept: np.ndarray) -> Slopes:
-    return Slopes(found.components[kept], found.own[kept], found.number[kept], found.alive[kept])
+def _take(measured: Slopes, kept: np.ndarray) -> Slopes:
+    return Slopes(measured.components[kept], measured.own[kept], measured.number[kept], measured.alive[kept])
 
 
 def _influence(of: str, name: str, lag: int, whole: np.ndarray, cut: np.ndarray, units: Units) -> Influence:
-    one, other, rest = (units.mean(each.astype(np.float64)) for each in (whole, cut, whole - cut))
+    one, other, rest = (units.mean(values.astype(np.float64)) for values in (whole, cut, whole - cut))
     return Influence(
         of, name, lag, one.value, one.low, one.high, other.value, other.low, other.high, rest.value, rest.low,
         rest.high, units.draws.shape[1],
@@ -299,10 +299,10 @@ def _influence(of: str, name: str, lag: int, whole: np.ndarray, cut: np.ndarray,
 
 def _by_lag(of: str, lag: int, whole: np.ndarray, cut: np.ndarray, units: Units) -> ByLag:
     """Sum up derivatives of simulations, (S, inputs) each."""
-    lengths = [np.linalg.norm(each.astype(np.float64), axis=1) for each in (whole, cut, whole - cut)]
+    lengths = [np.linalg.norm(values.astype(np.float64), axis=1) for values in (whole, cut, whole - cut)]
     below = lengths[1] + lengths[2]
     share = units.mean(lengths[2], below) if below.any() else Estimate(np.nan, np.nan, np.nan)
-    through, alone, world = (float(each.mean()) for each in lengths)
+    through, alone, world = (float(length.mean()) for length in lengths)
     return ByLag(of, lag, through, alone, world, share.value, share.low, share.high, units.draws.shape[1])
 
 

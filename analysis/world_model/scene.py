@@ -54,7 +54,7 @@ class Scene:
 
     def take(self, ticks: torch.Tensor) -> "Scene":
         """Return some of the observations."""
-        return Scene(**{each.name: getattr(self, each.name)[ticks] for each in fields(self)})
+        return Scene(**{field.name: getattr(self, field.name)[ticks] for field in fields(self)})
 
     def soft(self, materials: int) -> "SoftScene":
         """Return the same as probabilities of 0 and 1."""
@@ -103,14 +103,14 @@ class SoftScene:
     def where(self, chosen: torch.Tensor, other: "SoftScene") -> "SoftScene":
         """Return these observations where chosen, (B,) bool, and the others elsewhere."""
         mixed = {}
-        for each in fields(self):
-            mine, others = getattr(self, each.name), getattr(other, each.name)
-            mixed[each.name] = torch.where(chosen.view(-1, *[1] * (mine.dim() - 1)), mine, others)
+        for field in fields(self):
+            mine, others = getattr(self, field.name), getattr(other, field.name)
+            mixed[field.name] = torch.where(chosen.view(-1, *[1] * (mine.dim() - 1)), mine, others)
         return SoftScene(**mixed)
 
     def detach(self) -> "SoftScene":
         """Return the same without gradients."""
-        return SoftScene(**{each.name: getattr(self, each.name).detach() for each in fields(self)})
+        return SoftScene(**{field.name: getattr(self, field.name).detach() for field in fields(self)})
 
 
 @dataclass(frozen=True)
@@ -307,15 +307,15 @@ def moved_terrain(terrain: torch.Tensor, moved: torch.Tensor) -> torch.Tensor:
 def with_view(terrain: torch.Tensor, material: torch.Tensor) -> torch.Tensor:
     """Return terrain, (B, S, S), once the materials in view, (B, V) int64, are seen."""
     side = terrain.shape[-1] - 2 * REACH
-    found = terrain.clone()
-    found[:, REACH : REACH + side, REACH : REACH + side] = material.view(-1, side, side).to(terrain.dtype)
-    return found
+    full = terrain.clone()
+    full[:, REACH : REACH + side, REACH : REACH + side] = material.view(-1, side, side).to(terrain.dtype)
+    return full
 
 
 def displacement(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
     """Return which of `MOVES` leads from one place to the next, (B, 2) twice to (B,) int64; 0 where none does."""
     step = after - before
-    found = torch.zeros(len(step), dtype=torch.int64)
+    numbers = torch.zeros(len(step), dtype=torch.int64)
     for number, move in enumerate(MOVES):
-        found[(step == torch.tensor(move)).all(dim=1)] = number
-    return found
+        numbers[(step == torch.tensor(move)).all(dim=1)] = number
+    return numbers

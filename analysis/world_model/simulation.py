@@ -65,7 +65,7 @@ def records_of(
         action=np.stack([_option(tick, head, entity_place, slot_place) for head in heads], axis=1),
         log_probability=np.stack([_log_probability(tick, head) for head in heads], axis=1),
         activations={
-            **{name: _array(each) for name, each in tick.layers.items()}, **_memory_layers(tick.memory),
+            **{name: _array(array) for name, array in tick.layers.items()}, **_memory_layers(tick.memory),
             HIDDEN: _array(tick.state.hidden), LATENT: _array(tick.state.latent), BOTTLENECK: _array(start.vector),
         },
         tile=_tiles(scene.material, scene.own, layout),
@@ -147,12 +147,12 @@ def _option(tick: ImaginedTick, head: ActionHead, entity: np.ndarray, slots: np.
     if head.candidates is None:
         return option
     rows = tick.choices.log_probabilities[head.name].shape[1] - 1
-    found = np.full(len(option), head.size - 1)
+    drawn = np.full(len(option), head.size - 1)
     places = {"entity": entity, "inventory": slots}.get(head.candidates)
     (chosen,) = (option < rows).nonzero()
     if places is not None:
-        found[chosen] = places[chosen, option[chosen]]
-    return found
+        drawn[chosen] = places[chosen, option[chosen]]
+    return drawn
 
 
 def _log_probability(tick: ImaginedTick, head: ActionHead) -> np.ndarray:
@@ -225,26 +225,26 @@ def simulate(
     """
     model, done, total = held_out.model, 0, options.wanted * len(arms)
     with_donors = [arm.edits for arm in arms if arm.edits and arm.edits.rules]
-    watched = tuple({layer for each in with_donors for layer in each.layers})
+    watched = tuple({layer for branch in with_donors for layer in branch.layers})
     with torch.no_grad(), ExitStack() as stack:
         played = [_Played(model, arm, options) for arm in arms]
-        for each in played:
-            if each.arm.folder:
-                metadata = simulated_metadata(held_out, sha256, options, each.arm)
-                each.writer = stack.enter_context(DumpWriter(each.arm.folder, metadata))
+        for branch in played:
+            if branch.arm.folder:
+                metadata = simulated_metadata(held_out, sha256, options, branch.arm)
+                branch.writer = stack.enter_context(DumpWriter(branch.arm.folder, metadata))
         batches = held_out.starts(options.beginning, options.wanted, options.seed, options.ways_steps)
         for episode, (start, life) in enumerate(batches):
             unedited = UneditedLives(watched)
-            for each in played:
-                edits: TickEdits | None = each.arm.edits
-                if each.arm.edits and each.arm.edits.rules:
-                    edits = EditsWithDonors(each.arm.edits, unedited, model.layout, options.seed, episode)
+            for branch in played:
+                edits: TickEdits | None = branch.arm.edits
+                if branch.arm.edits and branch.arm.edits.rules:
+                    edits = EditsWithDonors(branch.arm.edits, unedited, model.layout, options.seed, episode)
                 elif with_donors and not edits:
                     edits = unedited
-                each.play(each.arm.begin(start) if each.arm.begin else start, life, episode, edits)
+                branch.play(branch.arm.begin(start) if branch.arm.begin else start, life, episode, edits)
                 done += len(start)
                 report(done, total)
-    return [Outcomes.joined(each.outcomes) for each in played]
+    return [Outcomes.joined(branch.outcomes) for branch in played]
 
 
 class _Played:

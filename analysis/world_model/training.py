@@ -131,36 +131,36 @@ class Training:
             self.progress.epoch, self.progress.batches = self.progress.epoch + 1, 0
 
     def _step(self, batch: Windows) -> Unrolled:
-        found = unroll(self.model, batch, self.generator, self.processes)
-        if not np.isfinite(found.total):
+        unrolled = unroll(self.model, batch, self.generator, self.processes)
+        if not np.isfinite(unrolled.total):
             raise UserError(
                 f"the loss is no longer finite after {self.progress.records:,} records: give a lower --learning-rate"
             )
         self.optimiser.zero_grad()
-        if found.loss.requires_grad:  # a process may be left without a window
-            (found.loss * self.processes.size).backward()
+        if unrolled.loss.requires_grad:  # a process may be left without a window
+            (unrolled.loss * self.processes.size).backward()
         self.processes.average(self.parameters, (), 1)
         torch.nn.utils.clip_grad_norm_(self.parameters, _GRADIENT_NORM)
         done = self.progress.records / self.settings.records
         self.optimiser.param_groups[0]["lr"] = self.settings.learning_rate * schedule(done)
         self.optimiser.step()
-        return replace(found, loss=found.loss.detach())
+        return replace(unrolled, loss=unrolled.loss.detach())
 
     def _line(self, done: list[Unrolled], tests: list[Windows], seconds: float) -> Metrics:
         """Mean metrics of some batches, and of the test batches."""
         line: Metrics = {"records": self.progress.records, "epoch": self.progress.epoch}
-        line |= {f"train/{name}": each for name, each in _means(self.model, done).items()}
-        line["samples_per_second"] = sum(each.ticks for each in done) / max(seconds, 1e-9)
+        line |= {f"train/{name}": value for name, value in _means(self.model, done).items()}
+        line["samples_per_second"] = sum(batch.ticks for batch in done) / max(seconds, 1e-9)
         generator = torch.Generator().manual_seed(_TESTS_SEED)
         with torch.no_grad():
             tested = [unroll(self.model, batch, generator) for batch in tests]
         if tested:
-            line |= {f"test/{name}": each for name, each in _means(self.model, tested).items()}
+            line |= {f"test/{name}": value for name, value in _means(self.model, tested).items()}
         return line
 
     def save(self, path: Path) -> None:
         """Write everything that the following batches depend on."""
-        arrays = {f"network/{name}": each.numpy() for name, each in self.model.network.state_dict().items()}
+        arrays = {f"network/{name}": tensor.numpy() for name, tensor in self.model.network.state_dict().items()}
         for number, parameter in enumerate(self.parameters):
             for part, value in self.optimiser.state.get(parameter, {}).items():
                 arrays[f"{part}/{number}"] = value.numpy()
@@ -176,13 +176,13 @@ class Training:
         """
         arrays, text = read_tensors(path, _KIND)
         try:
-            told: Any = orjson.loads(text)
-            if told["plan"] != self.plan:
+            header: Any = orjson.loads(text)
+            if header["plan"] != self.plan:
                 raise UserError(f"{path} belongs to a training with other arguments or another dump: give those again")
-            self.progress = Progress(**told["progress"])
+            self.progress = Progress(**header["progress"])
             network = self.model.network.state_dict()
-            for name, each in network.items():
-                each.copy_(torch.from_numpy(arrays[f"network/{name}"].copy()))
+            for name, tensor in network.items():
+                tensor.copy_(torch.from_numpy(arrays[f"network/{name}"].copy()))
             for number, parameter in enumerate(self.parameters):
                 if f"step/{number}" in arrays:
                     self.optimiser.state[parameter] = {
@@ -200,25 +200,25 @@ def schedule(done: float) -> float:
 
 def _means(model: WorldModel, batches: list[Unrolled]) -> Metrics:
     """Means over batches, weighted by their ticks; costs in nats a tick, shares of what frequencies alone leave."""
-    weights = np.array([each.ticks for each in batches], float)
+    weights = np.array([batch.ticks for batch in batches], float)
     nats = dict(zip(HEADS, model.stats.nats.tolist(), strict=True))
 
     def mean(values: list[float]) -> float:
         return float(np.average(values, weights=weights))
 
-    found = {"loss": mean([each.total for each in batches])}
+    metrics = {"loss": mean([batch.total for batch in batches])}
     for name in HEADS:
-        costs = [each.costs.get(name, float("nan")) for each in batches]
+        costs = [batch.costs.get(name, float("nan")) for batch in batches]
         known = ~np.isnan(costs)
         if known.any():
-            found[f"nats/{name}"] = float(np.average(np.array(costs)[known], weights=weights[known]))
-            found[f"share/{name}"] = found[f"nats/{name}"] / nats[name]
-        starts = [each.start_costs[name] for each in batches if name in each.start_costs]
+            metrics[f"nats/{name}"] = float(np.average(np.array(costs)[known], weights=weights[known]))
+            metrics[f"share/{name}"] = metrics[f"nats/{name}"] / nats[name]
+        starts = [batch.start_costs[name] for batch in batches if name in batch.start_costs]
         if starts:
-            found[f"start_share/{name}"] = float(np.mean(starts)) / nats[name]
-    found["divergence"] = mean([each.divergence for each in batches])
-    found["bottleneck"] = mean([each.bottleneck for each in batches])
-    return found
+            metrics[f"start_share/{name}"] = float(np.mean(starts)) / nats[name]
+    metrics["divergence"] = mean([batch.divergence for batch in batches])
+    metrics["bottleneck"] = mean([batch.bottleneck for batch in batches])
+    return metrics
 
 
 METRICS_FILE = "metrics.jsonl"
@@ -371,6 +371,6 @@ def draw_curves(metrics: Path, target: Path) -> None:
 
 
 def _line(panel: Axes, lines: list[dict[str, float]], name: str, label: str, number: int) -> None:
-    found = [(line["records"], line[name]) for line in lines if name in line]
-    if found:
-        panel.plot(*zip(*found, strict=True), label=label, color=cluster_colour(number), linewidth=1)
+    points = [(line["records"], line[name]) for line in lines if name in line]
+    if points:
+        panel.plot(*zip(*points, strict=True), label=label, color=cluster_colour(number), linewidth=1)

@@ -51,7 +51,7 @@ class Dice:
 
     def part(self, first: int, last: int) -> "Dice":
         """Return those of some consecutive windows."""
-        return Dice(**{name: each[first:last] for name, each in vars(self).items()})
+        return Dice(**{name: array[first:last] for name, array in vars(self).items()})
 
 
 Costs = dict[str, torch.Tensor]
@@ -88,9 +88,9 @@ def scene_costs(prediction: Prediction, scene: Scene, stats: Statistics, vitals:
     }
 
 
-def memory_costs(found: MemoryState, recorded: MemoryState, stats: Statistics) -> Costs:
+def memory_costs(predicted: MemoryState, recorded: MemoryState, stats: Statistics) -> Costs:
     """Return half the squared distance of the policy's memory from the recorded one, as a share of its variance."""
-    pairs = {"hidden": (found.hidden, recorded.hidden), "cell": (found.cell, recorded.cell)}
+    pairs = {"hidden": (predicted.hidden, recorded.hidden), "cell": (predicted.cell, recorded.cell)}
     return {
         name: (mine - other).square().mean(dim=(0, 2)) / (2 * variance)
         for (name, (mine, other)), variance in zip(pairs.items(), stats.memory, strict=True)
@@ -153,9 +153,9 @@ class Totals:
 
     def add(self, costs: Costs) -> None:
         """Add the costs of some predictions, (B,) each."""
-        for name, each in costs.items():
-            self._sums[name] = self._sums.get(name, 0.0) + each.sum()
-            self._counts[name] += len(each)
+        for name, cost in costs.items():
+            self._sums[name] = self._sums.get(name, 0.0) + cost.sum()
+            self._counts[name] += len(cost)
 
     def means(self, processes: Processes) -> tuple[Costs, dict[str, float]]:
         """Return what this process adds to each mean, with gradients, and the means; costs of nothing are left out.
@@ -166,9 +166,9 @@ class Totals:
         counts = torch.tensor([self._counts[name] for name in self._names], dtype=torch.float64)
         total, count = processes.concatenate(torch.stack([sums, counts]).unsqueeze(0)).sum(dim=0)
         numbers = zip(self._names, total.tolist(), count.tolist(), strict=True)
-        found = {name: (each, number) for name, each, number in numbers if number}
-        own = {name: torch.as_tensor(self._sums.get(name, 0.0)) / number for name, (_, number) in found.items()}
-        return own, {name: each / number for name, (each, number) in found.items()}
+        known = {name: (amount, number) for name, amount, number in numbers if number}
+        own = {name: torch.as_tensor(self._sums.get(name, 0.0)) / number for name, (_, number) in known.items()}
+        return own, {name: amount / number for name, (amount, number) in known.items()}
 
 
 PRIORS_SHARE = 0.8
@@ -242,7 +242,7 @@ def _predict(model: WorldModel, windows: Windows, dice: Dice, start: Totals, tic
         start.add({"bottleneck": gaussian_divergence(mean, log_variance)})
     hidden, memory = network.start(vector)
     recorded = windows.memory(CONTEXT - 2)
-    start.add({f"given_{name}": each for name, each in memory_costs(memory, recorded, model.stats).items()})
+    start.add({f"given_{name}": cost for name, cost in memory_costs(memory, recorded, model.stats).items()})
     prior = network.prior_logits(hidden)
     posterior = network.posterior_logits(hidden, embedded[:, CONTEXT - 1])
     state = WorldState(hidden, drawn(posterior, dice.latent[:, 0]))
@@ -275,7 +275,7 @@ def _follow(
     """Predict tick after tick, and add up what it costs."""
     network = model.network
     left = torch.arange(len(windows))  # windows that are not over
-    told = dice.foreseen >= FORESEEN  # windows whose latent states are drawn from the posterior
+    is_foreseen = dice.foreseen >= FORESEEN  # windows whose latent states are drawn from the posterior
     for tick in range(CONTEXT, windows.ticks + 1):
         going = windows.going(left, tick)
         if not len(going):
@@ -286,7 +286,7 @@ def _follow(
         hidden = network.step(state.take(going), action)
         prior = network.prior_logits(hidden)
         (seen,) = there.nonzero(as_tuple=True)
-        (shown,) = (there & told[left]).nonzero(as_tuple=True)
+        (shown,) = (there & is_foreseen[left]).nonzero(as_tuple=True)
         logits = prior
         if len(shown):
             posterior = network.posterior_logits(hidden[shown], embedded[left[shown], tick])
@@ -312,11 +312,11 @@ def _follow(
 
 
 def _outcome_costs(
-    model: WorldModel, found: torch.Tensor, ending: torch.Tensor, reward: torch.Tensor, over: torch.Tensor
+    model: WorldModel, predicted: torch.Tensor, ending: torch.Tensor, reward: torch.Tensor, over: torch.Tensor
 ) -> Costs:
     """Costs of predicted rewards and of logits of the end, (B,) each, given the rewards and whether lives are over."""
     mean, deviation = model.stats.reward
-    distance = found - (reward - mean) / deviation
+    distance = predicted - (reward - mean) / deviation
     end = torch.nn.functional.binary_cross_entropy_with_logits(ending, over, reduction="none")
     huber = torch.nn.functional.smooth_l1_loss(distance, torch.zeros_like(distance), reduction="none")
     return {"reward": huber, "end": end}
@@ -351,11 +351,11 @@ def _weighed(model: WorldModel, start: Mapping[str, Cost], ticks: Mapping[str, C
 
 def scene_of(scene: SoftScene, chosen: torch.Tensor) -> SoftScene:
     """Return some of the scenes."""
-    return SoftScene(**{name: each[chosen] for name, each in vars(scene).items()})
+    return SoftScene(**{name: tensor[chosen] for name, tensor in vars(scene).items()})
 
 
 def _taken(prediction: Prediction, chosen: torch.Tensor) -> Prediction:
-    parts = {name: each[chosen] for name, each in vars(prediction).items() if name != "scene"}
+    parts = {name: tensor[chosen] for name, tensor in vars(prediction).items() if name != "scene"}
     return Prediction(scene=scene_of(prediction.scene, chosen), **parts)
 
 

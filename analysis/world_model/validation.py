@@ -179,14 +179,14 @@ def read_intervened(folder: Path, policy: str, policy_sha256: str) -> Intervened
         raise UserError(f"{folder} edited another policy than {policy} in the world model: give runs on that one")
     options = _options(folder, run.arguments)
     dictionary = dictionary_of_run(finished, run) if run.arguments.get("features") else None
-    named = any(needs_directions(each, run.arguments.get("features")) for each in options)
+    named = any(needs_directions(option, run.arguments.get("features")) for option in options)
     directions = directions_of_run(finished, run) if named else None
     finished.read(LIVES_FILE)  # refuses one that was changed
     played, lives = read_run_file(folder / RUN_FILE), read_lives(folder / LIVES_FILE)
     arms = [arm for arm in played.arms if arm.policy == "trained" and arm.kind in _KINDS]
     over = OverEpisodes(Inference(permutations=_DRAWS, bootstraps=_DRAWS, seed=played.seed))
-    found = tuple(_in_game(folder, arm, lives, over) for arm in arms)
-    return Intervened(folder, options, directions, dictionary, found)
+    arms_in_game = tuple(_in_game(folder, arm, lives, over) for arm in arms)
+    return Intervened(folder, options, directions, dictionary, arms_in_game)
 
 
 def _options(folder: Path, arguments: Mapping[str, Any]) -> tuple[EditOptions, ...]:
@@ -196,13 +196,13 @@ def _options(folder: Path, arguments: Mapping[str, Any]) -> tuple[EditOptions, .
             raise UserError(
                 f"{folder} edited with {option}, but simulated lives are edited in every tick: leave it out"
             )
-    names = [each.name for each in fields(EditOptions)]
+    names = [field.name for field in fields(EditOptions)]
     made = [arguments, *arguments.get("further", ())]
-    options = tuple(EditOptions(**{name: each[name] for name in names if name in each}) for each in made)
-    for each in options:
-        if each.edit not in _EDITS:
-            raise UserError(f"{folder} made the edit {each.edit}: --validate needs {', '.join(_EDITS)}")
-        each.check()
+    options = tuple(EditOptions(**{name: given[name] for name in names if name in given}) for given in made)
+    for edit_options in options:
+        if edit_options.edit not in _EDITS:
+            raise UserError(f"{folder} made the edit {edit_options.edit}: --validate needs {', '.join(_EDITS)}")
+        edit_options.check()
     return options
 
 
@@ -251,20 +251,20 @@ def compare_edits(
     for number, (windows, observation) in enumerate(_batches(held_out, lives, ticks, seed)):
         life.append(life_numbers(windows))
         for place, (_, edits, game) in enumerate(wanted):
-            found = changes_at_once(held_out.model, windows, observation, edits, game.made, ticks, seed + number)
-            parts[place].append(found)
+            predicted = changes_at_once(held_out.model, windows, observation, edits, game.made, ticks, seed + number)
+            parts[place].append(predicted)
             report((sum(map(len, life)) - len(windows) * (1 - (place + 1) / len(wanted))) / lives)
     if not life:
         raise UserError(f"{held_out.dump} holds no life of more than {CONTEXT} ticks on the maps kept for testing")
     rows = []
     for (run, edits, game), part in zip(wanted, parts, strict=True):
-        changes = {side: np.concatenate([each[side] for each in part]) for side in SIDES}
+        changes = {side: np.concatenate([change[side] for change in part]) for side in SIDES}
         rows += validated_rows(run.folder.resolve().name, edits.name, game, changes, np.concatenate(life), seed)
     return rows
 
 
 def _dose(edits: Edits) -> float | None:
-    doses: list[float] = [each["dose"] for each in edits.described if "dose" in each]
+    doses: list[float] = [edit["dose"] for edit in edits.described if "dose" in edit]
     return doses[0] if doses else None
 
 
@@ -311,8 +311,8 @@ def validated_rows(
     return rows
 
 
-def _word(found: float, real: float) -> str:
-    return ("yes" if np.sign(found) == np.sign(real) else "no") if np.isfinite(found) else ""
+def _word(predicted: float, real: float) -> str:
+    return ("yes" if np.sign(predicted) == np.sign(real) else "no") if np.isfinite(predicted) else ""
 
 
 def shown(row: Validated) -> list[str]:
@@ -327,16 +327,16 @@ def shown(row: Validated) -> list[str]:
 
 def sign_agreement(rows: Sequence[Validated]) -> list[SignAgreement]:
     """Sum up all rows by how edits were made, quantities and side."""
-    found = []
+    agreements = []
     for how in dict.fromkeys(row.made for row in rows):
         for group, names in GROUPS.items():
             some = [row for row in rows if row.made == how and row.quantity in names]
-            found += [_agreement(some, how, group, side) for side in SIDES]
-    return found
+            agreements += [_agreement(some, how, group, side) for side in SIDES]
+    return agreements
 
 
 def _agreement(rows: Sequence[Validated], how: Made, group: str, side: str) -> SignAgreement:
-    told = [getattr(row, f"{side}_agrees") == "yes" for row in rows if getattr(row, f"{side}_agrees")]
+    answers = [getattr(row, f"{side}_agrees") == "yes" for row in rows if getattr(row, f"{side}_agrees")]
     others = [
         _word(getattr(other, side), row.real) == "yes"
         for row in rows
@@ -347,7 +347,7 @@ def _agreement(rows: Sequence[Validated], how: Made, group: str, side: str) -> S
     pairs = pairs[np.isfinite(pairs).all(axis=1)]
     varies = len(pairs) > 2 and bool((np.ptp(pairs, axis=0) > 0).all())
     correlation = float(np.corrcoef(pairs.T)[0, 1]) if varies else float("nan")
-    return SignAgreement(how, group, side, len(told), len(rows), _share(told), _share(others), correlation)
+    return SignAgreement(how, group, side, len(answers), len(rows), _share(answers), _share(others), correlation)
 
 
 def _share(flags: Sequence[bool]) -> float:
@@ -365,9 +365,9 @@ def save_validation(
     """
     draw_validation(rows, folder / FIGURE_FILE)
     write_table(folder / TABLE_FILE, rows)
-    told = {"world_model_sha256": sha256(model), "settling_ticks": SETTLING, **settings}
-    content = {"rows": [asdict(row) for row in rows], "sign_agreement": [asdict(each) for each in agreements]}
-    write_json(folder / JSON_FILE, {**told, **content})
+    header = {"world_model_sha256": sha256(model), "settling_ticks": SETTLING, **settings}
+    content = {"rows": [asdict(row) for row in rows], "sign_agreement": [asdict(agreement) for agreement in agreements]}
+    write_json(folder / JSON_FILE, {**header, **content})
 
 
 def draw_validation(rows: Sequence[Validated], target: Path) -> None:
@@ -399,7 +399,7 @@ def _panel(axes: Axes, rows: Sequence[Validated]) -> None:
     for number, (side, label) in enumerate(_SERIES.items()):
         values, low, high = (np.array([getattr(row, f"{side}{end}") for row in rows]) for end in ("", "_low", "_high"))
         # Lists, since of a single edit matplotlib takes an array for a number.
-        arms = [np.nan_to_num(np.maximum(each, 0)).tolist() for each in (values - low, high - values)]
+        arms = [np.nan_to_num(np.maximum(distance, 0)).tolist() for distance in (values - low, high - values)]
         axes.errorbar(
             values, places + 0.18 * (number - 1.5), xerr=arms, linestyle="none", marker=_MARKERS[number], markersize=4,
             linewidth=1, color="0.15" if side == "real" else cluster_colour(number - 1), label=label,

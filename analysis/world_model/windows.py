@@ -187,7 +187,7 @@ def split_maps(folder: Path, metadata: DumpMetadata, seed: int) -> tuple[tuple[i
 
 def maps_of_episodes(metadata: DumpMetadata) -> dict[int, int | None]:
     """Return the number of the map of each stored episode, in order; None where it is unknown."""
-    maps = {int(each["episode"]): each.get("map") for each in metadata.episodes}
+    maps = {int(episode["episode"]): episode.get("map") for episode in metadata.episodes}
     stored = sorted(file.episode for file in metadata.files.values() if file.episode is not None)
     return {episode: maps.get(episode) for episode in stored}
 
@@ -215,8 +215,8 @@ def read_windows(
         seed: of the order; None for the dump's.
         progress: called with the share of the episodes done.
     """
-    for found in read_sequences(folder, episodes, horizon, batch, seed, progress):
-        yield as_windows(found, policy, info)
+    for sequences in read_sequences(folder, episodes, horizon, batch, seed, progress):
+        yield as_windows(sequences, policy, info)
 
 
 def read_sequences(
@@ -226,8 +226,8 @@ def read_sequences(
     """Yield the records of the same windows; arguments as for `read_windows`."""
     parts = Parts(layers=memory_layers(read_metadata(folder)), leave_out=("log_probability",), episodes=episodes)
     length = CONTEXT + horizon
-    for found in windows(folder, length, stride=horizon, batch=batch, seed=seed, parts=parts, progress=progress):
-        kept = _long_enough(found)
+    for sequences in windows(folder, length, stride=horizon, batch=batch, seed=seed, parts=parts, progress=progress):
+        kept = _long_enough(sequences)
         if kept is not None:
             yield kept
 
@@ -253,7 +253,7 @@ def as_windows(batch: SequenceBatch, policy: RecurrentPolicy, info: CheckpointIn
         cell=_states(batch, LSTM_CELL, policy.layers),
         around=Surroundings(last.market, last.task.float()),
         where=_padded(
-            batch, np.stack([batch.records.column(each) for each in ("row", "col")], axis=1).astype(np.int64)
+            batch, np.stack([batch.records.column(name) for name in ("row", "col")], axis=1).astype(np.int64)
         ),
         kind_totals=kind_totals(observation, layout),
         identity=torch.from_numpy(identity)[starts],

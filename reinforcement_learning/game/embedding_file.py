@@ -79,10 +79,10 @@ def _path(task: TaskSettings) -> Path:
             "again with --task-embeddings FILE.pkl, a curriculum of the original"
         )
     path = Path(task.embeddings)
-    beside = task.embeddings_dir / path.name
-    if not path.exists() and not beside.exists():
+    in_folder = task.embeddings_dir / path.name
+    if not path.exists() and not in_folder.exists():
         raise UserError(
             f"the file of task embeddings {path} is neither here nor in {task.embeddings_dir}: name the folder that "
             "has it with --embeddings-dir, or make it again with import_policy.py --task-embeddings FILE.pkl"
         )
-    return path if path.exists() else beside
+    return path if path.exists() else in_folder

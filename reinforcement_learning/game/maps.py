@@ -150,7 +150,10 @@ def _generate_one(settings: EnvironmentSettings, folder: Path, number: int) -> N
 
 def _remove_leftovers(folder: Path) -> None:
     """Remove what killed runs left: maps that lack a file, and all temporary files: whoever writes holds the lock."""
-    for path in [*(each for each in folder.glob("map*/") if not _is_whole(each)), *folder.glob(".map*")]:
+    for path in [
+        *(map_folder for map_folder in folder.glob("map*/") if not _is_whole(map_folder)),
+        *folder.glob(".map*"),
+    ]:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)  # a worker that is about to end may still write to it
         else:

@@ -109,9 +109,9 @@ def _value(name: str, annotation: str, value: object) -> object:
 def _subclasses(module: Any, base: type, identifier: str) -> dict[str, type]:
     """Return the game's concrete classes of a kind, by identifier: those that define an identifier of their own."""
     return {
-        name: each
-        for name, each in inspect.getmembers(module, inspect.isclass)
-        if issubclass(each, base) and isinstance(getattr(each, identifier, None), int)
+        name: member
+        for name, member in inspect.getmembers(module, inspect.isclass)
+        if issubclass(member, base) and isinstance(getattr(member, identifier, None), int)
     }
 
 

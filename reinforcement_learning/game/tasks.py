@@ -70,14 +70,14 @@ def find_task(specs: Sequence[TaskSpec], wanted: str) -> TaskSpec:
         if int(wanted) < len(specs):
             return specs[int(wanted)]
         raise UserError(f"there is no task number {wanted}: the curriculum has {len(specs)}, numbered from 0")
-    found = [spec for spec in specs if spec.name == wanted] or [
+    matches = [spec for spec in specs if spec.name == wanted] or [
         spec for spec in specs if wanted.lower() in spec.name.lower()
     ]
-    if len(found) == 1:
-        return found[0]
-    names = [spec.name for spec in found or specs]
+    if len(matches) == 1:
+        return matches[0]
+    names = [spec.name for spec in matches or specs]
     shown = ", ".join(names[:_NAMES_SHOWN]) + (f" and {len(names) - _NAMES_SHOWN} more" * (len(names) > _NAMES_SHOWN))
-    raise UserError(f"{len(found) or 'no'} tasks of the curriculum contain {wanted!r}; name one of: {shown}")
+    raise UserError(f"{len(matches) or 'no'} tasks of the curriculum contain {wanted!r}; name one of: {shown}")
 
 
 def offered_tasks(task: TaskSettings, env: EnvironmentSettings, progress: Progress = no_progress) -> list[TaskSpec]:

@@ -32,7 +32,7 @@ class Admitted:
     left_out: tuple[str, ...] = ()
 
 
-def admit_all(entrants: Sequence[Entrant], env: EnvironmentSettings, asked: TaskSettings, maps: Path) -> Admitted:
+def admit_all(entrants: Sequence[Entrant], env: EnvironmentSettings, settings: TaskSettings, maps: Path) -> Admitted:
     """Check that all these policies fit into one world; for policies requested by name.
 
     Args:
@@ -44,8 +44,8 @@ def admit_all(entrants: Sequence[Entrant], env: EnvironmentSettings, asked: Task
     Raises:
         UserError: one does not fit; the message names it and what differs.
     """
-    named = [with_embeddings(entrant, asked.embeddings) for entrant in entrants]
-    tasks = shared_tasks(named, asked)
+    named = [with_embeddings(entrant, settings.embeddings) for entrant in entrants]
+    tasks = shared_tasks(named, settings)
     ready = with_own_tasks(named, tasks, env)
     layout = _layout(ready[0], env, tasks, maps)
     for entrant in ready:
@@ -53,7 +53,9 @@ def admit_all(entrants: Sequence[Entrant], env: EnvironmentSettings, asked: Task
     return Admitted(ready, tasks)
 
 
-def admit_fitting(entrants: Sequence[Entrant], env: EnvironmentSettings, asked: TaskSettings, maps: Path) -> Admitted:
+def admit_fitting(
+    entrants: Sequence[Entrant], env: EnvironmentSettings, settings: TaskSettings, maps: Path
+) -> Admitted:
     """Keep the policies that fit into one world; for all policies of a folder. Arguments as `admit_all`.
 
     Raises:
@@ -64,8 +66,8 @@ def admit_fitting(entrants: Sequence[Entrant], env: EnvironmentSettings, asked: 
     layout: ObservationLayout | None = None
     for entrant in entrants:
         try:
-            named = with_embeddings(entrant, asked.embeddings)
-            alone = shared_tasks([named], asked)
+            named = with_embeddings(entrant, settings.embeddings)
+            alone = shared_tasks([named], settings)
             (ready,) = with_own_tasks([named], alone, env)
             layout = layout or _layout(ready, env, alone, maps)
             check_fits(ready, replace(layout, task_size=alone.embedding_size))
@@ -74,7 +76,7 @@ def admit_fitting(entrants: Sequence[Entrant], env: EnvironmentSettings, asked: 
             left_out.append(str(error))
     if not fitting:
         raise UserError(left_out[0])
-    return replace(admit_all(fitting, env, asked, maps), left_out=tuple(left_out))
+    return replace(admit_all(fitting, env, settings, maps), left_out=tuple(left_out))
 
 
 def _layout(entrant: Entrant, env: EnvironmentSettings, tasks: TaskSettings, maps: Path) -> ObservationLayout:

@@ -147,9 +147,9 @@ class _Course:
                 if recorded and choice.entrant == 0:
                     batches.append(self.recorder.before(choice, captured))
         self.pool.advance(choices)
-        for each in self.recorder.after(batches):
-            if isinstance(each, Batch):
-                yield each.records
+        for event in self.recorder.after(batches):
+            if isinstance(event, Batch):
+                yield event.records
 
 
 def _repeating(choice: EntrantActions, done: Records, pool: PolicyPool) -> EntrantActions:
@@ -183,5 +183,5 @@ def _alive_at(point: BranchPoint, ticks: Sequence[Records]) -> Records | None:
     if not ticks:
         return None
     records = Records.concatenate(ticks)
-    found = _of_agents(records, records.agent_id[records.step == point.tick])
-    return found if len(found) else None
+    alive = _of_agents(records, records.agent_id[records.step == point.tick])
+    return alive if len(alive) else None

@@ -89,10 +89,10 @@ def with_embeddings(entrant: Entrant, file: str | None) -> Entrant:
     return replace(entrant, info=replace(entrant.info, task=task_record(task)))
 
 
-def shared_tasks(entrants: Sequence[Entrant], asked: TaskSettings) -> TaskSettings:
+def shared_tasks(entrants: Sequence[Entrant], settings: TaskSettings) -> TaskSettings:
     """Return the requested tasks in the encoding that most of these policies were trained on, of several the first."""
     encodings = [encoding_of(entrant) for entrant in entrants]
-    return replace(asked, syllabus="none", **max(encodings, key=encodings.count))
+    return replace(settings, syllabus="none", **max(encodings, key=encodings.count))
 
 
 def with_own_tasks(entrants: Sequence[Entrant], tasks: TaskSettings, env: EnvironmentSettings) -> tuple[Entrant, ...]:

@@ -75,8 +75,8 @@ def extract(
         wanted = [group for group in contest.groups(plan.seed, plan.episodes) if not _stored(group, writers)]
         if wanted:
             played = sum(len(group.numbers) for group in wanted)
-            told = play_groups(contest, wanted, job, workers)
-            write(told, writers, lambda recorded: on_records(recorded, played))
+            events = play_groups(contest, wanted, job, workers)
+            write(events, writers, lambda recorded: on_records(recorded, played))
 
 
 def record_group(
@@ -89,7 +89,7 @@ def record_group(
 
 
 def write(
-    told: Iterable[tuple[Group, Batch | Finished | PlayedAgain]],
+    events: Iterable[tuple[Group, Batch | Finished | PlayedAgain]],
     writers: Sequence[DumpWriter],
     on_records: Callable[[Recorded], None],
 ) -> None:  # fmt: skip
@@ -99,22 +99,22 @@ def write(
     """
     tally, stored_size = Tally(), _stored_size(writers)
     already = [set(writer.stored) for writer in writers]
-    for group, each in told:
-        if isinstance(each, Batch):
-            new = each.records
-            if already[each.entrant]:  # the remainder of a group interrupted between two dumps
-                new = new.take(~np.isin(new.episode, list(already[each.entrant])))
+    for group, event in events:
+        if isinstance(event, Batch):
+            new = event.records
+            if already[event.entrant]:  # the remainder of a group interrupted between two dumps
+                new = new.take(~np.isin(new.episode, list(already[event.entrant])))
             if len(new):
-                writers[each.entrant].write(new)
-            tally.add_records(group, len(each.records), len(new))
-        elif isinstance(each, PlayedAgain):
-            print(each.reason, file=sys.stderr)
+                writers[event.entrant].write(new)
+            tally.add_records(group, len(event.records), len(new))
+        elif isinstance(event, PlayedAgain):
+            print(event.reason, file=sys.stderr)
             tally.start_over(group, sum(writer.drop_unfinished(group.numbers) for writer in writers))
             already = [set(writer.stored) for writer in writers]
         else:
             for writer, stored in zip(writers, already, strict=True):
-                if each.number not in stored:
-                    writer.finish_episode(each.number, each.description)
+                if event.number not in stored:
+                    writer.finish_episode(event.number, event.description)
             tally.finish_episode(group)
             stored_size = _stored_size(writers)
         on_records(tally.recorded(*stored_size))
@@ -131,21 +131,21 @@ def metadata_of(contest: Contest, entrant: Entrant, plan: Plan) -> DumpMetadata:
     world = {**asdict(contest.env), **shown, "maps_dir": str(contest.env.maps_dir)}  # each policy sees in its own way
     environment = {**world, "task": task, "tasks": tasks}
     watching = {
-        each.name: {"steps": each.info.steps, "seed": each.info.seed, "sha256": each.sha256}
-        for each in entrant.shadow_networks
+        network.name: {"steps": network.info.steps, "seed": network.info.seed, "sha256": network.sha256}
+        for network in entrant.shadow_networks
     }
     seen_layers = {
-        layer: each.policy.policy.hidden_size
-        for each in entrant.shadow_networks
-        for layer in shadow_layers(each.name, each.policy)
+        layer: network.policy.policy.hidden_size
+        for network in entrant.shadow_networks
+        for layer in shadow_layers(network.name, network.policy)
     }
     memory = {"cell": entrant.policy.cell, "layers": entrant.policy.layers}
-    told: dict[str, Any] = {
+    recording: dict[str, Any] = {
         "opponents": others, "most_ticks": plan.most_ticks, "memory": memory, "shadow_networks": watching,
         **contest.rules,
     }  # fmt: skip
     if contest.random_actions:  # left out otherwise, so that a dump says the same as before there were any
-        told["random_actions"] = contest.random_actions
+        recording["random_actions"] = contest.random_actions
     return DumpMetadata(
         policy=entrant.name,
         agent=entrant.info.agent,
@@ -155,7 +155,7 @@ def metadata_of(contest: Contest, entrant: Entrant, plan: Plan) -> DumpMetadata:
         entity_columns=layout.entity_columns,
         inventory_columns=layout.item_columns,
         action_heads=tuple(ActionHead(head.name, head.size, head.noop) for head in layout.heads),
-        environment={**environment, **told},
+        environment={**environment, **recording},
         combat_status_ticks=GameConfig.COMBAT_STATUS_DURATION,
         seed=plan.seed,
         format=plan.format,

@@ -14,8 +14,8 @@ from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.entrants import Entrant
 from reinforcement_learning.play.policy_pool import PolicyPool
 
-Told = TypeVar("Told")
-Job = Callable[[PolicyPool, Group], Iterable[Told]]
+Result = TypeVar("Result")
+Job = Callable[[PolicyPool, Group], Iterable[Result]]
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ import torch
 
 from common.user_error import UserError
 from reinforcement_learning.play.contest import Group
-from reinforcement_learning.play.jobs import GroupPlayer, Job, PackedContest, Told
+from reinforcement_learning.play.jobs import GroupPlayer, Job, PackedContest, Result
 
 
 def play_in_processes(
-    packed: PackedContest, wanted: Sequence[Group], job: Job[Told], processes: int
-) -> Iterator[tuple[Group, Told]]:
+    packed: PackedContest, wanted: Sequence[Group], job: Job[Result], processes: int
+) -> Iterator[tuple[Group, Result]]:
     """Do what `play_groups` describes, in so many processes of this machine.
 
     Raises:
@@ -39,7 +39,7 @@ def play_in_processes(
             for connection in wait(list(playing)):
                 assert isinstance(connection, Connection)
                 message = _heard_from(connection)
-                if isinstance(message, _Told):
+                if isinstance(message, _Result):
                     yield playing[connection], message.content
                 elif waiting:
                     playing[connection] = waiting.popleft()
@@ -53,7 +53,7 @@ def play_in_processes(
 
 
 @dataclass(frozen=True)
-class _Told:
+class _Result:
     """A result of a job."""
 
     content: Any
@@ -67,7 +67,7 @@ class _Done:
     for_user: bool = False
 
 
-def _heard_from(connection: Connection) -> _Told | _Done:
+def _heard_from(connection: Connection) -> _Result | _Done:
     """Return a worker's next message, or raise its error."""
     try:
         message = connection.recv()
@@ -92,8 +92,8 @@ def _work(connection: Connection, packed: PackedContest, job: Job) -> None:
         except EOFError:  # nothing is left to play
             return
         try:
-            for told in player.play(group):
-                connection.send(_Told(told))
+            for result in player.play(group):
+                connection.send(_Result(result))
             connection.send(_Done())
         except UserError as error:
             connection.send(_Done(str(error), for_user=True))

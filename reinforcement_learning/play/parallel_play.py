@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from common.user_error import UserError
 from reinforcement_learning.play.contest import WORLDS_TOGETHER, Contest, Group
-from reinforcement_learning.play.jobs import Job, PackedContest, PlayedAgain, Told
+from reinforcement_learning.play.jobs import Job, PackedContest, PlayedAgain, Result
 from reinforcement_learning.play.local_play import play_in_processes
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.processes import usable_cores
@@ -33,8 +33,8 @@ def processes_of(workers: Workers) -> int:
 
 
 def play_groups(
-    contest: Contest, wanted: Sequence[Group], job: Job[Told], workers: Workers
-) -> Iterator[tuple[Group, Told | PlayedAgain]]:
+    contest: Contest, wanted: Sequence[Group], job: Job[Result], workers: Workers
+) -> Iterator[tuple[Group, Result | PlayedAgain]]:
     """Run a job for each group of episodes in several processes, and yield its results, in order within a group.
 
     Each process computes with one thread, so that results do not depend on the number of processes. A process waits

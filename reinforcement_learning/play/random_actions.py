@@ -30,5 +30,5 @@ def with_random_actions(
         Options, (P, heads) int64; an agent that acts at random chooses each legal option of a head equally often.
     """
     numbers = action_noise(moments, agents, 1 + chosen.shape[1], RANDOM_ACTIONS, throw)[decision.present]
-    drawn, options = (torch.from_numpy(each).to(chosen.device) for each in np.split(numbers, [1], axis=1))
+    drawn, options = (torch.from_numpy(column).to(chosen.device) for column in np.split(numbers, [1], axis=1))
     return torch.where(drawn < share, decision.distribution.uniform().sample(options), chosen)

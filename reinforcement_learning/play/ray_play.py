@@ -18,7 +18,7 @@ import torch
 from common.user_error import UserError
 from reinforcement_learning.game.maps import read_maps, write_maps
 from reinforcement_learning.play.contest import Group, maps_of_group
-from reinforcement_learning.play.jobs import GroupPlayer, Job, PackedContest, PlayedAgain, Told
+from reinforcement_learning.play.jobs import GroupPlayer, Job, PackedContest, PlayedAgain, Result
 from reinforcement_learning.ray_cluster import cores, free_cores
 
 _START_SECONDS = 300
@@ -29,8 +29,8 @@ _END = object()
 
 
 def play_on_ray(
-    packed: PackedContest, wanted: Sequence[Group], job: Job[Told], processes: int
-) -> Iterator[tuple[Group, Told | PlayedAgain]]:
+    packed: PackedContest, wanted: Sequence[Group], job: Job[Result], processes: int
+) -> Iterator[tuple[Group, Result | PlayedAgain]]:
     """Do what `play_groups` describes, in so many workers of the cluster that this process is connected to.
 
     Raises:
@@ -53,8 +53,8 @@ def play_on_ray(
                     yield group, PlayedAgain(f"{answer.reason}: {_episodes(group)} are played again by another worker")
                 crew.hire(worker.place)
             elif isinstance(answer, _Results) and group is not None:
-                for told in answer.told:
-                    yield group, told
+                for result in answer.results:
+                    yield group, result
                 if answer.is_last:
                     crew.rest(worker)
                 else:
@@ -74,7 +74,7 @@ def _episodes(group: Group) -> str:
 class _Results:
     """Some results of a group, and whether they are its last."""
 
-    told: list[Any]
+    results: list[Any]
     is_last: bool
 
 
@@ -111,7 +111,7 @@ class _Crew:
         self._maps, self._env = packed.bare.maps, packed.bare.env
         self._actor: Any = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(_Worker)
         self._task = ray.put((packed, job))
-        self._asked: dict[Any, _Hired] = {}
+        self._pending: dict[Any, _Hired] = {}
         self.idle: list[_Hired] = []
         for place in range(size):
             self.hire(place)
@@ -119,22 +119,22 @@ class _Crew:
     @property
     def is_playing(self) -> bool:
         """Whether a worker plays."""
-        return any(worker.group for worker in self._asked.values())
+        return any(worker.group for worker in self._pending.values())
 
     def hire(self, place: int) -> None:
         """Start a worker; Ray makes it wait until a core is free."""
         worker = _Hired(self._actor.remote(), place)
-        self._asked[worker.actor.start.remote(self._task)] = worker
+        self._pending[worker.actor.start.remote(self._task)] = worker
 
     def give(self, group: Group) -> None:
         """Let an idle worker play a group."""
         worker = replace(self.idle.pop(), group=group)
         files = read_maps(self._maps, maps_of_group(self._env, group))
-        self._asked[worker.actor.play.remote(group, files)] = worker
+        self._pending[worker.actor.play.remote(group, files)] = worker
 
     def ask_for_more(self, worker: _Hired) -> None:
         """Ask a worker for the next results of its group."""
-        self._asked[worker.actor.more.remote()] = worker
+        self._pending[worker.actor.more.remote()] = worker
 
     def rest(self, worker: _Hired) -> None:
         """Let a worker wait for a group."""
@@ -149,13 +149,13 @@ class _Crew:
         import ray
 
         seconds = None if self.is_playing else _START_SECONDS
-        ready, _ = ray.wait(list(self._asked), num_returns=1, timeout=seconds)
+        ready, _ = ray.wait(list(self._pending), num_returns=1, timeout=seconds)
         if not ready:
             raise UserError(
                 f"no Ray worker started within {seconds} s; of the cluster's {cores()} cores {free_cores()} are free: "
                 "wait for other jobs to end"
             )
-        worker = self._asked.pop(ready[0])
+        worker = self._pending.pop(ready[0])
         try:
             return worker, ray.get(ready[0])
         except ray.exceptions.RayTaskError as error:
@@ -173,13 +173,13 @@ class _Crew:
         """End the workers; those that can still answer remove their files first."""
         import ray
 
-        busy = [worker for worker in self._asked.values() if worker.group]
+        busy = [worker for worker in self._pending.values() if worker.group]
         stopping = [worker.actor.stop.remote() for worker in (*self.idle, *busy)]
         if stopping:
             ray.wait(stopping, num_returns=len(stopping), timeout=_STOP_SECONDS)
-        for worker in (*self.idle, *self._asked.values()):
+        for worker in (*self.idle, *self._pending.values()):
             ray.kill(worker.actor)
-        self.idle, self._asked = [], {}
+        self.idle, self._pending = [], {}
 
 
 class _Worker:
@@ -208,13 +208,13 @@ class _Worker:
         Looks one result ahead, so that the last results are known to be the last: a worker lost after them would have
         its group played again, although all of it has been told.
         """
-        until, told = time.monotonic() + _SECONDS_TOGETHER, []
+        until, results = time.monotonic() + _SECONDS_TOGETHER, []
         while self._next is not _END:
-            told.append(self._next)
+            results.append(self._next)
             self._next = next(self._rest, _END)
             if time.monotonic() > until:
                 break
-        return _Results(told, is_last=self._next is _END)
+        return _Results(results, is_last=self._next is _END)
 
     def stop(self) -> None:
         """Remove the maps."""

@@ -32,8 +32,13 @@ def recorded_contest(
         UserError: the dump was not played by one policy alone and unedited, or the policy is not in the folder, or it
             is another one than played.
     """
-    told = metadata.environment
-    if metadata.seed is None or metadata.origin != "game" or "intervention" in told or told.get("opponents"):
+    environment = metadata.environment
+    if (
+        metadata.seed is None
+        or metadata.origin != "game"
+        or "intervention" in environment
+        or environment.get("opponents")
+    ):
         raise UserError(
             f"{folder} cannot be played again: give a dump of one policy alone, from extract_activations.py pve"
         )
@@ -46,11 +51,11 @@ def recorded_contest(
             f"{metadata.policy} in {policies} has {str(entrant.sha256)[:12]}: give the folder that it came from with "
             "--policies-dir"
         )
-    world = {each.name: told[each.name] for each in fields(EnvironmentSettings) if each.name in told}
+    world = {field.name: environment[field.name] for field in fields(EnvironmentSettings) if field.name in environment}
     env = EnvironmentSettings(**{**world, "maps_dir": maps})
-    task = TaskSettings(**told["task"])
+    task = TaskSettings(**environment["task"])
     folder_of_maps = ensure_maps(env, numbers=maps_of_group(env, Group(metadata.seed, tuple(episodes))))
-    random_actions = float(told.get("random_actions", 0))
+    random_actions = float(environment.get("random_actions", 0))
     return Contest((entrant,), env, task, folder_of_maps, torch.device("cpu"), random_actions)
 
 

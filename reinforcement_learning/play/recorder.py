@@ -42,14 +42,14 @@ class Finished:
 def optional_columns(layout: ObservationLayout, fields: Sequence[str], mask: ObservationMask) -> dict[str, Column]:
     """Describe the optional columns to record; columns hidden from the policy are recorded as `truth/NAME`."""
     sizes = [head.size for head in layout.heads]
-    asked = {
+    optional = {
         "Task": ("task", task_column(layout.task_size)),
         "ActionTargets": ("legal", legal_column(sizes)),
         "Logits": ("logits", logits_column(sizes)),
     }
     return {
         **{name: COLUMNS[name] for name in ("map", "row", "col", "life", "done")},
-        **dict(asked[name] for name in fields if name in asked),
+        **dict(optional[name] for name in fields if name in optional),
         **truth_columns(),
         **withheld_columns(mask),
     }
@@ -103,7 +103,7 @@ class Recorder:
         self.maps = np.array([episode.map_number for episode in self.episodes], dtype=np.int32)
         self.life_of = _lives(self.pool)
         self.shadow_networks = [
-            [ShadowNetwork(each, self.pool.slots, self.pool.device) for each in entrant.shadow_networks]
+            [ShadowNetwork(network, self.pool.slots, self.pool.device) for network in entrant.shadow_networks]
             for entrant in self.pool.entrants
         ]
         self.running = list(range(len(self.numbers)))
@@ -125,9 +125,14 @@ class Recorder:
             yield self._finished(world)
 
     def _finished(self, world: int) -> Finished:
-        number, each = int(self.numbers[world]), self.episodes[world]
-        said = {"episode": number, "seed": each.first_seed, "episode_of_seed": each.number, "map": each.map_number}
-        return Finished(number, said)
+        number, episode = int(self.numbers[world]), self.episodes[world]
+        described = {
+            "episode": number,
+            "seed": episode.first_seed,
+            "episode_of_seed": episode.number,
+            "map": episode.map_number,
+        }
+        return Finished(number, described)
 
     def _acting(self, world: int) -> np.ndarray:
         agents = self.pool.agents

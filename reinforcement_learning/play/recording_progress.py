@@ -38,9 +38,9 @@ class Tally:
         self._finished: Counter[Group] = Counter()
         self._written = 0
 
-    def add_records(self, group: Group, told: int, written: int) -> None:
+    def add_records(self, group: Group, count: int, written: int) -> None:
         """Count records received from a group, and those written; the others are already stored."""
-        self._records[group] += told
+        self._records[group] += count
         self._written += written
 
     def finish_episode(self, group: Group) -> None:

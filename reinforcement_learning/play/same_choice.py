@@ -51,10 +51,10 @@ def _same_row(head: ActionHead, option: int, then: np.ndarray, now: np.ndarray, 
     assert head.noop is not None and head.candidates is not None
     if option >= len(then):
         return head.noop
-    (found,) = np.nonzero(now[:, 0] == then[option, 0])  # column 0 is the id
-    if not len(found) and (columns := _kind(head.candidates, layout)):
-        (found,) = np.nonzero((now[:, columns] == then[option, columns]).all(axis=1))
-    return int(found[0]) if len(found) else head.noop
+    (matches,) = np.nonzero(now[:, 0] == then[option, 0])  # column 0 is the id
+    if not len(matches) and (columns := _kind(head.candidates, layout)):
+        (matches,) = np.nonzero((now[:, columns] == then[option, columns]).all(axis=1))
+    return int(matches[0]) if len(matches) else head.noop
 
 
 def _kind(table: CandidateTable, layout: ObservationLayout) -> list[int]:

@@ -55,9 +55,9 @@ def with_shadow_networks(entrant: Entrant, shadow_networks: tuple[Entrant, ...])
     Raises:
         UserError: one of them has no memory to record, or a different layout of observations.
     """
-    for each in shadow_networks:
-        if not each.policy.layers:
-            raise UserError(f"{each.name} cannot watch {entrant.name}: it is feed-forward and has no memory")
-        if (each.info.layout, each.policy.mask) != (entrant.info.layout, entrant.policy.mask):
-            raise UserError(f"{each.name} cannot watch {entrant.name}: it was trained to see another kind of world")
+    for network in shadow_networks:
+        if not network.policy.layers:
+            raise UserError(f"{network.name} cannot watch {entrant.name}: it is feed-forward and has no memory")
+        if (network.info.layout, network.policy.mask) != (entrant.info.layout, entrant.policy.mask):
+            raise UserError(f"{network.name} cannot watch {entrant.name}: it was trained to see another kind of world")
     return replace(entrant, shadow_networks=shadow_networks)

@@ -91,7 +91,7 @@ def contests(subjects: Subjects, plan: Plan, device_name: str) -> list[Contest]:
     entrants = [with_embeddings(entrant, subjects.embeddings) for entrant in _load(subjects, plan.seed)]
     if subjects.share_world and len(entrants) < 2:
         raise UserError(f"pvp needs at least two policies, not {entrants[0].name} alone: add one to -p, or use pve")
-    found = []
+    planned = []
     for together in [entrants] if subjects.share_world else [[entrant] for entrant in entrants]:
         changed = {
             "maps_dir": subjects.maps_dir,
@@ -103,8 +103,8 @@ def contests(subjects: Subjects, plan: Plan, device_name: str) -> list[Contest]:
         env, task = without_training_aids(world), _tasks(subjects, together)
         check_tasks(task, env)
         ready = with_own_tasks(together, task, env)
-        found.append(Contest(ready, env, task, maps_folder(env), device, subjects.random_actions, subjects.protocol))
-    return found
+        planned.append(Contest(ready, env, task, maps_folder(env), device, subjects.random_actions, subjects.protocol))
+    return planned
 
 
 def make_maps(contest: Contest, plan: Plan) -> None:
@@ -115,7 +115,7 @@ def make_maps(contest: Contest, plan: Plan) -> None:
 
 def _unseen_map_seed(entrants: Sequence[Entrant]) -> int:
     """Return the first seed above those of the maps that the policies were trained on."""
-    return (max(each.info.environment.get("map_seed", 0) for each in entrants) + 1) % SEEDS
+    return (max(entrant.info.environment.get("map_seed", 0) for entrant in entrants) + 1) % SEEDS
 
 
 def smoke_test_contest(seed: int, maps_dir: Path, device_name: str) -> Contest:
@@ -130,11 +130,11 @@ def smoke_test_contest(seed: int, maps_dir: Path, device_name: str) -> Contest:
 
 def expected_size(contest: Contest, plan: Plan, output: Path) -> str:
     """Describe the maximum size of a contest's dumps, with a warning if the disk may be too small."""
-    record_bytes = max(expected_record_bytes(metadata_of(contest, each, plan)) for each in contest.entrants)
+    record_bytes = max(expected_record_bytes(metadata_of(contest, entrant, plan)) for entrant in contest.entrants)
     ticks = min(contest.env.horizon, plan.most_ticks or contest.env.horizon)
     most = contest.env.num_agents * ticks * plan.episodes
     size, free = most * record_bytes, free_bytes(output)
-    names = ", ".join(each.name for each in contest.entrants)
+    names = ", ".join(entrant.name for entrant in contest.entrants)
     text = (
         f"{names}: at most {most:,} records of about {record_bytes:,} bytes, {size / 1e9:.1f} GB, "
         f"if every agent lived to the end; {free / 1e9:.1f} GB are free"
@@ -145,13 +145,13 @@ def expected_size(contest: Contest, plan: Plan, output: Path) -> str:
 
 
 def _tasks(subjects: Subjects, together: Sequence[Entrant]) -> TaskSettings:
-    asked = {**together[0].info.task, "embeddings_dir": subjects.embeddings_dir}
+    settings = {**together[0].info.task, "embeddings_dir": subjects.embeddings_dir}
     chosen = subjects.curriculum or ("evaluation" if subjects.protocol == "original" else None)
     if chosen is not None:
-        asked |= {"curriculum": chosen, "only": None}
+        settings |= {"curriculum": chosen, "only": None}
     if subjects.task is not None:
-        asked |= {"only": subjects.task}
-    return shared_tasks(together, TaskSettings(**asked))
+        settings |= {"only": subjects.task}
+    return shared_tasks(together, TaskSettings(**settings))
 
 
 def _load(subjects: Subjects, seed: int) -> list[Entrant]:
@@ -161,7 +161,11 @@ def _load(subjects: Subjects, seed: int) -> list[Entrant]:
     else:
         steps = subjects.checkpoint if isinstance(subjects.checkpoint, int) else None
         paths = {name: find_checkpoints(_checkpoint_folders(subjects, name), name, steps) for name in subjects.names}
-    return [_watched(load_entrant(path), name, subjects, seed) for name, found in paths.items() for path in found]
+    return [
+        _watched(load_entrant(path), name, subjects, seed)
+        for name, policy_paths in paths.items()
+        for path in policy_paths
+    ]
 
 
 def _checkpoint_folders(subjects: Subjects, name: str) -> list[Path]:
@@ -174,5 +178,5 @@ def _watched(entrant: Entrant, name: str, subjects: Subjects, seed: int) -> Entr
     shadow_networks = [untrained_twin(entrant, seed)] if subjects.untrained_twin else []
     for steps in subjects.shadow_steps:
         loaded = map(load_entrant, find_checkpoints(_checkpoint_folders(subjects, name), name, steps))
-        shadow_networks += [replace(each, name=f"steps_{each.info.steps}") for each in loaded]
+        shadow_networks += [replace(checkpoint, name=f"steps_{checkpoint.info.steps}") for checkpoint in loaded]
     return with_shadow_networks(entrant, tuple(shadow_networks))

@@ -157,9 +157,9 @@ def rolling_mean(values: np.ndarray, window: int) -> np.ndarray:
     return total / np.convolve(np.ones(len(values)), ones)[reach : reach + len(values)]
 
 
-def _legend(axes: Axes, beside: bool = False) -> None:
+def _legend(axes: Axes, at_side: bool = False) -> None:
     handles, labels = axes.get_legend_handles_labels()
-    if handles and beside:  # in the order in which shares are stacked
+    if handles and at_side:  # in the order in which shares are stacked
         axes.legend(handles[::-1], labels[::-1], loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=1)
     elif handles:
         axes.legend(loc="best")
@@ -197,7 +197,7 @@ def _shares(axes: Axes, curves: Curves, prefix: str, parts: Sequence[str], rest:
         steps = curves.steps[reported]
         from_start = np.append(0.0, steps), np.hstack([shares[:, :1], shares])
         axes.stackplot(*from_start, labels=labels, colors=colours, step="pre")
-        _legend(axes, beside=True)
+        _legend(axes, at_side=True)
     axes.set_ylim(0, 1)
     axes.yaxis.set_major_formatter(PercentFormatter(1))
 
@@ -235,7 +235,7 @@ def _events(axes: Axes, curves: Curves) -> None:
     axes.set_yscale("symlog", linthresh=1)
     axes.set_ylim(bottom=0)
     axes.set_ylabel("a life, mean (linear below 1)")
-    _legend(axes, beside=True)
+    _legend(axes, at_side=True)
 
 
 def _standing(axes: Axes, curves: Curves) -> None:

@@ -47,8 +47,8 @@ class OpposedStepper(Stepper):
             theirs = self._decided(number, policy)
             actions += theirs.over_slots(theirs.sample(noise))
             decisions.append(theirs)
-        for each in decisions:
-            self.memory.put(torch.from_numpy(each.present).to(self.device), each.next_state)
+        for decided in decisions:
+            self.memory.put(torch.from_numpy(decided.present).to(self.device), decided.next_state)
         self.memory.clear(torch.from_numpy(np.flatnonzero(~self.arrival.acting)).to(self.device))
         with self.stopwatch.time("environment"):
             self.worlds.send(actions)

@@ -45,12 +45,12 @@ def make_optimizer(policy: RecurrentPolicy, settings: TrainSettings) -> torch.op
     2025, arXiv:2502.16982). Adam trains all else: embeddings, convolutions, biases, the action heads and the critic.
     """
     matrices = hidden_matrices(policy) if settings.optimizer == "muon" else []
-    chosen = {id(each) for each in matrices}
-    rest = [each for each in policy.parameters() if id(each) not in chosen]
+    chosen = {id(matrix) for matrix in matrices}
+    rest = [parameter for parameter in policy.parameters() if id(parameter) not in chosen]
     groups = [{"params": rest, "speed": 1.0}]
     if policy.semantic:
         codebook = policy.semantic.codebook
-        rest = [each for each in rest if each is not codebook]
+        rest = [parameter for parameter in rest if parameter is not codebook]
         groups = [{"params": rest, "speed": 1.0}, {"params": [codebook], "speed": CODEBOOK_SPEED}]
     optimizer: torch.optim.Optimizer = torch.optim.Adam(groups, lr=settings.learning_rate, eps=1e-5, fused=True)
     if matrices:
@@ -77,5 +77,5 @@ def hidden_matrices(policy: RecurrentPolicy) -> list[nn.Parameter]:
     others: list[nn.Module] = [policy.policy.action_decoder, policy.policy.critic]
     others += [part for part in policy.modules() if isinstance(part, nn.Embedding)]
     others += [policy.semantic] if policy.semantic else []
-    left_out = {id(each) for part in others for each in part.parameters()}
-    return [each for each in policy.parameters() if each.ndim == 2 and id(each) not in left_out]
+    left_out = {id(parameter) for part in others for parameter in part.parameters()}
+    return [parameter for parameter in policy.parameters() if parameter.ndim == 2 and id(parameter) not in left_out]

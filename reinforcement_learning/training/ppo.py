@@ -152,7 +152,7 @@ def minibatches(rollout: Rollout, settings: TrainSettings, generator: torch.Gene
         yield Minibatch(rollout.order[positions], lengths, longest_first)
 
 
-_OWN_LOSSES = tuple(each.name for each in fields(Losses) if each.name != "auxiliary")
+_OWN_LOSSES = tuple(loss_field.name for loss_field in fields(Losses) if loss_field.name != "auxiliary")
 
 
 def _value_errors(
@@ -199,9 +199,9 @@ def _losses(
             "approximate_kl": ((ratio - 1) - log_ratio).mean(),
             "clip_fraction": outside.float().mean(),
         }
-    for found in (each(outputs, rollout, minibatch) for each in auxiliary):
-        if found.name in losses or found.name in _OWN_LOSSES:
-            raise ValueError(f"two losses are named {found.name}: give the auxiliary loss another name")
-        losses[found.name] = found.value.detach()
-        loss = loss + found.weight * found.value
+    for extra in (auxiliary_loss(outputs, rollout, minibatch) for auxiliary_loss in auxiliary):
+        if extra.name in losses or extra.name in _OWN_LOSSES:
+            raise ValueError(f"two losses are named {extra.name}: give the auxiliary loss another name")
+        losses[extra.name] = extra.value.detach()
+        loss = loss + extra.weight * extra.value
     return loss, losses

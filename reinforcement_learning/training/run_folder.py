@@ -55,13 +55,13 @@ class RunFolder:
 
     def write_settings(self, agent: str, settings: Settings, versions: dict[str, str], policies_dir: Path) -> None:
         """Write the run's settings, package versions, and the folder that its policy goes to."""
-        told = {
+        content = {
             "agent": agent,
             "settings": plain_settings(settings),
             "versions": versions,
             "policies_dir": str(policies_dir),
         }
-        write_json(self.folder / RUN_SETTINGS_FILE, told)
+        write_json(self.folder / RUN_SETTINGS_FILE, content)
 
     def append_metrics(self, metrics: dict[str, float]) -> None:
         """Append one line to the metrics."""

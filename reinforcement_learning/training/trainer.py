@@ -12,7 +12,7 @@ import torch
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import build_policy, save_checkpoint
 from agent_zoo.data_parallel import ALONE, Processes, join_records
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memories.memory import MemoryState, start_slow
 from common.user_error import UserError
 from reinforcement_learning.device import pick_device
 from reinforcement_learning.game.environment import EpisodeStart, Life, observation_layout
@@ -125,6 +125,8 @@ class _Training:
         self.policy: RecurrentPolicy = build_policy(self.info).to(device)
         if settings.train.initialization == "orthogonal":
             self.policy.policy.initialize_orthogonally()
+        if settings.train.longest_memory and self.policy.memory:
+            start_slow(self.policy.memory, settings.train.longest_memory)
         processes.same_weights(self.policy)
         self.optimizer = make_optimizer(self.policy, settings.train)
         self.stopwatch = Stopwatch()

@@ -96,10 +96,10 @@ def codes_in_use(codes: int, metrics: dict[str, float]) -> str:
     if metrics["semantic/weight"] == 0:
         why = f"mean return {metrics['semantic/mean_return']:.2f} is not above 0: see --semantic.return-reference"
         return f"codes: their losses had no weight in the last update ({why})"
-    told = f"codes: {used:.1f} of {codes} in use (perplexity)"
+    text = f"codes: {used:.1f} of {codes} in use (perplexity)"
     if used < COLLAPSED:
-        return f"{told}: the codebook has collapsed, almost all states share a code"
-    return told
+        return f"{text}: the codebook has collapsed, almost all states share a code"
+    return text
 
 
 def _check_services(run: TrainingRun, processes: Processes) -> None:

@@ -201,7 +201,7 @@ def _worlds_joined(worlds: list[EpisodeStart], processes: Processes) -> list[Epi
     taken = np.concatenate([world.actions.reshape(len(world.actions), agents, heads) for world in worlds])
     everyones = processes.concatenate(torch.from_numpy(taken).int()).short().numpy()  # Gloo lacks 16-bit integers
     actions = np.split(everyones, np.cumsum(ticks)[:-1])
-    return [EpisodeStart(first_seed, number, each) for (first_seed, number), each in zip(names, actions, strict=True)]
+    return [EpisodeStart(first_seed, number, moves) for (first_seed, number), moves in zip(names, actions, strict=True)]
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:

@@ -77,14 +77,14 @@ def run_clusters(tree: ClusterTree, labels: np.ndarray) -> np.ndarray:
 
     HDBSCAN's excess of mass selects clusters of the tree with all records that they have at birth.
     """
-    found = []
+    clusters = []
     for label in range(labels.max() + 1):
         member = labels == label
         cluster = int(tree.home[member].min())
         while tree.size[cluster] < member.sum():
             cluster = int(tree.parent[cluster])
-        found.append(cluster)
-    return np.array(found, np.int64)
+        clusters.append(cluster)
+    return np.array(clusters, np.int64)
 
 
 def block_layout(tree: ClusterTree) -> Layout:
@@ -93,7 +93,7 @@ def block_layout(tree: ClusterTree) -> Layout:
     for cluster in np.argsort(-tree.size, kind="stable").tolist():
         if cluster:
             children[tree.parent[cluster]].append(cluster)
-    leaves = np.array([0 if each else 1 for each in children])
+    leaves = np.array([0 if inner else 1 for inner in children])
     for cluster in range(len(tree) - 1, 0, -1):
         leaves[tree.parent[cluster]] += leaves[cluster]
     low, colour, fresh = np.zeros(len(tree)), np.zeros(len(tree), np.int64), 0
@@ -116,7 +116,7 @@ def strongest_features(tree: ClusterTree, data: Dataset) -> list[list[tuple[str,
     spread = data.values.std(axis=0)
     scaled = (data.values - data.values.mean(axis=0)) / np.where(spread > 0, spread, 1.0)  # (B, F)
     total, square = tree.gathered(scaled), tree.gathered(scaled**2)
-    found: list[list[tuple[str, float]]] = [[]]
+    strongest: list[list[tuple[str, float]]] = [[]]
     for cluster in range(1, len(tree)):
         inside = _moments(int(tree.size[cluster]), total[cluster], square[cluster])
         outside = _moments(
@@ -124,8 +124,8 @@ def strongest_features(tree: ClusterTree, data: Dataset) -> list[list[tuple[str,
         )
         effects = np.where(spread > 0, cohens_d(inside, outside), 0.0)
         order = np.argsort(-np.abs(effects), kind="stable")[:_STRONGEST]
-        found.append([(data.features[i].name, float(effects[i])) for i in order if effects[i]])
-    return found
+        strongest.append([(data.features[i].name, float(effects[i])) for i in order if effects[i]])
+    return strongest
 
 
 def _moments(count: int, total: np.ndarray, square: np.ndarray) -> Moments:

@@ -29,7 +29,7 @@ def plane_scatter(projection: Projection, labels: np.ndarray, heading: str, clus
         clustered_in: description of the space in which clusters were found, for the title.
     """
     points, clusters = projection.points, int(labels.max()) + 1
-    found = f"{clusters:,} cluster{'' if clusters == 1 else 's'}" if clusters else "no cluster found"
+    count_text = f"{clusters:,} cluster{'' if clusters == 1 else 's'}" if clusters else "no cluster found"
     with style():
         figure = new_figure(6.6 + legend_width(labels), 6.4)
         panel = Panel(figure.add_subplot(), _SIDE, _SIDE)
@@ -38,7 +38,7 @@ def plane_scatter(projection: Projection, labels: np.ndarray, heading: str, clus
         panel.axes.set(xlabel=projection.axes[0], ylabel=projection.axes[1], xticks=[], yticks=[])
         panel.axes.set_aspect("equal", adjustable="datalim")
         noise = np.mean(labels == NOISE)
-        text = f"{found} in {clustered_in}, {share_text(noise)} noise, {len(labels):,} records"
+        text = f"{count_text} in {clustered_in}, {share_text(noise)} noise, {len(labels):,} records"
         panel.axes.set_title(title(heading, text, 78))
         add_cluster_legend(figure, labels, crowded=panel.crowded(len(points)))
     return figure

@@ -78,12 +78,14 @@ def save_labels(run: Run, projection: Projection, clustering: Clustering) -> Non
     run.folder.save_arrays("cluster_labels.npz", **_places(run.data), label=clustering.labels)
 
 
-def repeat_without(run: Run, clustering: Clustering, found: ClusterStatistics, method: ClusterMethod) -> Residualized:
+def repeat_without(
+    run: Run, clustering: Clustering, statistics: ClusterStatistics, method: ClusterMethod
+) -> Residualized:
     """Repeat the analysis with variables regressed out of the activations; writes residualized.npz."""
     names = run.settings.residual_names
     with run.step(f"repeating the analysis without {', '.join(names)}"):
         again = residual_analysis.repeat_without(
-            names, run.data, clustering.labels, found, method, run.settings.inference
+            names, run.data, clustering.labels, statistics, method, run.settings.inference
         )
     run.folder.save_arrays("residualized.npz", embedding=again.points, label=again.labels)
     return again.result
@@ -177,10 +179,10 @@ def write_dendrogram_explorer(run: Run, projection: Projection, clustering: Clus
 def save_directions(run: Run, clustering: Clustering | None) -> None:
     """Write directions.safetensors: the cluster differences, if clusters were found, and the components."""
     names = run.folder.path.name, run.settings.dump.resolve().name
-    found = [*component_directions(run.data, run.components, *names)]
+    directions = [*component_directions(run.data, run.components, *names)]
     if clustering:
-        found = [*cluster_directions(run.data, clustering.labels, *names), *found]
-    write_directions(run.folder.path / DIRECTIONS_FILE, found)
+        directions = [*cluster_directions(run.data, clustering.labels, *names), *directions]
+    write_directions(run.folder.path / DIRECTIONS_FILE, directions)
 
 
 def write_summary(run: Run, summary: Summary | None, report: ComponentReport | None) -> None:

@@ -140,13 +140,13 @@ def check_features(edits: Sequence[EditOptions], features: Path | None, *, used_
     Raises:
         UserError: names the option.
     """
-    named = any(name.startswith(FEATURE) for each in edits for name in each.names)
-    spliced = any(each.edit == "splice" for each in edits)
+    named = any(name.startswith(FEATURE) for edit in edits for name in edit.names)
+    spliced = any(edit.edit == "splice" for edit in edits)
     if features is None:
         if spliced:
             raise UserError("--edit splice needs --features with a dictionary that train_sparse_autoencoder.py wrote")
         return
-    if any(each.change and each.of_features for each in edits):
+    if any(edit.change and edit.of_features for edit in edits):
         raise UserError(
             "--change does nothing with sparse features, whose strengths are those of a state: leave it out"
         )
@@ -163,11 +163,11 @@ def check_together(edits: Sequence[EditOptions], kind: str) -> None:
     Raises:
         UserError: names the option, or the layer from which two edits erase.
     """
-    for each in edits:
-        each.check()
-    if sum(bool(each.doses) for each in edits) > 1:
+    for edit in edits:
+        edit.check()
+    if sum(bool(edit.doses) for edit in edits) > 1:
         raise UserError(f"only one edit can have several --dose: give the others in a {kind} of their own")
-    erased = [each.erased_layer for each in edits if each.erased_layer]
+    erased = [edit.erased_layer for edit in edits if edit.erased_layer]
     for layer in erased:
         if erased.count(layer) > 1:
             raise UserError(
@@ -192,30 +192,30 @@ def separate_edits(arguments: Sequence[str], kept: int = 1) -> tuple[list[str], 
         The command line without them, and the options of each other edit, beginning with `--edit`.
     """
     joined: list[str] = []
-    for each in arguments:
+    for argument in arguments:
         if joined and joined[-1] == "--dose":
-            joined[-1] = f"--dose={each}"
+            joined[-1] = f"--dose={argument}"
         else:
-            joined.append(each)
-    own = {"--" + name for option in fields(EditOptions) for name in (_SAID.get(option.name, option.name),)}
+            joined.append(argument)
+    own = {"--" + name for option in fields(EditOptions) for name in (_OPTION_NAMES.get(option.name, option.name),)}
     flags = {"--change"}
     first, further, blocks = list[str](), list[list[str]](), 0
     block: list[str] | None = None
     waiting = False  # for the value of an option of a further edit
-    for each in joined:
-        name, has_value = each.partition("=")[0], "=" in each
+    for argument in joined:
+        name, has_value = argument.partition("=")[0], "=" in argument
         if name == "--edit":
             blocks += 1
             block = [] if blocks > kept else None
             if block is not None:
                 further.append(block)
         if block is not None and (name in own or waiting):
-            block.append(each)
+            block.append(argument)
             waiting = not waiting and name in own and not has_value and name not in flags
         else:
-            first.append(each)
+            first.append(argument)
     return first, further
 
 
-_SAID = {"origin": "from", "target": "to"}
+_OPTION_NAMES = {"origin": "from", "target": "to"}
 """Options whose name is not their field's."""

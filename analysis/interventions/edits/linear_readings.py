@@ -112,23 +112,23 @@ def held_out_r_squared(groups: Sequence[JointMoments]) -> np.ndarray | None:
     The read-outs for each group are fitted to the states of all other groups. None with fewer than two groups that
     have states; NaN for a variable that does not vary within groups.
     """
-    groups = [each for each in groups if each.sums.count]
+    groups = [group for group in groups if group.sums.count]
     if len(groups) < 2:
         return None
     units = groups[0].units
-    total = sum((each.sums for each in groups[1:]), groups[0].sums)
+    total = sum((group.sums for group in groups[1:]), groups[0].sums)
     residual, spread = np.zeros(len(total.total) - units), np.zeros(len(total.total) - units)
-    for each in groups:
+    for group in groups:
         others = JointMoments(
             StateMoments(
-                total.count - each.sums.count, total.total - each.sums.total, total.squares - each.sums.squares
+                total.count - group.sums.count, total.total - group.sums.total, total.squares - group.sums.squares
             ),
             units,
         )  # fmt: skip
-        away = each.sums.mean - others.sums.mean
-        around = each.covariance + np.outer(away, away)  # mean squares about the mean of the other groups
-        residual += each.sums.count * _residual(around, others.read_outs())
-        spread += each.sums.count * np.where(each.still, 0.0, np.diag(each.covariance))[units:]
+        away = group.sums.mean - others.sums.mean
+        around = group.covariance + np.outer(away, away)  # mean squares about the mean of the other groups
+        residual += group.sums.count * _residual(around, others.read_outs())
+        spread += group.sums.count * np.where(group.still, 0.0, np.diag(group.covariance))[units:]
     return _explained(residual, spread)
 
 

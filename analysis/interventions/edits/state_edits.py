@@ -83,7 +83,7 @@ class ReadOutEdit(DirectedEdit):
 
     def apply(self, activations: torch.Tensor) -> torch.Tensor:
         """See `StateEdit.apply`."""
-        write, mixture, constant = (_like(activations, each) for each in (self.write, self.mixture, self.constant))
+        write, mixture, constant = (_like(activations, array) for array in (self.write, self.mixture, self.constant))
         read_outs = self.read_out(activations)
         wanted = read_outs @ mixture.T + constant
         return (activations + (wanted - read_outs) @ write).to(activations.dtype)
@@ -228,7 +228,7 @@ class Interchange(StateEdit):
 
 def collapse(directions: Sequence[Direction], of: EditOf) -> ReadOutEdit:
     """Hold the read-outs of directions at their recorded means, or undo their changes."""
-    constant = [0.0] * len(directions) if of == "change" else [each.mean for each in directions]
+    constant = [0.0] * len(directions) if of == "change" else [direction.mean for direction in directions]
     return _read_out_edit(directions, of, np.zeros((len(directions),) * 2), constant, None)
 
 
@@ -281,17 +281,17 @@ def _read_out_edit(
     directions: Sequence[Direction], of: EditOf, mixture: np.ndarray, constant: Sequence[float],
     covariance: np.ndarray | None,
 ) -> ReadOutEdit:  # fmt: skip
-    layers = {each.layer for each in directions}
+    layers = {direction.layer for direction in directions}
     if len(layers) > 1:
         raise UserError(f"directions of several layers ({', '.join(sorted(layers))}) need an --edit each")
-    read = np.stack([each.weight for each in directions]).astype(np.float64)
+    read = np.stack([direction.weight for direction in directions]).astype(np.float64)
     if np.linalg.matrix_rank(read) < len(read):
         raise UserError(
-            f"the directions {', '.join(each.name for each in directions)} are not independent: leave one out"
+            f"the directions {', '.join(direction.name for direction in directions)} are not independent: leave one out"
         )
     spanned = read if covariance is None else read @ covariance  # (K, units)
     write = np.linalg.solve(spanned @ read.T, spanned)
-    bias = np.zeros(len(read)) if of == "change" else np.array([each.bias for each in directions])
+    bias = np.zeros(len(read)) if of == "change" else np.array([direction.bias for direction in directions])
     return ReadOutEdit(layers.pop(), of, read, bias, write, mixture, np.array(constant, dtype=np.float64))
 
 

@@ -75,11 +75,11 @@ class Distances:
 def to_arrays(moments: Mapping[str, StateMoments]) -> dict[str, np.ndarray]:
     """Return arrays to store, by name."""
     arrays: dict[str, np.ndarray] = {}
-    for layer, each in moments.items():
+    for layer, sums in moments.items():
         arrays |= {
-            f"{layer}/count": np.array([each.count], dtype=np.int64),
-            f"{layer}/total": each.total,
-            f"{layer}/squares": each.squares,
+            f"{layer}/count": np.array([sums.count], dtype=np.int64),
+            f"{layer}/total": sums.total,
+            f"{layer}/squares": sums.squares,
         }
     return arrays
 

@@ -69,7 +69,7 @@ def bends_of_edits(
 def _plans(table: LivesTable) -> list[tuple[str, int]]:
     """Return the plans whose read-outs along rows and along columns were both recorded, with their horizons."""
     outcomes = map(Outcome.parse, table.outcomes)
-    moved = [each.of for each in outcomes if each.measure == "planned" and each.against == "total"]
+    moved = [outcome.of for outcome in outcomes if outcome.measure == "planned" and outcome.against == "total"]
     axes: dict[tuple[str, int], set[Axis]] = {}
     for planned in filter(None, map(planned_displacement, moved)):
         axes.setdefault((planned.plan, planned.ticks), set()).add(planned.axis)

@@ -196,12 +196,14 @@ class Judged(ABC):
     @property
     def can_be_compared(self) -> bool:
         """Whether random directions were played, and the spread of every kind of control is known."""
-        return any(each.drawn for each in self.against) and all(np.isfinite(each.p) for each in self.against)
+        return any(control.drawn for control in self.against) and all(
+            np.isfinite(control.p) for control in self.against
+        )
 
     @property
     def beyond_p(self) -> float:
         """The largest p of no effect and of no difference to each kind of control; NaN if that is unknown."""
-        return float(np.max([self.p, *(each.p for each in self.against)])) if self.can_be_compared else np.nan
+        return float(np.max([self.p, *(control.p for control in self.against)])) if self.can_be_compared else np.nan
 
 
 Result = TypeVar("Result", bound=Judged)

@@ -64,7 +64,7 @@ class DoseResponse:
     detectable: float = np.nan
 
     @property
-    def found(self) -> bool:
+    def is_found(self) -> bool:
         """Whether the slope survives correction, and its interval excludes 0."""
         return self.q <= LEVEL and excludes_zero(self.slope)
 

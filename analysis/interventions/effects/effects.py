@@ -85,7 +85,7 @@ class Spillover:
     detectable: float = np.nan
 
     @property
-    def found(self) -> bool:
+    def is_found(self) -> bool:
         """Whether the effect survives correction, and its interval excludes 0."""
         return self.q <= LEVEL and excludes_zero(self.effect)
 
@@ -144,7 +144,7 @@ def _effect(
         errors.append(over.error(values - edit.episode_means(difference, ~edit.edited)))
     else:
         test, p, smallest_p = "sign flips over episodes", over.sign_flip_p(values), over.smallest_p(values)
-    error, freedom = max((each for each in errors if each[1]), default=(np.nan, 0))
+    error, freedom = max((pair for pair in errors if pair[1]), default=(np.nan, 0))
     against = compare(edit, controls, per_episode, over)
     spread = _spread(edit.twin[outcome])
     return Effect(
@@ -164,7 +164,7 @@ def _effect(
         freedom=freedom,
         smallest_p=smallest_p,
         against=against,
-        without=tuple(kind for kind in controls if kind not in {each.control for each in against}),
+        without=tuple(kind for kind in controls if kind not in {comparison.control for comparison in against}),
         margin=margins.of(outcome, spread),
     )
 
@@ -224,8 +224,10 @@ def outcomes_at_once(everything: Sequence[Pairs], outcomes: Sequence[str], over:
 
 def changes_of(measure: str, levels: Sequence[AtOnce]) -> list[tuple[str, AtOnce]]:
     """Return the changes at once of a measure in total that are of something, such as a head, with what they are of."""
-    named = ((Outcome.parse(each.outcome), each) for each in levels)
-    return [(name.of, each) for name, each in named if name.measure == measure and name.against == "total" and name.of]
+    named = ((Outcome.parse(level.outcome), level) for level in levels)
+    return [
+        (name.of, change) for name, change in named if name.measure == measure and name.against == "total" and name.of
+    ]
 
 
 def level_per_episode(outcome: str) -> PerEpisode:

@@ -47,8 +47,8 @@ def margins(text: str) -> Margins:
         UserError: a number is not above 0 and finite, or an outcome is unknown or named twice.
     """
     spreads, named = math.nan, dict[str, float]()
-    for part in filter(None, (each.strip() for each in text.split(","))):
-        name, equals, number = (each.strip() for each in part.rpartition("="))
+    for part in filter(None, (entry.strip() for entry in text.split(","))):
+        name, equals, number = (side.strip() for side in part.rpartition("="))
         try:
             value = float(number)
         except ValueError:

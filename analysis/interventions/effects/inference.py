@@ -43,14 +43,14 @@ def detectable(conditions: Sequence[Condition], tests: int, smallest_p: float = 
         In the unit of the errors; infinite if `smallest_p` is too large for anything to be found, NaN if no condition
         has a known error.
     """
-    known = [each for each in conditions if each.known]
+    known = [condition for condition in conditions if condition.known]
     if not known or not tests:
         return np.nan
     level = LEVEL / tests
     if smallest_p > level:
         return np.inf
-    freedom = np.array([each.freedom for each in known], dtype=np.float64)
-    error = np.array([each.error for each in known]) / np.sqrt(stats.chi2.median(freedom) / freedom)
+    freedom = np.array([condition.freedom for condition in known], dtype=np.float64)
+    error = np.array([condition.error for condition in known]) / np.sqrt(stats.chi2.median(freedom) / freedom)
     quantile = stats.t.isf(level / 2, freedom)
     high = float((quantile * error).max())
     # Over a grid of each error's own distribution, which stays accurate at one degree of freedom and in far tails.

@@ -63,7 +63,7 @@ def _on_episodes(everything: Sequence[Pairs], effects: Sequence[Effect], over: O
             f"Only {count}: intervals need at least 2, and are rough below {FEWEST_EPISODES}. Play more episodes "
             "before you rely on these results."
         )
-    tests = sum(np.isfinite(each.p) for each in effects)
+    tests = sum(np.isfinite(effect.p) for effect in effects)
     if tests and tests / (1 + over.settings.permutations) > LEVEL:
         needed = ceil(tests / LEVEL)
         notes.append(
@@ -82,18 +82,20 @@ def _on_sign_flips(
 ) -> list[str]:
     notes = []
     episodes = min(len(edit.episodes) for edit in edits(everything))
-    flipped = [each for each in effects if each.test == "sign flips over episodes"]
+    flipped = [effect for effect in effects if effect.test == "sign flips over episodes"]
     if flipped:
         notes.append(
             "Some outcomes have no unedited lives to compare with, so they are tested by flipping the signs of "
             "episodes, which cannot tell the effect of an edit on an agent from that of its edited neighbours."
         )
-    slopes = [each for each in responses if each.test == "sign flips over episodes" and not each.at_once]
+    slopes = [
+        response for response in responses if response.test == "sign flips over episodes" and not response.at_once
+    ]
     for what, p_values in (
-        ("effects", [each.p for each in flipped]),
-        ("effects on neighbours", [each.p for each in spilled]),
-        ("actions that follow a variable", [each.p for each in followed]),
-        ("slopes", [each.p for each in slopes]),
+        ("effects", [effect.p for effect in flipped]),
+        ("effects on neighbours", [spillover.p for spillover in spilled]),
+        ("actions that follow a variable", [follow.p for follow in followed]),
+        ("slopes", [slope.p for slope in slopes]),
     ):
         tests = int(np.isfinite(p_values).sum())
         if tests and episodes <= COUNTED_UP_TO and 2.0 ** (1 - episodes) * tests > LEVEL:
@@ -132,7 +134,7 @@ def _on_controls(everything: Sequence[Pairs]) -> list[str]:
 
 
 def _on_ranks(everything: Sequence[Pairs], followed: Sequence[Follows]) -> list[str]:
-    drawn = [len(of.arms) for each in followed for of in each.against if of.drawn]
+    drawn = [len(of.arms) for follow in followed for of in follow.against if of.drawn]
     directions = len({edit.arm.direction for edit in edits(everything)})
     needed = directions * (1 + FEWEST_FOR_RANK) - 1
     if not drawn or min(drawn) >= needed:
@@ -159,7 +161,7 @@ def _on_edits_never_made(everything: Sequence[Pairs]) -> list[str]:
 
 
 def _on_missing_totals(levels: Sequence[AtOnce]) -> list[str]:
-    outcomes = {each.outcome for each in levels}
+    outcomes = {level.outcome for level in levels}
     if KL in outcomes or KL_IN_PLAY not in outcomes:
         return []
     return [
@@ -171,9 +173,9 @@ def _on_missing_totals(levels: Sequence[AtOnce]) -> list[str]:
 
 def _on_missing_values(effects: Sequence[Effect]) -> list[str]:
     counted: dict[str, tuple[int, int]] = {}
-    for each in effects:
-        left_out, lives = counted.get(each.outcome, (0, 0))
-        counted[each.outcome] = left_out + each.left_out, lives + each.left_out + each.pairs
+    for effect in effects:
+        left_out, lives = counted.get(effect.outcome, (0, 0))
+        counted[effect.outcome] = left_out + effect.left_out, lives + effect.left_out + effect.pairs
     return [
         f"{title(outcome)}: {left_out:,} of {lives:,} pairs of lives were left out, for want of a value in one of them."
         for outcome, (left_out, lives) in counted.items()
@@ -182,10 +184,10 @@ def _on_missing_values(effects: Sequence[Effect]) -> list[str]:
 
 
 def _on_unusual_states(levels: Sequence[AtOnce]) -> list[str]:
-    unusual = [each for each in levels if each.outcome == OFF_MANIFOLD and each.level.value > FAR_OFF]
+    unusual = [level for level in levels if level.outcome == OFF_MANIFOLD and level.level.value > FAR_OFF]
     if not unusual:
         return []
-    far = "; ".join(f"{each.level.value:.1f} times, {each.arm}" for each in unusual)
+    far = "; ".join(f"{level.level.value:.1f} times, {level.arm}" for level in unusual)
     return [
         f"Edited states lie further from recorded states than unedited ones: {far}. The policy may never have been in "
         "such states, so its behaviour in them says little about how it works."
@@ -193,10 +195,10 @@ def _on_unusual_states(levels: Sequence[AtOnce]) -> list[str]:
 
 
 def _on_changes_outside_data(levels: Sequence[AtOnce]) -> list[str]:
-    outside = [each for each in levels if each.outcome == WITHIN_DATA and each.level.value < MOSTLY]
+    outside = [level for level in levels if level.outcome == WITHIN_DATA and level.level.value < MOSTLY]
     if not outside:
         return []
-    shares = "; ".join(f"{each.level.value:.0%}, {each.arm}" for each in outside)
+    shares = "; ".join(f"{level.level.value:.0%}, {level.arm}" for level in outside)
     return [
         f"Only part of the squared change lies where recorded states vary: {shares}. The rest may act through parts of "
         "the network that are never active otherwise."

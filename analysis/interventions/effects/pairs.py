@@ -113,7 +113,7 @@ def _lives_of(table: LivesTable, name: str) -> LivesTable:
 
 
 def _pairs(arm: Arm, lives: LivesTable, twin: LivesTable) -> Pairs:
-    own, other = (set(zip(each.episode.tolist(), each.agent.tolist(), strict=True)) for each in (lives, twin))
+    own, other = (set(zip(side.episode.tolist(), side.agent.tolist(), strict=True)) for side in (lives, twin))
     if own != other:
         episode, agent = min(own ^ other)
         lacking = arm.twin if (episode, agent) in own else arm.name

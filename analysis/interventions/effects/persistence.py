@@ -86,7 +86,7 @@ def _persistence(pairs: Pairs, what: str, over: OverEpisodes) -> Persistence:
     return Persistence(
         policy=pairs.arm.policy,
         what=what,
-        left=tuple(Estimate(*map(float, each)) for each in zip(shares, low, high, strict=True)),
+        left=tuple(Estimate(*map(float, interval)) for interval in zip(shares, low, high, strict=True)),
         first=over.estimate(values[:, 0]),
         half_life=Estimate(float(half_life(mean[None])[0]), float(ends[0]), float(ends[1])),
         episodes=len(values),

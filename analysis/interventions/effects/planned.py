@@ -30,7 +30,7 @@ def planned_lines(arms: Sequence[Arm], episodes: int, drawn: int, agents: int) -
     edits = [arm for arm in arms if arm.is_studied]
     if not edits:
         return []
-    draws = [each for each in _draws(arms, edits[0]) if each]
+    draws = [draw for draw in _draws(arms, edits[0]) if draw]
     if not draws or 1 in draws:
         played = "one random arm is no control" if draws else "no random arm is played to compare with"
         return [f"CAN ONLY BE UNDECIDED: {played}; give --controls 5 or more"]

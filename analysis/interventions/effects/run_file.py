@@ -45,7 +45,7 @@ def read_run_file(path: Path) -> PlayedRun:
         raise UserError(f"{path} is not the run.json of an intervention run: it lists no arms")
     checked = without_checksum(content, str(path))
     try:
-        names = [each.name for each in fields(PlayedRun)]
+        names = [field.name for field in fields(PlayedRun)]
         needed = orjson.dumps({name: checked[name] for name in names if name in checked})
         run = TypeAdapter(PlayedRun).validate_json(needed)
     except ValidationError as error:

@@ -131,11 +131,11 @@ def ranking(study: Study) -> list[Ranked]:
     Those without a KL come last, in their order, as do all of runs that were played before totals were measured.
     """
     ranked = [_ranked(arm, study) for arm in _edits_one_by_one(study.arms)]
-    return sorted(ranked, key=lambda each: -np.nan_to_num(_kl(each), nan=-np.inf))
+    return sorted(ranked, key=lambda entry: -np.nan_to_num(_kl(entry), nan=-np.inf))
 
 
-def _kl(each: Ranked) -> float:
-    return each.at_once[KL].level.value if KL in each.at_once else np.nan
+def _kl(ranked: Ranked) -> float:
+    return ranked.at_once[KL].level.value if KL in ranked.at_once else np.nan
 
 
 def edited_one_by_one(arms: Sequence[Arm]) -> bool:
@@ -151,6 +151,6 @@ def _ranked(arm: Arm, study: Study) -> Ranked:
     return Ranked(
         str(arm.direction),
         arm.name,
-        {each.outcome: each for each in study.at_once if each.arm == arm.name},
-        {each.outcome: each for each in study.effects if each.arm == arm.name},
+        {level.outcome: level for level in study.at_once if level.arm == arm.name},
+        {effect.outcome: effect for effect in study.effects if effect.arm == arm.name},
     )

@@ -21,6 +21,7 @@ from analysis.interventions.effects.outcomes import split_outcomes
 from analysis.interventions.effects.pairs import FLIPS, Pairs, paired
 from analysis.interventions.effects.study import Study
 from analysis.statistics.resampling import Estimate
+from analysis.tables import tab_separated_lines
 
 _HEADS = (
     "measure", "arm", "dose", "outcome", "value", "low", "high", "twin", "spread", "episodes", "lives", "left_out",
@@ -55,10 +56,20 @@ def _rows(study: Study) -> Iterator[tuple[Cell, ...]]:
         lives = level.episodes, level.lives, level.left_out
         row_at_once = level.arm, level.dose, level.outcome, *_cells(level.level), None, None, *lives
         yield "at once", *row_at_once, *[None] * 7, *_controls(level.against)
-    for each in study.follows:
-        name = f"follows/{each.feature}/{each.option}"
-        row_follows = each.arm, each.dose, name, *_cells(each.effect), None, None, each.episodes, each.lives, None
-        yield "follows", *row_follows, FLIPS, *_judged(each)
+    for follow in study.follows:
+        name = f"follows/{follow.feature}/{follow.option}"
+        row_follows = (
+            follow.arm,
+            follow.dose,
+            name,
+            *_cells(follow.effect),
+            None,
+            None,
+            follow.episodes,
+            follow.lives,
+            None,
+        )
+        yield "follows", *row_follows, FLIPS, *_judged(follow)
     for bend in study.bends:
         name = f"bend/{bend.plan}/{bend.ticks}"
         row_bend = bend.arm, bend.dose, name, *_cells(bend.along), None, None, bend.episodes, bend.lives, None
@@ -67,7 +78,7 @@ def _rows(study: Study) -> Iterator[tuple[Cell, ...]]:
         lives = spilled.episodes, spilled.pairs, spilled.left_out
         row_spilled = spilled.arm, spilled.dose, spilled.outcome, *_cells(spilled.effect), None, None, *lives
         tested = spilled.p, spilled.q, None, _size(spilled.detectable), None
-        verdict = broken or ("effect" if spilled.found else "undecided")
+        verdict = broken or ("effect" if spilled.is_found else "undecided")
         yield "spillover", *row_spilled, FLIPS, *tested, verdict, *nothing
     for slope in study.dose_responses:
         row_slope = None, None, slope.outcome, *_cells(slope.slope), None, None, None, None, None
@@ -76,9 +87,9 @@ def _rows(study: Study) -> Iterator[tuple[Cell, ...]]:
         yield "slope", *row_slope, slope.test, slope.p, slope.q, *sizes, broken or slope.shape, *_controls(random)
 
 
-def _judged(each: Judged) -> tuple[Cell, ...]:
-    tested = each.p, each.q, each.beyond_q, _size(each.detectable), each.equivalence_q, each.words
-    return *tested, *_controls(each.against)
+def _judged(judged: Judged) -> tuple[Cell, ...]:
+    tested = judged.p, judged.q, judged.beyond_q, _size(judged.detectable), judged.equivalence_q, judged.words
+    return *tested, *_controls(judged.against)
 
 
 def _size(detectable: float) -> Cell:
@@ -86,12 +97,18 @@ def _size(detectable: float) -> Cell:
 
 
 def _controls(against: tuple[Against, ...]) -> tuple[Cell, ...]:
-    by_kind = {each.control: each for each in against}
+    by_kind = {comparison.control: comparison for comparison in against}
     cells: list[Cell] = []
     for control in CONTROLS:
-        each = by_kind.get(control)
-        if each:
-            cells += (each.effect.value, *_cells(each.difference), each.p, len(each.arms), each.as_large)
+        comparison = by_kind.get(control)
+        if comparison:
+            cells += (
+                comparison.effect.value,
+                *_cells(comparison.difference),
+                comparison.p,
+                len(comparison.arms),
+                comparison.as_large,
+            )
         else:
             cells += [None] * len(_OF_CONTROL)
     return tuple(cells)
@@ -159,19 +176,19 @@ def readability_lines(erased: Sequence[Readability]) -> list[str]:
 
 def erased_table(erased: Sequence[Readability]) -> str:
     """Return a row for each erased variable of each arm, tab-separated; what was not measured stays empty."""
-    names = [each.name for each in fields(Readability)]
-    rows = [["" if (value := getattr(each, name)) is None else str(value) for name in names] for each in erased]
-    return "\n".join("\t".join(row) for row in [names, *rows]) + "\n"
+    names = [field.name for field in fields(Readability)]
+    rows = [["" if (value := getattr(reading, name)) is None else str(value) for name in names] for reading in erased]
+    return tab_separated_lines(names, rows)
 
 
-def _line(each: Readability) -> str:
-    if each.unedited is None and each.in_play is None:
+def _line(reading: Readability) -> str:
+    if reading.unedited is None and reading.in_play is None:
         play = "not measured in play: it needs more than four episodes"
     else:
-        play = f"in other episodes {_number(each.unedited)} unedited, {_number(each.in_play)} edited in play"
+        play = f"in other episodes {_number(reading.unedited)} unedited, {_number(reading.in_play)} edited in play"
     return (
-        f"  {each.arm}: {each.variable} in {each.layer}: {_number(each.before)} in {each.states:,} unedited states, "
-        f"{_number(each.after)} once they are erased; {play}"
+        f"  {reading.arm}: {reading.variable} in {reading.layer}: {_number(reading.before)} in {reading.states:,} "
+        f"unedited states, {_number(reading.after)} once they are erased; {play}"
     )
 
 

@@ -38,9 +38,9 @@ def summary_lines(study: Study) -> list[str]:
         lines += ["", f"Directions, {order if KL in ranked[0].at_once else 'not ranked'}:"]
         lines += _ranking(ranked, study)
     for arm in [] if ranked else dict.fromkeys(effect.arm for effect in study.effects):
-        lines += ["", f"{arm}", *_at_once([each for each in study.at_once if each.arm == arm])]
-        lines += _follows([each for each in study.follows if each.arm == arm])
-        lines += _bends([each for each in study.bends if each.arm == arm])
+        lines += ["", f"{arm}", *_at_once([level for level in study.at_once if level.arm == arm])]
+        lines += _follows([follow for follow in study.follows if follow.arm == arm])
+        lines += _bends([bend for bend in study.bends if bend.arm == arm])
         lines += _effects([effect for effect in study.effects if effect.arm == arm])
         lines += _spillovers(study, arm)
     if study.dose_responses:
@@ -100,15 +100,15 @@ def _on_pairing(study: Study) -> list[str]:
 
 def _ranking(ranked: list[Ranked], study: Study) -> Iterator[str]:
     """Yield what each direction does at once, and below it what it does to behaviour."""
-    for place, each in enumerate(ranked, start=1):
-        yield f"  {place}. {each.direction}"
+    for place, entry in enumerate(ranked, start=1):
+        yield f"  {place}. {entry.direction}"
         for outcome in (KL, KL_IN_PLAY, VALUE_CHANGE):
-            if level := each.at_once.get(outcome):
+            if level := entry.at_once.get(outcome):
                 sign = outcome == VALUE_CHANGE
-                told = with_interval(title_with_unit(outcome), level.level, *_controls(level.against, sign), sign=sign)
-                yield f"    at once: {told}"
-        yield from (f"  {line}" for line in _follows([option for option in study.follows if option.arm == each.arm]))
-        yield from (f"  {line}" for line in _effects(list(each.effects.values())))
+                text = with_interval(title_with_unit(outcome), level.level, *_controls(level.against, sign), sign=sign)
+                yield f"    at once: {text}"
+        yield from (f"  {line}" for line in _follows([option for option in study.follows if option.arm == entry.arm]))
+        yield from (f"  {line}" for line in _effects(list(entry.effects.values())))
 
 
 def _effects(effects: list[Effect]) -> Iterator[str]:
@@ -116,15 +116,15 @@ def _effects(effects: list[Effect]) -> Iterator[str]:
     for effect in effects:
         by_verdict.setdefault(effect.verdict, []).append(effect)
     for effect in by_verdict.pop("effect", []):
-        yield f"  {_found(effect)}"
+        yield f"  {_effect_line(effect)}"
     for verdict in ("no more than controls", "no controls"):
         for effect in by_verdict.pop(verdict, []):
-            yield f"  {verdict}: {_found(effect)}"
+            yield f"  {verdict}: {_effect_line(effect)}"
     for others in by_verdict.values():
         yield f"  {others[0].verdict}: {'; '.join(map(_not_found, others))}"
 
 
-def _found(effect: Effect) -> str:
+def _effect_line(effect: Effect) -> str:
     beyond = [f"beyond controls q {p_text(effect.beyond_q)}"] if effect.can_be_compared else []
     size = [_size_of(effect.detectable, effect.effect)] if effect.verdict == "no more than controls" else []
     more = [f"q {p_text(effect.q)}", *_controls(effect.against, sign=True), *beyond, *size]
@@ -153,7 +153,9 @@ def _size_of(detectable: float, measured: Estimate) -> str:
 
 
 def _controls(against: Iterable[Against], sign: bool) -> list[str]:
-    return [f"{each.control} {number(each.effect.value, sign)}{_rank(each)}" for each in against]
+    return [
+        f"{comparison.control} {number(comparison.effect.value, sign)}{_rank(comparison)}" for comparison in against
+    ]
 
 
 def _rank(against: Against) -> str:
@@ -163,50 +165,52 @@ def _rank(against: Against) -> str:
 
 
 def _at_once(levels: list[AtOnce]) -> Iterator[str]:
-    named = {each.outcome: each for each in levels}
+    named = {change.outcome: change for change in levels}
     for outcome in (KL, KL_IN_PLAY, VALUE_CHANGE, OFF_MANIFOLD, WITHIN_DATA, EDITED_TICKS):
-        if each := named.get(outcome):
+        if change := named.get(outcome):
             sign = outcome == VALUE_CHANGE
-            line = with_interval(title_with_unit(outcome), each.level, *_controls(each.against, sign), sign=sign)
+            line = with_interval(title_with_unit(outcome), change.level, *_controls(change.against, sign), sign=sign)
             yield f"  at once: {line}"
     if heads := _largest("kl", levels)[:_HEADS_SHOWN]:
-        parts = (f"{head} {number(each.level.value, False)}" for head, each in heads)
+        parts = (f"{head} {number(change.level.value, False)}" for head, change in heads)
         yield f"  at once: largest KL by head, in total, nats: {', '.join(parts)}"
     options = _largest("gain", levels)
     for verb, direction in (("more", 1), ("less", -1)):
         chosen = [option for option in options if direction * option[1].level.value >= _SMALLEST_GAIN][:_OPTIONS_SHOWN]
         if chosen:
-            parts = (f"{option.replace('/', ' ')} {number(each.level.value)}" for option, each in chosen)
+            parts = (f"{option.replace('/', ' ')} {number(change.level.value)}" for option, change in chosen)
             yield f"  at once: {verb} probable, in total: {', '.join(parts)}"
     if moved := _largest("moved", levels)[:_OPTIONS_SHOWN]:
-        parts = (f"{name} {number(each.level.value)}" for name, each in moved)
+        parts = (f"{name} {number(change.level.value)}" for name, change in moved)
         yield f"  at once: largest changes along other directions, in total, in spreads: {', '.join(parts)}"
 
 
 def _follows(options: list[Follows]) -> Iterator[str]:
     """Yield the options that follow each variable most, and those that move against it most."""
-    for feature in dict.fromkeys(each.feature for each in options):
-        ranked = sorted((each for each in options if each.feature == feature), key=lambda each: -each.effect.value)
-        for most, each in (("most", ranked[0]), *((("least", ranked[-1]),) if len(ranked) > 1 else ())):
-            option = f"follows {feature} {most}: {each.option.replace('/', ' ')}"
+    for feature in dict.fromkeys(follow.feature for follow in options):
+        ranked = sorted(
+            (follow for follow in options if follow.feature == feature), key=lambda follow: -follow.effect.value
+        )
+        for most, follow in (("most", ranked[0]), *((("least", ranked[-1]),) if len(ranked) > 1 else ())):
+            option = f"follows {feature} {most}: {follow.option.replace('/', ' ')}"
             name = f"at once, in play: {option}, share of ticks above one half"
-            more = [f"q {p_text(each.q)}", *_controls(each.against, sign=True), *_conclusion(each)]
-            yield f"  {with_interval(name, each.effect, *more)}"
+            more = [f"q {p_text(follow.q)}", *_controls(follow.against, sign=True), *_conclusion(follow)]
+            yield f"  {with_interval(name, follow.effect, *more)}"
 
 
 def _bends(bends: list[Bend]) -> Iterator[str]:
-    for each in bends:
-        name = f"path, tiles in {each.ticks} ticks along {number(each.predicted, False)} predicted by {each.plan}"
-        more = [f"q {p_text(each.q)}", *_controls(each.against, sign=True), *_conclusion(each)]
-        yield f"  {with_interval(name, each.along, *more)}"
-        yield f"  {with_interval('path, degrees from the predicted side', each.angle)}"
+    for bend in bends:
+        name = f"path, tiles in {bend.ticks} ticks along {number(bend.predicted, False)} predicted by {bend.plan}"
+        more = [f"q {p_text(bend.q)}", *_controls(bend.against, sign=True), *_conclusion(bend)]
+        yield f"  {with_interval(name, bend.along, *more)}"
+        yield f"  {with_interval('path, degrees from the predicted side', bend.angle)}"
 
 
-def _conclusion(each: Judged) -> list[str]:
+def _conclusion(judged: Judged) -> list[str]:
     """Return what to say last of a result: the verdict, and what could have been found where it is negative."""
-    beyond = [f"beyond controls q {p_text(each.beyond_q)}"] if each.can_be_compared else []
-    negative = each.verdict in ("undecided", "no more than controls")
-    return [*beyond, each.words, *([_size_of(each.detectable, each.measured)] if negative else [])]
+    beyond = [f"beyond controls q {p_text(judged.beyond_q)}"] if judged.can_be_compared else []
+    negative = judged.verdict in ("undecided", "no more than controls")
+    return [*beyond, judged.words, *([_size_of(judged.detectable, judged.measured)] if negative else [])]
 
 
 def _largest(measure: str, levels: list[AtOnce]) -> list[tuple[str, AtOnce]]:
@@ -220,37 +224,45 @@ def _largest(measure: str, levels: list[AtOnce]) -> list[tuple[str, AtOnce]]:
 
 
 def _spillovers(study: Study, arm: str) -> Iterator[str]:
-    own = [each for each in study.spillovers if each.arm == arm]
+    own = [spillover for spillover in study.spillovers if spillover.arm == arm]
     if not own:
         return
     if study.broken:
-        yield f"  unedited neighbours, pairing is broken: {'; '.join(title(each.outcome) for each in own)}"
+        yield f"  unedited neighbours, pairing is broken: {'; '.join(title(spillover.outcome) for spillover in own)}"
         return
-    effects = [each for each in own if each.found]
-    for each in effects:
-        line = with_interval(title_with_unit(each.outcome), each.effect, f"q {p_text(each.q)}")
+    effects = [spillover for spillover in own if spillover.is_found]
+    for effect in effects:
+        line = with_interval(title_with_unit(effect.outcome), effect.effect, f"q {p_text(effect.q)}")
         yield f"  unedited neighbours: {line}"
     if not effects:
-        sizes = "; ".join(f"{title(each.outcome)} ({_size_of(each.detectable, each.effect)})" for each in own)
+        sizes = "; ".join(
+            f"{title(spillover.outcome)} ({_size_of(spillover.detectable, spillover.effect)})" for spillover in own
+        )
         yield f"  unedited neighbours, undecided: {sizes}"
 
 
 def _slopes(study: Study) -> Iterator[str]:
     """Yield slopes in behaviour, and of outcomes at once that sum an edit up."""
     shown = [
-        each for each in study.dose_responses if not each.at_once or each.outcome in (KL, VALUE_CHANGE, OFF_MANIFOLD)
+        response
+        for response in study.dose_responses
+        if not response.at_once or response.outcome in (KL, VALUE_CHANGE, OFF_MANIFOLD)
     ]
     if study.broken:
-        yield f"  pairing is broken: {'; '.join(title(each.outcome) for each in shown)}"
+        yield f"  pairing is broken: {'; '.join(title(response.outcome) for response in shown)}"
         return
-    for each in shown:
-        if each.found:
-            random = _controls([each.against], sign=True) if each.against else []
-            beyond = [f"beyond controls q {p_text(each.beyond_q)}"] if math.isfinite(each.beyond_q) else []
-            name = f"{title_with_unit(each.outcome)}, per unit of dose"
-            line = with_interval(name, each.slope, f"q {p_text(each.q)}", *random, *beyond)
-            yield f"  {_before(each)}{line}; {each.shape}"
-    if rest := [f"{title(each.outcome)} ({_size_of(each.detectable, each.slope)})" for each in shown if not each.found]:
+    for response in shown:
+        if response.is_found:
+            random = _controls([response.against], sign=True) if response.against else []
+            beyond = [f"beyond controls q {p_text(response.beyond_q)}"] if math.isfinite(response.beyond_q) else []
+            name = f"{title_with_unit(response.outcome)}, per unit of dose"
+            line = with_interval(name, response.slope, f"q {p_text(response.q)}", *random, *beyond)
+            yield f"  {_before(response)}{line}; {response.shape}"
+    if rest := [
+        f"{title(response.outcome)} ({_size_of(response.detectable, response.slope)})"
+        for response in shown
+        if not response.is_found
+    ]:
         yield f"  undecided: {'; '.join(rest)}"
 
 
@@ -262,11 +274,11 @@ def _before(slope: DoseResponse) -> str:
 
 
 def _lasting(persistences: Iterable[Persistence]) -> Iterator[str]:
-    for each in persistences:
-        most = len(each.left) - 1
-        low, high = (_ticks(end, most) for end in (each.half_life.low, each.half_life.high))
-        of = "" if each.policy == "trained" else " (untrained policy)"
-        yield f"  {TITLES[each.what]}{of}: {_ticks(each.half_life.value, most)} ticks ({low} to {high})"
+    for persistence in persistences:
+        most = len(persistence.left) - 1
+        low, high = (_ticks(end, most) for end in (persistence.half_life.low, persistence.half_life.high))
+        of = "" if persistence.policy == "trained" else " (untrained policy)"
+        yield f"  {TITLES[persistence.what]}{of}: {_ticks(persistence.half_life.value, most)} ticks ({low} to {high})"
 
 
 def _ticks(value: float, most: int) -> str:

@@ -29,7 +29,9 @@ def dose_response(study: Study) -> Figure | None:
 
     Of many outcomes, those with the smallest p-values are drawn.
     """
-    shown, left_out = _chosen([each for each in study.dose_responses if not each.at_once or each.outcome in _AT_ONCE])
+    shown, left_out = _chosen(
+        [response for response in study.dose_responses if not response.at_once or response.outcome in _AT_ONCE]
+    )
     if not shown:
         return None
     columns = min(_COLUMNS, len(shown))
@@ -42,15 +44,17 @@ def dose_response(study: Study) -> Figure | None:
         for axes in panels[len(shown) :]:
             axes.set_axis_off()
         figure.suptitle(title("Effects against the dose", _about(study, left_out), _LETTERS_A_COLUMN * max(2, columns)))
-        legend_below(figure, handles([EDIT, *([RANDOM] if any(each.random for each in shown) else [])]))
+        legend_below(figure, handles([EDIT, *([RANDOM] if any(response.random for response in shown) else [])]))
     return figure
 
 
 def _chosen(responses: Sequence[DoseResponse]) -> tuple[list[DoseResponse], int]:
     """Return the outcomes to draw, in their order, and how many are left out."""
-    ranked = sorted(responses, key=lambda each: (not each.at_once, np.nan_to_num(each.p, nan=2.0)))[:_MOST_PANELS]
-    kept = {each.outcome for each in ranked}
-    return [each for each in responses if each.outcome in kept], len(responses) - len(ranked)
+    ranked = sorted(responses, key=lambda response: (not response.at_once, np.nan_to_num(response.p, nan=2.0)))[
+        :_MOST_PANELS
+    ]
+    kept = {response.outcome for response in ranked}
+    return [response for response in responses if response.outcome in kept], len(responses) - len(ranked)
 
 
 def _draw(axes: Axes, response: DoseResponse) -> None:
@@ -70,7 +74,9 @@ def _draw(axes: Axes, response: DoseResponse) -> None:
 
 def _draw_series(axes: Axes, doses: Sequence[float], estimates: Sequence[Estimate], name: str) -> None:
     look = LOOKS[name]
-    values, low, high = (np.array([getattr(each, end) for each in estimates]) for end in ("value", "low", "high"))
+    values, low, high = (
+        np.array([getattr(estimate, end) for estimate in estimates]) for end in ("value", "low", "high")
+    )
     known = np.isfinite(low)
     places = np.array(doses)
     axes.fill_between(places[known], low[known], high[known], color=look["color"], alpha=_BAND, linewidth=0)
@@ -95,23 +101,25 @@ _SERIES = {"trained": EDIT, "untrained": UNTRAINED}
 
 def persistence_figure(study: Study) -> Figure | None:
     """Draw a panel for each kind of state, and one for the actions; None if no edits were followed."""
-    shown = [what for what in TITLES if any(each.what == what for each in study.persistences)]
+    shown = [what for what in TITLES if any(persistence.what == what for persistence in study.persistences)]
     if not shown:
         return None
     with style():
         figure = new_figure(max(2, len(shown)) * _PERSISTENCE_WIDTH, _HEIGHT)
         panels = list(figure.subplots(1, len(shown), squeeze=False, sharey=True).flat)
         for axes, what in zip(panels, shown, strict=True):
-            _draw_persistence(axes, what, [each for each in study.persistences if each.what == what])
+            _draw_persistence(
+                axes, what, [persistence for persistence in study.persistences if persistence.what == what]
+            )
         panels[0].set_ylabel("share left")
-        panels[0].set_ylim(-_ROOM, max(each.value for one in study.persistences for each in one.left) + _ROOM)
+        panels[0].set_ylim(-_ROOM, max(share.value for one in study.persistences for share in one.left) + _ROOM)
         about = (
             "Distance of the states, and divergence of the distributions over actions, from those of copies without "
             f"the edit that get the same observations. Means over {study.episodes} episodes with "
             f"{100 * study.settings.confidence:g}% intervals."
         )
         figure.suptitle(title("How long an edit lasts", about, _PERSISTENCE_LETTERS * max(2, len(shown))))
-        policies = {each.policy for each in study.persistences}
+        policies = {persistence.policy for persistence in study.persistences}
         legend_below(figure, handles([name for policy, name in _SERIES.items() if policy in policies]))
     return figure
 
@@ -119,10 +127,12 @@ def persistence_figure(study: Study) -> Figure | None:
 def _draw_persistence(axes: Axes, what: str, persistences: list[Persistence]) -> None:
     zero_line(axes, vertical=False)
     axes.axhline(0.5, color="#8a8a8a", linewidth=0.9, linestyle=":")
-    for each in persistences:
-        look = LOOKS[_SERIES[each.policy]] | {"markersize": 3}
-        ticks = np.arange(len(each.left))
-        value, low, high = (np.array([getattr(one, end) for one in each.left]) for end in ("value", "low", "high"))
+    for persistence in persistences:
+        look = LOOKS[_SERIES[persistence.policy]] | {"markersize": 3}
+        ticks = np.arange(len(persistence.left))
+        value, low, high = (
+            np.array([getattr(one, end) for one in persistence.left]) for end in ("value", "low", "high")
+        )
         axes.fill_between(ticks, low, high, color=look["color"], alpha=_BAND, linewidth=0)
         axes.plot(ticks, value, linewidth=1.6, **look)
     axes.set_title(TITLES[what])

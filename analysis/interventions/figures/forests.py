@@ -62,7 +62,7 @@ def effect_row(effect: Effect) -> Row:
     return Row(
         title_with_unit(effect.outcome),
         group(effect.outcome),
-        {name: _scaled(each, effect.spread) for name, each in _series(effect.effect, effect.against).items()},
+        {name: _scaled(estimate, effect.spread) for name, estimate in _series(effect.effect, effect.against).items()},
         number(effect.effect.value),
         effect.verdict == "effect",
     )
@@ -75,7 +75,7 @@ def level_row(level: AtOnce, sign: bool = False) -> Row:
 
 
 def _series(edit: Estimate, against: Sequence[Against]) -> dict[str, Estimate]:
-    return {EDIT: edit, **{each.control: each.effect for each in against}}
+    return {EDIT: edit, **{comparison.control: comparison.effect for comparison in against}}
 
 
 def _scaled(estimate: Estimate, spread: float) -> Estimate:
@@ -147,7 +147,7 @@ def _draw_estimate(axes: Axes, estimate: Estimate, place: float, name: str, fill
 
 def ends_of(rows: Sequence[Row], not_negative: bool = False) -> tuple[float, float]:
     """Return the ends of an axis on which all estimates of some rows are seen."""
-    return limits([each for row in rows for each in row.series.values()], not_negative)
+    return limits([estimate for row in rows for estimate in row.series.values()], not_negative)
 
 
 def about_counting() -> list[Line2D]:
@@ -170,7 +170,7 @@ def effects_figure(study: Study) -> Figure:
         arm: [effect_row(effect) for effect in study.effects if effect.arm == arm and np.isfinite(effect.spread)]
         for arm in dict.fromkeys(effect.arm for effect in study.effects)
     }
-    hidden = sorted({title_with_unit(each.outcome) for each in study.effects if not np.isfinite(each.spread)})
+    hidden = sorted({title_with_unit(effect.outcome) for effect in study.effects if not np.isfinite(effect.spread)})
     same = f" Not drawn, since the same in all lives of the twin: {', '.join(hidden)}." if hidden else ""
     about = (
         "Mean difference of edited agents from themselves in the unedited twin, in standard deviations over lives of "
@@ -182,13 +182,13 @@ def effects_figure(study: Study) -> Figure:
 
 def kl_by_head(study: Study) -> Figure | None:
     """Draw how far each edit moves each action head's distribution; None if no KL of heads was recorded."""
-    heads = [each for _, each in changes_of("kl", study.at_once)]
-    total = [each for each in study.at_once if each.outcome == KL]
+    heads = [level for _, level in changes_of("kl", study.at_once)]
+    total = [level for level in study.at_once if level.outcome == KL]
     if not heads:
         return None
-    size = {name: max(each.level.value for each in heads if each.outcome == name) for name in _names(heads)}
-    ordered = sorted(heads, key=lambda each: -size[each.outcome])
-    panels = {arm: [level_row(each) for each in [*total, *ordered] if each.arm == arm] for arm in _arms(heads)}
+    size = {name: max(level.level.value for level in heads if level.outcome == name) for name in _names(heads)}
+    ordered = sorted(heads, key=lambda level: -size[level.outcome])
+    panels = {arm: [level_row(level) for level in [*total, *ordered] if level.arm == arm] for arm in _arms(heads)}
     about = (
         "KL divergence of the edited distribution from that of the same agents if nobody had ever edited them, after "
         f"the same observations, in nats; mean over edited ticks, with {intervals(study)}. Right of each panel: the "
@@ -204,11 +204,11 @@ def _panels(rows_by_arm: Mapping[str, Sequence[Row]], unit: str, not_negative: b
 
 
 def _names(levels: Sequence[AtOnce]) -> list[str]:
-    return list(dict.fromkeys(each.outcome for each in levels))
+    return list(dict.fromkeys(level.outcome for level in levels))
 
 
 def _arms(levels: Sequence[AtOnce]) -> list[str]:
-    return list(dict.fromkeys(each.arm for each in levels))
+    return list(dict.fromkeys(level.arm for level in levels))
 
 
 _RANKING_COLUMNS = 5
@@ -235,21 +235,21 @@ def ranking_figure(study: Study) -> Figure | None:
 def _at_once(ranked: Sequence[Ranked]) -> list[Panel]:
     panels = []
     for name, unit in ((KL, "nats"), (KL_IN_PLAY, "nats"), (VALUE_CHANGE, "change")):
-        if all(name in each.at_once for each in ranked):
+        if all(name in entry.at_once for entry in ranked):
             signed = name == VALUE_CHANGE
-            rows = [_row(level_row(each.at_once[name], signed), each.direction) for each in ranked]
+            rows = [_row(level_row(entry.at_once[name], signed), entry.direction) for entry in ranked]
             panels.append(Panel(f"at once: {title(name)}", unit, rows, ends_of(rows, not_negative=not signed)))
     return panels
 
 
 def _on_behaviour(ranked: Sequence[Ranked]) -> list[Panel]:
     names = [name for name, effect in ranked[0].effects.items() if np.isfinite(effect.spread)]
-    rows = {name: [_row(effect_row(each.effects[name]), each.direction) for each in ranked] for name in names}
-    ends = ends_of([row for each in rows.values() for row in each])
-    return [Panel(title(name), SPREADS, each, ends) for name, each in rows.items()]
+    rows = {name: [_row(effect_row(entry.effects[name]), entry.direction) for entry in ranked] for name in names}
+    ends = ends_of([row for panel_rows in rows.values() for row in panel_rows])
+    return [Panel(title(name), SPREADS, panel_rows, ends) for name, panel_rows in rows.items()]
 
 
 def _row(row: Row, direction: str) -> Row:
     """Return a row under its direction's name, with the series that are drawn."""
-    series = {name: each for name, each in row.series.items() if name in _SERIES}
+    series = {name: estimate for name, estimate in row.series.items() if name in _SERIES}
     return replace(row, label=direction, group="", series=series)

@@ -39,7 +39,9 @@ def limits(estimates: Sequence[Estimate], not_negative: bool = False) -> tuple[f
 
     With two or three episodes intervals can be so wide that nothing else would be seen.
     """
-    values = np.array([(each.value, each.low, each.high) for each in estimates], dtype=np.float64).reshape(-1, 3)
+    values = np.array(
+        [(estimate.value, estimate.low, estimate.high) for estimate in estimates], dtype=np.float64
+    ).reshape(-1, 3)
     known = values[np.isfinite(values[:, 0])]
     largest = np.abs(known[:, 0]).max(initial=0.0) or 1.0
     ends = np.clip(np.nan_to_num(known), -_WIDEST * largest, _WIDEST * largest)

@@ -45,7 +45,7 @@ class Outputs:
 
     def take(self, agents: torch.Tensor) -> "Outputs":
         """Return the outputs for the given agents, (A,) int64 without repetitions, in their order."""
-        states = {layer: each[agents] for layer, each in self.states.items()}
+        states = {layer: state[agents] for layer, state in self.states.items()}
         return Outputs(self.distribution.take(agents), self.value[agents], states)
 
 
@@ -75,12 +75,12 @@ def at_once(
             names = _OPTIONS.get(head.name, tuple(map(str, range(head.size))))
             changes |= {Outcome("gain", f"{head.name}/{name}"): gains[:, option] for option, name in enumerate(names)}
     changes[Outcome("value_change")] = (edited.value - unedited.value).double()
-    for each in directions:
-        weight = torch.from_numpy(each.weight).double()
-        change = (edited.states[each.layer] - unedited.states[each.layer]).double() @ weight  # (B,)
-        changes[Outcome("moved", each.name)] = change / (each.spread or 1.0)
-        if planned_displacement(each.name):
-            changes[Outcome("planned", each.name)] = change
+    for direction in directions:
+        weight = torch.from_numpy(direction.weight).double()
+        change = (edited.states[direction.layer] - unedited.states[direction.layer]).double() @ weight  # (B,)
+        changes[Outcome("moved", direction.name)] = change / (direction.spread or 1.0)
+        if planned_displacement(direction.name):
+            changes[Outcome("planned", direction.name)] = change
     return {replace(outcome, against=against).name: values for outcome, values in changes.items()}
 
 
@@ -192,8 +192,8 @@ def donors_behind(count: int, donors: Mapping[DonorRule, Donors]) -> tuple[torch
     """
     lined_up, rows = {}, [torch.zeros(0, dtype=torch.int64)]
     behind = count
-    for rule, each in donors.items():
-        rows.append(each.rows)
-        lined_up[rule] = replace(each, rows=torch.arange(behind, behind + len(each.rows)))
-        behind += len(each.rows)
+    for rule, donor in donors.items():
+        rows.append(donor.rows)
+        lined_up[rule] = replace(donor, rows=torch.arange(behind, behind + len(donor.rows)))
+        behind += len(donor.rows)
     return torch.cat(rows), lined_up

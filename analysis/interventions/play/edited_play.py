@@ -63,9 +63,11 @@ class _EditedGame:
         self.outcomes = LifeOutcomes(pool)
         self.lots = DonorLots(self.plan.donors, self.drawn, group.seed, group.numbers)
         self.donor_outcomes = DonorOutcomes(pool.slots)
-        self.controls = [ControlAtOnce(each.name, pool.slots) for each in plan.controls]
+        self.controls = [ControlAtOnce(control.name, pool.slots) for control in plan.controls]
         self.moments = {layer: StateMoments.empty(self.policy.layer_units[layer]) for layer in plan.watched}
-        self.moments |= {each.name: each.empty(self.policy.layer_units[each.layer]) for each in plan.readings}
+        self.moments |= {
+            reading.name: reading.empty(self.policy.layer_units[reading.layer]) for reading in plan.readings
+        }
         kept = [world for world, number in enumerate(group.numbers) if number == plan.replayed]
         self.replays = [KeptReplay(pool, world, self.drawn) for world in kept]
         self.followed = FollowedEdits(self.policy, pool.slots, plan.follow) if plan.follow else None
@@ -90,7 +92,7 @@ class _EditedGame:
         lasting = self.followed.row(slot) if self.followed else {}
         yield {**keys, **self.outcomes.row(slot, life), **self.donor_outcomes.row(slot), **lasting}
         if self.drawn[slot]:
-            yield from ({**keys, "arm": each.name, **each.row(slot)} for each in self.controls)
+            yield from ({**keys, "arm": control.name, **control.row(slot)} for control in self.controls)
 
     def _tick(self) -> Iterator[Batch | Finished]:
         slots = np.flatnonzero(self.pool.arrival.acting)
@@ -102,7 +104,7 @@ class _EditedGame:
         device, edited = memory.hidden.device, slots[rows.numpy()]
         unedited = begun = memory.take(acting[rows].to(device))
         if self.plan.memories and len(rows):
-            given = {rule: memory.take(acting[each.rows].to(device)) for rule, each in donors.items()}
+            given = {rule: memory.take(acting[donor.rows].to(device)) for rule, donor in donors.items()}
             begun = begun_by(self.plan, unedited, given, torch.from_numpy(self.age[edited]), acting[rows])
             memory.put(acting[rows].to(device), begun)
         tick = _Tick(self.plan, rows, donors, memory.take(acting.to(device)), differ(begun, unedited))
@@ -140,12 +142,12 @@ class _EditedGame:
         """Add the states of this tick to the sums of each reading, given the acting agents' own rows."""
         if self.plan.edits and not len(tick.rows):
             return
-        for each in self.plan.readings:
+        for reading in self.plan.readings:
             if self.plan.edits:
-                states, bodies = tick.edited[each.layer].cpu().numpy(), own[tick.rows.numpy()]
+                states, bodies = tick.edited[reading.layer].cpu().numpy(), own[tick.rows.numpy()]
             else:
-                states, bodies = tick.watched[each.layer], own
-            self.moments[each.name] += each.sums(states, bodies, self.columns, self.pool.ticks)
+                states, bodies = tick.watched[reading.layer], own
+            self.moments[reading.name] += reading.sums(states, bodies, self.columns, self.pool.ticks)
 
     @torch.no_grad()
     def _measure(
@@ -166,7 +168,7 @@ class _EditedGame:
         )
         in_play = at_once(without, edited, "in_play", self.plan.directions)
         numbers = {**self.shadows.compare(slots, edited, self.plan.directions), **in_play}
-        far = [each.measure(tick.edited[layer].cpu().numpy()) for layer, each in self.plan.distances.items()]
+        far = [distance.measure(tick.edited[layer].cpu().numpy()) for layer, distance in self.plan.distances.items()]
         if far:
             numbers["off_manifold"] = torch.from_numpy(np.mean(far, axis=0))
         self.outcomes.add(slots, numbers)
@@ -181,9 +183,9 @@ class _EditedGame:
             changes = [(layer, tick.edited[layer] - states[layer]) for layer in self.plan.interchanged]
             if any(edit.donor for edit in self.plan.memories):
                 own = memory_states(unedited)
-                changes += [(layer, each - own[layer]) for layer, each in memory_states(begun).items()]
+                changes += [(layer, state - own[layer]) for layer, state in memory_states(begun).items()]
             spans = self.plan.spans
-            shares = [spans[layer].share(each.cpu().numpy()) for layer, each in changes if layer in spans]
+            shares = [spans[layer].share(change.cpu().numpy()) for layer, change in changes if layer in spans]
             self.donor_outcomes.add(slots, in_play, tick.donors)
             self.donor_outcomes.add_within(slots, shares)
 
@@ -198,7 +200,7 @@ class _EditedGame:
         behind, donors = donors_behind(count, tick.donors)
         seen = choice.decision.observation.take(torch.cat([tick.rows, behind])).to(device)
         others = tick.before.take(behind.to(device))
-        given = {rule: others.take(each.rows.to(device) - count) for rule, each in donors.items()}
+        given = {rule: others.take(donor.rows.to(device) - count) for rule, donor in donors.items()}
         age, edited = torch.from_numpy(self.age[slots]), torch.from_numpy(slots)
         for plan, control in zip(self.plan.controls, self.controls, strict=True):
             begun = begun_by(plan, unedited, given, age, edited)

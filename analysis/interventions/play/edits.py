@@ -88,20 +88,20 @@ class Edit:
         """Layers whose states it edits; none for edits of the memory."""
         if self.features:
             return (self.features.layer,)
-        return (self.erased.layer,) if self.erased else tuple(each.layer for each in self.directions)
+        return (self.erased.layer,) if self.erased else tuple(direction.layer for direction in self.directions)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of its directions or sparse features."""
         if self.features:
             return tuple(map(feature_name, self.features.numbers))
-        return tuple(each.name for each in self.directions)
+        return tuple(direction.name for direction in self.directions)
 
     def only(self, name: str) -> "Edit":
         """Return the same edit of only one of its directions or sparse features."""
         if self.features:
             return replace(self, features=replace(self.features, numbers=(self.features.dictionary.number(name),)))
-        return replace(self, directions=tuple(each for each in self.directions if each.name == name))
+        return replace(self, directions=tuple(direction for direction in self.directions if direction.name == name))
 
     def check(self, layer_units: Mapping[str, int], policy: str, sha256: str | None, one_by_one: bool = False) -> None:
         """Refuse directions that do not fit a policy or each other; other arguments as `check_direction`.
@@ -112,8 +112,8 @@ class Edit:
         Raises:
             UserError: as `check_direction`; or directions are of several layers, not independent, or do not vary.
         """
-        for each in self.directions:
-            check_direction(each, self.of, layer_units, policy, sha256)
+        for direction in self.directions:
+            check_direction(direction, self.of, layer_units, policy, sha256)
         if self.directions and not one_by_one:  # what cannot be made is known before anything is played
             self._along(self.directions, 0.0, lambda layer: np.eye(layer_units[layer]))
 
@@ -152,9 +152,9 @@ class Edit:
             return random_eraser(eraser, moments[self.erased.layer], random) if is_like_it else eraser
         directions: Sequence[Direction] = self.directions
         if arm.policy == "untrained":
-            directions = [measured_in(each, moments) for each in directions]
+            directions = [measured_in(direction, moments) for direction in directions]
         if is_like_it:
-            directions = [_same_variance(each, moments[each.layer], random) for each in directions]
+            directions = [_same_variance(direction, moments[direction.layer], random) for direction in directions]
         if self.donor:
             return interchange(directions, _donor_in(arm, self.donor))
         return self._along(directions, arm.dose or 0.0, lambda layer: moments[layer].covariance)

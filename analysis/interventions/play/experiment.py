@@ -76,7 +76,7 @@ class ArmPlan:
     @property
     def reported(self) -> tuple[str, ...]:
         """Layers whose edited states are compared with unedited ones."""
-        layers = [*self.distances, *(each.layer for each in self.directions), *self.interchanged]
+        layers = [*self.distances, *(direction.layer for direction in self.directions), *self.interchanged]
         return tuple(dict.fromkeys(layers))
 
     @property
@@ -196,9 +196,9 @@ class Experiment:
         has_donors = any(edit.donor for edit in self.edits)
         return replace(
             self._edited(arm, moments),
-            controls=tuple(self._edited(each, moments) for each in self.measured_at_once(arm)),
+            controls=tuple(self._edited(control, moments) for control in self.measured_at_once(arm)),
             distances={layer: Distances.of(moments[layer]) for layer in self.layers},
-            directions=tuple(measured_in(each, moments) for each in self.reported),
+            directions=tuple(measured_in(direction, moments) for direction in self.reported),
             spans={layer: DataSpan.of(moments[layer]) for layer in self.watched} if has_donors else {},
             readings=self.readings if arm.kind == "edit" else (),
             follow=self.options.follow if arm.kind == "edited once" else 0,

@@ -97,8 +97,8 @@ class PlayedArms:
         """Return the moments that an arm summed up, over all its groups in their order."""
         total: dict[str, StateMoments] = {}
         for of_group in self.moments_by_group(arm):
-            for name, each in of_group.items():
-                total[name] = total[name] + each if name in total else each
+            for name, part in of_group.items():
+                total[name] = total[name] + part if name in total else part
         return total
 
     def moments_by_group(self, arm: Arm) -> list[dict[str, StateMoments]]:
@@ -182,7 +182,7 @@ def readability(played: PlayedArms) -> list[Readability]:
     measured: list[Readability] = []
     for arm in played.arms:
         if arm.kind == "edit" and played.experiment.readings:
-            unedited, edited = (played.moments_by_group(each) for each in (twins[arm.twin], arm))
+            unedited, edited = (played.moments_by_group(side) for side in (twins[arm.twin], arm))
             total = played.moments(twins[arm.twin])
             for reading in played.experiment.readings:
                 measured += _of_reading(reading, arm, total, unedited, edited)
@@ -196,7 +196,7 @@ def _of_reading(
     before = moments.r_squared()
     after = moments.r_squared(fitted_eraser(reading, moments, arm.policy).kept)
     elsewhere, in_play = (
-        held_out_r_squared([reading.of(each[reading.name]) for each in played]) for played in (unedited, edited)
+        held_out_r_squared([reading.of(group[reading.name]) for group in played]) for played in (unedited, edited)
     )
     for place, name in enumerate(reading.variables):
         yield Readability(

@@ -172,8 +172,8 @@ class DonorOutcomes:
         """
         outcomes = {Outcome.parse(name): values for name, values in numbers.items()}
         gains = {outcome.of: values.numpy() for outcome, values in outcomes.items() if outcome.measure == "gain"}
-        for rule, each in donors.items():
-            side = np.sign(each.given - each.own)  # (E,)
+        for rule, donor in donors.items():
+            side = np.sign(donor.given - donor.own)  # (E,)
             for option, gain in gains.items():
                 name = f"{rule.feature}/{option}"
                 counted = (np.abs(gain) > _SMALLEST_GAIN) & (side != 0)
@@ -288,5 +288,7 @@ def _apart(one: MemoryState, other: MemoryState) -> dict[str, np.ndarray]:
     """Euclidean distance of two memories of each agent over all layers, (B,) for each kind of state they have."""
     states = {"hidden": one.hidden - other.hidden, "cell": one.cell - other.cell}
     return {
-        name: each.double().square().sum(dim=(0, 2)).sqrt().cpu().numpy() for name, each in states.items() if len(each)
+        name: state.double().square().sum(dim=(0, 2)).sqrt().cpu().numpy()
+        for name, state in states.items()
+        if len(state)
     }

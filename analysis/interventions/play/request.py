@@ -85,7 +85,7 @@ class RunOptions(EditOptions):
     @property
     def steered(self) -> tuple[float, ...]:
         """Doses of the edit that steers, in standard deviations of its read-out; empty if none does."""
-        return next((each.doses for each in self.edits if each.doses), ())
+        return next((edit.doses for edit in self.edits if edit.doses), ())
 
     @property
     def folder(self) -> Path:
@@ -93,9 +93,9 @@ class RunOptions(EditOptions):
         if self.output is not None:
             return self.output
         words = [str(self.policy)]
-        for each in self.edits:
-            words += [each.edit, *(name.replace("/", "_") for name in (*each.names, *each.variables))]
-            dictionary = self.features.stem if each.edit == "splice" and self.features else None
-            words += filter(None, (dictionary, each.erased_layer, "change" if each.change else None, each.donor))
+        for edit in self.edits:
+            words += [edit.edit, *(name.replace("/", "_") for name in (*edit.names, *edit.variables))]
+            dictionary = self.features.stem if edit.edit == "splice" and self.features else None
+            words += filter(None, (dictionary, edit.erased_layer, "change" if edit.change else None, edit.donor))
         words += ["one-by-one"] if self.one_by_one else []
         return Path("interventions") / "-".join(words)

@@ -81,10 +81,12 @@ def play(options: RunOptions, workers: Workers, announce: Announce) -> None:
             _withdraw(folder)
             raise
         if erased := readability(played):
-            write_json(folder / RUN_FILE, with_checksum({**described, "erased": [asdict(each) for each in erased]}))
+            write_json(
+                folder / RUN_FILE, with_checksum({**described, "erased": [asdict(reading) for reading in erased]})
+            )
         write_lives(folder / LIVES_FILE, lives)
-    for each in played.dumps.folders:
-        print(f"dump: {each}")
+    for dump_folder in played.dumps.folders:
+        print(f"dump: {dump_folder}")
 
 
 def _played(experiment: Experiment, contest: Contest, workers: Workers) -> tuple[PlayedArms, LivesTable]:
@@ -138,7 +140,7 @@ def _experiment(options: RunOptions, contest: Contest) -> Experiment:
     dictionary = read_dictionary(options.features) if options.features else None
     if dictionary:
         check_dictionary(dictionary, policy.layer_units, entrant.name, entrant.sha256)
-    edits = tuple(Edit.named(each, directions, dictionary, policy, columns) for each in options.edits)
+    edits = tuple(Edit.named(edit_options, directions, dictionary, policy, columns) for edit_options in options.edits)
     if any(not edit.layers for edit in edits) and not policy.layers:
         raise UserError(f"{entrant.name} is feed-forward and has no memory to edit")
     memory = tuple(layer for layer in policy.layer_units if layer.startswith("lstm_"))
@@ -154,7 +156,7 @@ def _experiment(options: RunOptions, contest: Contest) -> Experiment:
     for edit in edits:
         edit.check(policy.layer_units, entrant.name, entrant.sha256, options.one_by_one)
     edited = {layer for edit in edits for layer in edit.layers}
-    reported = tuple(each for each in directions or () if each.layer in edited)
+    reported = tuple(direction for direction in directions or () if direction.layer in edited)
     return Experiment(options, edits, drawn, when, reported, memory)
 
 
@@ -211,7 +213,9 @@ def _claim(folder: Path, described: dict[str, Any], *, resume: bool) -> None:
     path = folder / RUN_FILE
     if not path.exists():
         # A run that was killed at once leaves no more than a temporary file.
-        if folder.exists() and (not folder.is_dir() or any(not each.name.startswith(".") for each in folder.iterdir())):
+        if folder.exists() and (
+            not folder.is_dir() or any(not child.name.startswith(".") for child in folder.iterdir())
+        ):
             raise UserError(f"{folder} is not an empty folder: choose another --output")
         make_folder(folder)
         return

@@ -39,13 +39,13 @@ def life_phase_figure(
         _lives(figure.add_subplot(grid[1, :], sharex=stack), shares, time)
         for place, state in enumerate(order.tolist()):
             panel = figure.add_subplot(grid[2 + place // _COLUMNS, place % _COLUMNS])
-            _panel(panel, shares, state, int(labels[state]), _told(association, state))
+            _panel(panel, shares, state, int(labels[state]), _q_text(association, state))
             panel.set_xlabel(time)
         figure.suptitle(title(heading, text, 115))
     return figure
 
 
-def _told(association: Association, state: int) -> str:
+def _q_text(association: Association, state: int) -> str:
     return f"q = {association.state_q[state]:.2g}"
 
 
@@ -77,12 +77,12 @@ def _lives(axes: Axes, shares: Shares, time: str) -> None:
     axes.yaxis.set_major_locator(whole_ticks())
 
 
-def _panel(axes: Axes, shares: Shares, state: int, label: int, told: str) -> None:
-    mean, low, high = (each[:, state] for each in (shares.mean, shares.low, shares.high))
+def _panel(axes: Axes, shares: Shares, state: int, label: int, description: str) -> None:
+    mean, low, high = (series[:, state] for series in (shares.mean, shares.low, shares.high))
     axes.stairs(high, shares.edges, baseline=low, fill=True, color=label_colour(label), alpha=0.45, linewidth=0)
     axes.stairs(mean, shares.edges, baseline=None, color="#222222", linewidth=1.3)
     most = np.nanmax(np.concatenate([mean, high]), initial=0.0)
     axes.set(ylim=(0, max(1e-3, min(1.0, most * 1.1))), xlim=(shares.edges[0], shares.edges[-1]))
     axes.yaxis.set_major_formatter(PercentFormatter(1))
     axes.yaxis.set_major_locator(few_ticks())
-    axes.set_title(f"{label_name(label)}, {told}", fontsize=8.5)
+    axes.set_title(f"{label_name(label)}, {description}", fontsize=8.5)

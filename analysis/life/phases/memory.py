@@ -47,7 +47,9 @@ class Memory:
     any_age: AgainstExcursions
 
 
-def memory_of_two(found: Visits, states: int, permutations: int, seed: int, progress: Progress | None = None) -> Memory:
+def memory_of_two(
+    visit_table: Visits, states: int, permutations: int, seed: int, progress: Progress | None = None
+) -> Memory:
     """Test whether what follows a visit depends on what came before it, beyond what follows its state anyway.
 
     What an agent does from one visit to a state to its next visit there is an excursion. If the state alone decides
@@ -61,7 +63,7 @@ def memory_of_two(found: Visits, states: int, permutations: int, seed: int, prog
     """
 
     def tested(span: np.ndarray, part: int) -> AgainstExcursions:
-        excursions = _Excursions(found, span, states)
+        excursions = _Excursions(visit_table, span, states)
         rng = np.random.default_rng(seed)
         null = np.empty((permutations, states))
         for i in range(permutations):
@@ -72,20 +74,20 @@ def memory_of_two(found: Visits, states: int, permutations: int, seed: int, prog
         p = np.where(varies, counted_p(np.nan_to_num(observed), np.nan_to_num(null)), np.nan)
         return AgainstExcursions(null.mean(axis=0), p, false_discovery(p))
 
-    visits, observed = _Excursions(found, found.stretch, states).explained(None)
-    return Memory(visits, observed, tested(spans(found), 0), tested(found.stretch, 1))
+    visits, observed = _Excursions(visit_table, visit_table.stretch, states).explained(None)
+    return Memory(visits, observed, tested(spans(visit_table), 0), tested(visit_table.stretch, 1))
 
 
 class _Excursions:
     """The state before and after each visit, visits sorted by state and span, and how to exchange excursions."""
 
-    def __init__(self, found: Visits, span: np.ndarray, states: int):
+    def __init__(self, visit_table: Visits, span: np.ndarray, states: int):
         self.states = states
-        follows = found.stretch[1:] == found.stretch[:-1]
-        before = np.where(np.append(False, follows), np.roll(found.state, 1), -1)
-        after = np.where(np.append(follows, False), np.roll(found.state, -1), -1)
-        order = np.lexsort((span, found.state))  # stable: in order of ticks
-        self.middle, self.before, self.after = found.state[order], before[order], after[order]
+        follows = visit_table.stretch[1:] == visit_table.stretch[:-1]
+        before = np.where(np.append(False, follows), np.roll(visit_table.state, 1), -1)
+        after = np.where(np.append(follows, False), np.roll(visit_table.state, -1), -1)
+        order = np.lexsort((span, visit_table.state))  # stable: in order of ticks
+        self.middle, self.before, self.after = visit_table.state[order], before[order], after[order]
         group = self.middle * (span.max(initial=0) + 1) + span[order]
         self.ends = 1 + np.flatnonzero(group[1:] == group[:-1])  # visits that an excursion ends with
         self.group = np.unique(group[self.ends], return_inverse=True)[1]

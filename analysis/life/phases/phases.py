@@ -84,16 +84,16 @@ def shares(sequences: LabelSequences, edges: np.ndarray, shown: np.ndarray, boot
         with np.errstate(invalid="ignore", divide="ignore"):
             mean, resampled = share.sum(axis=0) / lives, weights @ share / drawn
         parts.append((mean, *_band(resampled, bootstrap)))
-    mean, low, high = (np.stack(each, axis=1) for each in zip(*parts, strict=True))
+    mean, low, high = (np.stack(part, axis=1) for part in zip(*parts, strict=True))
     return Shares(shown, mean, low, high, lives)
 
 
 def _band(resampled: np.ndarray, bootstrap: Bootstrap) -> tuple[np.ndarray, np.ndarray]:
     """Return the interval of each bin, NaN where some resample had no life in it, (R, T) to (T,) twice."""
-    told = np.isfinite(resampled).all(axis=0) & (len(resampled) > 0)
+    known = np.isfinite(resampled).all(axis=0) & (len(resampled) > 0)
     low, high = np.full((2, resampled.shape[1]), np.nan)
-    if told.any():
-        low[told], high[told] = bootstrap.interval(resampled[:, told])
+    if known.any():
+        low[known], high[known] = bootstrap.interval(resampled[:, known])
     return low, high
 
 

@@ -88,8 +88,8 @@ class LifePhases:
             "by_phase": _plain(self.by_phase),
             "by_tick": _plain(self.by_tick),
             "dwelling_ticks": _plain(self.dwelling),
-            "persistence": [_plain(each) for each in self.persistence],
-            "own_labels_persistence": [_plain(each) for each in self.own_persistence],
+            "persistence": [_plain(lagged) for lagged in self.persistence],
+            "own_labels_persistence": [_plain(lagged) for lagged in self.own_persistence],
             "age_span": {"visits": VISITS_A_SPAN, "median_ticks": float(np.median(self.ticks_of_spans))},
             "transitions_lag_1_tick": _plain(self.transitions),
             "memory_of_order_two": _plain(self.memory),
@@ -122,19 +122,19 @@ def life_phases(
         )
         return InTime(shares(sequences, edges(sequences), shown, bootstrap), *tests)
 
-    found = visits(sequences)
+    visit_table = visits(sequences)
     return LifePhases(
         sequences=sequences,
         lives=lives,
         shortest=shortest,
-        by_phase=in_time(lambda each: phase_edges(each, bins), of_life, 0),
-        by_tick=in_time(lambda each: tick_edges(each, of_ticks), of_ticks, 2),
-        dwelling=dwelling(sequences, found, bootstrap),
+        by_phase=in_time(lambda labelled: phase_edges(labelled, bins), of_life, 0),
+        by_tick=in_time(lambda labelled: tick_edges(labelled, of_ticks), of_ticks, 2),
+        dwelling=dwelling(sequences, visit_table, bootstrap),
         persistence=tuple(lagged_persistence(sequences, lag, bootstrap) for lag in LAGS),
         own_persistence=tuple(lagged_persistence(own, lag, bootstrap) for lag in LAGS if len(own)),
-        transitions=transitions(sequences, found, permutations, bootstrap.seed, _part(4, progress)),
-        memory=memory_of_two(found, len(sequences.labels), permutations, bootstrap.seed, _part(5, progress)),
-        ticks_of_spans=ticks_of_spans(found),
+        transitions=transitions(sequences, visit_table, permutations, bootstrap.seed, _part(4, progress)),
+        memory=memory_of_two(visit_table, len(sequences.labels), permutations, bootstrap.seed, _part(5, progress)),
+        ticks_of_spans=ticks_of_spans(visit_table),
         propagated=propagated,
         bootstrap=bootstrap,
     )
@@ -156,7 +156,7 @@ def _plain(result: Any) -> Any:
     if hasattr(result, "__dataclass_fields__"):
         return {name: _plain(getattr(result, name)) for name in result.__dataclass_fields__}
     if isinstance(result, np.ndarray):
-        return [_plain(each) for each in result.tolist()]
+        return [_plain(item) for item in result.tolist()]
     if isinstance(result, list):
-        return [_plain(each) for each in result]
+        return [_plain(item) for item in result]
     return None if isinstance(result, float) and not np.isfinite(result) else result

@@ -43,8 +43,8 @@ def against_orders(counts: np.ndarray) -> Successions:
     """
     chance = _mean_share(counts)
     variation = np.zeros(chance.shape)
-    for each in counts:
-        variation += _pearson(each, chance) / len(counts)
+    for counted in counts:
+        variation += _pearson(counted, chance) / len(counts)
     tested = variation > _ROUNDING
     p, q = np.full((2, *chance.shape), np.nan)
     if not tested.any():
@@ -53,8 +53,8 @@ def against_orders(counts: np.ndarray) -> Successions:
     thresholds = observed * (1 - _ROUNDING)
     rising = np.sort(thresholds)
     own, passed = np.zeros(len(observed), np.int64), np.zeros(len(observed) + 1, np.int64)
-    for each in counts:
-        deviation = _deviance(each, chance)[tested] / variation[tested]
+    for counted in counts:
+        deviation = _deviance(counted, chance)[tested] / variation[tested]
         own += deviation >= thresholds
         passed += np.bincount(np.searchsorted(rising, deviation, side="right"), minlength=len(passed))
     beyond = passed[::-1].cumsum()[::-1][1:]  # values of all pairs and orders at or above each rising threshold
@@ -66,9 +66,9 @@ def against_orders(counts: np.ndarray) -> Successions:
 def _mean_share(counts: np.ndarray) -> np.ndarray:
     """Return the mean of each pair's share of its row over the orders in which the row has changes, (K, K)."""
     total, known = np.zeros((2, *counts.shape[1:]))
-    for each in counts:
-        row = each.sum(axis=1, keepdims=True)
-        total += each / np.maximum(row, 1)
+    for counted in counts:
+        row = counted.sum(axis=1, keepdims=True)
+        total += counted / np.maximum(row, 1)
         known += row > 0
     return np.divide(total, known, out=np.full(total.shape, np.nan), where=known > 0)
 

@@ -18,10 +18,10 @@ def as_text(results: LifePhases) -> str:
     return "\n\n".join("\n".join(lines) for lines in parts) + "\n"
 
 
-def caption(results: LifePhases, told: InTime) -> str:
+def caption(results: LifePhases, course: InTime) -> str:
     """Return what shares over time are of, and whether they change, in one line."""
     lives = f"{len(results.sequences):,} lives of {results.shortest} ticks or more, weighted equally"
-    return f"{lives}; share of the clusters' entropy that time explains: {_explained(told.association)}; bands: 95%"
+    return f"{lives}; share of the clusters' entropy that time explains: {_explained(course.association)}; bands: 95%"
 
 
 def _head(results: LifePhases) -> list[str]:
@@ -37,14 +37,14 @@ def _head(results: LifePhases) -> list[str]:
 def _time(results: LifePhases) -> list[str]:
     lines = ["Do clusters depend on time? Share of the clusters' entropy explained by time:"]
     both = (("phase of life", results.by_phase), ("tick of the episode", results.by_tick))
-    for name, told in both:
-        lines.append(f"  {name}: {_explained(told.association)}")
+    for name, course in both:
+        lines.append(f"  {name}: {_explained(course.association)}")
         lines.append(
-            f"    with the run's own labels only, each held until the next: {_explained(told.own_labels_only)}"
+            f"    with the run's own labels only, each held until the next: {_explained(course.own_labels_only)}"
         )
     lines.append(f"  each state separately, chance in brackets:\n    {'':12}{'by phase':>32}{'by tick':>32}")
     for state, name in enumerate(results.names):
-        cells = (_state(told.association, state) for _, told in both)
+        cells = (_state(course.association, state) for _, course in both)
         lines.append(f"    {name:12}" + "".join(f"{cell:>32}" for cell in cells))
     shifts = results.by_phase.association.permutations
     return [
@@ -55,13 +55,15 @@ def _time(results: LifePhases) -> list[str]:
 
 
 def _dwelling(results: LifePhases) -> list[str]:
-    told = results.dwelling
+    dwelling = results.dwelling
     heads = ("visits", "cut off", "mean", "95% interval", "chance", "median", "memoryless")
     lines = ["How long does a visit to a state last, in ticks?", _row("", heads)]
     for k, name in enumerate(results.names):
-        interval = f"{_number(told.low[k])} to {_number(told.high[k])}"
-        numbers = [_number(each[k]) for each in (told.mean, told.chance, told.median, told.memoryless)]
-        cells = (f"{told.visits[k]:,}", f"{told.censored[k]:,}", numbers[0], interval, *numbers[1:])
+        interval = f"{_number(dwelling.low[k])} to {_number(dwelling.high[k])}"
+        numbers = [
+            _number(column[k]) for column in (dwelling.mean, dwelling.chance, dwelling.median, dwelling.memoryless)
+        ]
+        cells = (f"{dwelling.visits[k]:,}", f"{dwelling.censored[k]:,}", numbers[0], interval, *numbers[1:])
         lines.append(_row(name, cells))
     lines += [
         "  Mean: ticks over visits that ended; visits cut off by death or the recording's end add their ticks.",
@@ -73,13 +75,13 @@ def _dwelling(results: LifePhases) -> list[str]:
     return lines
 
 
-def _persistence(whose: str, told: tuple[LaggedPersistence, ...]) -> list[str]:
+def _persistence(whose: str, persistences: tuple[LaggedPersistence, ...]) -> list[str]:
     return [
-        f"  {each.lag} tick{'s' * (each.lag > 1)} later{whose}: the same state in {_share(each.same)}, by chance "
-        f"{_share(each.chance)}; beyond chance {_number(each.beyond_chance)} ({_number(each.low)} to "
-        f"{_number(each.high)}), where 0 is chance and 1 means no change"
-        for each in told
-        if each.pairs
+        f"  {lagged.lag} tick{'s' * (lagged.lag > 1)} later{whose}: the same state in {_share(lagged.same)}, by chance "
+        f"{_share(lagged.chance)}; beyond chance {_number(lagged.beyond_chance)} ({_number(lagged.low)} to "
+        f"{_number(lagged.high)}), where 0 is chance and 1 means no change"
+        for lagged in persistences
+        if lagged.pairs
     ]
 
 
@@ -88,14 +90,14 @@ def _row(name: str, cells: tuple[str, ...]) -> str:
 
 
 def _transitions(results: LifePhases) -> list[str]:
-    told, names = results.transitions, results.names
-    given, anyhow = told.given_age, told.any_age
+    transitions, names = results.transitions, results.names
+    given, anyhow = transitions.given_age, transitions.any_age
     pairs = np.argwhere(np.isfinite(anyhow.q))
     if not len(pairs):
         few = len(names) <= 2
         why = "with two states, each follows the other" if few else "visits can follow each other in only one order"
         return [f"Which state follows which, from one tick to the next? There is nothing to test: {why}."]
-    counts, q, q_any = (each[tuple(pairs.T)] for each in (told.count, given.q, anyhow.q))
+    counts, q, q_any = (matrix[tuple(pairs.T)] for matrix in (transitions.count, given.q, anyhow.q))
     shown = pairs[np.lexsort((-counts, q_any, q))[:_PAIRS_SHOWN]]  # NaN last
     lines = [
         "Which state follows which, from one tick to the next?",
@@ -105,7 +107,7 @@ def _transitions(results: LifePhases) -> list[str]:
     ]
     for a, b in shown.tolist():
         lines.append(
-            f"    {names[a]:12}{names[b]:12}{told.count[a, b]:>8,}{_share(told.share[a, b]):>9}"
+            f"    {names[a]:12}{names[b]:12}{transitions.count[a, b]:>8,}{_share(transitions.share[a, b]):>9}"
             + _cells(given.chance[a, b], given.q[a, b], anyhow.chance[a, b], anyhow.q[a, b])
         )
     lives = np.median(results.sequences.lengths)
@@ -122,19 +124,19 @@ def _transitions(results: LifePhases) -> list[str]:
 
 
 def _memory(results: LifePhases) -> list[str]:
-    told, names = results.memory, results.names
-    given, anyhow = told.given_age, told.any_age
+    memory, names = results.memory, results.names
+    given, anyhow = memory.given_age, memory.any_age
     tested = np.flatnonzero(np.isfinite(anyhow.q))
     if not len(tested):
         return []
-    surest = tested[np.lexsort((-told.visits[tested], anyhow.q[tested], given.q[tested]))[:_PAIRS_SHOWN]]
+    surest = tested[np.lexsort((-memory.visits[tested], anyhow.q[tested], given.q[tested]))[:_PAIRS_SHOWN]]
     return [
         "  Does the state before a visit predict the state after it? Of "
         f"{len(tested)} states, {_surviving(given.q)} survive given age, {_surviving(anyhow.q)} without.",
         "  Share of the entropy of the following state:",
         f"    {'visit to':12}{'visits':>8}{'explained':>11}{_GIVEN}",
         *(
-            f"    {names[k]:12}{told.visits[k]:>8,}{_share(told.explained[k]):>11}"
+            f"    {names[k]:12}{memory.visits[k]:>8,}{_share(memory.explained[k]):>11}"
             + _cells(given.chance[k], given.q[k], anyhow.chance[k], anyhow.q[k])
             for k in surest.tolist()
         ),
@@ -145,7 +147,7 @@ def _memory(results: LifePhases) -> list[str]:
 
 
 def _cells(chance: float, q: float, chance_any: float, q_any: float) -> str:
-    surety = ("n/a" if np.isnan(each) else f"{each:.2g}" for each in (q, q_any))
+    surety = ("n/a" if np.isnan(value) else f"{value:.2g}" for value in (q, q_any))
     return "".join(f"{_share(c):>18}{s:>8}" for c, s in zip((chance, chance_any), surety, strict=True))
 
 
@@ -153,15 +155,16 @@ def _surviving(q: np.ndarray) -> int:
     return int((q <= LEVEL).sum())
 
 
-def _explained(told: Association) -> str:
-    if np.isnan(told.explained):
+def _explained(association: Association) -> str:
+    if np.isnan(association.explained):
         return "only one label occurs, so there is nothing to explain"
-    return f"{told.explained:.1%} (chance {told.chance:.1%}, 95% of it below {told.chance_high:.1%}), p = {told.p:.2g}"
+    chance = f"chance {association.chance:.1%}, 95% of it below {association.chance_high:.1%}"
+    return f"{association.explained:.1%} ({chance}), p = {association.p:.2g}"
 
 
-def _state(told: Association, state: int) -> str:
-    share, chance = told.state_explained[state], told.state_chance[state]
-    return f"{_share(share)} ({_share(chance)}), q = {told.state_q[state]:.2g}"
+def _state(association: Association, state: int) -> str:
+    share, chance = association.state_explained[state], association.state_chance[state]
+    return f"{_share(share)} ({_share(chance)}), q = {association.state_q[state]:.2g}"
 
 
 def _share(value: float) -> str:

@@ -89,25 +89,27 @@ class Transitions:
     any_age: Successions
 
 
-def dwelling(sequences: LabelSequences, found: Visits, bootstrap: Bootstrap) -> Dwelling:
+def dwelling(sequences: LabelSequences, visit_table: Visits, bootstrap: Bootstrap) -> Dwelling:
     """Measure how long visits last."""
     lives, states = len(sequences), len(sequences.labels)
     ticks = sequences.counts()  # (L, K)
-    exits = np.bincount(found.life[found.left] * states + found.state[found.left], minlength=lives * states)
+    exits = np.bincount(
+        visit_table.life[visit_table.left] * states + visit_table.state[visit_table.left], minlength=lives * states
+    )
     exits = exits.reshape(lives, states)
     length = sequences.lengths[:, None]
     chance_exits = ticks * (length - ticks) / length  # (L, K), exact for records in random order
     low, high = _ratio_interval(ticks, exits, sequences, bootstrap)
     mean = _ratio(ticks.sum(axis=0), exits.sum(axis=0))
     return Dwelling(
-        visits=np.bincount(found.state, minlength=states),
-        censored=np.bincount(found.state[~found.left], minlength=states),
+        visits=np.bincount(visit_table.state, minlength=states),
+        censored=np.bincount(visit_table.state[~visit_table.left], minlength=states),
         ticks=ticks.sum(axis=0),
         mean=mean,
         low=low,
         high=high,
         chance=_ratio(ticks.sum(axis=0), chance_exits.sum(axis=0)),
-        median=np.array([_median(found, state) for state in range(states)]),
+        median=np.array([_median(visit_table, state) for state in range(states)]),
         memoryless=stats.geom.median(1 / mean),
     )
 
@@ -133,7 +135,7 @@ def lagged_persistence(sequences: LabelSequences, lag: int, bootstrap: Bootstrap
 
 
 def transitions(
-    sequences: LabelSequences, found: Visits, permutations: int, seed: int, progress: Progress | None = None
+    sequences: LabelSequences, visit_table: Visits, permutations: int, seed: int, progress: Progress | None = None
 ) -> Transitions:
     """Count what follows what, and compare with visits in random order, no state after itself, given age and without.
 
@@ -144,16 +146,16 @@ def transitions(
     states = len(sequences.labels)
 
     def tested(span: np.ndarray, part: int) -> Successions:
-        counts = np.empty((permutations + 1, states, states), np.min_scalar_type(len(found.state)))
+        counts = np.empty((permutations + 1, states, states), np.min_scalar_type(len(visit_table.state)))
         counts[0] = count
-        for i, state in enumerate(random_orders(found, span, permutations, seed), start=1):
-            counts[i] = _changes(found.stretch, state, states)
+        for i, state in enumerate(random_orders(visit_table, span, permutations, seed), start=1):
+            counts[i] = _changes(visit_table.stretch, state, states)
             if progress:
                 progress((part + i / permutations) / 2)
         return against_orders(counts)
 
-    count = _changes(found.stretch, found.state, states)
-    return Transitions(count, _row_shares(count), tested(spans(found), 0), tested(found.stretch, 1))
+    count = _changes(visit_table.stretch, visit_table.state, states)
+    return Transitions(count, _row_shares(count), tested(spans(visit_table), 0), tested(visit_table.stretch, 1))
 
 
 def _changes(stretch: np.ndarray, state: np.ndarray, states: int) -> np.ndarray:
@@ -182,19 +184,21 @@ def _ratio_interval(
         return nothing, nothing
     weights = bootstrap.draw(sequences.units).episodes
     resampled = _ratio(weights @ above, weights @ below)  # (R, K)
-    told = np.isfinite(resampled).all(axis=0)
+    known = np.isfinite(resampled).all(axis=0)
     low, high = nothing.copy(), nothing.copy()
-    if told.any():
-        low[told], high[told] = bootstrap.interval(resampled[:, told])
+    if known.any():
+        low[known], high[known] = bootstrap.interval(resampled[:, known])
     return low, high
 
 
-def _median(found: Visits, state: int) -> float:
+def _median(visit_table: Visits, state: int) -> float:
     """Return the Kaplan-Meier median of a state's visits whose begin was seen; NaN where it is not reached."""
-    own = (found.state == state) & found.begun
+    own = (visit_table.state == state) & visit_table.begun
     if not own.any():
         return float("nan")
-    data = stats.CensoredData(uncensored=found.ticks[own & found.left], right=found.ticks[own & ~found.left])
+    data = stats.CensoredData(
+        uncensored=visit_table.ticks[own & visit_table.left], right=visit_table.ticks[own & ~visit_table.left]
+    )
     survival = stats.ecdf(data).sf
     reached = np.flatnonzero(survival.probabilities <= 0.5)
     return float(survival.quantiles[reached[0]]) if len(reached) else float("nan")

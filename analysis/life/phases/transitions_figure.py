@@ -49,7 +49,7 @@ def transitions_figure(
 
 def _matrix(axes: Axes, transitions: Transitions, shown: np.ndarray, names: list[str]) -> None:
     given = transitions.given_age
-    share, chance, q = (each[np.ix_(shown, shown)] for each in (transitions.share, given.chance, given.q))
+    share, chance, q = (matrix[np.ix_(shown, shown)] for matrix in (transitions.share, given.chance, given.q))
     with np.errstate(divide="ignore", invalid="ignore"):
         doublings = np.clip(np.log2(share / chance), -_STRONGEST, _STRONGEST)
     np.fill_diagonal(doublings, np.nan)
@@ -82,8 +82,8 @@ def _times(doublings: float) -> str:
 
 def _dwell(axes: Axes, dwelling: Dwelling, labels: np.ndarray, shown: np.ndarray, names: list[str]) -> None:
     place = np.arange(len(shown))
-    told = (dwelling.mean, dwelling.low, dwelling.high, dwelling.chance, dwelling.median)
-    mean, low, high, chance, median = (each[shown] for each in told)
+    columns = (dwelling.mean, dwelling.low, dwelling.high, dwelling.chance, dwelling.median)
+    mean, low, high, chance, median = (column[shown] for column in columns)
     colours = [label_colour(int(labels[state])) for state in shown]
     axes.hlines(place, low, high, color=colours, linewidth=2.5)
     axes.scatter(mean, place, c=colours, s=40, zorder=3, label="mean, 95% interval")

@@ -23,7 +23,7 @@ _STEPS = 6
 """Steps from one order to the next: a visit is offered another place in about a third of them."""
 
 
-def random_orders(found: Visits, span: np.ndarray, orders: int, seed: int) -> Iterator[np.ndarray]:
+def random_orders(visit_table: Visits, span: np.ndarray, orders: int, seed: int) -> Iterator[np.ndarray]:
     """Draw orders of each span's visits, in which no state follows itself.
 
     The first visit of each span, and the last of each stretch, stay in place.
@@ -44,7 +44,7 @@ def random_orders(found: Visits, span: np.ndarray, orders: int, seed: int) -> It
     rng = np.random.default_rng(seed)
     before = int(rng.integers(orders + 1))
     for count in (before, orders - before):
-        chain = _Chain(found, span, rng)
+        chain = _Chain(visit_table, span, rng)
         for _ in range(count):
             for _ in range(_STEPS):
                 chain.exchange()
@@ -58,13 +58,13 @@ class _Chain:
     What moves are the inner visits of a span: all but its first, and the last of a stretch.
     """
 
-    def __init__(self, found: Visits, span: np.ndarray, rng: np.random.Generator):
-        self.state = found.state.copy()
+    def __init__(self, visit_table: Visits, span: np.ndarray, rng: np.random.Generator):
+        self.state = visit_table.state.copy()
         self._rng = rng
         self._span = np.unique(span, return_inverse=True)[1]
         lengths = np.bincount(self._span)
         last = np.cumsum(lengths) - 1
-        ends_stretch = np.append(np.diff(found.stretch) != 0, True)[last]
+        ends_stretch = np.append(np.diff(visit_table.stretch) != 0, True)[last]
         self._inner = np.maximum(lengths - 1 - ends_stretch, 0)
         self._starts = last - lengths + 2  # of the inner visits
         self._begin = self._starts[self._span]

@@ -51,12 +51,12 @@ def visits(sequences: LabelSequences) -> Visits:
     )
 
 
-def spans(found: Visits) -> np.ndarray:
+def spans(visit_table: Visits) -> np.ndarray:
     """Cut each stretch into spans of about `VISITS_A_SPAN` visits, as even as can be, (V,) int64, rising.
 
     A visit in which one span ends and the next begins is counted with the next.
     """
-    stretch = np.unique(found.stretch, return_inverse=True)[1]
+    stretch = np.unique(visit_table.stretch, return_inverse=True)[1]
     lengths = np.bincount(stretch)
     starts = np.cumsum(lengths) - lengths
     steps = np.maximum(lengths - 1, 1)  # from the first visit to the last
@@ -66,6 +66,6 @@ def spans(found: Visits) -> np.ndarray:
     return (np.cumsum(parts) - parts)[stretch] + part
 
 
-def ticks_of_spans(found: Visits) -> np.ndarray:
+def ticks_of_spans(visit_table: Visits) -> np.ndarray:
     """Return how many ticks each span of visits lasts, (spans,) int64."""
-    return np.bincount(spans(found), weights=found.ticks).astype(np.int64)
+    return np.bincount(spans(visit_table), weights=visit_table.ticks).astype(np.int64)

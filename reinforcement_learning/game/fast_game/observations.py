@@ -179,17 +179,17 @@ class ObservationWriter:
         # As unsigned numbers, distances below -radius become large.
         near = (entities[:, _ENTITY["row"]] - (row - radius)[:, None]).view(np.uint16) <= 2 * radius  # (n, table rows)
         near &= (entities[:, _ENTITY["col"]] - (column - radius)[:, None]).view(np.uint16) <= 2 * radius
-        agent, found = near.nonzero()
-        return Rows.group(entities[found], agent, len(row))
+        agent, entity = near.nonzero()
+        return Rows.group(entities[entity], agent, len(row))
 
     def _owned(self, item_data: np.ndarray) -> Rows:
         owner = item_data[:, _ITEM["owner_id"]]
         index = np.full(self.config.PLAYER_N + 1, -1)
         index[self.agents] = np.arange(len(self.agents))
         agent = index[np.maximum(owner, 0)]  # nobody has id 0
-        found = np.flatnonzero(agent >= 0)
-        found = found[np.argsort(agent[found], kind="stable")]
-        return Rows.group(item_data[found], agent[found], len(self.agents))
+        owned = np.flatnonzero(agent >= 0)
+        owned = owned[np.argsort(agent[owned], kind="stable")]
+        return Rows.group(item_data[owned], agent[owned], len(self.agents))
 
     def _allow(self, action: str, argument: str, slots: np.ndarray, rows: Rows, legal: np.ndarray) -> None:
         """Set the mask of options that point at legal rows."""

@@ -162,9 +162,9 @@ class FastPlayers(PlayerManager, FastGroup):
         side = self.config.MAP_SIZE
         tiles = self.datastore.table("Tile")._data[1 : side * side + 1, 2].reshape(side, side)
         row, column = own[:, _COLUMN["row"]], own[:, _COLUMN["col"]]
-        beside = tiles[row[:, None] + ROW_DELTA, column[:, None] + COL_DELTA]  # (players, 4)
+        neighbours = tiles[row[:, None] + ROW_DELTA, column[:, None] + COL_DELTA]  # (players, 4)
         return (
             tiles[row, column].tolist(),
-            (beside == material.Fish.index).any(axis=1).tolist(),
-            (beside == material.Water.index).any(axis=1).tolist(),
+            (neighbours == material.Fish.index).any(axis=1).tolist(),
+            (neighbours == material.Water.index).any(axis=1).tolist(),
         )

@@ -55,44 +55,47 @@ class Evaluation:
     device: str
 
 
-def contests(asked: Evaluation) -> list[Contest]:
+def contests(evaluation: Evaluation) -> list[Contest]:
     """Load the policies and decide which play together; policies that do not fit are named on standard error.
 
     Raises:
         UserError: a requested policy, or every policy, does not fit the world; or too few or too many are left to
             share one.
     """
-    device = pick_device(asked.device)
-    trained = load_entrants(asked.folder, asked.names)
-    check_tasks(asked.task, asked.env)
+    device = pick_device(evaluation.device)
+    trained = load_entrants(evaluation.folder, evaluation.names)
+    check_tasks(evaluation.task, evaluation.env)
     with counted_progress("generating maps", "maps") as progress:
-        maps = ensure_maps(asked.env, progress, maps_of(asked.env, asked.seeds, asked.episodes))
-    if asked.mode == "pve":
-        alone = [admit_all([entrant], asked.env, asked.task, maps) for entrant in trained]
-        if asked.untrained:
-            floor = _floor(asked, asked.task, maps)
-            alone.append(Admitted((floor,), shared_tasks([floor], asked.task)))
-        return [Contest(each.entrants, asked.env, each.tasks, maps, device, protocol=asked.protocol) for each in alone]
-    admitted = (admit_all if asked.names else admit_fitting)(trained, asked.env, asked.task, maps)
+        maps = ensure_maps(evaluation.env, progress, maps_of(evaluation.env, evaluation.seeds, evaluation.episodes))
+    if evaluation.mode == "pve":
+        alone = [admit_all([entrant], evaluation.env, evaluation.task, maps) for entrant in trained]
+        if evaluation.untrained:
+            floor = _floor(evaluation, evaluation.task, maps)
+            alone.append(Admitted((floor,), shared_tasks([floor], evaluation.task)))
+        return [
+            Contest(contest.entrants, evaluation.env, contest.tasks, maps, device, protocol=evaluation.protocol)
+            for contest in alone
+        ]
+    admitted = (admit_all if evaluation.names else admit_fitting)(trained, evaluation.env, evaluation.task, maps)
     for reason in admitted.left_out:
         print(f"left out: {one_line(reason)}", file=sys.stderr)
-    floors = (_floor(asked, admitted.tasks, maps),) if asked.untrained else ()
+    floors = (_floor(evaluation, admitted.tasks, maps),) if evaluation.untrained else ()
     together = (*admitted.entrants, *floors)
-    if not 2 <= len(together) <= asked.env.num_agents:
+    if not 2 <= len(together) <= evaluation.env.num_agents:
         raise UserError(
-            f"pvp needs at least two policies and at most one for each of {asked.env.num_agents} agents, not "
+            f"pvp needs at least two policies and at most one for each of {evaluation.env.num_agents} agents, not "
             f"{len(together)}: use pve for a single policy"
         )
-    return [Contest(together, asked.env, admitted.tasks, maps, device, protocol=asked.protocol)]
+    return [Contest(together, evaluation.env, admitted.tasks, maps, device, protocol=evaluation.protocol)]
 
 
-def _floor(asked: Evaluation, tasks: TaskSettings, maps: Path) -> Entrant:
+def _floor(evaluation: Evaluation, tasks: TaskSettings, maps: Path) -> Entrant:
     """Build the requested untrained agent for the same world."""
-    assert asked.untrained is not None
-    return untrained_entrant(asked.untrained, Settings(env=asked.env, task=tasks), maps, UNTRAINED_SEED)
+    assert evaluation.untrained is not None
+    return untrained_entrant(evaluation.untrained, Settings(env=evaluation.env, task=tasks), maps, UNTRAINED_SEED)
 
 
-def evaluate(asked: Evaluation, contest: Contest) -> list[SeedResults]:
+def evaluate(evaluation: Evaluation, contest: Contest) -> list[SeedResults]:
     """Play the missing episodes of a contest, and return all its results.
 
     What a damaged journal lost is played again, and named on standard error.
@@ -100,16 +103,16 @@ def evaluate(asked: Evaluation, contest: Contest) -> list[SeedResults]:
     Raises:
         UserError: results on disk are damaged, or were made with other settings.
     """
-    seeds = find_results(asked, contest)
-    for each in seeds:
-        if each.damage:
-            print(each.damage, file=sys.stderr)
-    missing = [group for each in seeds for group in each.missing]
+    seeds = find_results(evaluation, contest)
+    for results in seeds:
+        if results.damage:
+            print(results.damage, file=sys.stderr)
+    missing = [group for results in seeds for group in results.missing]
     if missing:
-        by_seed = {each.seed: each for each in seeds}
+        by_seed = {results.seed: results for results in seeds}
         who = ", ".join(entrant.name for entrant in contest.entrants)
         with evaluation_progress(who, sum(len(group.numbers) for group in missing)) as on_episodes:
-            for group, played in play_groups(contest, missing, play_to_the_end, asked.workers):
+            for group, played in play_groups(contest, missing, play_to_the_end, evaluation.workers):
                 if isinstance(played, PlayedAgain):  # a group tells its lives once, at its end: nothing to take back
                     print(played.reason, file=sys.stderr)
                     continue
@@ -118,12 +121,12 @@ def evaluate(asked: Evaluation, contest: Contest) -> list[SeedResults]:
     return seeds
 
 
-def find_results(asked: Evaluation, contest: Contest) -> list[SeedResults]:
+def find_results(evaluation: Evaluation, contest: Contest) -> list[SeedResults]:
     """Find out which episodes are on disk, with one result file per seed."""
-    prefix = asked.prefix or f"{_tasks_name(asked.task, asked.env)}eval_{asked.mode}"
+    prefix = evaluation.prefix or f"{_tasks_name(evaluation.task, evaluation.env)}eval_{evaluation.mode}"
     return [
-        SeedResults(asked.folder / f"{prefix}_{seed}.json", contest, asked.mode, seed, asked.episodes)
-        for seed in asked.seeds
+        SeedResults(evaluation.folder / f"{prefix}_{seed}.json", contest, evaluation.mode, seed, evaluation.episodes)
+        for seed in evaluation.seeds
     ]
 
 

@@ -215,7 +215,7 @@ def _lists_of(name: str, journal: EvaluationJournal) -> dict[str, Any]:
 
 def _read_results(path: Path) -> dict[str, Any]:
     content = read_json(path)
-    if not isinstance(content, dict) or not all(isinstance(each, dict) for each in content.values()):
+    if not isinstance(content, dict) or not all(isinstance(value, dict) for value in content.values()):
         raise UserError(f"{path} is not a file of evaluation results: move it away")
     for name, entry in content.items():
         if not entry_fits(name, entry):

@@ -71,7 +71,7 @@ def run_local_sweep(
         UserError: no trial of the sweep has finished.
     """
     for number in range(runs):
-        interrupted = next((each for each in folder.trials if each.state == "running"), None)
+        interrupted = next((trial for trial in folder.trials if trial.state == "running"), None)
         trial = interrupted or _new_trial(folder, settings.train.seed)
         if trial is None:
             say(f"the grid is complete: all {len(folder.trials)} combinations were tried")
@@ -99,7 +99,7 @@ def _new_trial(folder: SweepFolder, seed: int) -> Trial | None:
     number = len(folder.trials)
     if folder.space.combinations is not None and number >= folder.space.combinations:
         return None
-    finished = [(each.values, each.metric) for each in folder.trials if each.metric is not None]
+    finished = [(trial.values, trial.metric) for trial in folder.trials if trial.metric is not None]
     trial = Trial(number, f"{folder.path.name}_{number:03d}", "running", folder.space.suggest(number, finished, seed))
     folder.record(trial)
     return trial

@@ -102,7 +102,9 @@ def read_search_space(config: Mapping[str, Any], path: Path) -> SearchSpace:
     space = SearchSpace(method, str(metric["name"]), metric["goal"], dict(config["parameters"]))
     try:
         space.distributions()
-        if method == "grid" and (ranges := [name for name, each in space.parameters.items() if "min" in each]):
+        if method == "grid" and (
+            ranges := [name for name, parameter in space.parameters.items() if "min" in parameter]
+        ):
             raise UserError(f"{one_line(ranges[0])} needs `values:` (a list): a grid cannot try every value of a range")
     except UserError as error:
         raise UserError(f"{path}: {error}") from None

@@ -59,28 +59,28 @@ class SweepFolder:
         """
         self.path = path
         self.space = space
-        asked = {"agent": agent, "search": asdict(space), "settings": plain_settings(settings)}
+        content = {"agent": agent, "search": asdict(space), "settings": plain_settings(settings)}
         if (path / SWEEP_FILE).exists():
-            _check_same(path, read_json(path / SWEEP_FILE), asked)
+            _check_same(path, read_json(path / SWEEP_FILE), content)
         else:
             if any(path.iterdir()):
                 raise UserError(f"{path} holds something other than a sweep: choose another name with -n")
-            write_json(path / SWEEP_FILE, asked)
+            write_json(path / SWEEP_FILE, content)
         self.trials = _read_trials(path / TRIALS_FILE)
 
     def record(self, trial: Trial) -> None:
         """Add a trial, or replace the line of the same number."""
         self.trials = [*self.trials[: trial.number], trial, *self.trials[trial.number + 1 :]]
-        lines = (orjson.dumps(asdict(each), option=orjson.OPT_APPEND_NEWLINE) for each in self.trials)
+        lines = (orjson.dumps(asdict(recorded), option=orjson.OPT_APPEND_NEWLINE) for recorded in self.trials)
         write_bytes(self.path / TRIALS_FILE, b"".join(lines))
         write_text(self.path / TABLE_FILE, self._table())
 
     @property
     def finished(self) -> list[Trial]:
         """Trials that finished, the best first; earlier ones first where they are equal."""
-        finished = [each for each in self.trials if each.metric is not None]
+        finished = [trial for trial in self.trials if trial.metric is not None]
         sign = -1 if self.space.goal == "maximize" else 1
-        return sorted(finished, key=lambda each: sign * (each.metric or 0.0))
+        return sorted(finished, key=lambda trial: sign * (trial.metric or 0.0))
 
     def write_best(self, agent: str, settings: Settings) -> Path:
         """Write the settings of the best trial as a file for `train.py --config`, and return its path."""
@@ -97,12 +97,12 @@ class SweepFolder:
     def _table(self) -> str:
         """Return the trials as tab-separated lines, heads first: finished ones before the others, the best first."""
         names = list(self.space.parameters)
-        others = [each for each in self.trials if each.metric is None]
+        others = [trial for trial in self.trials if trial.metric is None]
         rows = [("trial", "run", "state", self.space.metric, "agent_steps", *names)]
-        for each in [*self.finished, *others]:
-            values = (each.metric, each.agent_steps, *(each.values.get(name) for name in names))
+        for trial in [*self.finished, *others]:
+            values = (trial.metric, trial.agent_steps, *(trial.values.get(name) for name in names))
             rows.append(
-                (str(each.number), each.name, each.state, *("" if cell is None else str(cell) for cell in values))
+                (str(trial.number), trial.name, trial.state, *("" if cell is None else str(cell) for cell in values))
             )
         return "".join("\t".join(row) + "\n" for row in rows)
 
@@ -115,8 +115,8 @@ def _read_trials(path: Path) -> list[Trial]:
         read = trials.validate_python([orjson.loads(line) for line in path.read_bytes().splitlines()])
     except (orjson.JSONDecodeError, ValidationError):
         raise UserError(f"{path} is damaged: remove the line that is not a trial, or start a new sweep") from None
-    whole = all(each.number == place for place, each in enumerate(read))
-    if not whole or not all(math.isfinite(each.metric) for each in read if each.metric is not None):
+    whole = all(trial.number == place for place, trial in enumerate(read))
+    if not whole or not all(math.isfinite(trial.metric) for trial in read if trial.metric is not None):
         raise UserError(f"{path} is damaged: its trials must be numbered 0, 1, 2, ... and have finite metrics")
     return read
 

@@ -109,7 +109,7 @@ def test_an_interrupt_moves_everybody_and_ways_begin_there(small_world: Environm
             assert np.array_equal(moved.obs, undisturbed.obs)
         if tick == INTERRUPT:
             starts = {agent: player.pos for agent, player in players.items()}
-            apart = [max(abs(a - b) for a, b in zip(before[agent], starts[agent])) for agent in starts]
+            apart = [max(abs(a - b) for a, b in zip(before[agent], starts[agent], strict=True)) for agent in starts]
             assert max(apart) > TILES / 2 and np.mean(np.array(apart) > 0) > 0.9
         for agent, player in players.items():
             task = moved.env.game.agent_task_map[agent][0]

@@ -38,7 +38,7 @@ def test_planted_effects_are_found_and_no_others() -> None:
     }  # fmt: skip
     for control in ticks.against:
         assert abs(control.effect.value) < 8 and control.difference.low < -25 < control.difference.high < 0
-    assert not any(each.found for each in found.spillovers) and not found.broken and found.checked == ("no edit",)
+    assert not any(each.is_found for each in found.spillovers) and not found.broken and found.checked == ("no edit",)
 
 
 @pytest.mark.parametrize("control", [RANDOM, SAME, UNTRAINED])
@@ -105,7 +105,7 @@ def test_a_run_without_totals_says_what_is_missing() -> None:
 
 def test_planted_spillover_is_found_in_neighbours_only() -> None:
     found = study(replace(LARGE, episodes=12, spilled={"drinks": -1.0}))
-    assert [each.outcome for each in found.spillovers if each.found] == ["drinks"]
+    assert [each.outcome for each in found.spillovers if each.is_found] == ["drinks"]
     drinks = next(each for each in found.spillovers if each.outcome == "drinks")
     assert drinks.effect.low < -1.0 < drinks.effect.high and drinks.pairs == 12 * 16
     assert verdicts(found)["drinks"] == "undecided"  # unedited agents changed, edited ones did not
@@ -242,10 +242,10 @@ def test_dose_response_has_the_planted_slope() -> None:
     slopes = {each.outcome: each for each in found.dose_responses}
     ticks = slopes["ticks"]
     assert ticks.doses == (-1.0, 1.0, 2.0, 4.0)
-    assert ticks.slope.low < -10 < ticks.slope.high < 0 and ticks.found and ticks.shape == "falls with every dose"
+    assert ticks.slope.low < -10 < ticks.slope.high < 0 and ticks.is_found and ticks.shape == "falls with every dose"
     assert ticks.against is not None and ticks.against.difference.low < -10 < ticks.against.difference.high < 0
     assert abs(ticks.against.effect.value) < 2 and len(ticks.random) == 4
-    assert [name for name, each in slopes.items() if each.found and not each.at_once] == ["ticks"]
+    assert [name for name, each in slopes.items() if each.is_found and not each.at_once] == ["ticks"]
     assert slopes["value_change_total"].slope.value == pytest.approx(-0.4, abs=0.03)
     assert (
         slopes["kl_total"].shape == "rises with every dose"
@@ -263,7 +263,7 @@ def test_a_slope_that_random_directions_have_too_is_said_to_be_no_more() -> None
     slopes = {EDIT: {"ticks": -10.0, "meals": -0.4}, RANDOM: {"ticks": -10.0}}
     found = study(replace(LARGE, per_dose=slopes, doses=(-2.0, 1.0, 2.0), kinds=(RANDOM,)))
     ticks, meals = (each for each in found.dose_responses if each.outcome in ("ticks", "meals"))
-    assert ticks.found and not ticks.beyond_random and meals.found and meals.beyond_random
+    assert ticks.is_found and not ticks.beyond_random and meals.is_found and meals.beyond_random
     assert any(line.startswith("  no more than random directions: ticks lived") for line in summary_lines(found))
 
 

@@ -58,7 +58,7 @@ def test_without_a_distribution_of_random_directions_nothing_could_be_found(rand
     assert {each.verdict for each in found.effects} == {"undecided", "no controls"}
     assert all(np.isinf(each.detectable) for each in found.effects)
     slopes = [each for each in found.dose_responses if not each.at_once]
-    assert all(np.isinf(each.detectable) for each in slopes) and any(each.found for each in slopes)
+    assert all(np.isinf(each.detectable) for each in slopes) and any(each.is_found for each in slopes)
     assert not any(each.beyond_random for each in slopes)
     assert any(line.startswith("  no controls: ticks lived, per unit of dose -") for line in summary_lines(found))
     assert any(note.startswith("Without random directions, nothing can") for note in found.notes) == (randoms == 0)
