@@ -31,7 +31,6 @@ def report_html(folder: Path) -> str:
     Raises:
         UserError: one of the files cannot be read.
     """
-
     pages = environment(_HERE, trim=True)
     pages.filters |= {
         "number": lambda value: format_number(_nan_if_none(value)),
