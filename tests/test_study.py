@@ -12,6 +12,7 @@ import yaml
 
 from analysis.findings.all_claims import claims_of, claims_table
 from analysis.findings.page import verify_page
+from analysis.findings.page_template import template_of
 from analysis.findings.study_file import read_study
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import ROOT, assert_refused, assert_refuses, run, run_here, start
@@ -19,6 +20,31 @@ from tests.tiny_policies import save_policies
 
 ARMS = "--episodes 2 --controls 1 --share 0.25 --workers 1"
 AGENTS = {"kit": ("neurips23_start_kit", 1), "second": ("neurips23_start_kit", 1)}
+
+TEXT = """# What tiny memories are for
+
+Do they do anything?
+
+{{ primary }}
+
+## Findings
+
+{% claim longer %}
+Without its memory `kit` lives {{ one.value|f("+.1f") }} ticks longer ({{ one.verdict }}).
+{% control %}
+random {{ one.random_directions_value|f("+.1f") }}; {{ all.value.mean|f("+.2f") }} over {{ all.value.n }}.
+{% endclaim %}
+
+{{ tables }}
+
+{{ figures }}
+
+## What this does not show
+
+- Anything about trained policies.
+
+{{ made }}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +56,6 @@ def folder(small_world: EnvironmentSettings, task: TaskSettings, maps: Path, tmp
     options = f"{ARMS} --policies-dir {folder / 'policies'} --maps-dir {small_world.maps_dir}"
     row = {"stage": "clear_kit", "file": "effects.tsv", "where": {"measure": "effect", "outcome": "ticks"}}
     study = {
-        "title": "What tiny memories are for",
-        "question": "Do they do anything?",
         "stages": [
             {
                 "name": "clear_{each}", "run": f"intervene.py -p {{each}} --edit clear {options} -o {{here}}",
@@ -39,14 +63,7 @@ def folder(small_world: EnvironmentSettings, task: TaskSettings, maps: Path, tmp
                 "reads": [str(folder / "policies" / "{each}.safetensors")],
             }
         ],
-        "claims": [
-            {
-                "says": "Without its memory `kit` lives {one.value:+.1f} ticks longer ({one.verdict}).",
-                "control": "random {one.random_directions_value:+.1f}; {all.value.mean:+.2f} over {all.value.n}.",
-                "rows": {"one": row, "all": {**copy.deepcopy(row), "stage": "clear_*"}},
-            }
-        ],
-        "limits": ["Anything about trained policies."],
+        "claims": {"longer": {"one": row, "all": {**copy.deepcopy(row), "stage": "clear_*"}}},
         "tables": [
             {
                 "title": "Effects", "stage": "clear_*", "file": "effects.tsv", "columns": ["outcome", "value"],
@@ -56,6 +73,7 @@ def folder(small_world: EnvironmentSettings, task: TaskSettings, maps: Path, tmp
         "figures": [{"stage": "clear_kit", "file": "effects.png", "caption": "Effects of clearing."}],
     }  # fmt: skip
     (folder / "tiny.yaml").write_text(yaml.safe_dump(study))
+    (folder / "tiny.md.jinja").write_text(TEXT)
     done = run("study.py", *arguments(folder))
     assert done.returncode == 0, done.stdout + done.stderr
     (folder / "said.txt").write_text(done.stdout)
@@ -155,6 +173,7 @@ def test_failing_stage_is_named_with_its_reason(folder: Path, tmp_path: Path) ->
     study = yaml.safe_load((folder / "tiny.yaml").read_text())
     study["stages"][0]["run"] = study["stages"][0]["run"].replace("--share 0.25", "--share 2")
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(study))
+    (tmp_path / "tiny.md.jinja").write_text(TEXT)
     own = [tmp_path / "tiny.yaml", "--results-dir", tmp_path / "results", "--pages-dir", tmp_path / "pages"]
     done = run_here("study.py", *own)
     assert done.returncode == 2
@@ -168,7 +187,8 @@ def test_failing_stage_is_named_with_its_reason(folder: Path, tmp_path: Path) ->
 @pytest.mark.parametrize("path", sorted((ROOT / "studies").glob("*.yaml")), ids=lambda path: path.stem)
 def test_shipped_studies_can_be_read(path: Path) -> None:
     study = read_study(path)
-    assert study.claims and len(path.read_text().splitlines()) <= 60
+    texts = [each.read_text().splitlines() for each in (path, template_of(path))]
+    assert study.claims and all(len(lines) <= 80 and max(map(len, lines)) < 130 for lines in texts)
     for stage in study.stages:
         assert (ROOT / stage.run.split()[0]).exists()
         assert all((ROOT / each).exists() for each in stage.reads)

@@ -8,11 +8,11 @@ class ClusterPanel {
   constructor(state) {
     this.state = state;
     this.facts = state.data.facts;
-    this.message = document.getElementById("labels-message");
+    this.message = byId("labels-message");
     this.inputs = new Map();
-    document.getElementById("cluster-list").append(...this.facts.clusters.map((cluster) => this.item(cluster)), this.noise());
-    document.getElementById("export-labels").addEventListener("click", () => this.exportLabels());
-    const file = document.getElementById("import-labels");
+    byId("cluster-list").append(...this.facts.clusters.map((cluster) => this.item(cluster)), this.noise());
+    listenTo("export-labels", "click", () => this.exportLabels());
+    const file = byId("import-labels");
     file.addEventListener("change", async () => {
       if (file.files.length) this.importLabels(await file.files[0].text());
       file.value = "";

@@ -17,11 +17,8 @@ class ExplorerData {
   }
 
   static async load() {
-    const facts = JSON.parse(document.getElementById("explorer-facts").textContent);
-    const content = document.getElementById("explorer-content");
-    const tables = unpacked(facts.columns, await inflated(content.textContent.trim()));
-    content.remove();
-    return new ExplorerData(facts, tables);
+    const facts = factsIn("explorer-facts");
+    return new ExplorerData(facts, await tablesIn("explorer-content", facts.columns));
   }
 
   /** Each view is stored as what changed since its tiles were last seen in the episode; undo that, in place. */
@@ -51,7 +48,7 @@ class ExplorerData {
   others(tick) { return othersIn(this.tables, this.entityStart, tick); }
 
   vitals(tick) {
-    return Object.fromEntries(["health", "food", "water"].map((name) => [name, this.tables[`self_${name}`][tick]]));
+    return Object.fromEntries(VITALS.map((name) => [name, this.tables[`self_${name}`][tick]]));
   }
 
   action(tick) { return this.tables.phrases[this.tables.words[tick]]; }
@@ -75,13 +72,8 @@ class ExplorerData {
 
   /** First tick of the life that a tick belongs to, and the one after its last. */
   lifeOf(tick) {
-    let [low, high] = [0, this.lifeStart.length - 1];
-    while (high - low > 1) {
-      const middle = (low + high) >> 1;
-      if (this.lifeStart[middle] <= tick) low = middle;
-      else high = middle;
-    }
-    return { start: this.lifeStart[low], end: this.lifeStart[low + 1] };
+    const life = partAt(this.lifeStart, tick);
+    return { start: this.lifeStart[life], end: this.lifeStart[life + 1] };
   }
 
   /** The points of the life that a tick belongs to, in order of ticks. */
@@ -100,25 +92,15 @@ class ExplorerData {
   }
 }
 
-/** What the user looks at. Tells listeners of "change" what changed: hovered, tick, colourBy, selection or names. */
-class ExplorerState extends EventTarget {
+/** What the user looks at; what changes is hovered, tick, colourBy, selection or names. */
+class ExplorerState extends PageState {
   constructor(data) {
-    super();
-    this.data = data;
+    super(data);
     this.hovered = null; // a point
     this.tick = null; // of the life that is open
     this.colourBy = "cluster";
     this.selection = null; // points, or none
     this.names = {}; // labels that people gave to clusters
-  }
-
-  set(what, value) {
-    this[what] = value;
-    this.dispatchEvent(new CustomEvent("change", { detail: what }));
-  }
-
-  on(what, act) {
-    this.addEventListener("change", ({ detail }) => { if (what.includes(detail)) act(); });
   }
 
   /** A cluster's name, with what people call it. */

@@ -15,7 +15,7 @@ class Embedding {
   constructor(state) {
     this.state = state;
     this.data = state.data;
-    this.div = document.getElementById("plot");
+    this.div = byId("plot");
     this.scatter = hasWebGL() ? "scattergl" : "scatter";
   }
 
@@ -60,7 +60,7 @@ class Embedding {
       },
       { ...over, mode: "markers", marker: { color: "#111418", size: 4.5 } },
       { ...over, mode: "lines", line: { color: "#111418", width: 1.2 } },
-      { ...over, mode: "markers", marker: { color: "rgba(0,0,0,0)", size: 17, line: { color: "#d7263d", width: 3 } } },
+      { ...over, mode: "markers", marker: { color: "rgba(0,0,0,0)", size: 17, line: { color: styled("mark"), width: 3 } } },
     ];
   }
 

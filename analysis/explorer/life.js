@@ -4,10 +4,10 @@
 
 const GAP = 0.02; // between panels, of the height
 const LANE_HEIGHTS = { line: 78, lane: 15, strip: 30, margins: 48 };
-const LINE_COLOURS = { self_health: "#c8453f", self_food: "#b97800", self_water: "#2b7fb8" };
+const LINE_COLOURS = { self_health: styled("health"), self_food: styled("food"), self_water: styled("water") };
 const OTHER_COLOURS = ["#3f4a55", "#832db6", "#a3600f", "#c2264b"];
 const EVENT_LOOKS = {
-  "ate": ["circle", "#b97800"], "drank": ["circle", "#2b7fb8"], "hit": ["line-ns", "#3f4a55"], "was hit": ["line-ns", "#c8453f"],
+  "ate": ["circle", styled("food")], "drank": ["circle", styled("water")], "hit": ["line-ns", "#3f4a55"], "was hit": ["line-ns", styled("health")],
   "killed": ["diamond", "#832db6"], "levelled up": ["triangle-up", "#2f7d46"], "traded": ["square", "#a3600f"], "died": ["x", "#111418"],
 };
 const DASHES = ["solid", "dash", "dot", "dashdot"];
@@ -23,10 +23,10 @@ class LifePanel {
   constructor(state) {
     this.state = state;
     this.data = state.data;
-    this.section = document.getElementById("life");
-    this.strip = document.getElementById("life-views");
-    this.plot = document.getElementById("timeline");
-    this.slider = document.getElementById("life-tick");
+    this.section = byId("life");
+    this.strip = byId("life-views");
+    this.plot = byId("timeline");
+    this.slider = byId("life-tick");
     this.shown = null;
     this.listen();
     state.on(["tick"], () => this.draw());
@@ -36,11 +36,11 @@ class LifePanel {
   listen() {
     const { state } = this;
     this.slider.addEventListener("input", () => this.go(this.life.start + Number(this.slider.value)));
-    document.getElementById("close-life").addEventListener("click", () => state.set("tick", null));
-    document.getElementById("previous-tick").addEventListener("click", () => this.go(state.tick - 1));
-    document.getElementById("next-tick").addEventListener("click", () => this.go(state.tick + 1));
-    document.getElementById("previous-point").addEventListener("click", () => this.goToPoint(-1));
-    document.getElementById("next-point").addEventListener("click", () => this.goToPoint(1));
+    listenTo("close-life", "click", () => state.set("tick", null));
+    listenTo("previous-tick", "click", () => this.go(state.tick - 1));
+    listenTo("next-tick", "click", () => this.go(state.tick + 1));
+    listenTo("previous-point", "click", () => this.goToPoint(-1));
+    listenTo("next-point", "click", () => this.goToPoint(1));
     new ResizeObserver(() => { if (state.tick !== null) this.drawViews(); }).observe(this.strip);
     new ResizeObserver(() => { if (this.shown !== null) Plotly.Plots.resize(this.plot); }).observe(this.plot.parentElement);
   }
@@ -69,7 +69,7 @@ class LifePanel {
     }
     this.life = this.data.lifeOf(tick);
     const { tables } = this.data;
-    document.getElementById("life-name").textContent = `Agent ${tables.agent[tick]}, episode ${tables.episode[tick]}: `
+    byId("life-name").textContent = `Agent ${tables.agent[tick]}, episode ${tables.episode[tick]}: `
       + `ticks ${tables.tick[this.life.start]} to ${tables.tick[this.life.end - 1]}`;
     this.slider.max = String(this.life.end - this.life.start - 1);
     this.slider.value = String(tick - this.life.start);
@@ -187,7 +187,7 @@ class LifePanel {
 
   cursor() {
     const now = this.data.tables.tick[this.state.tick];
-    return [{ type: "line", xref: "x", yref: "paper", x0: now, x1: now, y0: 0, y1: 1, line: { color: "#d7263d", width: 1.5 } }];
+    return [{ type: "line", xref: "x", yref: "paper", x0: now, x1: now, y0: 0, y1: 1, line: { color: styled("mark"), width: 1.5 } }];
   }
 
   lineTraces(panel, number) {

@@ -10,7 +10,7 @@ const STRIP = 4; // ticks before the point, and as many after it
 class PointerPanel {
   constructor(state) {
     this.state = state;
-    this.body = document.getElementById("pointer-body");
+    this.body = byId("pointer-body");
     state.on(["hovered", "names", "colourBy"], () => this.draw());
   }
 
@@ -30,35 +30,35 @@ class PointerPanel {
       ),
     );
   }
-}
 
-/** Names and values of features at a point; of a categorical feature, the option that holds there. */
-PointerPanel.prototype.values = function values(choice, places, point) {
-  const rows = places.map((place) => this.state.data.features[place]);
-  const shown = choice ? rows.filter((feature) => feature.values[point]).map(({ name }) => [choice, name.slice(choice.length + 1)])
-    : rows.map((feature) => [feature.name, shortNumber(feature.values[point])]);
-  return shown.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]);
-};
-
-/** The ticks around one of a life as a row of small views, each with the colour of its cluster; a click opens the life. */
-PointerPanel.prototype.strip = function strip(tick) {
-  const { data } = this.state;
-  const { start, end } = data.lifeOf(tick);
-  const strip = element("div", { class: "strip", role: "group", "aria-label": "Ticks before and after" });
-  for (let each = Math.max(start, tick - STRIP); each < Math.min(end, tick + STRIP + 1); each += 1) {
-    const label = data.tables.label[each];
-    const canvas = element("canvas");
-    drawView(canvas, data, each, 0);
-    canvas.style.width = canvas.style.height = "";
-    const frame = element("button", {
-      type: "button", title: `tick ${data.tables.tick[each]}: ${this.state.called(label)}, ${data.action(each)}`,
-      ...(each === tick ? { "aria-current": "true" } : {}), onclick: () => this.state.set("tick", each),
-    }, canvas);
-    frame.style.borderColor = data.colourOf(label);
-    strip.append(frame);
+  /** Names and values of features at a point; of a categorical feature, the option that holds there. */
+  values(choice, places, point) {
+    const rows = places.map((place) => this.state.data.features[place]);
+    const shown = choice ? rows.filter((feature) => feature.values[point]).map(({ name }) => [choice, name.slice(choice.length + 1)])
+      : rows.map((feature) => [feature.name, shortNumber(feature.values[point])]);
+    return shown.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]);
   }
-  return strip;
-};
+
+  /** The ticks around one of a life as a row of small views, each with the colour of its cluster; a click opens the life. */
+  strip(tick) {
+    const { data } = this.state;
+    const { start, end } = data.lifeOf(tick);
+    const strip = element("div", { class: "strip", role: "group", "aria-label": "Ticks before and after" });
+    for (let each = Math.max(start, tick - STRIP); each < Math.min(end, tick + STRIP + 1); each += 1) {
+      const label = data.tables.label[each];
+      const canvas = element("canvas");
+      drawView(canvas, data, each, 0);
+      canvas.style.width = canvas.style.height = "";
+      const frame = element("button", {
+        type: "button", title: `tick ${data.tables.tick[each]}: ${this.state.called(label)}, ${data.action(each)}`,
+        ...(each === tick ? { "aria-current": "true" } : {}), onclick: () => this.state.set("tick", each),
+      }, canvas);
+      frame.style.borderColor = data.colourOf(label);
+      strip.append(frame);
+    }
+    return strip;
+  }
+}
 
 /** What `window.explorer` offers: numbers and copies. */
 function publicState(state, embedding, selection) {
@@ -94,27 +94,17 @@ function publicState(state, embedding, selection) {
 }
 
 async function start() {
-  const loading = document.getElementById("loading");
-  try {
-    const state = new ExplorerState(await ExplorerData.load());
-    const embedding = new Embedding(state);
-    const selection = new SelectionPanel(state);
-    for (const Panel of [PointerPanel, LifePanel, ClusterPanel]) new Panel(state);
-    document.getElementById("colour-by").addEventListener("change", ({ target }) => state.set("colourBy", target.value));
-    document.getElementById("view-legend").append(...viewLegend(state.data));
-    await embedding.draw();
-    for (const mode of ["pan", "lasso", "select"]) {
-      document.getElementById(`mode-${mode}`).addEventListener("change", () => Plotly.relayout(embedding.div, { dragmode: mode }));
-    }
-    window.explorer = publicState(state, embedding, selection);
-    loading.hidden = true;
-  } catch (error) {
-    loading.hidden = false;
-    loading.classList.add("failed");
-    loading.textContent = `This page cannot show its run: ${error.message}. It needs a browser of 2023 or later; if yours is `
-      + "newer, the file is damaged: build it again with explore.py.";
-    throw error;
+  const state = new ExplorerState(await ExplorerData.load());
+  const embedding = new Embedding(state);
+  const selection = new SelectionPanel(state);
+  for (const Panel of [PointerPanel, LifePanel, ClusterPanel]) new Panel(state);
+  listenTo("colour-by", "change", ({ target }) => state.set("colourBy", target.value));
+  byId("view-legend").append(...viewLegend(state.data));
+  await embedding.draw();
+  for (const mode of ["pan", "lasso", "select"]) {
+    listenTo(`mode-${mode}`, "change", () => Plotly.relayout(embedding.div, { dragmode: mode }));
   }
+  window.explorer = publicState(state, embedding, selection);
 }
 
-start();
+begin(start, failing("its run", "build it again with explore.py"));

@@ -7,23 +7,20 @@ import numpy as np
 
 from analysis.explorer.content import Explored
 from analysis.explorer.life_columns import ACTS, events_in_words, life_columns, panels_of
-from analysis.explorer.views import SIDE, view_tables
+from analysis.explorer.views import view_facts, view_tables
 from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker
 from analysis.labels import NOISE
 from analysis.life.action_words import action_words
 from analysis.life.events import EVENT_KINDS
-from analysis.materials import MATERIALS
-from analysis.pages.packing import Packed, embedded, pack, scripts_of
-from analysis.pages.pages import Scripts, environment
-from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES
-from analysis.replays.replay import NPC_KINDS
+from analysis.pages.packing import Packed, embedded, pack
+from analysis.pages.pages import BASE, environment, scripts_of, style_of
 
 _HERE = Path(__file__).parent
-_SCRIPTS = (
-    "pages/packing.js", "pages/glyphs.js", "explorer/data.js", "explorer/view.js",
-    "explorer/statistics.js", "explorer/embedding.js", "explorer/life.js", "explorer/selection.js",
-    "explorer/clusters.js", "explorer/main.js",
-)  # fmt: skip
+_KIT = (*BASE, "canvas.js", "glyphs.js", "view.js")
+_SCRIPTS = [
+    _HERE / f"{name}.js"
+    for name in ("data", "card", "statistics", "embedding", "life", "selection", "clusters", "main")
+]
 _SYMBOLS = {
     "o": "circle", "^": "triangle-up", "s": "square", "D": "diamond", "v": "triangle-down", "P": "cross", "X": "x",
     "<": "triangle-left", ">": "triangle-right", "*": "star",
@@ -35,7 +32,6 @@ _BYTE = 255
 
 def explorer_page(content: Explored) -> str:
     """Return the page as HTML."""
-    from markupsafe import Markup
     from plotly.offline import get_plotlyjs
 
     columns = life_columns(content.timeline)
@@ -49,8 +45,8 @@ def explorer_page(content: Explored) -> str:
         permutations=len(content.shifts) - 1,
         facts=embedded(_facts(content, columns) | {"columns": packed.columns}),
         packed=packed.content,
-        style=Markup((_HERE / "style.css").read_text()),
-        scripts=Scripts.of([get_plotlyjs(), *scripts_of(*_SCRIPTS)]),
+        style=style_of("window", _HERE),
+        scripts=scripts_of(_KIT, _SCRIPTS, [get_plotlyjs()]),
     )
 
 
@@ -121,14 +117,11 @@ def _facts(content: Explored, columns: dict[str, np.ndarray]) -> dict[str, Any]:
         "runKey": run.clusters.labels_sha256,
         "policyColour": cluster_colour(0),
         "axes": _AXES.get(_plane_of(run.clusters.arguments), "dimension"),
-        "side": SIDE,
         "features": run.summary["features"],
         "byChoice": [{"choice": choice, "places": places} for choice, places in content.by_choice.items()],
         "clusters": [_cluster(cluster) for cluster in run.summary["clusters"]],
         "noise": {"label": NOISE, "colour": NOISE_COLOUR, "records": run.summary["noise_records"]},
-        "materials": [{"name": m.name, "colour": m.colour} for m in MATERIALS],
-        "harvestable": {m.name: True for m in MATERIALS if m.leaves is not None},
-        "npcKinds": [{"name": k, "colour": NPC_COLOURS[k], "shape": NPC_SHAPES[k]} for k in NPC_KINDS],
+        **view_facts(),
         "panels": panels_of(columns),
         "acts": ACTS,
         "eventKinds": EVENT_KINDS,

@@ -7,11 +7,11 @@ class SelectionPanel {
     this.state = state;
     this.data = state.data;
     this.lives = new LivesOfPoints(state.data.tables);
-    this.panel = document.getElementById("selection");
-    this.body = document.getElementById("selection-body");
+    this.panel = byId("selection");
+    this.body = byId("selection-body");
     this.run = 0;
     this.rows = null;
-    document.getElementById("clear-selection").addEventListener("click", () => state.set("selection", null));
+    listenTo("clear-selection", "click", () => state.set("selection", null));
     state.on(["selection"], () => this.update());
   }
 
@@ -31,9 +31,8 @@ class SelectionPanel {
   heading(selection) {
     const { tables } = this.data;
     const lives = new Set(Array.from(selection, (point) => this.data.lifeOf(tables["point.tick"][point]).start)).size;
-    const counted = (number, one, many) => `${number.toLocaleString("en")} ${number === 1 ? one : many}`;
     const share = ((100 * selection.length) / this.data.count).toFixed(1);
-    return element("p", {}, element("b", {}, `${counted(selection.length, "point", "points")} (${share}%) of ${counted(lives, "life", "lives")}`));
+    return element("p", {}, element("b", {}, `${counted(selection.length, "point")} (${share}%) of ${counted(lives, "life", "lives")}`));
   }
 
   /** Strongest effects first. */
@@ -54,7 +53,7 @@ class SelectionPanel {
       : `${row.episodes} episodes carry information: at least ${FEWEST_EPISODES}`;
     const untested = Number.isNaN(row.p) ? `only ${needed} are needed` : null;
     const givenTime = row.q <= LEVEL ? probability(row.qGivenTime) : "";
-    const numbers = [shortNumber(row.mean), shortNumber(row.rest), signed(row.d), probability(row.p), probability(row.q), givenTime];
+    const numbers = [shortNumber(row.mean), shortNumber(row.rest), effectSize(row.d), probability(row.p), probability(row.q), givenTime];
     return element(
       "tr", { "data-feature": row.name, class: row.qGivenTime <= LEVEL ? "kept" : null, title: untested },
       element("th", { scope: "row" }, ...breakable(row.name)), ...numbers.map((text) => element("td", {}, text)),
@@ -67,7 +66,7 @@ function breakable(name) {
   return name.split(/(?<=_)/).flatMap((part) => [part, element("wbr")]);
 }
 
-function signed(value) {
+function effectSize(value) {
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "n/a" : shortNumber(value);
   const text = Math.abs(value).toFixed(2);
   return (text === "0.00" ? "" : value < 0 ? "−" : "+") + text;

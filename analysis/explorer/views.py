@@ -1,12 +1,17 @@
 """Agents' views, tick by tick, as tables small enough for a page."""
 
+from typing import Any
+
 import numpy as np
 
 from activation_store.records import Records
 from activation_store.schema import TILE_COLUMNS, TILES_IN_VIEW
 from analysis.features.observed import Observed
 from analysis.materials import MATERIALS
+from analysis.pages.ground import ground_facts
 from analysis.position import positions
+from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES
+from analysis.replays.replay import NPC_KINDS
 from common.user_error import UserError
 
 SIDE = 15
@@ -14,6 +19,12 @@ SIDE = 15
 
 _REACH = SIDE // 2
 _LARGEST_MAP = 1 << 12
+
+
+def view_facts() -> dict[str, Any]:
+    """Return the facts that `view.js` reads."""
+    kinds = [{"name": kind, "colour": NPC_COLOURS[kind], "shape": NPC_SHAPES[kind]} for kind in NPC_KINDS]
+    return {**ground_facts(), "npcKinds": kinds}
 
 
 def view_tables(seen: Observed) -> dict[str, np.ndarray]:

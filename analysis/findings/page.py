@@ -1,7 +1,6 @@
 """The page of a study: its claims with their numbers, tables, figures, commands, and what it does not show."""
 
 import shutil
-import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from analysis.findings.families import rows_of_claims
+from analysis.findings.page_template import Said, template_of
 from analysis.findings.results import Results, formatted, number
 from analysis.findings.study_file import BY_EPISODE, Claim, Forest, ResultTable, Study, read_study
 from common.files import make_folder, read_bytes, read_json, write_json, write_text
@@ -72,7 +72,8 @@ class History:
 
 
 def write_page(study_path: Path, results: Path, history: History, page: Path) -> int:
-    """Write a study's page, and beside it what it needs to be checked: the study, its tables, figures and stages.
+    """Write a study's page, and beside it what it needs to be checked: the study and its
+    template, tables, figures and stages.
 
     Args:
         results: folder of the stages' folders.
@@ -100,6 +101,7 @@ def write_page(study_path: Path, results: Path, history: History, page: Path) ->
     shutil.rmtree(fresh, ignore_errors=True)  # of a run that was killed
     fresh.mkdir()
     shutil.copyfile(study_path, fresh / STUDY_FILE)
+    shutil.copyfile(template_of(study_path), template_of(fresh / STUDY_FILE))
     for file in files:
         (fresh / file).parent.mkdir(exist_ok=True)
         if file not in missing:
@@ -148,21 +150,23 @@ def page_text(study: Study, results: Results, history: History, name: str) -> tu
     """
     said = said_of(study, results)
     tables = [_table(table, study, results) for table in study.tables]
-    lines = [f"# {study.title}", "", study.question]
-    if study.withdrawn:
-        lines += ["", "## Withdrawn", "", *(f"- {each}" for each in study.withdrawn)]
-    lines += ["", *_primary(study, history), "", "## Findings", ""]
-    for text, control, _ in said:
-        lines += [f"- {text} *Control:* {control}"]
-    for table_lines, _ in tables:
-        lines += ["", *table_lines]
-    for place, forest in enumerate(study.forests, start=1):
-        lines += ["", f"![{forest.title}]({name}/{_forest_file(place)})", "", _forest_caption(forest)]
-    for figure in study.figures:
-        lines += ["", f"![{figure.caption}]({name}/{figure.stage}/{figure.file})", "", figure.caption]
-    lines += ["", "## What this does not show", "", *(f"- {limit}" for limit in study.limits)]
-    lines += ["", *_how(history.stages, name)]
-    return "\n".join(lines) + "\n", sum(count for *_, count in said) + sum(count for _, count in tables)
+    forests = [
+        f"![{forest.title}]({name}/{_forest_file(place)})\n\n{_forest_caption(forest)}"
+        for place, forest in enumerate(study.forests, start=1)
+    ]
+    figures = [f"![{each.caption}]({name}/{each.stage}/{each.file})\n\n{each.caption}" for each in study.figures]
+    parts = {
+        "primary": "\n".join(_primary(study, history)),
+        "tables": "\n\n".join("\n".join(lines) for lines, _ in tables),
+        "forests": "\n\n".join(forests),
+        "figures": "\n\n".join(figures),
+        "made": "\n".join(_how(history.stages, name)),
+    }
+    claims = {
+        claim.name: f"- {text} *Control:* {control}\n"
+        for claim, (text, control, _) in zip(study.claims, said, strict=True)
+    }
+    return study.text.render(claims, parts), sum(count for *_, count in said) + sum(count for _, count in tables)
 
 
 def read_beside(page: Path) -> tuple[Study, Results, History]:
@@ -214,18 +218,13 @@ def _primary(study: Study, history: History) -> Iterator[str]:
 
 def _claim(claim: Claim, rows: Mapping[str, Mapping[str, str]]) -> tuple[str, str, int]:
     """Return the sentence, its control, and how many numbers they hold."""
-    count = 0
-    texts = []
-    for text in (claim.says, claim.control):
-        parts = []
-        for literal, place, form, _ in string.Formatter().parse(text):
-            parts.append(literal)
-            if place is not None:
-                name, _, column = place.partition(".")
-                parts.append(formatted(rows[name], column, form or ""))
-                count += 1
-        texts.append("".join(parts))
-    return texts[0], texts[1], count
+
+    def words(said: Said) -> str:
+        return "".join(
+            each if isinstance(each, str) else formatted(rows[each.row], each.key, each.form) for each in said
+        )
+
+    return words(claim.says), words(claim.control), len(claim.numbers)
 
 
 def _table(table: ResultTable, study: Study, results: Results) -> tuple[list[str], int]:

@@ -1,4 +1,7 @@
-"""A study: stages to run with the scripts of this project, and the claims that are made from their results."""
+"""A study: stages to run with the scripts of this project, and the claims that are made from their results.
+
+The text of its page is a template beside it; see `page_template`.
+"""
 
 import json
 import re
@@ -10,6 +13,16 @@ from pathlib import Path
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from analysis.findings.page_template import (
+    EMPTY,
+    FORMAT,
+    Number,
+    PageText,
+    Said,
+    check_free_text,
+    read_template,
+    template_of,
+)
 from analysis.findings.worlds import seeds_of, with_own_seed
 from common.user_error import UserError
 from common.yaml_file import one_line, read_yaml, shown
@@ -28,8 +41,6 @@ BY_EPISODE = {"effects.tsv": "effects_by_episode.tsv"}
 
 _STRICT = ConfigDict(strict=True, extra="forbid")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
-_FORMAT = re.compile(r"\+?(\.\d)?[df%]?")
-_CODE = re.compile(r"`[^`]*`")
 
 
 @dataclass(frozen=True)
@@ -119,33 +130,30 @@ class Claim:
     """One sentence, with its numbers taken from results.
 
     Attributes:
-        says: the sentence; numbers are {ROW.COLUMN:FORMAT}, and of a row of several stages
-            {ROW.COLUMN.mean:FORMAT}, .low, .high, .p, .q, .q_primary or .n.
-        control: what could have refuted it, in the same way.
+        says: the sentence.
+        control: what could have refuted it.
         rows: by name.
     """
 
-    __pydantic_config__ = _STRICT
-
-    says: str
-    control: str
+    name: str
+    says: Said
+    control: Said
     rows: dict[str, Row]
+
+    @property
+    def numbers(self) -> list[Number]:
+        """Those of the sentence and of its control."""
+        return [each for each in (*self.says, *self.control) if isinstance(each, Number)]
 
     def columns(self, name: str) -> list[str]:
         """Return the columns that are said of a row, without what is said of them over several stages."""
-        return list(dict.fromkeys(column for row, column, _ in self._said((self.says, self.control)) if row == name))
+        return list(dict.fromkeys(each.column for each in self.numbers if each.row == name))
 
     def tested(self, name: str) -> list[str]:
         """Return those that the sentence says, not only its control, and those of which a q is said."""
-        sentence = [(row, column) for row, column, _ in self._said((self.says,))]
-        with_q = [(row, column) for row, column, what in self._said((self.control,)) if what.startswith("q")]
-        return list(dict.fromkeys(column for row, column in sentence + with_q if row == name))
-
-    def _said(self, texts: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
-        """Yield rows, columns and what is said of them over several stages, if anything is."""
-        for place in (place for text in texts for place in places(text)):
-            row, column, *what = place.split(".")
-            yield row, column, "".join(what)
+        sentence = [each for each in self.says if isinstance(each, Number)]
+        with_q = [each for each in self.control if isinstance(each, Number) and each.what.startswith("q")]
+        return list(dict.fromkeys(each.column for each in sentence + with_q if each.row == name))
 
 
 @dataclass(frozen=True)
@@ -221,31 +229,38 @@ class Forest:
 
 
 @dataclass(frozen=True)
-class Study:
-    """A study file.
-
-    Attributes:
-        question: in one or two sentences.
-        stages: in the order in which they are run.
-        claims: in the order of the page.
-        limits: what the study does not show.
-        tables, forests, figures: after the claims.
-        primary: the outcomes that it is made to test. The page says since when they have been named.
-        withdrawn: sentences that the page said and that no longer stand, and why.
-    """
+class _StudyFile:
+    """What the file holds, without the page's text; rows of each claim by the claim's name."""
 
     __pydantic_config__ = _STRICT
 
-    title: str
-    question: str
     stages: tuple[Stage, ...]
-    claims: tuple[Claim, ...]
-    limits: tuple[str, ...]
+    claims: dict[str, dict[str, Row]]
     tables: tuple[ResultTable, ...] = ()
     forests: tuple[Forest, ...] = ()
     figures: tuple[ResultFigure, ...] = ()
     primary: tuple[Primary, ...] = ()
-    withdrawn: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study.
+
+    Attributes:
+        stages: in the order in which they are run.
+        claims: in the order of the page.
+        text: of the page.
+        tables, forests, figures: for the parts of the page of these names.
+        primary: the outcomes that it is made to test. The page says since when they have been named.
+    """
+
+    stages: tuple[Stage, ...]
+    claims: tuple[Claim, ...] = ()
+    text: PageText = EMPTY
+    tables: tuple[ResultTable, ...] = ()
+    forests: tuple[Forest, ...] = ()
+    figures: tuple[ResultFigure, ...] = ()
+    primary: tuple[Primary, ...] = ()
 
     def named(self, pattern: str) -> list[Stage]:
         """Return the stages of that name, or those that fit a pattern with * and ?."""
@@ -273,7 +288,7 @@ class Study:
 
 
 def read_study(path: Path) -> Study:
-    """Read a study file, with a stage for each value of `each`.
+    """Read a study file and the template beside it, with a stage for each value of `each`.
 
     Raises:
         UserError: the file is no study, a name stands for nothing, or a sentence has a number of its own: those must
@@ -281,17 +296,28 @@ def read_study(path: Path) -> Study:
     """
     content = read_yaml(path, "the name of a study file")
     try:
-        study = TypeAdapter(Study).validate_json(json.dumps(content, default=str))
+        file = TypeAdapter(_StudyFile).validate_json(json.dumps(content, default=str))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise UserError(f"{path} is no study: {one_line(place)}: {one_line(first['msg'])}") from None
+    text = read_template(template_of(path))
     try:
-        study = Study(**{**vars(study), "stages": tuple(_one_for_each(study.stages))})
+        stages = tuple(_one_for_each(file.stages))
+        parts = {**vars(file), "stages": stages, "claims": tuple(_claims(file, text)), "text": text}
+        study = Study(**parts)
         _check(study)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     return study
+
+
+def _claims(file: _StudyFile, text: PageText) -> Iterator[Claim]:
+    if lost := sorted(file.claims.keys() ^ text.claims.keys()):
+        where = "its rows are missing" if lost[0] in text.claims else "the page does not say it"
+        raise UserError(f"the claim {shown(lost[0])}: {where}")
+    for name, (says, control) in text.claims.items():
+        yield Claim(name, says, control, file.claims[name])
 
 
 def check_apart(stages: Sequence[str], seeds: Mapping[str, frozenset[str]], file: str) -> None:
@@ -315,18 +341,13 @@ def places(text: str) -> list[str]:
     Raises:
         UserError: a brace is open.
     """
-    return [name for name, _ in _fields(text)]
-
-
-def _fields(text: str) -> list[tuple[str, str]]:
-    """Return names and formats of what stands in braces."""
     try:
         found = [each[1:] for each in string.Formatter().parse(text) if each[1] is not None]
     except ValueError as error:
         raise UserError(f"{shown(text)}: {error}") from None
-    if any(conversion for *_, conversion in found):
-        raise UserError(f"{shown(text)}: what stands in braces has no '!'")
-    return [(name or "", form or "") for name, form, _ in found]
+    if any(form or conversion for _, form, conversion in found):
+        raise UserError(f"{shown(text)}: what stands in braces is a name alone")
+    return [name or "" for name, *_ in found]
 
 
 def _one_for_each(stages: tuple[Stage, ...]) -> Iterator[Stage]:
@@ -377,12 +398,17 @@ def _check(study: Study) -> None:
     for primary in study.primary:
         _check_primary(primary, study)
     _check_worlds(study, rows)
-    for text in (study.title, study.question, *study.limits, *study.withdrawn, *(each.title for each in study.tables)):
-        _check_free_text(text)
+    for part in ("tables", "forests", "figures"):
+        if (part in study.text.parts) != bool(getattr(study, part)):
+            raise UserError(
+                f"the study has {part} that its page does not show, or the other way round: {{{{ {part} }}}}"
+            )
+    for table in study.tables:
+        check_free_text(table.title)
     for text in (each for forest in study.forests for each in (forest.title, forest.axis)):
-        _check_free_text(text)
+        check_free_text(text)
     for figure in study.figures:
-        _check_free_text(figure.caption)
+        check_free_text(figure.caption)
 
 
 def _check_primary(primary: Primary, study: Study) -> None:
@@ -409,42 +435,30 @@ def _check_claim(claim: Claim, primary: tuple[Primary, ...]) -> None:
     for name, row in claim.rows.items():
         if row.minus and not row.several:
             raise UserError(f"the row {name} is of one stage, so it has no mean to subtract from: leave out minus")
-    for text in (claim.says, claim.control):
-        _check_free_text(text)
-        for place, form in _fields(text):
-            name, _, column = place.partition(".")
-            if name not in claim.rows or not column:
-                raise UserError(f"{{{place}}} must be a row of the claim, a dot and a column: {shown(text)}")
-            if claim.rows[name].several and column.partition(".")[2] not in OVER_TRAININGS:
-                known = ", ".join(OVER_TRAININGS)
-                raise UserError(f"{{{place}}} is over several stages: must be a row, a column and one of {known}")
-            if not _FORMAT.fullmatch(form):
-                raise UserError(f"{{{place}:{form}}}: a format is such as +.1f, .3f or d")
-            _check_q(place, claim.rows[name], column, primary)
+    for number in claim.numbers:
+        if number.row not in claim.rows:
+            raise UserError(f"{number} is of no row of the claim {claim.name}")
+        row = claim.rows[number.row]
+        if row.several and number.what not in OVER_TRAININGS:
+            known = ", ".join(OVER_TRAININGS)
+            raise UserError(f"{number} is over several stages: must be a row, a column and one of {known}")
+        if number.what and not row.several:
+            raise UserError(f"{number} is of one stage: must be a row and a column")
+        _check_q(number, row, primary)
 
 
-def _check_q(place: str, row: Row, column: str, primary: tuple[Primary, ...]) -> None:
-    of, _, what = column.rpartition(".")
-    if what == Q_PRIMARY and not any(each.row == row and each.column == (of or "value") for each in primary):
-        raise UserError(f"{{{place}}} is no primary outcome: name it under `primary`, or say q")
+def _check_q(number: Number, row: Row, primary: tuple[Primary, ...]) -> None:
+    what, column = (number.what, number.column) if row.several else (number.column, "value")
+    if what == Q_PRIMARY and not any(each.row == row and each.column == column for each in primary):
+        raise UserError(f"{number} is no primary outcome: name it under `primary`, or say q")
 
 
 def _check_table(table: ResultTable) -> None:
     for column in table.columns:
         _, _, form = column.partition(":")
-        if not _FORMAT.fullmatch(form):
+        if not FORMAT.fullmatch(form):
             raise UserError(f"the column {shown(column)}: a format is such as +.1f, .3f or d")
     if table.across is not None and table.largest_first is not None:
         raise UserError(f"the table {shown(table.title)} has across, so its rows cannot be ordered by a column")
     if not 0 <= table.digits <= 9:
         raise UserError(f"the table {shown(table.title)} has {table.digits} digits: must be 0 to 9")
-
-
-def _check_free_text(text: str) -> None:
-    """Refuse digits outside of braces and code."""
-    plain = re.sub(r"\{[^}]*\}", "", _CODE.sub("", text))
-    if number := re.search(r"\d+", plain):
-        raise UserError(
-            f"the number {number[0]} in {shown(text)} comes from nowhere: take it from a result, {{ROW.COLUMN}}, or "
-            "write it in words"
-        )

@@ -4,19 +4,17 @@ import base64
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import orjson
 
-_HERE = Path(__file__).parent
 _BEST = 9
 
 
 @dataclass(frozen=True)
 class Packed:
-    """Tables as the pages' `packing.js` reads them.
+    """Tables as the pages' `unpacking.js` reads them.
 
     Attributes:
         columns: name, kind and shape of each table, in the order of the bytes.
@@ -55,11 +53,6 @@ def embedded(content: Any) -> Any:
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Markup(text)
-
-
-def scripts_of(*paths: str) -> list[str]:
-    """Return the content of script files, named from `analysis/`."""
-    return [(_HERE.parent / path).read_text() for path in paths]
 
 
 def _bytes_of(array: np.ndarray) -> tuple[str, bytes]:

@@ -5,16 +5,21 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+Look = Literal["window", "document"]
+Dark = Literal["never", "preferred", "always"]
 _HERE = Path(__file__).parent
+_KIT = _HERE / "kit"
+BASE = ("page.js", "unpacking.js")
+"""Scripts of the kit that every page with data needs; then `canvas.js`, `glyphs.js`, `view.js` and `playback.js`."""
 
 
 def environment(folder: Path, trim: bool = False) -> "Environment":
-    """Return what renders the templates of a page's folder, which may extend `layout.html`.
+    """Return what renders the templates of a page's folder, which may extend and import those beside this file.
 
     Args:
         trim: leave no empty lines where the template's own commands stood.
@@ -51,3 +56,38 @@ class Scripts:
             Markup("\n".join(f"<script>{script}</script>" for script in scripts)),
             Markup(" ".join(f"'sha256-{each}'" for each in hashes)),
         )
+
+
+def scripts_of(kit: Sequence[str], own: Sequence[Path], libraries: Sequence[str] = ()) -> Scripts:
+    """Return a page's scripts; libraries run first, then the kit's, then its own.
+
+    Args:
+        kit: names in the kit.
+        own: files.
+        libraries: their content.
+    """
+    return Scripts.of([*libraries, *(path.read_text() for path in (*(_KIT / name for name in kit), *own))])
+
+
+def style_of(look: Look, folder: Path | None = None, dark: Dark = "never") -> Any:
+    """Return the style of a page: the kit's, then its own `style.css`.
+
+    Args:
+        look: whether the page is a window full of things to use, or a text to read.
+        folder: of the page; without one it has no style of its own.
+        dark: whether it is dark, or where the reader's system is.
+    """
+    from markupsafe import Markup
+
+    parts = [(_KIT / name).read_text() for name in ("base.css", f"{look}.css")]
+    if dark != "never":
+        colours = (_KIT / "dark.css").read_text()
+        parts.append(colours if dark == "always" else f"@media (prefers-color-scheme: dark) {{\n{colours}}}\n")
+    if folder is not None:
+        parts.append((folder / "style.css").read_text())
+    return Markup("".join(parts))
+
+
+def picture(path: Path) -> str:
+    """Return the address of a PNG that holds its content."""
+    return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()

@@ -12,15 +12,6 @@ const parsed = new Promise((done) => {
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", done); else done();
 });
 
-/** Inflate the content of an element, which is then removed. */
-async function taken(id) {
-  const element = document.getElementById(id);
-  const text = element.textContent.trim();
-  const bytes = await inflated(text);
-  element.remove();
-  return bytes;
-}
-
 class PanelData {
   constructor(facts, tables) {
     this.facts = facts;
@@ -40,8 +31,8 @@ class PanelData {
 
   /** The tables that the first picture needs whole: rollouts, matrices and maps, and how many entities each tick has. */
   static async load() {
-    const facts = JSON.parse(document.getElementById("panel-facts").textContent);
-    return new PanelData(facts, unpacked(facts.columns, await taken("panel-content")));
+    const facts = factsIn("panel-facts");
+    return new PanelData(facts, await tablesIn("panel-content", facts.columns));
   }
 
   /** Tables of ticks begin empty, and are filled as the ticks are unpacked. */
@@ -58,14 +49,7 @@ class PanelData {
   /** Whether the last axis of a table is that of ticks, so that it has a row for each component or head. */
   alongTicks(name) { return name === "component" || name === "chosen"; }
 
-  rolloutOf(tick) {
-    let [low, high] = [0, this.count];
-    while (high - low > 1) {
-      const middle = (low + high) >> 1;
-      if (this.starts[middle] <= tick) low = middle; else high = middle;
-    }
-    return low;
-  }
+  rolloutOf(tick) { return partAt(this.starts, tick); }
 
   source(rollout) { return this.facts.sources[this.tables["rollout.source"][rollout]]; }
 
@@ -82,9 +66,9 @@ class PanelData {
   }
 
   async unpackPack(number) {
-    const id = `panel-ticks-${number}`, columns = this.facts.packs[number];
+    const columns = this.facts.packs[number];
     if (number > 0) await parsed; // the first ticks stand above the scripts, the others below
-    const tables = unpacked(columns, await taken(id));
+    const tables = await tablesIn(`panel-ticks-${number}`, columns);
     const [start, end] = [number, number + 1].map((each) => this.starts[Math.min(this.count, each * this.facts.rolloutsAtOnce)]);
     const before = this.tables.phrases.length;
     tables.words = Int32Array.from(tables.words, (each) => each + before);
@@ -177,8 +161,8 @@ class PanelData {
 
   jacobian(behaviour, lag, later, earlier) { return this.tables.jacobian[this.entry(behaviour, lag, later, earlier)]; }
 
-  colourOf(behaviour) { return (this.facts.behaviours[behaviour] ?? this.facts.noise).colour; }
-  shapeOf(behaviour) { return (this.facts.behaviours[behaviour] ?? this.facts.noise).shape; }
+  /** Colour and shape of a behaviour. */
+  looks(behaviour) { return this.facts.behaviours[behaviour] ?? this.facts.noise; }
   nameOf(behaviour) { return behaviour < 0 ? "no behaviour yet" : `behaviour ${behaviour}`; }
 
   /** Mean of a column over a rollout. */

@@ -9,13 +9,13 @@ const WIDEST = 3; // standard deviations at the end of the colours
 class Lines {
   constructor(state) {
     this.state = state;
-    this.canvas = document.getElementById("lines");
+    this.canvas = byId("lines");
     this.canvas.addEventListener("mousemove", (event) => this.hover(event));
-    this.canvas.addEventListener("mouseleave", () => { document.getElementById("lines-told").textContent = this.hint; });
+    this.canvas.addEventListener("mouseleave", () => { byId("lines-told").textContent = this.hint; });
     this.canvas.addEventListener("click", (event) => this.click(event));
     this.hint = "Point at a row to see what moves the component and what it moves; click to keep it.";
-    document.getElementById("lines-told").textContent = this.hint;
-    state.on(["rollout", "at", "component"], () => this.draw());
+    byId("lines-told").textContent = this.hint;
+    state.on(["rollout", "tick", "component"], () => this.draw());
   }
 
   get value() { return this.state.data.facts.estimates.includes("value"); }
@@ -38,7 +38,7 @@ class Lines {
     const x = (i) => LABELS + i * this.cell;
     this.label("behaviour", STRIP / 2);
     for (let i = 0; i < state.length; i++) {
-      context.fillStyle = data.colourOf(data.behaviour(first + i));
+      context.fillStyle = data.looks(data.behaviour(first + i)).colour;
       context.globalAlpha = data.tables.own[first + i] || data.behaviour(first + i) < 0 ? 1 : 0.55;
       context.fillRect(x(i), 0, this.cell + 0.5, STRIP);
       context.globalAlpha = 1;
@@ -54,19 +54,15 @@ class Lines {
 
   drawValue(first, x) {
     const { context, state } = this, values = state.data.tables.value.subarray(first, first + state.length);
-    const known = Array.from(values).filter(Number.isFinite);
-    if (!known.length) return;
-    const [low, high] = [Math.min(...known), Math.max(...known)], top = STRIP + GAP;
-    const y = (value) => top + 5 + (VALUE - 10) * (1 - (value - low) / (high - low || 1));
-    context.strokeStyle = "#e4e8ec";
+    const [low, high] = ends(values), top = STRIP + GAP;
+    if (low > high) return;
+    context.strokeStyle = styled("trough");
     context.strokeRect(LABELS, top, this.cell * state.length, VALUE);
-    context.beginPath();
-    values.forEach((value, i) => (i ? context.lineTo(x(i + 0.5), y(value)) : context.moveTo(x(0.5), y(value))));
-    context.strokeStyle = "#171b20";
-    context.lineWidth = 1.5;
-    context.stroke();
+    drawLine(context, values, {
+      x: (i) => x(i + 0.5), low, high, top: top + 5, bottom: top + VALUE - 5, colour: styled("text"), width: 1.5,
+    });
     this.label("value", top + VALUE / 2);
-    context.fillStyle = "#57616c";
+    context.fillStyle = styled("dim");
     context.font = "9px system-ui, sans-serif";
     context.fillText(high.toPrecision(3), LABELS - 4, top + 6);
     context.fillText(low.toPrecision(3), LABELS - 4, top + VALUE - 4);
@@ -83,7 +79,7 @@ class Lines {
     context.fillRect(x(state.at), 0, this.cell, this.top - GAP);
     context.strokeStyle = "#b36b00";
     context.strokeRect(x(state.at), 0, this.cell, bottom);
-    context.fillStyle = "#57616c";
+    context.fillStyle = styled("dim");
     context.textAlign = "center";
     const every = state.length > 16 ? 8 : 4;
     for (let i = 0; i < state.length; i += every) {
@@ -97,16 +93,16 @@ class Lines {
     this.context.textAlign = "right";
     this.context.textBaseline = "middle";
     this.context.font = `${strong ? "700 " : ""}${Math.min(11, this.row)}px system-ui, sans-serif`;
-    this.context.fillStyle = "#171b20";
+    this.context.fillStyle = styled("text");
     this.context.fillText(text, LABELS - 4, y);
     this.context.font = "11px system-ui, sans-serif";
   }
 
   /** Tick and component under the pointer; component -1 above them. */
   under(event) {
-    const box = this.canvas.getBoundingClientRect();
-    const at = Math.floor((event.clientX - box.left - LABELS) / this.cell);
-    const component = Math.floor((event.clientY - box.top - this.top) / this.row);
+    const { x, y } = pointIn(this.canvas, event);
+    const at = Math.floor((x - LABELS) / this.cell);
+    const component = Math.floor((y - this.top) / this.row);
     return { at, component: component < this.state.data.components ? component : -1 };
   }
 
@@ -117,14 +113,14 @@ class Lines {
     const tick = data.starts[state.rollout] + at;
     const parts = [];
     if (inside) parts.push(`tick ${data.tables.tick[tick]}: ${data.nameOf(data.behaviour(tick))}`);
-    if (inside && this.value) parts.push(`value ${told(data.tables.value[tick])}`);
+    if (inside && this.value) parts.push(`value ${rounded(data.tables.value[tick])}`);
     if (inside && component >= 0) parts.push(`${data.facts.components[component].name} ${signed(data.component(component, tick))} standard deviations`);
-    document.getElementById("lines-told").textContent = parts.join(", ") || this.hint;
+    byId("lines-told").textContent = parts.join(", ") || this.hint;
   }
 
   click(event) {
     const { at, component } = this.under(event);
-    if (at >= 0 && at < this.state.length) this.state.go(at);
+    if (at >= 0 && at < this.state.length) this.state.seek(at);
     if (component >= 0 && at < 0) this.state.look(component, true);
   }
 }

@@ -1,26 +1,8 @@
 "use strict";
 
-/* Puts the parts together, listens to keys, and shows the state to consoles and tests. */
+/* Puts the parts together, and shows the state to consoles and tests. */
 
 const ROOM_FOR_MARKS = 900; // CSS pixels
-
-function listen(state, player) {
-  const on = (id, what, act) => document.getElementById(id).addEventListener(what, act);
-  on("colour-by", "change", ({ target }) => state.set("colourBy", target.value));
-  on("from", "change", ({ target }) => state.set("from", target.value));
-  document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.altKey || event.metaKey) return;
-    if (["SELECT", "TEXTAREA"].includes(event.target.tagName) || (event.target.type === "range" && event.key.startsWith("Arrow"))) return;
-    const acts = {
-      ArrowLeft: () => { player.pause(); state.go(state.at - 1); }, ArrowRight: () => { player.pause(); state.go(state.at + 1); },
-      ArrowUp: () => state.step(-1), ArrowDown: () => state.step(1), " ": () => player.play(),
-      Home: () => state.go(0), End: () => state.go(state.length - 1),
-    };
-    if (!acts[event.key]) return;
-    acts[event.key]();
-    event.preventDefault();
-  });
-}
 
 /** What `window.panel` offers: numbers and copies. */
 function publicState(state, scatter, lines) {
@@ -49,8 +31,8 @@ function publicState(state, scatter, lines) {
       ticks: Array.from({ length: tables["rollout.ticks"][rollout] }, (_, i) => tickOf(data.starts[rollout] + i)),
     }),
     placeOf: (rollout) => {
-      const box = scatter.canvas.getBoundingClientRect(), { x, y } = scatter.placeOf(rollout);
-      return { x: box.left + x, y: box.top + y };
+      const { left, top } = scatter.canvas.getBoundingClientRect(), { x, y } = scatter.placeOf(rollout);
+      return { x: left + x, y: top + y };
     },
     matrices: (behaviour, lag) => {
       const all = Array.from({ length: data.components }, (_, k) => k);
@@ -60,14 +42,7 @@ function publicState(state, scatter, lines) {
   });
 }
 
-/** Say that the page cannot be shown. */
-function fail(error) {
-  const loading = document.getElementById("loading");
-  loading.hidden = false;
-  loading.classList.add("failed");
-  loading.textContent = `This page cannot show its rollouts: ${error.message}. It needs a browser of 2023 or later; if yours is `
-    + "newer, the file is damaged: build it again with panel.py.";
-}
+const fail = failing("its rollouts", "build it again with panel.py");
 
 /** Unpack what the first picture does not need. */
 async function rest(state) {
@@ -81,26 +56,22 @@ async function rest(state) {
 }
 
 async function start() {
-  try {
-    const state = new PanelState(await PanelData.load());
-    const parts = [new Scatter(state), new Player(state), new Lines(state), new Matrices(state)];
-    new BehaviourList(state);
-    listen(state, parts[1]);
-    document.getElementById("view-legend").append(...viewLegend(state.data));
-    document.getElementById("marks").open = window.innerHeight >= ROOM_FOR_MARKS;
-    state.rollout = Math.max(0, Array.from({ length: state.data.count }, (_, i) => i).findIndex((i) => state.mapped(i)));
-    await state.data.unpack(state.rollout);
-    document.getElementById("loading").hidden = true;
-    const resize = () => parts.forEach((part) => part.resize());
-    resize();
-    window.addEventListener("resize", resize);
-    window.panel = publicState(state, parts[0], parts[2]);
-    requestAnimationFrame(() => requestAnimationFrame(() => { document.body.dataset.drawn = String(Math.round(performance.now())); }));
-    setTimeout(rest, 50, state);
-  } catch (error) {
-    fail(error);
-    throw error;
-  }
+  const state = new PanelState(await PanelData.load());
+  const parts = [new Scatter(state), new Player(state), new Lines(state), new Matrices(state)];
+  new BehaviourList(state);
+  listenTo("colour-by", "change", ({ target }) => state.set("colourBy", target.value));
+  listenTo("from", "change", ({ target }) => state.set("from", target.value));
+  byId("view-legend").append(...viewLegend(state.data));
+  byId("marks").open = window.innerHeight >= ROOM_FOR_MARKS;
+  state.rollout = Math.max(0, Array.from({ length: state.data.count }, (_, i) => i).findIndex((i) => state.mapped(i)));
+  await state.data.unpack(state.rollout);
+  byId("loading").hidden = true;
+  const resize = () => parts.forEach((part) => part.resize());
+  resize();
+  window.addEventListener("resize", resize);
+  window.panel = publicState(state, parts[0], parts[2]);
+  requestAnimationFrame(() => requestAnimationFrame(() => { document.body.dataset.drawn = String(Math.round(performance.now())); }));
+  setTimeout(rest, 50, state);
 }
 
-start();
+begin(start, fail);

@@ -9,20 +9,20 @@ class Matrices {
   constructor(state) {
     this.state = state;
     this.kinds = [
-      { canvas: document.getElementById("correlations"), value: (...at) => state.data.correlation(...at), name: "r", most: () => 1 },
-      { canvas: document.getElementById("jacobians"), value: (...at) => state.data.jacobian(...at), name: "effect", most: () => this.largest() },
+      { canvas: byId("correlations"), value: (...at) => state.data.correlation(...at), name: "r", most: () => 1 },
+      { canvas: byId("jacobians"), value: (...at) => state.data.jacobian(...at), name: "effect", most: () => this.largest() },
     ];
     for (const kind of this.kinds) {
       kind.canvas.addEventListener("mousemove", (event) => this.hover(event, kind));
       kind.canvas.addEventListener("mouseleave", () => { this.tell(""); });
       kind.canvas.addEventListener("click", (event) => this.click(event, kind));
     }
-    document.getElementById("of-behaviour").addEventListener("change", ({ target }) => (
+    listenTo("of-behaviour", "change", ({ target }) => (
       state.set("chosenBehaviour", target.value === FOLLOW ? FOLLOW : Number(target.value))));
-    document.getElementById("lag").addEventListener("input", ({ target }) => state.set("lag", Number(target.value)));
-    document.getElementById("unpin").addEventListener("click", () => { state.pinned = false; state.set("component", state.component); });
+    listenTo("lag", "input", ({ target }) => state.set("lag", Number(target.value)));
+    listenTo("unpin", "click", () => { state.pinned = false; state.set("component", state.component); });
     this.drawn = "";
-    state.on(["rollout", "at", "chosenBehaviour", "lag"], () => this.draw());
+    state.on(["rollout", "tick", "chosenBehaviour", "lag"], () => this.draw());
     state.on(["component"], () => { this.drawn = ""; this.draw(); });
   }
 
@@ -40,12 +40,12 @@ class Matrices {
     this.drawn = key;
     for (const kind of this.kinds) this.matrix(kind);
     const { behaviour } = state, facts = state.data.facts.behaviours[behaviour];
-    document.getElementById("lag-told").textContent = `${state.lag} tick${state.lag === 1 ? "" : "s"}`;
-    const chip = markCanvas((context) => drawShape(context, facts.shape, 8, 8, 5.5, facts.colour, "#00000055"));
-    document.getElementById("behaviour-shown").replaceChildren(
+    byId("lag-told").textContent = counted(state.lag, "tick");
+    const chip = behaviourMark(facts);
+    byId("behaviour-shown").replaceChildren(
       chip, ` behaviour ${behaviour}: ${facts.differences || `${Math.round(100 * facts.share)}% of ticks`}`,
     );
-    document.getElementById("jacobian-scale").textContent =
+    byId("jacobian-scale").textContent =
       `r ±1, effect ${facts.states ? `±${this.largest().toPrecision(2)} (${facts.states} states)` : "unknown: no states"}`;
     this.list();
   }
@@ -81,7 +81,7 @@ class Matrices {
         }
       }
     }
-    context.strokeStyle = "#aeb6bf";
+    context.strokeStyle = styled("edge");
     context.strokeRect(EDGE, 0, cell * count, cell * count);
     context.strokeStyle = "#111418";
     context.lineWidth = 1.5;
@@ -92,7 +92,7 @@ class Matrices {
 
   numbers(context, count, cell) {
     const every = [1, 2, 4, 8, 16].find((each) => each * cell >= 11) ?? 16;
-    context.fillStyle = "#57616c";
+    context.fillStyle = styled("dim");
     context.font = "9px system-ui, sans-serif";
     context.textBaseline = "middle";
     for (let k = 0; k < count; k += every) {
@@ -113,21 +113,21 @@ class Matrices {
   /** What moves the component, and what it moves: the strongest effects, and the correlations beside them. */
   list() {
     const { state } = this, { data, component } = state, facts = data.facts.components[component];
-    document.getElementById("component-name").textContent = `${facts.name}${state.pinned ? " (kept)" : ""}`;
-    document.getElementById("unpin").hidden = !state.pinned;
+    byId("component-name").textContent = `${facts.name}${state.pinned ? " (kept)" : ""}`;
+    byId("unpin").hidden = !state.pinned;
     const floor = facts.gaussian_highest === null ? "" : ` (components of Gaussians at most ${facts.gaussian_highest.toFixed(2)})`;
-    document.getElementById("component-facts").textContent =
+    byId("component-facts").textContent =
       `${(100 * facts.explained).toFixed(1)}% of the variance, stability ${facts.stability.toFixed(2)}${floor}; goes with: ${facts.features}.`;
     const { into, out } = strongest(state);
     const own = data.jacobian(state.behaviour, state.lag, component, component);
-    document.getElementById("keeps").textContent = Number.isNaN(own) ? "" : `Of one unit, ${signed(own)} is left of itself after ${state.lag} tick${state.lag === 1 ? "" : "s"}.`;
+    byId("keeps").textContent = Number.isNaN(own) ? "" : `Of one unit, ${signed(own)} is left of itself after ${counted(state.lag, "tick")}.`;
     this.fill("moved-by", into);
     this.fill("moves", out);
   }
 
   fill(id, rows) {
     const names = this.state.data.facts.components;
-    document.getElementById(id).replaceChildren(...rows.map(({ component, effect, r, significant }) => element(
+    byId(id).replaceChildren(...rows.map(({ component, effect, r, significant }) => element(
       "li", { onclick: () => this.state.look(component, true) },
       element("b", {}, names[component].name), element("span", { class: effect < 0 ? "down" : "up" }, signed(effect)),
       element("span", { class: "dim", title: significant ? "q < 0.05" : "q of 0.05 or more" }, `r ${signed(r)}${significant ? " •" : ""}`),
@@ -136,8 +136,8 @@ class Matrices {
   }
 
   under(event, { canvas }) {
-    const box = canvas.getBoundingClientRect(), count = this.state.data.components;
-    const earlier = Math.floor((event.clientX - box.left - EDGE) / this.cell), later = Math.floor((event.clientY - box.top) / this.cell);
+    const { x, y } = pointIn(canvas, event), count = this.state.data.components;
+    const earlier = Math.floor((x - EDGE) / this.cell), later = Math.floor(y / this.cell);
     return { earlier, later, onLater: later >= 0 && later < count, onEarlier: earlier >= 0 && earlier < count };
   }
 
@@ -156,7 +156,7 @@ class Matrices {
     if (at.onLater || at.onEarlier) this.state.look(at.onLater ? at.later : at.earlier, true);
   }
 
-  tell(text) { document.getElementById("matrix-told").textContent = text || "Point at a cell: row = later component, column = earlier one."; }
+  tell(text) { byId("matrix-told").textContent = text || "Point at a cell: row = later component, column = earlier one."; }
 }
 
 /** The strongest effects on a component (`into`) and of it (`out`), strongest first: [{component, effect, r, significant}]. */

@@ -8,25 +8,19 @@ from typing import Any
 import numpy as np
 
 from activation_store.schema import TILES_IN_VIEW
-from analysis.explorer.views import SIDE
+from analysis.explorer.views import SIDE, view_facts
 from analysis.features.actions import STYLES
 from analysis.features.choices import DIRECTIONS
 from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker
-from analysis.materials import MATERIALS
-from analysis.pages.packing import Packed, embedded, pack, scripts_of
-from analysis.pages.pages import Scripts, environment
+from analysis.pages.packing import Packed, embedded, pack
+from analysis.pages.pages import BASE, environment, scripts_of, style_of
 from analysis.panel.content import Panel
 from analysis.panel.saliency import PARTS, Saliency
 from analysis.panel.ticks import VITALS
-from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES
-from analysis.replays.replay import NPC_KINDS
 
 _HERE = Path(__file__).parent
-_SCRIPTS = (
-    "pages/packing.js", "pages/glyphs.js", "explorer/view.js", "panel/data.js",
-    "panel/state.js", "panel/scatter.js", "panel/player.js", "panel/lines.js",
-    "panel/matrices.js", "panel/main.js",
-)  # fmt: skip
+_KIT = (*BASE, "canvas.js", "glyphs.js", "view.js", "playback.js")
+_SCRIPTS = [_HERE / f"{name}.js" for name in ("data", "state", "scatter", "player", "lines", "matrices", "main")]
 _SHAPES = {
     "o": "circle", "^": "triangle", "s": "square", "D": "diamond", "v": "triangle", "P": "square", "X": "diamond",
 }  # fmt: skip
@@ -46,8 +40,6 @@ _OPTIONS = {"Move.Direction": (*DIRECTIONS, "stay"), "Attack.Style": tuple(STYLE
 
 def panel_page(content: Panel) -> str:
     """Return the page as HTML."""
-    from markupsafe import Markup
-
     packed, packs = pack(_tables(content), {}), _packs(content)
     page = environment(_HERE, trim=True).get_template("template.html")
     return page.render(
@@ -57,8 +49,8 @@ def panel_page(content: Panel) -> str:
         simulated=int(sum(content.sources[each].simulated for each in content.source)),
         dump=content.dynamics.dump,
         facts=embedded(_facts(content) | {"columns": packed.columns, "packs": [each.columns for each in packs]}),
-        packed=packed.content, packs=packs, style=Markup((_HERE / "style.css").read_text()),
-        scripts=Scripts.of(scripts_of(*_SCRIPTS)),
+        packed=packed.content, packs=packs, style=style_of("window", _HERE),
+        scripts=scripts_of(_KIT, _SCRIPTS),
     )  # fmt: skip
 
 
@@ -202,7 +194,7 @@ def _percent(values: np.ndarray) -> np.ndarray:
 def _facts(content: Panel) -> dict[str, Any]:
     dynamics, heads = content.dynamics, content.sources[0].metadata.action_heads
     return {
-        "run": dynamics.path.resolve().name, "policy": dynamics.policy, "layer": dynamics.layer, "side": SIDE,
+        "run": dynamics.path.resolve().name, "policy": dynamics.policy, "layer": dynamics.layer, **view_facts(),
         "components": [vars(each) for each in dynamics.components], "stepsInSpread": STEPS_IN_SPREAD,
         "rolloutsAtOnce": ROLLOUTS_AT_ONCE,
         "lags": dynamics.r.shape[1] - 1, "behaviours": [_behaviour(content, number) for number in _numbers(content)],
@@ -211,9 +203,6 @@ def _facts(content: Panel) -> dict[str, Any]:
         "heads": [{"name": each.name, "noop": each.noop} for each in heads],
         "probabilities": {head: _option_names(head, each.shape[1]) for head, each in _probabilities(content).items()},
         "saliency": [_target(each) for each in content.saliency], "parts": PARTS, "estimates": _estimates(content),
-        "materials": [{"name": each.name, "colour": each.colour} for each in MATERIALS],
-        "harvestable": {each.name: True for each in MATERIALS if each.leaves is not None},
-        "npcKinds": [{"name": kind, "colour": NPC_COLOURS[kind], "shape": NPC_SHAPES[kind]} for kind in NPC_KINDS],
     }  # fmt: skip
 
 

@@ -9,8 +9,8 @@ const FADED = "#dde1e6";
 class Scatter {
   constructor(state) {
     this.state = state;
-    this.canvas = document.getElementById("scatter");
-    this.tip = document.getElementById("scatter-tip");
+    this.canvas = byId("scatter");
+    this.tip = byId("scatter-tip");
     this.zoom = { scale: 1, x: 0, y: 0 };
     const { tables } = state.data;
     this.range = { x: spanOf(tables["rollout.x"]), y: spanOf(tables["rollout.y"]) };
@@ -45,13 +45,7 @@ class Scatter {
     for (const rollout of order) if (!this.state.shown(rollout)) this.point(context, rollout, true);
     for (const rollout of order) if (this.state.shown(rollout)) this.point(context, rollout, false);
     const { x, y } = this.placeOf(this.state.rollout);
-    for (const [width, colour] of [[5, "#ffffff"], [2.5, "#111418"]]) {
-      context.beginPath();
-      context.arc(x, y, 8, 0, 2 * Math.PI);
-      context.lineWidth = width;
-      context.strokeStyle = colour;
-      context.stroke();
-    }
+    drawRing(context, x, y, 8, [[5, "#ffffff"], [2.5, "#111418"]]);
     this.scale();
   }
 
@@ -61,7 +55,7 @@ class Scatter {
     if (x < -9 || y < -9 || x > this.size + 9 || y > this.size + 9) return;
     const radius = data.count > 2000 ? 2.2 : data.count > 500 ? 3 : 4;
     const main = data.tables["rollout.main"][rollout], simulated = data.source(rollout).simulated;
-    shapePath(context, data.shapeOf(main), x, y, radius);
+    shapePath(context, data.looks(main).shape, x, y, radius);
     const colour = faded ? FADED : this.colourOf(rollout);
     if (simulated) {
       context.lineWidth = 1.1;
@@ -75,7 +69,7 @@ class Scatter {
 
   colourOf(rollout) {
     const { data, colourBy } = this.state;
-    if (colourBy === "behaviour") return data.colourOf(data.tables["rollout.main"][rollout]);
+    if (colourBy === "behaviour") return data.looks(data.tables["rollout.main"][rollout]).colour;
     const { values, low, high } = this.valuesOf(colourBy);
     return sequential((values[rollout] - low) / (high - low || 1));
   }
@@ -93,19 +87,18 @@ class Scatter {
 
   /** The scale of colours, where they are of numbers. */
   scale() {
-    const place = document.getElementById("colour-scale");
+    const place = byId("colour-scale");
     const { colourBy } = this.state;
     place.hidden = colourBy === "behaviour";
     if (place.hidden) return;
     const { low, high } = this.valuesOf(colourBy);
     const bar = element("i");
     bar.style.background = `linear-gradient(to right, ${[0, 0.25, 0.5, 0.75, 1].map(sequential).join(", ")})`;
-    place.replaceChildren(`${told(low)}`, bar, `${told(high)}`);
+    place.replaceChildren(`${rounded(low)}`, bar, `${rounded(high)}`);
   }
 
   nearest(event) {
-    const box = this.canvas.getBoundingClientRect();
-    const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+    const { x, y } = pointIn(this.canvas, event);
     let [best, found] = [REACH, -1];
     for (let rollout = 0; rollout < this.state.data.count; rollout++) {
       const place = this.placeOf(rollout);
@@ -124,8 +117,7 @@ class Scatter {
 
   wheel(event) {
     event.preventDefault();
-    const box = this.canvas.getBoundingClientRect();
-    const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+    const { x, y } = pointIn(this.canvas, event);
     const scale = Math.max(1, Math.min(40, this.zoom.scale * Math.exp(-event.deltaY / 400)));
     const ratio = scale / this.zoom.scale;
     this.zoom = scale === 1 ? { scale, x: 0, y: 0 } : { scale, x: x - ratio * (x - this.zoom.x), y: y - ratio * (y - this.zoom.y) };
@@ -135,8 +127,7 @@ class Scatter {
 
 /** Least value, and how far the greatest is above it. */
 function spanOf(values) {
-  let [low, high] = [Infinity, -Infinity];
-  for (const value of values) { low = Math.min(low, value); high = Math.max(high, value); }
+  const [low, high] = ends(values);
   return [low, high - low || 1];
 }
 
@@ -157,7 +148,7 @@ function nameOf(data, rollout) {
 class BehaviourList {
   constructor(state) {
     this.state = state;
-    this.list = document.getElementById("behaviours");
+    this.list = byId("behaviours");
     state.on(["only", "from"], () => this.draw());
     this.draw();
   }
@@ -165,7 +156,7 @@ class BehaviourList {
   draw() {
     const { state } = this;
     this.list.replaceChildren(...state.data.facts.behaviours.map((each) => {
-      const chip = markCanvas((context) => drawShape(context, each.shape, 8, 8, 5.5, each.colour, "#00000055"));
+      const chip = behaviourMark(each);
       const button = element(
         "button", {
           type: "button", "aria-pressed": String(state.only === each.number),
@@ -178,4 +169,9 @@ class BehaviourList {
       return element("li", {}, button);
     }));
   }
+}
+
+/** A behaviour's mark, as in the scatter. */
+function behaviourMark({ shape, colour }) {
+  return markCanvas((context) => drawShape(context, shape, 8, 8, 5.5, colour, "#00000055"));
 }

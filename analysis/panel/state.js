@@ -1,17 +1,13 @@
 "use strict";
 
-/* What the user looks at. Tells listeners of "change" what changed. */
+/* What the user looks at, and colours of numbers. */
 
 const FOLLOW = "follow";
 
-class PanelState extends EventTarget {
+class PanelState extends TimedState {
   constructor(data) {
-    super();
-    this.data = data;
+    super(data);
     this.rollout = 0;
-    this.at = 0; // tick within the rollout
-    this.playing = false;
-    this.speed = 5; // ticks a second
     this.colourBy = "behaviour";
     this.only = null; // behaviour of the rollouts to choose from
     this.from = "all"; // real, simulated or mapped rollouts, or all
@@ -24,16 +20,9 @@ class PanelState extends EventTarget {
     this.whole = false; // whether the ticks of all rollouts are unpacked
   }
 
-  set(what, value) {
-    this[what] = value;
-    this.dispatchEvent(new CustomEvent("change", { detail: what }));
-  }
-
-  on(what, act) {
-    this.addEventListener("change", ({ detail }) => { if (what.includes(detail)) act(); });
-  }
-
   get length() { return this.data.tables["rollout.ticks"][this.rollout]; }
+  get last() { return this.length - 1; }
+  /** The place, among all ticks, of the rollout's tick that is shown. */
   get tick() { return this.data.starts[this.rollout] + this.at; }
 
   /** The behaviour whose matrices are shown: the chosen one, or that of the tick; before there is one, the rollout's. */
@@ -69,8 +58,6 @@ class PanelState extends EventTarget {
     return this.counted.count;
   }
 
-  go(at) { this.set("at", Math.max(0, Math.min(this.length - 1, at))); }
-
   open(rollout, at = 0) {
     if (!this.data.has(rollout)) { // the first seconds after the page was opened
       this.data.unpack(rollout).then(() => this.open(rollout, at), fail);
@@ -97,22 +84,10 @@ class PanelState extends EventTarget {
   }
 }
 
-/** A number with its sign, as text. */
-function signed(value, digits = 2) {
-  if (!Number.isFinite(value)) return "–";
-  return (value < 0 ? "−" : "+") + Math.abs(value).toFixed(digits);
-}
-
-/** A number with its sign and three digits that count. */
-function told(value) {
-  if (!Number.isFinite(value)) return "–";
-  return (value < 0 ? "−" : "+") + Number(Math.abs(value).toPrecision(3)).toString();
-}
-
 /** From blue over white to red: -1 to 1. */
 function diverging(share) {
   const strength = Math.min(1, Math.abs(share));
-  const [red, green, blue] = share > 0 ? [178, 24, 43] : [33, 102, 172];
+  const [red, green, blue] = share > 0 ? UP : DOWN;
   const mix = (part) => Math.round(255 - (255 - part) * strength);
   return `rgb(${mix(red)}, ${mix(green)}, ${mix(blue)})`;
 }
@@ -123,17 +98,4 @@ function sequential(share) {
   const place = Math.max(0, Math.min(1, share)) * (stops.length - 1);
   const low = Math.min(stops.length - 2, Math.floor(place)), part = place - low;
   return `rgb(${stops[low].map((each, i) => Math.round(each + (stops[low + 1][i] - each) * part)).join(", ")})`;
-}
-
-/** Give a canvas sharp pixels for its size in the page; returns its context, whose units are CSS pixels. */
-function sharp(canvas, width, height) {
-  const ratio = window.devicePixelRatio || 1;
-  canvas.width = Math.round(width * ratio);
-  canvas.height = Math.round(height * ratio);
-  canvas.style.width = `${width}px`;
-  canvas.style.height = `${height}px`;
-  const context = canvas.getContext("2d");
-  context.scale(ratio, ratio);
-  context.font = "11px system-ui, sans-serif";
-  return context;
 }

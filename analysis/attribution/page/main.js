@@ -2,219 +2,162 @@
 
 /* Views of one sample at a time, with the map of the chosen tick and lag over them. */
 
-const SIDE = 15;
-const FADED = 0.35;
-const UP = "#b2182b", DOWN = "#2166ac";
-const $ = (id) => document.getElementById(id);
-const facts = JSON.parse($("facts").textContent);
-const state = { sample: 0, tick: 0, lag: 0, timer: null, tables: [] };
+const VIEW_WIDTH = 480, STRIP_HEIGHT = 90; // CSS pixels
+const MOST_LISTED = 6;
+const colourOf = (value) => `rgb(${(value > 0 ? UP : DOWN).join(", ")})`;
+const sum = (values) => values.reduce((total, value) => total + value, 0);
+const largest = (values) => Math.max(...values.map(Math.abs), 1e-12);
 
-/** Start with the first sample. */
+/** What the user looks at: a tick of a sample, and what is attributed to a tick some ticks before, the lag. */
+class SampleState extends TimedState {
+  constructor(facts) {
+    super(facts);
+    this.sample = 0;
+    this.lag = 0;
+    this.unpacked = [];
+  }
+
+  get facts() { return this.data.samples[this.sample]; }
+  get tables() { return this.unpacked[this.sample]; }
+  get last() { return this.facts.ticks - 1; }
+  /** Ticks back that there are. */
+  get back() { return this.tables.task.length / this.facts.ticks; }
+  /** The tick whose view is shown: that of the lag; below 0 before the sample. */
+  get viewed() { return this.at - this.lag; }
+
+  /** Show another sample from its first tick. */
+  async choose(number) {
+    this.unpacked[number] ??= await tablesIn(`content-${number}`, this.data.samples[number].columns);
+    this.sample = number;
+    this.seek(0);
+  }
+
+  setLag(lag) { this.set("lag", Math.max(0, Math.min(this.back - 1, lag))); }
+
+  /** One row of a table of (ticks, ticks back, width): the chosen tick and lag. */
+  row(name) {
+    const width = this.tables[name].length / (this.facts.ticks * this.back);
+    const at = (this.at * this.back + this.back - 1 - this.lag) * width;
+    return this.tables[name].subarray(at, at + width);
+  }
+
+  /** What drawTiles asks: the tiles of the view; none before the sample. */
+  view() {
+    const tiles = this.data.side ** 2;
+    return this.viewed < 0 ? new Uint8Array(0) : this.tables.material.subarray(this.viewed * tiles, (this.viewed + 1) * tiles);
+  }
+
+  /** The entities in view, each with its attribution. */
+  get entities() {
+    const values = this.row("entities");
+    return this.viewed < 0 ? [] : this.tables.entities_text[this.viewed].map((entity, i) => ({ ...entity, value: values[i] || 0 }));
+  }
+}
+
 async function start() {
-  facts.samples.forEach((sample, i) => {
-    const text = `${sample.number}: agent ${sample.agent}, episode ${sample.episode}`;
-    $("sample").append(element("option", { value: i }, text));
+  const state = new SampleState(factsIn("facts"));
+  byId("sample").append(...state.data.samples.map(({ number, agent, episode }, i) => (
+    element("option", { value: i }, `${number}: agent ${agent}, episode ${episode}`))));
+  const transport = new Transport(state, {
+    slider: "tick", clock: () => `tick ${state.tables.tick[state.at]}: ${rounded(state.tables.value[state.at])}`,
+    keys: { "ArrowUp": () => state.setLag(state.lag + 1), "ArrowDown": () => state.setLag(state.lag - 1) },
   });
-  $("sample").addEventListener("change", () => choose(Number($("sample").value)));
-  $("tick").addEventListener("input", () => go(Number($("tick").value)));
-  $("lag").addEventListener("input", () => { state.lag = Number($("lag").value); draw(); });
-  $("overlay").addEventListener("change", draw);
-  $("play").addEventListener("click", play);
-  $("strip").addEventListener("click", (event) => {
-    const box = $("strip").getBoundingClientRect();
-    go(Math.floor(((event.clientX - box.left) / box.width) * sample().ticks));
-  });
-  $("view").addEventListener("mousemove", hover);
-  document.addEventListener("keydown", key);
-  await choose(0);
+  const draw = () => {
+    transport.draw();
+    byId("lag").value = state.lag;
+    byId("ago").textContent = state.lag;
+    drawSample(state);
+    drawStrip(state);
+    byId("bars").replaceChildren(...barsOf(state));
+  };
+  listenTo("sample", "change", ({ target }) => state.choose(Number(target.value)));
+  listenTo("lag", "input", ({ target }) => state.setLag(Number(target.value)));
+  listenTo("overlay", "change", draw);
+  listenTo("strip", "click", (event) => state.seek(Math.floor(pointIn(byId("strip"), event).across * state.facts.ticks)));
+  listenTo("view", "mousemove", (event) => hover(state, event));
+  window.addEventListener("resize", draw);
+  state.on(["tick", "lag", "playing"], draw);
+  await state.choose(0);
   document.body.dataset.ready = "true";
 }
 
-const sample = () => facts.samples[state.sample];
-const tables = () => state.tables[state.sample];
-
-/** Show another sample from its first tick. */
-async function choose(number) {
-  if (!state.tables[number]) {
-    const bytes = await inflated($(`content-${number}`).textContent.trim());
-    state.tables[number] = unpacked(facts.samples[number].columns, bytes);
-  }
-  state.sample = number;
-  $("tick").max = sample().ticks - 1;
-  go(0);
-}
-
-/** Show a tick. */
-function go(tick) {
-  state.tick = Math.max(0, Math.min(sample().ticks - 1, tick));
-  $("tick").value = state.tick;
-  draw();
-}
-
-/** Ticks back that there are. */
-const back = () => tables().task.length / sample().ticks;
-
-/** One row of a table of (ticks, ticks back, width): the chosen tick and lag. */
-function row(name) {
-  const table = tables()[name];
-  const width = table.length / (sample().ticks * back());
-  const at = (state.tick * back() + back() - 1 - state.lag) * width;
-  return table.subarray(at, at + width);
-}
-
-const sizeOf = (values) => values.reduce((sum, value) => sum + Math.abs(value), 0);
-const told = (value) => (value >= 0 ? "+" : "−") + Math.abs(value).toPrecision(3);
-
-/** The tick whose view is shown: that of the lag, if it is in the sample. */
-const viewed = () => state.tick - state.lag;
-
-/** Draw everything for the chosen tick and lag. */
-function draw() {
-  $("clock").textContent = `tick ${tables().tick[state.tick]}: ${told(tables().value[state.tick])}`;
-  $("ago").textContent = state.lag;
-  drawView();
-  drawStrip();
-  drawBars();
-}
-
-/** The view, with red and blue over it, and entities. */
-function drawView() {
-  const canvas = $("view"), context = canvas.getContext("2d"), tile = canvas.width / SIDE;
-  const map = row("tiles"), there = viewed() >= 0;
-  const material = tables().material.subarray(viewed() * SIDE * SIDE, (viewed() + 1) * SIDE * SIDE);
-  const far = Math.max(...map.map(Math.abs)) || 1;
-  context.clearRect(0, 0, canvas.width, canvas.height);
-  for (let i = 0; i < SIDE * SIDE; i++) {
-    const x = (i % SIDE) * tile, y = Math.floor(i / SIDE) * tile;
-    context.globalAlpha = $("overlay").checked ? FADED : 1;  // blue water must not be taken for blue on the map
-    context.fillStyle = there ? facts.colours[material[i]] : "#eceff2";
-    context.fillRect(x, y, tile, tile);
-    if ($("overlay").checked) {
-      context.globalAlpha = 0.85 * Math.abs(map[i]) / far;
-      context.fillStyle = map[i] > 0 ? UP : DOWN;
-      context.fillRect(x, y, tile, tile);
-    }
-  }
-  context.globalAlpha = 1;
-  if (there) drawEntities(context, tile);
-}
-
-/** Entities as dots, larger if more is attributed to them. */
-function drawEntities(context, tile) {
-  const values = row("entities"), far = Math.max(...values.map(Math.abs), 1e-12);
-  tables().entities_text[viewed()].forEach((entity, i) => {
-    const x = (entity.col + 7.5) * tile, y = (entity.row + 7.5) * tile, value = values[i] || 0;
+/** The view, with red and blue over it, and entities as dots, larger if more is attributed to them. */
+function drawSample(state) {
+  const canvas = byId("view"), { side } = state.data, size = Math.min(VIEW_WIDTH, canvas.parentElement.clientWidth);
+  const context = sharp(canvas, size, size), scale = size / side, tiles = state.row("tiles");
+  context.fillStyle = styled("hairline");
+  context.fillRect(0, 0, size, size);
+  drawTiles(context, { facts: state.data, view: () => state.view() }, state.viewed, scale);
+  if (byId("overlay").checked) drawMapOver(context, side, scale, tiles, largest(tiles));
+  const { entities } = state, far = largest(entities.map(({ value }) => value));
+  for (const { row, col, text, value } of entities) {
     context.beginPath();
-    context.arc(x, y, 3 + 7 * Math.abs(value) / far, 0, 2 * Math.PI);
-    context.fillStyle = entity.text === "itself" ? "#ffffff" : value > 0 ? UP : value < 0 ? DOWN : "#444444";
+    context.arc((col + side / 2) * scale, (row + side / 2) * scale, 3 + 7 * Math.abs(value) / far, 0, 2 * Math.PI);
+    context.fillStyle = text === "itself" ? "#ffffff" : value ? colourOf(value) : "#444444";
     context.fill();
     context.strokeStyle = "#000000";
     context.stroke();
-  });
+  }
 }
 
 /** The target over the sample as a line, over bars of how much is attributed in each tick. */
-function drawStrip() {
-  const canvas = $("strip"), context = canvas.getContext("2d"), ticks = sample().ticks;
-  const width = canvas.width / ticks, height = canvas.height, value = tables().value;
-  const size = Array.from({ length: ticks }, (_, t) => {
-    const each = tables().tiles.length / ticks;
-    return sizeOf(tables().tiles.subarray(t * each, (t + 1) * each));
-  });
-  const far = Math.max(...size) || 1, low = Math.min(...value), high = Math.max(...value);
-  context.clearRect(0, 0, canvas.width, height);
+function drawStrip({ tables, facts: { ticks }, at }) {
+  const canvas = byId("strip"), whole = canvas.parentElement.clientWidth, width = whole / ticks;
+  const context = sharp(canvas, whole, STRIP_HEIGHT), tiles = tables.tiles.length / ticks;
+  const sizes = Array.from({ length: ticks }, (_, tick) => sum(tables.tiles.subarray(tick * tiles, (tick + 1) * tiles).map(Math.abs)));
+  const far = largest(sizes), [low, high] = ends(tables.value);
   context.fillStyle = "#c9d6e4";
-  size.forEach((each, t) => context.fillRect(t * width, height * (1 - each / far), width - 0.5, (height * each) / far));
-  context.fillStyle = "rgba(255, 179, 0, 0.6)";
-  context.fillRect(state.tick * width, 0, width, height);
-  context.beginPath();
-  value.forEach((each, t) => {
-    const y = height - 6 - ((each - low) / (high - low || 1)) * (height - 12);
-    if (t) context.lineTo((t + 0.5) * width, y); else context.moveTo(width / 2, y);
+  sizes.forEach((size, tick) => {
+    const height = (STRIP_HEIGHT * size) / far;
+    context.fillRect(tick * width, STRIP_HEIGHT - height, width - 0.5, height);
   });
-  context.strokeStyle = "#171b20";
-  context.stroke();
+  context.fillStyle = "rgba(255, 179, 0, 0.6)";
+  context.fillRect(at * width, 0, width, STRIP_HEIGHT);
+  drawLine(context, tables.value, {
+    x: (tick) => (tick + 0.5) * width, low, high, top: 6, bottom: STRIP_HEIGHT - 6, colour: styled("text"),
+  });
 }
 
 /** One bar for each part of the input, and for the columns and items that matter most. */
-function drawBars() {
-  const own = row("own"), entities = row("entities"), items = row("inventory");
-  const sum = (values) => values.reduce((total, value) => total + value, 0);
+function barsOf(state) {
+  const { tables, viewed, entities } = state, own = state.row("own"), items = state.row("inventory");
   const parts = [
-    ["tiles", sum(row("tiles"))], ["entities", sum(entities)], ["own row", sum(own)], ["inventory", sum(items)],
-    ["task", row("task")[0]],
+    ["tiles", sum(state.row("tiles"))], ["entities", sum(state.row("entities"))], ["own row", sum(own)],
+    ["inventory", sum(items)], ["task", state.row("task")[0]],
   ];
-  const columns = tables().columns.map((name, i) => [name, own[i]]);
-  const named = viewed() < 0 ? [] : [
-    ...tables().entities_text[viewed()].map((each, i) => [each.text, entities[i] || 0]),
-    ...tables().items_text[viewed()].map((each, i) => [each, items[i] || 0]),
+  const named = viewed < 0 ? [] : [
+    ...entities.map(({ text, value }) => [text, value]), ...tables.items_text[viewed].map((text, i) => [text, items[i] || 0]),
   ];
-  const names = tables().component_names;
-  const components = names.map((name, i) => [name, tables().components[state.tick * names.length + i]]);
-  const most = (list) => list.filter((each) => each[1]).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1])).slice(0, 6);
-  $("bars").replaceChildren(
-    ...bars("By part (sums)", parts), ...bars("Own row, by column", most(columns)), ...bars("Entities and items", most(named)),
-    ...bars("Memory before the window, by component", most(components)),
-    element("p", { class: "dim" }, `Memory before the window: ${tables().memory[state.tick].toPrecision(3)} in size`),
-  );
+  const names = tables.component_names;
+  const components = names.map((name, i) => [name, tables.components[state.at * names.length + i]]);
+  const most = (list) => list.filter(([, value]) => value).sort((one, two) => Math.abs(two[1]) - Math.abs(one[1])).slice(0, MOST_LISTED);
+  return [
+    ...bars("By part (sums)", parts), ...bars("Own row, by column", most(tables.columns.map((name, i) => [name, own[i]]))),
+    ...bars("Entities and items", most(named)), ...bars("Memory before the window, by component", most(components)),
+    element("p", { class: "dim" }, `Memory before the window: ${tables.memory[state.at].toPrecision(3)} in size`),
+  ];
 }
 
 function bars(heading, list) {
-  const far = Math.max(...list.map((each) => Math.abs(each[1])), 1e-12);
-  return list.length ? [element("h3", {}, heading), ...list.map(([name, value]) => bar(name, value, far))] : [];
+  const far = largest(list.map(([, value]) => value));
+  return list.length ? [element("h3", {}, heading), ...list.map(([name, value]) => bar(name, value, 50 * Math.abs(value) / far))] : [];
 }
 
-function bar(name, value, far) {
-  const fill = element("div", { class: "fill" });
-  fill.style.width = `${50 * Math.abs(value) / far}%`;
-  fill.style[value > 0 ? "left" : "right"] = "50%";
-  fill.style.background = value > 0 ? UP : DOWN;
-  const track = element("div", { class: "track" }, fill);
-  return element("div", { class: "bar" }, element("span", {}, name), track, element("span", { class: "number" }, told(value)));
+/** To the right of the middle where it raises the target, to the left where it lowers it. */
+function bar(name, value, width) {
+  return barRow("part", name, rounded(value), { from: value > 0 ? 50 : 50 - width, width, colour: colourOf(value) });
 }
 
 /** Say what lies under the pointer, and what is attributed to it. */
-function hover(event) {
-  const box = $("view").getBoundingClientRect();
-  const column = Math.floor(((event.clientX - box.left) / box.width) * SIDE);
-  const line = Math.floor(((event.clientY - box.top) / box.height) * SIDE);
-  if (column < 0 || line < 0 || column >= SIDE || line >= SIDE) return;
-  const i = line * SIDE + column, values = row("entities");
-  const there = viewed() >= 0;
-  const name = there ? facts.materials[tables().material[viewed() * SIDE * SIDE + i]] : "tile before the sample";
-  const entities = there ? tables().entities_text[viewed()] : [];
-  const others = entities.map((each, k) => [each, values[k] || 0]).filter(
-    ([each]) => each.row + 7 === line && each.col + 7 === column,
-  );
-  $("hover").textContent = [
-    `${name} ${place(line - 7, column - 7)}: ${told(row("tiles")[i])}`,
-    ...others.map(([each, value]) => `${each.text}: ${each.text === "itself" ? "see its own row" : told(value)}`),
+function hover(state, event) {
+  const tile = tileUnder(byId("view"), event, state.data.side);
+  if (!tile) return;
+  const name = state.viewed < 0 ? "tile before the sample" : state.data.materials[state.view()[tile.number]].name;
+  const others = state.entities.filter(({ row, col }) => row === tile.down && col === tile.right);
+  byId("hover").textContent = [
+    `${name} ${whereabouts(tile.down, tile.right)}: ${rounded(state.row("tiles")[tile.number])}`,
+    ...others.map(({ text, value }) => `${text}: ${text === "itself" ? "see its own row" : rounded(value)}`),
   ].join("; ");
-}
-
-function place(down, right) {
-  const parts = [];
-  if (down) parts.push(`${Math.abs(down)} ${down < 0 ? "north" : "south"}`);
-  if (right) parts.push(`${Math.abs(right)} ${right < 0 ? "west" : "east"}`);
-  return parts.join(", ") || "underfoot";
-}
-
-function play() {
-  if (state.timer) { clearInterval(state.timer); state.timer = null; $("play").textContent = "▶"; return; }
-  $("play").textContent = "⏸";
-  state.timer = setInterval(() => (state.tick + 1 < sample().ticks ? go(state.tick + 1) : play()), 200);
-}
-
-function key(event) {
-  if (event.target.tagName === "SELECT" || event.target.type === "range") return;
-  const moves = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
-  if (event.key === " ") play();
-  else if (moves[event.key]) {
-    state.lag = Math.max(0, Math.min(back() - 1, state.lag + moves[event.key][1]));
-    $("lag").value = state.lag;
-    go(state.tick + moves[event.key][0]);
-  } else return;
-  event.preventDefault();
 }
 
 start();

@@ -1,6 +1,5 @@
 """One self-contained offline page of attributions: views with their maps, tick by tick and lag by lag."""
 
-import base64
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,12 +10,12 @@ import numpy as np
 
 from activation_store.records import Records
 from analysis.life.action_words import ITEMS
-from analysis.materials import MATERIALS
-from analysis.pages.packing import embedded, pack, scripts_of
-from analysis.pages.pages import Scripts, environment
+from analysis.pages.ground import ground_facts
+from analysis.pages.packing import embedded, pack
+from analysis.pages.pages import BASE, environment, picture, scripts_of, style_of
 
 _HERE = Path(__file__).parent
-_SCRIPTS = ("pages/packing.js", "attribution/page/main.js")
+_KIT = (*BASE, "canvas.js", "glyphs.js", "view.js", "playback.js")
 _KINDS = {-1: "immortal NPC", 0: "player", 1: "passive NPC", 2: "neutral NPC", 3: "aggressive NPC"}
 _ENTITY = ("id", "npc_type", "row", "col")
 """The first columns of every entity row, in the game's order."""
@@ -66,22 +65,17 @@ def saliency_page(
         figures: names of files.
         command: words of the command line that repeats the run.
     """
-    from markupsafe import Markup
-
     shown = [_content(sample) for sample in samples]
     back = samples[0].task.shape[1]
-    facts = {
-        "colours": [material.colour for material in MATERIALS], "materials": [material.name for material in MATERIALS],
-        "samples": [facts for facts, _ in shown],
-    }  # fmt: skip
+    facts = {**ground_facts(), "samples": [facts for facts, _ in shown]}
     return (
         environment(_HERE, trim=True)
         .get_template("template.html")
         .render(
             name=folder.resolve().name, heading=heading, summary=summary, failures=failures, facts=embedded(facts),
             contents=[content for _, content in shown], command=shlex.join(command), ticks_back=back,
-            figures=[{"name": name, "uri": _uri(folder / name)} for name in figures],
-            style=Markup((_HERE / "style.css").read_text()), scripts=Scripts.of(scripts_of(*_SCRIPTS)),
+            figures=[{"name": name, "uri": picture(folder / name)} for name in figures],
+            style=style_of("document", _HERE), scripts=scripts_of(_KIT, [_HERE / "main.js"]),
         )
     )  # fmt: skip
 
@@ -140,7 +134,3 @@ def _items(records: Records) -> list[list[str]]:
     rows = records.inventory
     kinds = [rows.values[rows.offsets[record] : rows.offsets[record + 1], 1].tolist() for record in range(len(records))]
     return [[ITEMS.get(kind, f"item {kind}") for kind in each] for each in kinds]
-
-
-def _uri(path: Path) -> str:
-    return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()

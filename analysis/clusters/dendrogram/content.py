@@ -1,6 +1,5 @@
 """The data of the dendrogram page: points, the tree's clusters, and the densities at which it is cut."""
 
-import base64
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,8 +36,8 @@ class Layout:
 
 def page_content(
     projection: Projection, clustering: Clustering, tree: ClusterTree, data: Dataset, seed: int
-) -> dict[str, Any]:
-    """Return the page's data as plain values; long arrays as base64 of little-endian numbers.
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return the page's data: plain values, and tables of the points shown.
 
     Args:
         projection: B records in the plane.
@@ -56,18 +55,21 @@ def page_content(
     own_of = np.append(own, _NO_CLUSTER)[clustering.labels]  # noise, -1, takes the last
     standing = np.stack([tree.standing(density) for density in densities])  # (levels, C)
     lasts = np.searchsorted(densities, tree.leaves[shown], side="right")
-    return {
+    facts = {
         "records": len(data),
         "densities": densities.tolist(),
         "levels": [_level(tree, density) for density in densities],
         "clusters": _clusters(tree, clustering.labels, own, data),
-        "x": _encode(projection.points[shown, 0], "<f4"),
-        "y": _encode(projection.points[shown, 1], "<f4"),
-        "home": _encode(tree.home[shown], "<u2"),
-        "lasts": _encode(lasts, "<u1"),
-        "own": _encode(own_of[shown], "<u2"),
-        "standing": _encode(standing, "<u2"),
     }
+    tables = {
+        "x": projection.points[shown, 0].astype(np.float32),
+        "y": projection.points[shown, 1].astype(np.float32),
+        "home": tree.home[shown],
+        "lasts": lasts,
+        "own": own_of[shown],
+        "standing": standing,
+    }
+    return facts, tables
 
 
 def run_clusters(tree: ClusterTree, labels: np.ndarray) -> np.ndarray:
@@ -164,7 +166,3 @@ def _clusters(tree: ClusterTree, labels: np.ndarray, own: np.ndarray, data: Data
 
 def _plain(values: np.ndarray) -> list[float | None]:
     return [value if np.isfinite(value) else None for value in values.tolist()]
-
-
-def _encode(values: np.ndarray, kind: str) -> str:
-    return base64.b64encode(np.ascontiguousarray(values).astype(kind).tobytes()).decode()

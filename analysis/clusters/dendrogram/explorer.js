@@ -1,24 +1,14 @@
 "use strict";
 
-const facts = JSON.parse(document.getElementById("facts").textContent);
+/* A clustering by density: the plane, the tree, and the density at which it is cut. */
+
+const facts = factsIn("facts");
 const NOISE = 65535;
 const UNLIT = "#e3e6ea";
 const DECIMALS = 3;
 const NUMBERS_AT_MOST = 40;
 
-function decoded(text, Kind) {
-  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-  return new Kind(bytes.buffer);
-}
-
-const points = {
-  x: decoded(facts.x, Float32Array),
-  y: decoded(facts.y, Float32Array),
-  home: decoded(facts.home, Uint16Array),
-  lasts: decoded(facts.lasts, Uint8Array),
-  own: decoded(facts.own, Uint16Array),
-};
-const standing = decoded(facts.standing, Uint16Array); // (levels, clusters)
+let points; // tables of the points, and which cluster each cluster belongs to at each level, (levels, clusters)
 const clusters = facts.clusters;
 const count = clusters.parent.length;
 const LAST = facts.densities.length - 1;
@@ -29,8 +19,8 @@ for (let i = 0; i < count; i++) if (clusters.run[i] !== null) ownSizes.set(i, cl
 /** The cluster of each point that is shown: at a level, or as the run has it. */
 function clusterOfPoints(level, own) {
   if (own) return points.own;
-  const row = standing.subarray(level * count, (level + 1) * count);
-  return Uint16Array.from(points.home, (home, i) => (points.lasts[i] > level ? row[home] : NOISE));
+  const row = points.standing.subarray(level * count, (level + 1) * count);
+  return Int32Array.from(points.home, (home, i) => (points.lasts[i] > level ? row[home] : NOISE));
 }
 
 /** How many records, of all, each cluster holds: at a level, or as the run has it. */
@@ -128,8 +118,8 @@ function drawTree() {
   return Plotly.newPlot("tree", [blocks], layout, quiet);
 }
 
-const slider = document.getElementById("level");
-const ownBox = document.getElementById("own");
+const slider = byId("level");
+const ownBox = byId("own");
 slider.max = LAST;
 
 function tell(level, sizes, own) {
@@ -161,7 +151,7 @@ function show() {
   const line = { type: "line", x0: at, x1: at, y0: 0, y1: 1, yref: "paper", line: { color: "#1d2733", width: 2, dash: "dot" } };
   Plotly.relayout("tree", { shapes: own ? [] : [line] });
   const told = tell(level, sizes, own);
-  document.getElementById("told").textContent = told;
+  byId("told").textContent = told;
   slider.setAttribute("aria-valuetext", told);
   window.explorer = { level, own, clusterOf, sizes, told };
 }
@@ -172,15 +162,19 @@ function goTo(level) {
   show();
 }
 
-Promise.all([drawPlane(), drawTree()]).then(() => {
+async function startPage() {
+  points = await tablesIn("content", facts.columns);
+  await Promise.all([drawPlane(), drawTree()]);
   slider.addEventListener("input", () => goTo(Number(slider.value)));
   ownBox.addEventListener("change", show);
-  document.getElementById("sparser").addEventListener("click", () => goTo(Number(slider.value) - 1));
-  document.getElementById("denser").addEventListener("click", () => goTo(Number(slider.value) + 1));
-  document.getElementById("tree").on("plotly_click", (event) => {
+  listenTo("sparser", "click", () => goTo(Number(slider.value) - 1));
+  listenTo("denser", "click", () => goTo(Number(slider.value) + 1));
+  byId("tree").on("plotly_click", (event) => {
     const birth = clusters.birth[event.points[0].pointNumber] ?? Infinity;
     const beyond = facts.densities.findIndex((density) => density > birth);
     goTo(beyond < 0 ? LAST : beyond);
   });
   show();
-});
+}
+
+startPage();

@@ -8,8 +8,8 @@ from analysis.clusters.dendrogram.content import COLOURS, POINTS_AT_MOST, page_c
 from analysis.clusters.projection import Projection
 from analysis.clusters.tree import cluster_tree
 from analysis.figures.style import NOISE_COLOUR, cluster_colour
-from analysis.pages.packing import embedded, scripts_of
-from analysis.pages.pages import Scripts, environment
+from analysis.pages.packing import embedded, pack
+from analysis.pages.pages import BASE, environment, scripts_of, style_of
 
 _HERE = Path(__file__).parent
 
@@ -23,12 +23,13 @@ def dendrogram_page(projection: Projection, clustering: Clustering, clustered_in
         data: with the features of the same records.
         seed: of the sample of points, if there are too many to show.
     """
-    from markupsafe import Markup
     from plotly.offline import get_plotlyjs
 
     tree = cluster_tree(clustering.tree)
-    facts = {
-        **page_content(projection, clustering, tree, data, seed),
+    facts, tables = page_content(projection, clustering, tree, data, seed)
+    packed = pack(tables, {})
+    facts |= {
+        "columns": packed.columns,
         "axes": projection.axes,
         "colours": [cluster_colour(i) for i in range(COLOURS)],
         "noiseColour": NOISE_COLOUR,
@@ -41,6 +42,7 @@ def dendrogram_page(projection: Projection, clustering: Clustering, clustered_in
         shown=min(len(data), POINTS_AT_MOST),
         clusters=len(tree),
         facts=embedded(facts),
-        style=Markup((_HERE / "style.css").read_text()),
-        scripts=Scripts.of([get_plotlyjs(), *scripts_of("clusters/dendrogram/explorer.js")]),
+        content=packed.content,
+        style=style_of("window", _HERE),
+        scripts=scripts_of(BASE, [_HERE / "explorer.js"], [get_plotlyjs()]),
     )

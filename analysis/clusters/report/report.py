@@ -1,6 +1,5 @@
 """One self-contained page that reports a run's results: verdict, figures, tables, and how to reproduce them."""
 
-import base64
 import math
 import shlex
 from pathlib import Path
@@ -10,7 +9,7 @@ from analysis.clusters.report.captions import CAPTIONS, caption_of
 from analysis.clusters.summary import SAME_CLUSTER, format_number
 from analysis.clusters.summary_text import format_interval, format_p, format_share
 from analysis.figures.style import cluster_colour
-from analysis.pages.pages import environment
+from analysis.pages.pages import environment, picture, style_of
 from analysis.runs.run_folder import RUN_FILE
 from common.files import read_json
 
@@ -32,8 +31,6 @@ def report_html(folder: Path) -> str:
     Raises:
         UserError: one of the files cannot be read.
     """
-    from markupsafe import Markup
-
     pages = environment(_HERE, trim=True)
     pages.filters |= {
         "number": lambda value: format_number(_nan_if_none(value)),
@@ -59,7 +56,7 @@ def report_html(folder: Path) -> str:
         not_repeated=_OUTPUT,
         same_cluster=SAME_CLUSTER,
         interval=lambda low, high: format_interval(_nan_if_none(low), _nan_if_none(high)),
-        style=Markup((_HERE / "style.css").read_text()),
+        style=style_of("document"),
     )
 
 
@@ -90,7 +87,7 @@ def _figures(folder: Path) -> list[dict[str, Any]]:
         {
             "name": name,
             "caption": caption_of(name),
-            "uri": "data:image/png;base64," + base64.b64encode((folder / name).read_bytes()).decode(),
+            "uri": picture(folder / name),
         }
         for name in names
     ]

@@ -69,11 +69,7 @@ class ArmView extends MapView {
     if (hovered === null || hovered === followed) return;
     const found = this.shown.find(({ group, index }) => group === this.data.players && index === hovered);
     if (!found) return;
-    this.context.beginPath();
-    this.context.arc(found.x, found.y, this.radius() + 4, 0, 2 * Math.PI);
-    this.context.lineWidth = 2;
-    this.context.strokeStyle = "#ffffff";
-    this.context.stroke();
+    drawRing(this.context, found.x, found.y, this.radius() + 4, [[2, "#ffffff"]]);
   }
 
   /** The agent under the pointer, if the pointer is on this map. */

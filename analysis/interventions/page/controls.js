@@ -1,48 +1,33 @@
 "use strict";
 
-/* Buttons, the slider and the keyboard of both replays. */
+/* What the page has besides buttons and keys that move both replays: the first difference, paths, the edited agents alone. */
 
 class ComparedControls {
   constructor(state, views) {
     this.state = state;
-    this.views = views;
-    this.play = document.getElementById("play");
-    this.slider = document.getElementById("slider");
-    this.clock = document.getElementById("clock");
-    this.speed = document.getElementById("speed");
-    this.onlyDrawn = document.getElementById("only-drawn");
-    this.listen();
-  }
-
-  listen() {
-    const { state } = this;
-    const onClick = {
-      "play": () => state.setPlaying(!state.playing),
-      "back": () => this.step(-1),
-      "forward": () => this.step(1),
-      "to-difference": () => this.toDifference(),
-      "show-paths": () => this.showPaths(),
-      "zoom-in": () => this.views[0].zoom(1.4),
-      "zoom-out": () => this.views[0].zoom(1 / 1.4),
-      "zoom-fit": () => this.views[0].fit(),
-    };
-    for (const [id, action] of Object.entries(onClick)) document.getElementById(id).addEventListener("click", action);
-    document.getElementById("to-difference").hidden = state.facts.firstTick === null;
-    this.slider.addEventListener("input", () => this.seek(Number(this.slider.value)));
-    this.speed.addEventListener("change", () => state.setSpeed(Number(this.speed.value)));
+    this.onlyDrawn = byId("only-drawn");
+    this.transport = new Transport(state, {
+      slider: "slider", keys: this.keys(views[0]),
+      clock: () => `tick ${state.tick.toLocaleString("en")} of ${state.last.toLocaleString("en")}`,
+    });
+    listenTo("to-difference", "click", () => this.toDifference());
+    listenTo("show-paths", "click", () => this.showPaths());
+    byId("to-difference").hidden = state.facts.firstTick === null;
     this.onlyDrawn.addEventListener("change", () => state.setOnlyDrawn(this.onlyDrawn.checked));
-    document.addEventListener("keydown", (event) => this.key(event));
   }
 
-  seek(tick) {
-    this.state.setPlaying(false);
-    this.state.seek(tick);
+  keys(view) {
+    const { state } = this;
+    return {
+      ...zoomKeys(view),
+      "d": () => this.toDifference(),
+      "e": () => state.setOnlyDrawn(!state.onlyDrawn),
+      "Escape": () => state.follow(null),
+    };
   }
-
-  step(ticks) { this.seek(this.state.tick + ticks); }
 
   toDifference() {
-    if (this.state.facts.firstTick !== null) this.seek(this.state.facts.firstTick);
+    if (this.state.facts.firstTick !== null) this.transport.move(this.state.facts.firstTick);
   }
 
   /** Zoom to all places where the chosen agent is in either arm. */
@@ -67,42 +52,8 @@ class ComparedControls {
     state.changed("view");
   }
 
-  key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const { target, key } = event;
-    if (target.matches("select") && key !== "Escape") return;
-    if (key === " " && target.matches("button, summary, input[type=checkbox]")) return;
-    const action = this.keyAction(event);
-    if (!action) return;
-    event.preventDefault();
-    action();
-  }
-
-  keyAction({ key, shiftKey }) {
-    const { state } = this;
-    const stride = shiftKey ? 10 : 1;
-    return {
-      " ": () => state.setPlaying(!state.playing),
-      "ArrowLeft": () => this.step(-stride),
-      "ArrowRight": () => this.step(stride),
-      "Home": () => this.seek(0),
-      "End": () => this.seek(state.data.ticks - 1),
-      "d": () => this.toDifference(),
-      "e": () => state.setOnlyDrawn(!state.onlyDrawn),
-      "+": () => this.views[0].zoom(1.4),
-      "=": () => this.views[0].zoom(1.4),
-      "-": () => this.views[0].zoom(1 / 1.4),
-      "0": () => this.views[0].fit(),
-      "Escape": () => state.follow(null),
-    }[key.length === 1 ? key.toLowerCase() : key];
-  }
-
   draw() {
-    const { tick, playing, data, onlyDrawn } = this.state;
-    this.slider.value = String(tick);
-    this.clock.textContent = `tick ${tick.toLocaleString("en")} of ${(data.ticks - 1).toLocaleString("en")}`;
-    this.play.textContent = playing ? "❚❚" : "▶";
-    this.play.setAttribute("aria-label", playing ? "Pause" : "Play");
-    this.onlyDrawn.checked = onlyDrawn;
+    this.transport.draw();
+    this.onlyDrawn.checked = this.state.onlyDrawn;
   }
 }

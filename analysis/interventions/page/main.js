@@ -22,27 +22,16 @@ function publicState(state, views) {
 }
 
 async function start() {
-  const loading = document.getElementById("loading");
-  try {
-    const facts = JSON.parse(document.getElementById("compared-facts").textContent);
-    const [unedited, edited] = await Promise.all(SIDES.map((side) => ReplayData.load(side)));
-    const state = new ComparedState(facts, { unedited, edited });
-    const views = SIDES.map((side) => new ArmView(state, side));
-    new MapLegend(state);
-    const panels = [new ComparedControls(state, views), new ArmHeadings(state), new AgentTable(state)];
-    state.addEventListener("change", ({ detail }) => {
-      if (detail !== "pointer") return;
-      state.setHovered(views.map((view) => view.hoveredPlayer()).find((player) => player !== null) ?? null);
-    });
-    drawOnChange(state, views, panels);
-    window.compared = publicState(state, views);
-    loading.hidden = true;
-  } catch (error) {
-    loading.classList.add("failed");
-    loading.textContent = `This page cannot show its replays: ${error.message}. It needs a browser of 2023 or later; if `
-      + "yours is newer, the file is damaged: run intervene.py report again.";
-    throw error;
-  }
+  const [unedited, edited] = await Promise.all(SIDES.map((side) => ReplayData.load(side)));
+  const state = new ComparedState(factsIn("compared-facts"), { unedited, edited });
+  const views = SIDES.map((side) => new ArmView(state, side));
+  new MapLegend(state);
+  const panels = [new ComparedControls(state, views), new ArmHeadings(state), new AgentTable(state)];
+  state.on(["pointer"], () => {
+    state.setHovered(views.map((view) => view.hoveredPlayer()).find((player) => player !== null) ?? null);
+  });
+  drawOnChange(state, views, panels);
+  window.compared = publicState(state, views);
 }
 
-start();
+begin(start, failing("its replays", "run intervene.py report again"));

@@ -1,6 +1,5 @@
 """One self-contained offline page that shows an intervention run: results, replays side by side, and figures."""
 
-import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +13,8 @@ from activation_store.interventions import (
     LivesTable,
     replayed_arms,
 )
-from analysis.pages.packing import embedded, scripts_of
-from analysis.pages.pages import Scripts, environment
+from analysis.pages.packing import embedded
+from analysis.pages.pages import BASE, Scripts, environment, picture, scripts_of, style_of
 from analysis.replays.compared import ComparedReplays, compare, first_difference
 from analysis.replays.events import events_of
 from analysis.replays.file import read_replay
@@ -72,11 +71,12 @@ def _refuse_changed(folder: Path) -> None:
 
 
 _HERE = Path(__file__).parent
-_SCRIPTS = (
-    "pages/packing.js", "replays/page/data.js", "replays/page/state.js", "pages/glyphs.js",
-    "replays/page/map_view.js", "interventions/page/state.js", "interventions/page/arm_view.js",
-    "interventions/page/panels.js", "interventions/page/controls.js", "interventions/page/main.js",
-)  # fmt: skip
+_KIT = (*BASE, "canvas.js", "glyphs.js", "playback.js")
+_REPLAY = _HERE.parents[1] / "replays" / "page"
+_SCRIPTS = [
+    *(_REPLAY / f"{name}.js" for name in ("data", "state", "map_view")),
+    *(_HERE / f"{name}.js" for name in ("state", "arm_view", "panels", "controls", "main")),
+]
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,6 @@ def intervention_page(
     Args:
         summary: its lines, as `summary_lines` returns them.
     """
-    from markupsafe import Markup
-
     shown = replays if isinstance(replays, ShownReplays) else None
     return (
         environment(_HERE, trim=True)
@@ -105,8 +103,8 @@ def intervention_page(
             name=name,
             summary=_paragraphs(summary),
             figures=[_figure(path, caption) for path, caption in figures.items()],
-            style=Markup((_HERE / "style.css").read_text()),
-            scripts=Scripts.of(scripts_of(*_SCRIPTS) if shown else ()),
+            style=style_of("document", _HERE, dark="preferred"),
+            scripts=scripts_of(_KIT, _SCRIPTS) if shown else Scripts.of(()),
             reason=replays,
             **_shown(shown) if shown else {"compared": None},
         )
@@ -150,5 +148,4 @@ def _paragraphs(summary: Sequence[str]) -> list[list[_Line]]:
 
 
 def _figure(path: Path, caption: str) -> dict[str, str]:
-    uri = "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()
-    return {"name": path.name, "caption": caption, "uri": uri}
+    return {"name": path.name, "caption": caption, "uri": picture(path)}

@@ -14,7 +14,7 @@ class ArmHeadings {
       const living = state.living(side);
       const end = state.facts.ends[side];
       const over = state.tick >= end && end < state.data.ticks - 1 ? ` The episode ended at tick ${end}.` : "";
-      document.getElementById(`${side}-living`).textContent = `Alive: ${living.drawn} of ${drawn} agents drawn at random, `
+      byId(`${side}-living`).textContent = `Alive: ${living.drawn} of ${drawn} agents drawn at random, `
         + `${living.others} of ${state.data.players.count - drawn} others.${over}`;
     }
   }
@@ -23,8 +23,8 @@ class ArmHeadings {
 class AgentTable {
   constructor(state) {
     this.state = state;
-    this.panel = document.getElementById("agent");
-    this.choice = document.getElementById("agent-choice");
+    this.panel = byId("agent");
+    this.choice = byId("agent-choice");
     const players = Array.from({ length: state.data.players.count }, (_, player) => player);
     const first = players.filter((player) => state.isDrawn(player));
     for (const [label, group] of [["edited", first], ["others", players.filter((player) => !state.isDrawn(player))]]) {
@@ -39,7 +39,7 @@ class AgentTable {
   draw() {
     const { followed } = this.state;
     this.choice.value = followed === null ? "" : String(followed);
-    document.getElementById("show-paths").hidden = followed === null;
+    byId("show-paths").hidden = followed === null;
     const content = followed === null
       ? [element("p", { class: "dim" }, "Hover over an agent to see its state in both arms. Click it, or choose it here, to keep it and to see its two paths.")]
       : [this.table(followed), element("p", { id: "agent-difference" }, this.difference(followed))];
@@ -79,7 +79,7 @@ class MapLegend {
     const { npcKinds } = state.data.facts;
     const agent = (colour, radius) => markCanvas((context) => drawPlayer(context, 8, 8, radius, { colour, solid: true }));
     const path = (side) => element("span", { class: `path ${side}`, "aria-hidden": "true" });
-    document.getElementById("legend").append(
+    byId("legend").append(
       element("li", {}, agent(COLOURS.drawn, 5.5), "agent drawn at random, edited on the right"),
       element("li", {}, agent(COLOURS.other, 3.8), "other agent"),
       ...npcKinds.map((kind) => element("li", {}, markCanvas((context) => drawNpc(context, 8, 8, 5, kind)), `${kind.name} NPC`)),

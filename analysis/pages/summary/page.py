@@ -1,16 +1,14 @@
 """One self-contained offline page of a run: what it found, in lines and figures, and the command that repeats it."""
 
-import base64
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.pages.pages import environment
+from analysis.pages.pages import environment, picture, style_of
 
 _HERE = Path(__file__).parent
-_STYLE = _HERE.parents[1] / "clusters" / "report" / "style.css"
 
 
 @dataclass(frozen=True)
@@ -36,8 +34,6 @@ def summary_page(folder: Path, heading: str, sections: Sequence[Section], comman
         sections: in order; figures that were not drawn are left out.
         command: words of the command line that repeats the run.
     """
-    from markupsafe import Markup
-
     return (
         environment(_HERE, trim=True)
         .get_template("template.html")
@@ -46,7 +42,7 @@ def summary_page(folder: Path, heading: str, sections: Sequence[Section], comman
             heading=heading,
             sections=[_shown(folder, section) for section in sections],
             command=shlex.join(command),
-            style=Markup(_STYLE.read_text()),
+            style=style_of("document"),
         )
     )
 
@@ -69,7 +65,7 @@ def _shown(folder: Path, section: Section) -> dict[str, Any]:
         else:
             paragraphs.append([])
     figures = [
-        {"name": name, "caption": caption, "uri": _uri(folder / name)}
+        {"name": name, "caption": caption, "uri": picture(folder / name)}
         for name, caption in section.figures.items()
         if (folder / name).exists()
     ]
@@ -79,7 +75,3 @@ def _shown(folder: Path, section: Section) -> dict[str, Any]:
 def _paragraph(lines: Sequence[str]) -> dict[str, list[str]]:
     details = [line.strip() for line in lines if line.startswith(" ")]
     return {"lines": [line for line in lines if not line.startswith(" ")], "details": details}
-
-
-def _uri(path: Path) -> str:
-    return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()

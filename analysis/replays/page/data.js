@@ -52,11 +52,8 @@ class ReplayData {
 
   /** Unpack the replay in the elements NAME-facts and NAME-content. */
   static async load(name = "replay") {
-    const facts = JSON.parse(document.getElementById(`${name}-facts`).textContent);
-    const content = document.getElementById(`${name}-content`);
-    const tables = unpacked(facts.columns, await inflated(content.textContent.trim()));
-    content.remove();
-    return new ReplayData(facts, tables);
+    const facts = factsIn(`${name}-facts`);
+    return new ReplayData(facts, await tablesIn(`${name}-content`, facts.columns));
   }
 
   readEvents(tables) {

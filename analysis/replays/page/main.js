@@ -56,30 +56,19 @@ function publicState(state, map) {
 }
 
 async function start() {
-  const loading = document.getElementById("loading");
-  try {
-    const data = await ReplayData.load();
-    const state = new ViewState(data);
-    const map = new MapView(state);
-    const timeline = new Timeline(state);
-    const list = new AgentList(state);
-    const panels = [new Controls(state, map), new AgentPanel(state), list, new Legend(state)];
-    state.addEventListener("change", ({ detail }) => {
-      if (detail !== "followed") return;
-      if (state.followed !== null) map.approach();
-      list.reveal();
-      document.getElementById("legend").open = state.followed === null;
-    });
-    if (data.facts.clusters) state.setColourBy("cluster");
-    drawOnChange(state, [map, timeline], panels);
-    window.replay = publicState(state, map);
-    loading.hidden = true;
-  } catch (error) {
-    loading.classList.add("failed");
-    loading.textContent = `This page cannot show its replay: ${error.message}. It needs a browser of 2023 or later; if `
-      + "yours is newer, the file is damaged: render the replay again.";
-    throw error;
-  }
+  const state = new ViewState(await ReplayData.load());
+  const map = new MapView(state);
+  const timeline = new Timeline(state);
+  const list = new AgentList(state);
+  const panels = [new Controls(state, map), new AgentPanel(state), list, new Legend(state)];
+  state.on(["followed"], () => {
+    if (state.followed !== null) map.approach();
+    list.reveal();
+    byId("legend").open = state.followed === null;
+  });
+  if (state.data.facts.clusters) state.setColourBy("cluster");
+  drawOnChange(state, [map, timeline], panels);
+  window.replay = publicState(state, map);
 }
 
-start();
+begin(start, failing("its replay", "render the replay again"));

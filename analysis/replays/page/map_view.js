@@ -5,6 +5,7 @@
 const CLOSEST = 64; // pixels a tile, at most
 const FOLLOWED_TILES = 31; // tiles across the view when an agent is picked
 const TRAIL_TICKS = 40;
+const RING = [[4.5, "#101214"], [2.2, "#ffd166"]];
 const VOID = 0;
 
 /** Where tiles are on the canvas, in CSS pixels. */
@@ -50,9 +51,9 @@ class MapView {
   constructor(state, data = state.data, prefix = "", camera = new Camera()) {
     this.state = state;
     this.data = data;
-    this.canvas = document.getElementById(`${prefix}map-canvas`);
+    this.canvas = byId(`${prefix}map-canvas`);
     this.context = this.canvas.getContext("2d");
-    this.tooltip = document.getElementById(`${prefix}tooltip`);
+    this.tooltip = byId(`${prefix}tooltip`);
     this.camera = camera;
     this.clock = new TileClock(this.data);
     this.bounds = this.worldBounds();
@@ -166,10 +167,8 @@ class MapView {
   draw() {
     this.moveTiles();
     if (this.state.centred) this.centre();
-    const { context, camera } = this;
-    const ratio = window.devicePixelRatio || 1;
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.clearRect(0, 0, camera.width, camera.height);
+    const { camera } = this;
+    cleared(this.canvas);
     this.drawTiles();
     this.shown = this.layOut();
     this.drawTrail();
@@ -282,7 +281,7 @@ class MapView {
     if (followed === null) return;
     const found = this.shown.find(({ group, index }) => group === this.data.players && index === followed);
     const { x, y } = found ?? this.lastPlace();
-    this.drawRing(x, y, this.radius() + 4);
+    drawRing(this.context, x, y, this.radius() + 4, RING);
     this.drawText(this.labelOf(followed) + (found ? "" : " (died here)"), x, y - this.radius() - 9);
   }
 
@@ -299,29 +298,14 @@ class MapView {
     const { ping, tick } = this.state;
     if (!ping || ping.tick !== tick) return;
     const { x, y } = this.camera.toScreen(ping.row, ping.col);
-    this.drawRing(x, y, this.radius() + 11);
-  }
-
-  drawRing(x, y, radius) {
-    for (const [width, colour] of [[4.5, "#101214"], [2.2, "#ffd166"]]) {
-      this.context.beginPath();
-      this.context.arc(x, y, radius, 0, 2 * Math.PI);
-      this.context.lineWidth = width;
-      this.context.strokeStyle = colour;
-      this.context.stroke();
-    }
+    drawRing(this.context, x, y, this.radius() + 11, RING);
   }
 
   // ---- the view
 
   resize() {
-    const { clientWidth, clientHeight } = this.canvas;
-    if (!clientWidth || !clientHeight) return;
-    const ratio = window.devicePixelRatio || 1;
-    this.canvas.width = clientWidth * ratio;
-    this.canvas.height = clientHeight * ratio;
-    this.camera.width = clientWidth;
-    this.camera.height = clientHeight;
+    if (!this.canvas.clientWidth || !this.canvas.clientHeight) return;
+    Object.assign(this.camera, sized(this.canvas));
     if (this.camera.fitted) this.camera.fit(this.bounds);
     this.state.changed("view");
   }
@@ -369,12 +353,12 @@ class MapView {
     const pointers = new Map();
     let moved = 0;
     canvas.addEventListener("pointerdown", (event) => {
-      pointers.set(event.pointerId, this.pointOf(event));
+      pointers.set(event.pointerId, pointIn(canvas, event));
       moved = 0;
       canvas.setPointerCapture(event.pointerId);
     });
     canvas.addEventListener("pointermove", (event) => {
-      const point = this.pointOf(event);
+      const point = pointIn(canvas, event);
       const before = pointers.get(event.pointerId);
       if (before) {
         const others = [...pointers].filter(([id]) => id !== event.pointerId).map(([, other]) => other);
@@ -390,7 +374,7 @@ class MapView {
     const release = (event) => {
       const clicked = pointers.delete(event.pointerId) && event.type === "pointerup" && moved <= 4;
       canvas.classList.remove("dragging");
-      if (clicked) this.click(this.pointOf(event));
+      if (clicked) this.click(pointIn(canvas, event));
     };
     canvas.addEventListener("pointerup", release);
     canvas.addEventListener("pointercancel", release);
@@ -401,18 +385,13 @@ class MapView {
     canvas.addEventListener("wheel", (event) => {
       if (!this.wheelZooms(event)) return;
       event.preventDefault();
-      const { x, y } = this.pointOf(event);
+      const { x, y } = pointIn(canvas, event);
       const lines = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 16 : 1;
       this.zoom(Math.exp(-Math.max(-200, Math.min(200, event.deltaY * lines)) * 0.0022), x, y);
     }, { passive: false });
   }
 
   wheelZooms() { return true; }
-
-  pointOf(event) {
-    const { left, top } = this.canvas.getBoundingClientRect();
-    return { x: event.clientX - left, y: event.clientY - top };
-  }
 
   pinch(before, after, other) {
     const spread = (point) => Math.hypot(point.x - other.x, point.y - other.y);
@@ -470,4 +449,11 @@ class MapView {
       ? `, ${this.state.colouring(index).label}${this.state.colouring(index).solid ? "" : " (propagated)"}` : "";
     return `${group.names[index]}: ${kind}${vitals}${cluster}`;
   }
+}
+
+/** The buttons that zoom, and the keys that do. */
+function zoomKeys(map) {
+  const acts = { "zoom-in": () => map.zoom(1.4), "zoom-out": () => map.zoom(1 / 1.4), "zoom-fit": () => map.fit() };
+  for (const [id, act] of Object.entries(acts)) listenTo(id, "click", act);
+  return { "+": acts["zoom-in"], "=": acts["zoom-in"], "-": acts["zoom-out"], "0": acts["zoom-fit"] };
 }

@@ -14,8 +14,8 @@ class AgentList {
   constructor(state) {
     this.state = state;
     this.data = state.data;
-    this.list = document.getElementById("agent-list");
-    this.search = document.getElementById("search");
+    this.list = byId("agent-list");
+    this.search = byId("search");
     this.search.addEventListener("input", () => this.filter());
     this.search.addEventListener("keydown", (event) => {
       if (event.key === "Enter") this.list.querySelector("li:not([hidden]) button")?.click();
@@ -87,7 +87,7 @@ class AgentPanel {
   constructor(state) {
     this.state = state;
     this.data = state.data;
-    this.panel = document.getElementById("agent");
+    this.panel = byId("agent");
   }
 
   draw() {
@@ -108,7 +108,7 @@ class AgentPanel {
     return [
       this.head(player),
       this.about(player, tick),
-      element("div", { class: "bars" }, ...["health", "food", "water"].flatMap((vital) => this.bar(vital, value(vital)))),
+      element("div", { class: "bars" }, ...["health", "food", "water"].map((vital) => vitalBar(vital, value(vital)))),
       element("div", { class: "facts" }, ...[
         ["level", value("level")], ["gold", value("gold")], ["player kills", value("kills")],
         ["row, column", `${value("row")}, ${value("col")}`],
@@ -140,17 +140,6 @@ class AgentPanel {
       ? ` · ${label}${solid || label === "no label" ? "" : " (propagated)"}` : "";
     const fate = dead ? `${this.data.describe(death).replace("dies", "died")}, at tick ${death.tick}` : "alive";
     return element("p", { class: "about" }, `${this.data.policyOf(player).name} · ${fate}${cluster}`);
-  }
-
-  bar(name, value) {
-    const fill = element("i");
-    fill.style.width = `${Math.max(0, Math.min(100, value))}%`;
-    fill.style.background = `var(--${name})`;
-    return [
-      element("span", {}, name),
-      element("div", { class: "bar", role: "meter", "aria-label": name, "aria-valuemin": "0", "aria-valuemax": "100", "aria-valuenow": String(value) }, fill),
-      element("span", { class: "number" }, String(value)),
-    ];
   }
 
   /** Whom it attacks, and who attacks it, at this tick. */
@@ -217,12 +206,12 @@ class Legend {
   constructor(state) {
     this.state = state;
     this.data = state.data;
-    this.agents = document.getElementById("legend-agents");
+    this.agents = byId("legend-agents");
     const npcs = this.data.facts.npcKinds.map((kind) => element(
       "li", {}, markCanvas((context) => drawNpc(context, 8, 8, 5, kind)), `${kind.name} NPC`,
     ));
-    document.getElementById("legend-npcs").append(...npcs);
-    document.getElementById("legend-marks").append(
+    byId("legend-npcs").append(...npcs);
+    byId("legend-marks").append(
       element("li", {}, markCanvas((c) => drawShape(c, "cross", 8, 8, 5, "#ffffff", "#101214")), "dies"),
       ...this.data.facts.styles.map((style) => element(
         "li", {}, markCanvas((c) => drawAttack(c, { x: 1, y: 13 }, { x: 15, y: 3 }, style, 0.9)), `${style} attack`,

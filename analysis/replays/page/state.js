@@ -1,14 +1,9 @@
 "use strict";
 
-/** What the user looks at: the tick, who is followed, the colouring. Tells listeners of "change". */
-class ViewState extends EventTarget {
+/** What the user looks at: the tick, who is followed, the colouring. */
+class ViewState extends TimedState {
   constructor(data) {
-    super();
-    this.data = data;
-    this.tick = 0;
-    this.fraction = 1; // how far entities have come from the last tick's place to this one's
-    this.playing = false;
-    this.speed = 5;
+    super(data);
     this.followed = null; // index of a player
     this.centred = false; // whether the view keeps to the followed agent
     this.colourBy = "policy";
@@ -16,45 +11,8 @@ class ViewState extends EventTarget {
     this.ping = null; // the place of an event that was just gone to
   }
 
-  changed(what) {
-    this.dispatchEvent(new CustomEvent("change", { detail: what }));
-  }
-
-  seek(tick) {
-    this.tick = Math.max(0, Math.min(this.data.ticks - 1, Math.round(tick)));
-    this.fraction = 1;
-    this.changed("tick");
-  }
-
-  /** Let time pass while playing. */
-  advance(seconds) {
-    if (!this.playing) return;
-    const position = this.tick + this.fraction + seconds * this.speed;
-    const last = this.data.ticks - 1;
-    const before = this.tick;
-    if (position >= last + 1) {
-      this.tick = last;
-      this.fraction = 1;
-      this.setPlaying(false);
-    } else {
-      // A tick's own place is reached at its fraction 1, which is the next tick's 0.
-      this.tick = Math.floor(position);
-      this.fraction = position - this.tick;
-    }
-    this.changed(this.tick === before ? "fraction" : "tick");
-  }
-
-  setPlaying(playing) {
-    if (playing && this.tick === this.data.ticks - 1) this.seek(0);
-    this.playing = playing;
-    if (!playing) this.fraction = 1;
-    this.changed("playing");
-  }
-
-  setSpeed(speed) {
-    this.speed = speed;
-    this.changed("speed");
-  }
+  get tick() { return this.at; }
+  get last() { return this.data.ticks - 1; }
 
   follow(player) {
     this.followed = player;
@@ -126,10 +84,7 @@ function clusterName(cluster, clusters) {
 function drawOnChange(state, views, panels) {
   const dirty = new Set(["tick"]);
   state.addEventListener("change", ({ detail }) => dirty.add(detail));
-  let last = performance.now();
-  const frame = (now) => {
-    state.advance(Math.min(0.25, (now - last) / 1000));
-    last = now;
+  const frame = () => {
     if (dirty.size) {
       const onlyPlaces = [...dirty].every((what) => ["fraction", "view", "pointer"].includes(what));
       dirty.clear();

@@ -10,8 +10,7 @@ class Timeline {
   constructor(state) {
     this.state = state;
     this.data = state.data;
-    this.canvas = document.getElementById("timeline-canvas");
-    this.context = this.canvas.getContext("2d");
+    this.canvas = byId("timeline-canvas");
     this.living = this.countLiving();
     this.backdrop = document.createElement("canvas");
     this.stale = true;
@@ -19,9 +18,7 @@ class Timeline {
     this.resize();
     this.canvas.addEventListener("click", (event) => this.click(event));
     this.canvas.addEventListener("pointermove", (event) => this.hover(event));
-    state.addEventListener("change", ({ detail }) => {
-      if (["followed", "events"].includes(detail)) this.stale = true;
-    });
+    state.on(["followed", "events"], () => { this.stale = true; });
   }
 
   /** Living agents of each policy at each tick. */
@@ -41,13 +38,7 @@ class Timeline {
   }
 
   resize() {
-    const ratio = window.devicePixelRatio || 1;
-    this.width = this.canvas.clientWidth;
-    this.height = this.canvas.clientHeight;
-    for (const canvas of [this.canvas, this.backdrop]) {
-      canvas.width = Math.max(1, this.width * ratio);
-      canvas.height = Math.max(1, this.height * ratio);
-    }
+    Object.assign(this, sized(this.canvas, this.backdrop));
     this.stale = true;
     this.state.changed("view");
   }
@@ -62,23 +53,16 @@ class Timeline {
 
   draw() {
     if (this.stale) this.drawBackdrop();
-    const { context } = this;
-    context.setTransform(1, 0, 0, 1, 0, 0);
-    context.clearRect(0, 0, this.canvas.width, this.canvas.height);
-    context.drawImage(this.backdrop, 0, 0);
-    const ratio = window.devicePixelRatio || 1;
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    const context = cleared(this.canvas);
+    if (this.width && this.height) context.drawImage(this.backdrop, 0, 0, this.width, this.height);
     const x = this.xOf(Math.min(this.data.ticks - 1, this.state.tick - 1 + this.state.fraction));
-    context.fillStyle = "#ffd166";
+    context.fillStyle = styled("mark");
     context.fillRect(x - 1, 0, 2, this.height);
   }
 
   drawBackdrop() {
     this.stale = false;
-    const context = this.backdrop.getContext("2d");
-    const ratio = window.devicePixelRatio || 1;
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.clearRect(0, 0, this.width, this.height);
+    const context = cleared(this.backdrop);
     const lanes = this.height - LANE * this.kinds.length;
     this.drawLiving(context, lanes - 4);
     if (this.state.followed !== null) this.drawLife(context, lanes - 4);
@@ -111,16 +95,10 @@ class Timeline {
 
   /** The followed agent's health, food and water. */
   drawLife(context, height) {
-    const { players } = this.data;
-    for (const [vital, colour] of [["water", "#5eb3e8"], ["food", "#e7a33e"], ["health", "#ff6b5e"]]) {
-      context.beginPath();
-      for (let tick = 0; tick < this.data.ticks; tick++) {
-        if (!players.present(this.state.followed, tick)) continue;
-        context.lineTo(this.xOf(tick), 2 + (1 - players.at(vital, this.state.followed, tick) / 100) * (height - 4));
-      }
-      context.lineWidth = vital === "health" ? 2 : 1.2;
-      context.strokeStyle = colour;
-      context.stroke();
+    const { data: { players, ticks }, state: { followed } } = this;
+    for (const [vital, width] of [["water", 1.2], ["food", 1.2], ["health", 2]]) {
+      const values = Array.from({ length: ticks }, (_, tick) => (players.present(followed, tick) ? players.at(vital, followed, tick) : NaN));
+      drawLine(context, values, { x: (tick) => this.xOf(tick), low: 0, high: 100, top: 2, bottom: height - 2, colour: styled(vital), width });
     }
   }
 

@@ -6,21 +6,20 @@ const STEP = 30;
 const VIEW_WIDTH = 105;
 
 async function main() {
-  const facts = JSON.parse(document.getElementById("page-facts").textContent);
-  const bytes = await inflated(document.getElementById("page-content").textContent.trim());
-  const data = new Features(facts, unpacked(facts.columns, bytes));
+  const facts = factsIn("page-facts");
+  const data = new Features(facts, await tablesIn("page-content", facts.columns));
   const state = { data, shown: STEP, found: [] };
   for (const id of ["search", "sort", "described"]) {
-    document.getElementById(id).addEventListener("input", () => { state.shown = STEP; update(state); });
+    listenTo(id, "input", () => { state.shown = STEP; update(state); });
   }
-  document.getElementById("more").addEventListener("click", () => { state.shown += STEP; draw(state); });
-  document.getElementById("close-life").addEventListener("click", closeLife);
+  listenTo("more", "click", () => { state.shown += STEP; draw(state); });
+  listenTo("close-life", "click", closeLife);
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") closeLife(); });
   update(state);
 }
 
 function closeLife() {
-  document.getElementById("life").hidden = true;
+  byId("life").hidden = true;
   document.querySelectorAll('.top[aria-pressed="true"]').forEach((top) => top.setAttribute("aria-pressed", "false"));
 }
 
@@ -40,9 +39,9 @@ const KEYS = {
 
 function update(state) {
   const { data } = state;
-  const words = document.getElementById("search").value.toLowerCase().split(/\s+/).filter(Boolean);
-  const only = document.getElementById("described").checked;
-  const key = KEYS[document.getElementById("sort").value];
+  const words = byId("search").value.toLowerCase().split(/\s+/).filter(Boolean);
+  const only = byId("described").checked;
+  const key = KEYS[byId("sort").value];
   const text = (i) => `feature_${data.number("number", i)} ${data.tables.titles[i]} ${data.tables.descriptions[i]}`.toLowerCase();
   state.found = [];
   for (let i = 0; i < data.count; i++) {
@@ -57,10 +56,10 @@ function update(state) {
 }
 
 function draw({ data, found, shown }) {
-  document.getElementById("list").replaceChildren(...found.slice(0, shown).map((i) => card(data, i)));
-  document.getElementById("count").textContent =
+  byId("list").replaceChildren(...found.slice(0, shown).map((i) => card(data, i)));
+  byId("count").textContent =
     `${found.length.toLocaleString("en")} of ${data.count.toLocaleString("en")} features`;
-  document.getElementById("more").hidden = found.length <= shown;
+  byId("more").hidden = found.length <= shown;
 }
 
 function card(data, i) {
@@ -75,8 +74,8 @@ function card(data, i) {
     ["AUC", fixed(data.number("auc", i)), "Probability that the behaviour is higher where the feature is active than where it is not"],
     ["q", fixed(data.number("q", i), 3), "p-value of the correlation given tick and age, corrected for all features"],
     ["largest strength", fixed(data.number("strongest", i))],
-    ["value without it", signedFine(data.number("value_effect", i)), "How much the critic's value changes on average when the feature is taken out where it is active"],
-    ["action without it", signedFine(data.number("action_effect", i)), "How much the log-probability of the action taken changes on average, in nats"],
+    ["value without it", rounded(data.number("value_effect", i), 2), "How much the critic's value changes on average when the feature is taken out where it is active"],
+    ["action without it", rounded(data.number("action_effect", i), 2), "How much the log-probability of the action taken changes on average, in nats"],
     ["other seed", fixed(data.number("cosine", i)), "Cosine with its partner in the autoencoder with another seed"],
     ["more stable than on a Gaussian", stable(data.number("cosine_q", i)), "Whether this cosine exceeds those on a Gaussian of the same covariance and autocorrelation, q at most 0.05"],
   ];
@@ -122,16 +121,10 @@ function ages(data, i) {
     role: "img", title: `At most in ${(100 * most).toFixed(1)}% of ticks`,
     "aria-label": `Density in ${parts} parts of life: ${values.map((value) => `${(100 * value).toFixed(1)}%`).join(", ")}`,
   });
-  const ratio = window.devicePixelRatio || 1;
-  canvas.width = width * ratio;
-  canvas.height = height * ratio;
-  canvas.style.width = `${width}px`;
-  canvas.style.height = `${height}px`;
-  const context = canvas.getContext("2d");
-  context.scale(ratio, ratio);
+  const context = sharp(canvas, width, height);
   context.fillStyle = "#eef1f4";
   context.fillRect(0, 0, width, height);
-  context.fillStyle = "#1f5fa8";
+  context.fillStyle = styled("accent");
   values.forEach((value, part) => {
     const tall = most > 0 ? (value / most) * (height - 4) : 0;
     context.fillRect((part * width) / parts + 0.5, height - tall, width / parts - 1, tall);
@@ -141,12 +134,8 @@ function ages(data, i) {
 
 function fixed(value, digits = 2) { return Number.isFinite(value) ? value.toFixed(digits) : "–"; }
 
-function signed(value) { return Number.isFinite(value) ? `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}` : "–"; }
-
-function signedFine(value) { return Number.isFinite(value) ? `${value < 0 ? "−" : "+"}${Math.abs(value).toPrecision(2)}` : "–"; }
-
 main().catch((error) => {
-  const count = document.getElementById("count");
+  const count = byId("count");
   count.classList.add("failed");
   count.textContent = `This page cannot be shown (${error.message}): write it again, or use a newer browser.`;
 });

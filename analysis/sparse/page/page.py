@@ -7,19 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from analysis.explorer.views import SIDE, view_tables
+from analysis.explorer.views import view_facts, view_tables
 from analysis.features.observed import Observed
-from analysis.materials import MATERIALS
-from analysis.pages.packing import embedded, pack, scripts_of
-from analysis.pages.pages import Scripts, environment
-from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES
-from analysis.replays.replay import NPC_KINDS
+from analysis.pages.packing import embedded, pack
+from analysis.pages.pages import BASE, environment, scripts_of, style_of
 
 _HERE = Path(__file__).parent
-_SCRIPTS = (
-    "pages/packing.js", "pages/glyphs.js", "explorer/view.js", "sparse/page/data.js",
-    "sparse/page/life.js", "sparse/page/main.js",
-)  # fmt: skip
+_KIT = (*BASE, "canvas.js", "glyphs.js", "view.js")
+_SCRIPTS = [_HERE / f"{name}.js" for name in ("data", "life", "main")]
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +56,6 @@ def sparse_page(name: str, facts: Mapping[str, Any], cards: FeatureCards) -> str
     Args:
         facts: texts that the head of the page says: policy, layer, dictionary, dump, scores and intervals.
     """
-    from markupsafe import Markup
-
     records = cards.seen.records
     tiles = records.tile[:, :, 2].astype(np.uint8)
     tables = {
@@ -83,16 +76,13 @@ def sparse_page(name: str, facts: Mapping[str, Any], cards: FeatureCards) -> str
     packed = pack(tables, {"titles": list(cards.titles), "descriptions": list(cards.descriptions)})
     content = {
         "columns": packed.columns,
-        "side": SIDE,
+        **view_facts(),
         "parts": cards.by_age.shape[1],
         "behaviours": list(cards.behaviours),
-        "materials": [{"name": m.name, "colour": m.colour} for m in MATERIALS],
-        "harvestable": {m.name: True for m in MATERIALS if m.leaves is not None},
-        "npcKinds": [{"name": k, "colour": NPC_COLOURS[k], "shape": NPC_SHAPES[k]} for k in NPC_KINDS],
         "dump": facts["dump"],
     }
     page = environment(_HERE, trim=True).get_template("template.html")
     return page.render(
         name=name, said=facts, features=len(cards.titles), facts=embedded(content), packed=packed.content,
-        style=Markup((_HERE / "style.css").read_text()), scripts=Scripts.of(scripts_of(*_SCRIPTS)),
+        style=style_of("window", _HERE), scripts=scripts_of(_KIT, _SCRIPTS),
     )  # fmt: skip

@@ -132,7 +132,7 @@ def test_a_page_counts_all_records_where_it_shows_a_sample(data: Dataset, monkey
     monkeypatch.setattr("analysis.clusters.dendrogram.content.POINTS_AT_MOST", 100)
     clustering, tree = tree_of(data)
     plane = Projection("pca", data.activations[:, :2], ("PC 1", "PC 2"))
-    content = page_content(plane, clustering, tree, data, seed=0)
-    assert len(content["x"]) == len(content["y"]) == 4 * -(-100 * 4 // 3)  # base64 of 100 float32
+    content, tables = page_content(plane, clustering, tree, data, seed=0)
+    assert len(tables["x"]) == len(tables["y"]) == 100
     for level in content["levels"]:
         assert sum(level["sizes"]) + level["noise"] == content["records"] == len(data)

@@ -7,8 +7,8 @@ from scipy import stats
 
 from analysis.findings.all_claims import END, START, Claimed, claims_of, claims_table, write_claims
 from analysis.findings.page import History, Played, write_page
-from tests.analysis.findings.test_study_file import STUDY, written
-from tests.command import assert_refuses
+from common.user_error import UserError
+from tests.analysis.findings.test_study_file import CONTROL, SAYS, STUDY, template, written
 
 
 def test_tests_of_all_pages_are_corrected_together() -> None:
@@ -35,7 +35,8 @@ def test_claims_are_those_of_the_pages(tmp_path: Path) -> None:
         (tmp_path / "results" / stage / "effects.tsv").write_text(table)
         (tmp_path / "results" / stage / "effects.png").write_bytes(b"")
     (tmp_path / "pages").mkdir()
-    study = written(tmp_path, {name: part for name, part in STUDY.items() if name != "forests"})
+    shown = {name: part for name, part in STUDY.items() if name != "forests"}
+    study = written(tmp_path, shown, template(("much", SAYS, CONTROL), parts=("tables", "figures")))
     played = [Played(name, f"intervene.py --seed {place} -o x/{name}", 6.0, {}) for place, name in enumerate(values)]
     write_page(study, tmp_path / "results", History(played), tmp_path / "pages" / "p.md")
     (claim,) = claims_of([tmp_path / "pages" / "p.md"])
@@ -46,4 +47,5 @@ def test_claims_are_those_of_the_pages(tmp_path: Path) -> None:
     assert write_claims(file, tmp_path / "pages") == 1
     assert file.read_text() == f"before\n{claims_table([claim])}\nafter\n"
     file.write_text("nothing")
-    assert_refuses("has no lines", write_claims, file, tmp_path / "pages")
+    with pytest.raises(UserError, match="has no lines"):
+        write_claims(file, tmp_path / "pages")

@@ -1,4 +1,4 @@
-"""Study files, pages and states of studies with damage of every kind: what they tell, or one line."""
+"""Study files, their templates, pages and states of studies with damage of every kind: what they tell, or one line."""
 
 import copy
 import shutil
@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.findings.page import History, Played, verify_page, write_page
+from analysis.findings.page_template import PageText, read_template
 from analysis.findings.running import STATE_FILE, StageState, StudyRun
 from analysis.findings.study_file import Study, read_study
-from tests.analysis.findings.test_study_file import STUDY, written
+from tests.analysis.findings.test_study_file import CONTROL, SAYS, STUDY, TEXT, template, written
 from tests.fuzz import budget, damaged_json, junk, read_or_refuse
 
 TABLE = "outcome\tvalue\trandom\nticks\t-58.3\t12.27\n"
@@ -31,18 +32,30 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     played = [Played(name, command, 60.0, {"policies/a": "0" * 64}) for name, command in commands.items()]
     shown = {name: part for name, part in STUDY.items() if name != "forests"}  # a drawing cannot be verified
-    write_page(written(folder, shown), folder / "results", History(played), folder / "study.md")
+    text = template(("much", SAYS, CONTROL), parts=("tables", "figures"))
+    write_page(written(folder, shown, text), folder / "results", History(played), folder / "study.md")
     return folder / "study.md"
 
 
 @budget(150)
 @given(data=st.data())
 def test_study_files(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    path = tmp_path_factory.mktemp("study") / "study.yaml"
+    path = written(tmp_path_factory.mktemp("study"), STUDY)
     as_bytes = data.draw(st.integers(0, 3), label="bytes") == 0
     path.write_bytes(junk(data, orjson.dumps(STUDY)) if as_bytes else damaged_json(data, copy.deepcopy(STUDY)))
     study = read_or_refuse(lambda: read_study(path), path)
     assert study is None or isinstance(study, Study)
+
+
+@budget(150)
+@given(data=st.data())
+def test_templates(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    path = tmp_path_factory.mktemp("template") / "study.md.jinja"
+    path.write_bytes(junk(data, TEXT.encode()))
+    text = read_or_refuse(lambda: read_template(path), path)
+    assert text is None or isinstance(text, PageText)
+    if text is not None:
+        text.render(dict.fromkeys(text.claims, ""), dict.fromkeys(text.parts, ""))
 
 
 @budget(60)
@@ -54,7 +67,15 @@ def test_what_lies_beside_a_page(page: Path, tmp_path_factory: pytest.TempPathFa
         folder
         / "x"
         / data.draw(
-            st.sampled_from(["study.md", "study/study.yaml", "study/stages.json", "study/clear_a/effects.tsv"]),
+            st.sampled_from(
+                [
+                    "study.md",
+                    "study/study.yaml",
+                    "study/study.md.jinja",
+                    "study/stages.json",
+                    "study/clear_a/effects.tsv",
+                ]
+            ),
             label="file",
         )
     )
@@ -71,6 +92,6 @@ def test_states_of_studies(tmp_path_factory: pytest.TempPathFactory, data: st.Da
     folder = tmp_path_factory.mktemp("state")
     state = {"key": "0" * 64, "command": "x", "read": {"a": "b"}, "seconds": 1.5, "files": {"c": 1}}
     (folder / STATE_FILE).write_bytes(damaged_json(data, {"clear_a": state}))
-    study = Study("t", "q", (), (), ())
+    study = Study(())
     run = read_or_refuse(lambda: StudyRun(study, folder, folder), folder)
     assert run is None or all(isinstance(each, StageState) for each in run.states.values())

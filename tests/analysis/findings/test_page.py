@@ -9,10 +9,11 @@ from scipy import stats
 
 from analysis.findings.forest import draw_forest
 from analysis.findings.page import History, Named, page_text, write_page
+from analysis.findings.page_template import parse_template
 from analysis.findings.results import Results
 from analysis.findings.study_file import Claim, Forest, Primary, ResultTable, Row, Stage, Study
-from tests.analysis.findings.test_study_file import written
-from tests.command import assert_refuses
+from common.user_error import UserError
+from tests.analysis.findings.test_study_file import template, written
 
 VALUES = {"x_1": (1.0, 5.0), "x_2": (1.4, 5.5), "x_3": (0.8, 5.1), "y": (2.0, -1.0)}
 HISTORY = History([])
@@ -29,8 +30,15 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def study(*claims: Claim, tables: tuple[ResultTable, ...] = ()) -> Study:
-    return Study("t", "q", tuple(Stage(name, "x.py {here}", 1.0) for name in VALUES), claims, ("Much.",), tables)
+def study(*said: tuple[str, str, dict[str, Row]], tables: tuple[ResultTable, ...] = (), **parts: tuple) -> Study:
+    """A study with claims: a sentence, a control, and rows each."""
+    claims = [(f"claim_{'abc'[place]}", *claim[:2]) for place, claim in enumerate(said)]
+    shown = tuple(name for name, each in (("tables", tables), ("forests", parts.get("forests"))) if each)
+    text = parse_template(template(*claims, parts=shown))
+    rows = [claim[2] for claim in said]
+    claimed = tuple(Claim(name, *both, own) for (name, both), own in zip(text.claims.items(), rows, strict=True))
+    stages = tuple(Stage(name, "x.py {here}", 1.0) for name in VALUES)
+    return Study(stages, claimed, text, tables, **parts)
 
 
 def mean_of(outcome: str) -> Row:
@@ -45,9 +53,9 @@ def test_q_covers_every_mean_of_the_page_said_or_not(folder: Path) -> None:
     """Only the first outcome is said, but the stages' tables hold three. The table's own q stays."""
     own = Row("y", "effects.tsv", {"outcome": "two"})
     claims = (
-        Claim("A {a.value.q:.6f}, table {own.q:.2f}", "none {control.value.mean:.1f}",
-              {"a": mean_of("one"), "own": own, "control": mean_of("three")}),
-        Claim("B {b.value.q:.6f}", "none", {"b": mean_of("two")}),
+        ('A {{ a.value.q|f(".6f") }}, table {{ own.q|f(".2f") }}', 'none {{ control.value.mean|f(".1f") }}',
+         {"a": mean_of("one"), "own": own, "control": mean_of("three")}),
+        ('B {{ b.value.q|f(".6f") }}', "none", {"b": mean_of("two")}),
     )  # fmt: skip
     for said, numbers in ((claims, 4), (claims[:1], 3)):
         asked = study(*said)
@@ -60,8 +68,8 @@ def test_q_covers_every_mean_of_the_page_said_or_not(folder: Path) -> None:
 
 def test_primary_outcomes_are_corrected_by_themselves_and_the_page_says_since_when(folder: Path) -> None:
     row, two = mean_of("one"), mean_of("two")
-    claim = Claim("A {a.value.q_primary:.6f} and {b.value.q:.6f}", "none", {"a": row, "b": two})
-    asked = replace(study(claim), primary=(Primary(row.stage, row.file, row.where),))
+    claim = ('A {{ a.value.q_primary|f(".6f") }} and {{ b.value.q|f(".6f") }}', "none", {"a": row, "b": two})
+    asked = study(claim, primary=(Primary(row.stage, row.file, row.where),))
     outcome = str(asked.primary[0])
     for named, says in (
         (Named("2026-11-24", 0, [outcome]), "named on 2026-11-24, before any stage was begun"),
@@ -72,26 +80,21 @@ def test_primary_outcomes_are_corrected_by_themselves_and_the_page_says_since_wh
         text, _ = page_text(asked, Results(asked, folder), History([], named), "t")
         assert f"Primary outcomes ({says}):\n\n- {outcome}" in text
         assert f"A {p_of(1.0, 1.4, 0.8):.6f} and" in text  # one primary outcome: nothing to correct for
-    plain = study(Claim("{a.value.mean:.1f}", "none", {"a": row}))
+    plain = study(('{{ a.value.mean|f(".1f") }}', "none", {"a": row}))
     assert "No outcome was named as primary" in page_text(plain, Results(plain, folder), HISTORY, "t")[0]
-
-
-def test_what_was_withdrawn_comes_first(folder: Path) -> None:
-    asked = replace(study(), withdrawn=("That much.",))
-    text, _ = page_text(asked, Results(asked, folder), HISTORY, "t")
-    assert "## Withdrawn\n\n- That much.\n" in text and text.index("Withdrawn") < text.index("Findings")
 
 
 def test_page_without_one_of_its_figures_is_refused(folder: Path) -> None:
     """And leaves nothing behind; a table of episodes may be missing, as earlier runs wrote none."""
     study_file = {
-        "title": "T", "question": "Q", "limits": ["Much."],
         "stages": [{"name": name, "run": "x.py {here}", "minutes": 1} for name in VALUES],
-        "claims": [{"says": "{a.value.mean:.1f}", "control": "none", "rows": {"a": vars(mean_of("one"))}}],
+        "claims": {"much": {"a": vars(mean_of("one"))}},
         "figures": [{"stage": "y", "file": "effects.png", "caption": "Effects."}],
     }  # fmt: skip
-    write = partial(write_page, written(folder, study_file), folder, HISTORY, folder / "pages" / "t.md")
-    assert_refuses(r"effects\.png does not exist", write)
+    text = template(("much", '{{ a.value.mean|f(".1f") }}', "none"), parts=("figures",))
+    write = partial(write_page, written(folder, study_file, text), folder, HISTORY, folder / "pages" / "t.md")
+    with pytest.raises(UserError, match=r"effects\.png does not exist"):
+        write()
     assert not (folder / "pages").exists()
     (folder / "y" / "effects.png").write_bytes(b"")
     write()
@@ -127,7 +130,7 @@ def test_trainings_are_drawn_beside_their_mean_and_control(folder: Path) -> None
         table = f"outcome\tvalue\tlow\thigh\trandom_value\none\t{first}\t{first - 1}\t{first + 2}\t{second}\n"
         (folder / stage / "effects.tsv").write_text(table)
     forest = Forest("Lives", "ticks", "effects.tsv", {"outcome": "one"}, {"kit": "x_*"}, "random_value")
-    asked = replace(study(), forests=(forest,))
+    asked = study(forests=(forest,))
     (axes,) = draw_forest(forest, asked, Results(asked, folder)).axes
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert labels == ["1", "2", "3", "mean of the trainings", "control: random"]

@@ -13,7 +13,7 @@ from common.user_error import UserError
 from tests.command import assert_refuses
 
 STAGES = tuple(Stage(f"clear_{each}", "x.py {here}", 1.0) for each in ("a", "b", "c"))
-STUDY = Study("t", "q", STAGES, (), ())
+STUDY = Study(STAGES)
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_difference_of_two_kinds_of_trainings_is_welchs(tmp_path: Path) -> None:
         for number, value in enumerate(values):
             (tmp_path / f"{kind}_{number}").mkdir()
             (tmp_path / f"{kind}_{number}" / "t.tsv").write_text(f"value\n{value}\n")
-    found = Results(Study("t", "q", stages, (), ()), tmp_path).values(Row("a_*", "t.tsv", {}, "b_*"), ["value"])
+    found = Results(Study(stages), tmp_path).values(Row("a_*", "t.tsv", {}, "b_*"), ["value"])
     test = stats.ttest_ind(kinds["a"], kinds["b"], equal_var=False)
     low, high = test.confidence_interval(0.95)
     wanted = [sum(kinds["a"]) / 3 - 6.25, low, high, test.pvalue]

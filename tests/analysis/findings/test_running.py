@@ -14,7 +14,7 @@ from analysis.findings.study_file import Primary, Stage, Study
 from tests.command import assert_refuses
 
 PRIMARY = Primary("a", "effects.tsv", {"outcome": "ticks"})
-STUDY = Study("t", "q", tuple(Stage(name, "write.py {here}", 1.0) for name in "ab"), (), (), primary=(PRIMARY,))
+STUDY = Study(tuple(Stage(name, "write.py {here}", 1.0) for name in "ab"), primary=(PRIMARY,))
 
 
 def played(study: Study, folder: Path) -> Named | None:

@@ -8,35 +8,48 @@ import yaml
 
 import intervene
 from analysis.findings.study_file import read_study
-from tests.command import assert_refuses
+from common.user_error import UserError
 
 STUDY = {
-    "title": "What the memory is for",
-    "question": "Does `start_kit_3M` need it?",
     "stages": [
         {"name": "clear_{each}", "run": "intervene.py -p {each} -o {here}", "minutes": 2, "each": ["a", "b"]},
         {"name": "page", "run": "explore.py {clear_a} --output {here}", "minutes": 0.5, "reads": ["policies/a"]},
     ],
-    "claims": [
-        {
-            "says": "It takes {one.value:+.1f} of `100` ticks, {all.value.mean:.2f} over {all.value.n} trainings.",
-            "control": "random memories: {one.random:.1f}",
-            "rows": {
-                "one": {"stage": "clear_a", "file": "effects.tsv", "where": {"outcome": "ticks"}},
-                "all": {"stage": "clear_*", "file": "effects.tsv"},
-            },
+    "claims": {
+        "much": {
+            "one": {"stage": "clear_a", "file": "effects.tsv", "where": {"outcome": "ticks"}},
+            "all": {"stage": "clear_*", "file": "effects.tsv"},
         }
-    ],
-    "limits": ["One kind of agent."],
+    },
     "tables": [{"title": "All", "stage": "clear_*", "file": "effects.tsv", "columns": ["value"]}],
     "forests": [{"title": "F", "axis": "ticks", "file": "effects.tsv", "where": {}, "groups": {"kit": "clear_*"}}],
     "figures": [{"stage": "page", "file": "effects.png", "caption": "Effects."}],
 }  # fmt: skip
+SAYS = """It takes {{ one.value|f("+.1f") }} of `100`
+ticks, {{ all.value.mean|f(".2f") }} over {{ all.value.n }} trainings."""
+CONTROL = 'random memories: {{ one.random|f(".1f") }}'
 
 
-def written(folder: Path, study: object) -> Path:
+def template(*claims: tuple[str, str, str], parts: tuple[str, ...] = ("tables", "forests", "figures")) -> str:
+    """A page's text with claims, a name, a sentence and a control each, and with parts."""
+    said = "".join(
+        f"{{% claim {name} %}}\n{says}\n{{% control %}}\n{control}\n{{% endclaim %}}\n"
+        for name, says, control in claims
+    )
+    shown = "\n".join(f"\n{{{{ {part} }}}}" for part in parts)
+    return (
+        "# What the memory is for\n\nDoes `start_kit_3M`\nneed it?\n\n{{ primary }}\n\n## Findings\n\n"
+        f"{said}{shown}\n\n## What this does not show\n\n- One kind of agent.\n\n{{{{ made }}}}\n"
+    )
+
+
+TEXT = template(("much", SAYS, CONTROL))
+
+
+def written(folder: Path, study: object, text: str = TEXT) -> Path:
     path = folder / "study.yaml"
     path.write_text(yaml.safe_dump(study))
+    (folder / "study.md.jinja").write_text(text)
     return path
 
 
@@ -57,37 +70,31 @@ def test_stage_is_run_for_each_value(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "value", "says"),
     [
-        (["claims", 0, "says"], "It takes 58 ticks.", "58"),
-        (["claims", 0, "control"], "random: 12.3", "12"),
-        (["limits", 0], "3 trainings", "3"),
-        (["claims", 0, "says"], "It takes {one.value:>40}.", "format"),
-        (["claims", 0, "says"], "It takes {two.value}.", "two.value"),
-        (["claims", 0, "says"], "It takes {one.value", "expected '}'"),
-        (["claims", 0, "says"], "It takes {one.value!r}.", "no '!'"),
-        (["claims", 0, "says"], "It takes {all.value}.", "over several stages"),
-        (["claims", 0, "says"], "It takes {all.value.median}.", "over several stages"),
-        (["claims", 0, "rows", "one", "minus"], "clear_*", "no mean"),
-        (["claims", 0, "rows", "all", "minus"], "freeze_*", "no stage"),
+        (["claims", "much", "one", "minus"], "clear_*", "no mean"),
+        (["claims", "much", "all", "minus"], "freeze_*", "no stage"),
+        (["claims", "more"], {}, "the page does not say it"),
+        (["claims"], {}, "its rows are missing"),
         (["tables", 0, "columns"], ["value:>40"], "format"),
         (["tables", 0, "digits"], 12, "digits"),
         (["tables", 0], {**STUDY["tables"][0], "across": "a", "largest_first": "value"}, "cannot be ordered"),
+        (["tables", 0, "title"], "3 tables", "3"),
+        (["tables"], [], "{{ tables }}"),
         (["forests", 0, "groups"], {"kit": "clear_a"}, "patterns of several"),
         (["forests", 0, "groups"], {"kit": "freeze_*"}, "no stage"),
         (["forests", 0, "title"], "3 kinds", "3"),
-        (["claims", 0, "rows", "one", "stage"], "nothing", "no stage"),
-        (["claims", 0, "rows", "one", "file"], "../effects.tsv", "name of a file"),
+        (["claims", "much", "one", "stage"], "nothing", "no stage"),
+        (["claims", "much", "one", "file"], "../effects.tsv", "name of a file"),
         (["stages", 0, "name"], "clear", "{each}"),
         (["stages", 1, "name"], "a/b", "names have letters"),
         (["stages", 1, "name"], "clear_a", "two stages"),
         (["stages", 1, "run"], "explore.py {later} {here}", "{later}"),
+        (["stages", 1, "run"], "explore.py {here", "expected '}'"),
+        (["stages", 1, "run"], "explore.py {here!r}", "a name alone"),
         (["stages", 1, "run"], "explore.py", "{here}"),
         (["stages", 1, "minutes"], 0, "above 0"),
         (["stages", 1, "minute"], 1, "minute"),
-        (["title"], None, "title"),
-        (["claims", 0, "says"], "{all.value.q_primary:.2f}", "no primary outcome"),
-        (["claims", 0, "says"], "{one.q_primary:.2f}", "no primary outcome"),
+        (["stages"], None, "stages"),
         (["primary"], [{"stage": "clear_*", "file": "effects.tsv", "where": {"outcome": "meals"}}], "is in no claim"),
-        (["withdrawn"], ["It takes 58."], "58"),
     ],
 )
 def test_bad_study_is_refused_in_one_line(tmp_path: Path, place: list, value: object, says: str) -> None:
@@ -96,7 +103,33 @@ def test_bad_study_is_refused_in_one_line(tmp_path: Path, place: list, value: ob
     for step in place[:-1]:
         part = part[step]
     part[place[-1]] = value
-    assert_refuses([says, "study.yaml"], read_study, written(tmp_path, study))
+    with pytest.raises(UserError) as error:
+        read_study(written(tmp_path, study))
+    assert says in str(error.value) and "\n" not in str(error.value) and "study.yaml" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "says"),
+    [
+        ("It takes {{ two.value }}.", "two.value is of no row"),
+        ("It takes {{ all.value }}.", "over several stages"),
+        ("It takes {{ all.value.median }}.", "over several stages"),
+        ("It takes {{ one.value.mean }}.", "of one stage"),
+        ("{{ all.value.q_primary }}", "no primary outcome"),
+        ("{{ one.q_primary }}", "no primary outcome"),
+    ],
+)
+def test_sentence_about_nothing_is_refused(tmp_path: Path, sentence: str, says: str) -> None:
+    with pytest.raises(UserError) as error:
+        read_study(written(tmp_path, STUDY, template(("much", sentence, CONTROL))))
+    assert says in str(error.value) and "\n" not in str(error.value) and "study.yaml" in str(error.value)
+
+
+def test_a_study_without_its_text_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, STUDY)
+    (tmp_path / "study.md.jinja").unlink()
+    with pytest.raises(UserError, match=r"study\.md\.jinja does not exist"):
+        read_study(path)
 
 
 def test_worlds_that_trainings_share_are_refused_where_a_table_does_not_tell_them_apart(tmp_path: Path) -> None:
@@ -109,10 +142,12 @@ def test_worlds_that_trainings_share_are_refused_where_a_table_does_not_tell_the
     ]
     row = {"stage": "probes_*", "file": "probe_scores.tsv"}
     study["stages"] += dumps
-    study["claims"][0] |= {"says": "{all.score.mean:.2f}", "control": "none", "rows": {"all": row}}
-    assert_refuses(r"probes_a and probes_b play the same worlds \(seed 3\)", read_study, written(tmp_path, study))
+    study["claims"] = {"much": {"all": row}}
+    text = template(("much", '{{ all.score.mean|f(".2f") }}', "none"))
+    with pytest.raises(UserError, match=r"probes_a and probes_b play the same worlds \(seed 3\)"):
+        read_study(written(tmp_path, study, text))
     dumps[0]["run"] = playing
-    read = read_study(written(tmp_path, study))
+    read = read_study(written(tmp_path, study, text))
     assert len(frozenset().union(*(read.seeds({})[f"probes_{name}"] for name in "ab"))) == 2
 
 
@@ -124,5 +159,6 @@ def test_studies_play_more_than_one_control_of_a_kind(path: Path) -> None:
 
 
 def test_file_that_is_no_study_is_refused(tmp_path: Path) -> None:
-    for content in ([], "text", {"title": "x"}):
-        assert_refuses("is no study", read_study, written(tmp_path, content))
+    for content in ([], "text", {"claims": {}}):
+        with pytest.raises(UserError, match="is no study"):
+            read_study(written(tmp_path, content))

@@ -1,12 +1,13 @@
 "use strict";
 
-/* What an agent saw at a tick, drawn from the recorded observation. */
+/* What an agent saw at a tick, drawn from the recorded observation; and maps over it. */
 
 const VITALS = ["health", "food", "water"];
 const SELF_LOOK = { colour: "#ffd166", solid: true };
 const PLAYER_LOOK = { colour: "#e4615c", solid: true };
-
 const SMALLEST_VIEW = 60; // CSS pixels
+const UP = [178, 24, 43], DOWN = [33, 102, 172]; // raises a target, lowers it
+const WASH = 0.62; // under a map, the view pales, so that blue water is not taken for blue on the map
 
 /** The others in a tick's view: [{kind, id, health, down, right, attacked}]; kind 0 is a player. */
 function othersIn(tables, starts, tick) {
@@ -25,11 +26,7 @@ function othersIn(tables, starts, tick) {
  * draws between tiles and entities. Returns the pixels of a tile. */
 function drawView(canvas, data, tick, room, over = () => {}) {
   const width = Math.max(SMALLEST_VIEW, room);
-  const ratio = window.devicePixelRatio || 1;
-  canvas.width = canvas.height = Math.round(width * ratio);
-  canvas.style.width = canvas.style.height = `${width}px`;
-  const context = canvas.getContext("2d");
-  context.scale(ratio, ratio);
+  const context = sharp(canvas, width, width);
   const scale = width / data.facts.side;
   drawTiles(context, data, tick, scale);
   over(context, scale);
@@ -74,17 +71,35 @@ function drawOthers(context, data, tick, scale) {
     else drawNpc(context, other.x, other.y, 0.3 * scale, data.facts.npcKinds[other.kind - 1]);
   }
   drawPlayer(context, here.x, here.y, 0.38 * scale, SELF_LOOK);
-  if (target) drawTargetRing(context, target, 0.5 * scale);
+  if (target) drawRing(context, target.x, target.y, 0.5 * scale, [[4, "#ffffff"], [2, ATTACK_COLOUR]]);
 }
 
-function drawTargetRing(context, { x, y }, radius) {
-  for (const [width, colour] of [[4, "#ffffff"], [2, ATTACK_COLOUR]]) {
-    context.beginPath();
-    context.arc(x, y, radius, 0, 2 * Math.PI);
-    context.lineWidth = width;
-    context.strokeStyle = colour;
-    context.stroke();
-  }
+/** A saliency map over a view: pale tiles with red and blue over them. Tiles before the life stay blank. */
+function drawMapOver(context, side, scale, tiles, most) {
+  context.fillStyle = `rgba(255, 255, 255, ${WASH})`;
+  context.fillRect(0, 0, side * scale, side * scale);
+  tiles.forEach((value, i) => {
+    if (!value) return;
+    context.fillStyle = `rgba(${(value > 0 ? UP : DOWN).join(", ")}, ${0.9 * Math.abs(value) / (most || 1)})`;
+    context.fillRect((i % side) * scale, Math.floor(i / side) * scale, scale + 0.5, scale + 0.5);
+  });
+}
+
+/** The tile of a view under the pointer, counted from its first and from the agent; null beside the view. */
+function tileUnder(canvas, event, side) {
+  const { across, down } = pointIn(canvas, event);
+  const [row, column] = [Math.floor(down * side), Math.floor(across * side)];
+  if (column < 0 || row < 0 || column >= side || row >= side) return null;
+  const middle = (side - 1) / 2;
+  return { number: row * side + column, down: row - middle, right: column - middle };
+}
+
+/** Where a place is from the agent, in words. */
+function whereabouts(down, right) {
+  const parts = [];
+  if (down) parts.push(`${Math.abs(down)} ${down < 0 ? "north" : "south"}`);
+  if (right) parts.push(`${Math.abs(right)} ${right < 0 ? "west" : "east"}`);
+  return parts.join(", ") || "underfoot";
 }
 
 /** Who is in view, in words: for readers who cannot see the picture. */
@@ -95,52 +110,6 @@ function inWords(data, tick) {
   ));
   const ground = materials[data.view(tick)[(side * side - 1) / 2]].name;
   return `stands on ${ground}; in view: ${others.join(", ") || "nobody"}`;
-}
-
-/** A vital as a bar with its number. */
-function vitalBar(name, value) {
-  const fill = element("i");
-  fill.style.width = `${Math.max(0, Math.min(100, value))}%`;
-  fill.style.background = `var(--${name})`;
-  return element(
-    "div", { class: "vital" }, element("span", {}, name),
-    element("div", {
-      class: "bar", role: "meter", "aria-label": name, "aria-valuemin": "0", "aria-valuemax": "100",
-      "aria-valuenow": String(value),
-    }, fill),
-    element("span", { class: "number" }, String(value)),
-  );
-}
-
-/** The cluster of a tick: a filled mark where it is the tick's own, a hollow one where it was propagated. */
-function clusterChip(state, tick) {
-  const { tables } = state.data;
-  const [label, own] = [tables.label[tick], tables.own[tick] !== 0];
-  const mark = element("span", { class: own ? "chip own" : "chip propagated", "aria-hidden": "true" });
-  mark.style.borderColor = state.data.colourOf(label);
-  mark.style.background = own ? state.data.colourOf(label) : "transparent";
-  const propagated = own ? "" : " (propagated)";
-  return element("span", { class: "cluster" }, mark, state.called(label) + propagated);
-}
-
-/** A tick as a card: its view, vitals, action and cluster. */
-function viewCard(state, tick, width) {
-  const { data } = state;
-  const canvas = element("canvas", { role: "img", "aria-label": `View at tick ${data.tables.tick[tick]}: ${inWords(data, tick)}` });
-  drawView(canvas, data, tick, width);
-  const vitals = data.vitals(tick);
-  const target = data.others(tick).find(({ attacked }) => attacked);
-  return element(
-    "figure", { class: "card" }, canvas,
-    element(
-      "figcaption", {},
-      element("b", {}, `tick ${data.tables.tick[tick]}`), clusterChip(state, tick),
-      ...VITALS.map((name) => vitalBar(name, vitals[name])),
-      element("span", { class: "action" }, data.action(tick)),
-      ...data.eventsBetween(tick, tick + 1).map(({ text }) => element("span", { class: "event" }, text)),
-      target ? element("span", { class: "target" }, `target has health ${target.health}`) : null,
-    ),
-  );
 }
 
 /** What marks in views mean. */

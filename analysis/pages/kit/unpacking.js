@@ -1,6 +1,6 @@
 "use strict";
 
-/* What every page starts with: unpacking its tables, making its elements. All text goes in as text, never as HTML. */
+/* The tables of a page, as packing.py packs them. */
 
 const TABLE_KINDS = { u1: Uint8Array, i1: Int8Array, i2: Int16Array, i4: Int32Array, f4: Float32Array, f8: Float64Array };
 
@@ -56,13 +56,24 @@ function running(counts) {
   return starts;
 }
 
-/** Make an element: element("p", {class: "x"}, "text", child). */
-function element(tag, attributes = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else if (value !== null) made.setAttribute(name, value);
+/** The part that a place is in, given where each part starts and where the last ends. */
+function partAt(starts, place) {
+  let [low, high] = [0, starts.length - 1];
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (starts[middle] <= place) low = middle;
+    else high = middle;
   }
-  made.append(...children.filter((child) => child !== null));
-  return made;
+  return low;
+}
+
+/** The facts in an element. */
+function factsIn(id) { return JSON.parse(byId(id).textContent); }
+
+/** Unpack the tables in an element, which is then removed. */
+async function tablesIn(id, columns) {
+  const holder = byId(id);
+  const bytes = await inflated(holder.textContent.trim());
+  holder.remove();
+  return unpacked(columns, bytes);
 }

@@ -1,0 +1,93 @@
+"use strict";
+
+/* What every page is made of: elements, a state that tells of its changes, and words. Text goes in as text, never as HTML. */
+
+const byId = (id) => document.getElementById(id);
+
+/** Listen to an element, where the page has it. */
+function listenTo(id, what, act) { byId(id)?.addEventListener(what, act); }
+
+/** Make an element: element("p", {class: "x"}, "text", child). */
+function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (value !== null) made.setAttribute(name, value);
+  }
+  made.append(...children.filter((child) => child !== null));
+  return made;
+}
+
+/** What the user looks at. Tells listeners of "change" what changed. */
+class PageState extends EventTarget {
+  constructor(data) {
+    super();
+    this.data = data;
+  }
+
+  changed(what) { this.dispatchEvent(new CustomEvent("change", { detail: what })); }
+
+  set(what, value) {
+    this[what] = value;
+    this.changed(what);
+  }
+
+  on(what, act) {
+    this.addEventListener("change", ({ detail }) => { if (what.includes(detail)) act(detail); });
+  }
+}
+
+/** What to call with an error: it says, in the element `loading`, what the page cannot show and what to do about it. */
+function failing(what, remedy) {
+  return (error) => {
+    const loading = byId("loading");
+    loading.hidden = false;
+    loading.classList.add("failed");
+    loading.textContent = `This page cannot show ${what}: ${error.message}. It needs a browser of 2023 or later; if yours is `
+      + `newer, the file is damaged: ${remedy}.`;
+  };
+}
+
+/** Start the page; while it starts, and if it cannot, the element `loading` is shown. */
+async function begin(start, fail) {
+  try {
+    await start();
+    byId("loading").hidden = true;
+  } catch (error) {
+    fail(error);
+    throw error;
+  }
+}
+
+/** A number with its sign, as text. */
+function signed(value, digits = 2) { return withSign(value, (size) => size.toFixed(digits)); }
+
+/** A number with its sign and as many digits that count. */
+function rounded(value, digits = 3) { return withSign(value, (size) => String(Number(size.toPrecision(digits)))); }
+
+function withSign(value, inWords) {
+  return Number.isFinite(value) ? (value < 0 ? "−" : "+") + inWords(Math.abs(value)) : "–";
+}
+
+/** "1 tick", "2 ticks". */
+function counted(number, one, many = `${one}s`) { return `${number.toLocaleString("en")} ${number === 1 ? one : many}`; }
+
+/** A row of a name, a bar and a number; the bar goes from `from` to `from + width`, in percent. */
+function barRow(kind, name, number, { from = 0, width, colour = null, ...attributes }) {
+  const fill = element("i");
+  fill.style.marginLeft = `${from}%`;
+  fill.style.width = `${Math.max(0, Math.min(100, width))}%`;
+  if (colour) fill.style.background = colour;
+  return element(
+    "div", { class: `barred ${kind}` }, element("span", {}, name), element("div", { class: "bar", ...attributes }, fill),
+    element("span", { class: "number" }, number),
+  );
+}
+
+/** A vital as a bar with its number. */
+function vitalBar(name, value) {
+  return barRow("vital", name, String(value), {
+    width: value, colour: `var(--${name})`, role: "meter", "aria-label": name, "aria-valuemin": "0", "aria-valuemax": "100",
+    "aria-valuenow": String(value),
+  });
+}
