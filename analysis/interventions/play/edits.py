@@ -157,7 +157,9 @@ class Edit:
         if arm.policy == "untrained":
             directions = [measured_in(direction, moments) for direction in directions]
         if is_like_it:
-            directions = [_same_variance(direction, moments[direction.layer], random) for direction in directions]
+            directions = [
+                _same_variance(direction, directions, moments[direction.layer], random) for direction in directions
+            ]
         if self.donor:
             own = moments[directions[0].layer].covariance if self.along == "covariance" else None
             return interchange(directions, _donor_in(arm, self.donor), own)
@@ -203,10 +205,19 @@ def orthonormal(count: int, units: int, random: np.random.Generator) -> np.ndarr
     return np.linalg.qr(random.standard_normal((units, count)))[0].T
 
 
-def _same_variance(direction: Direction, moments: StateMoments, random: np.random.Generator) -> Direction:
-    """Return a random direction along which the states vary as much as along this one."""
+def _same_variance(
+    direction: Direction, edited: Sequence[Direction], moments: StateMoments, random: np.random.Generator
+) -> Direction:
+    """Return a random direction along which the states vary as much as along this one, or as nearly as possible.
+
+    Its read-out is uncorrelated with those of the edited directions. Otherwise the control of a direction that varies
+    more than nearly all others would be turned towards that direction, and do what the edit does.
+    """
+    covariance = moments.covariance
     own = _unit(direction.weight.astype(np.float64))
-    turned = _unit_of_variance(moments.covariance, _variance(own, moments.covariance), random)
+    weights = np.array([other.weight for other in edited if other.layer == direction.layer], np.float64)
+    apart = np.linalg.svd(weights @ covariance)[2][len(weights) :].T  # orthonormal columns, (units, units - K)
+    turned = apart @ _unit_of_variance(apart.T @ covariance @ apart, _variance(own, covariance), random)
     weight = (turned * np.linalg.norm(direction.weight)).astype(np.float32)
     like_it = replace(direction, name=f"like {direction.name}", weight=weight, bias=0.0)
     return measured_in(like_it, {direction.layer: moments})
