@@ -1,6 +1,7 @@
 """Which arms edits with donors have, and how each arm is edited; what interchanges do to states."""
 
 import numpy as np
+import pytest
 import torch
 
 from activation_store.interventions import Arm
@@ -35,6 +36,21 @@ def test_transplants_have_random_donors_and_interchanges_directions_of_the_same_
     assert set(arms(TRANSPLANT)) == common | {"random donor 1", "random donor 2"}
     assert set(arms(INTERCHANGE)) == common | {"same variance 1", "same variance 2"}
     assert set(arms(TRANSPLANT, INTERCHANGE)) == set(arms(TRANSPLANT))
+
+
+def test_the_control_of_the_same_variance_reads_nothing_of_what_is_edited() -> None:
+    """Even if states vary more along the edited direction than along any other."""
+    generator = np.random.default_rng(0)
+    states = generator.standard_normal((400, UNITS)) * [1, 1, 9, 1, 1, 1]
+    moments = {"lstm_hidden": StateMoments.of(states.astype(np.float32))}
+    covariance, own = moments["lstm_hidden"].covariance, np.eye(UNITS)[2]
+    found = experiment(INTERCHANGE)
+    (made,) = found.plan(arms(INTERCHANGE)["same variance 1"], moments).states
+    assert isinstance(made, Interchange)
+    (read,) = made.read_outs.read
+    assert abs(read @ covariance @ own) < 1e-4 * np.sqrt((read @ covariance @ read) * (own @ covariance @ own))
+    rest = np.delete(np.delete(covariance, 2, axis=0), 2, axis=1)
+    assert read @ covariance @ read == pytest.approx(np.linalg.eigvalsh(rest)[-1], rel=0.05)  # as near as there is
 
 
 def test_each_arm_of_a_transplant_draws_its_own_donors() -> None:
