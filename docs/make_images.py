@@ -3,6 +3,7 @@
     python docs/make_images.py WORK            # records, analyses, draws, and takes pictures of pages: half an hour
     python docs/make_images.py WORK --memory   # those of docs/dynamics.md, saliency.md and sparse_features.md as well
     python docs/make_images.py WORK --probes   # those of docs/probes.md as well: hours
+    python docs/make_images.py WORK --cue      # the film of docs/findings/cue.md as well: its study takes an hour
 
 WORK keeps dumps and results. A step whose result is there already is not repeated.
 """
@@ -16,8 +17,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from playwright.sync_api import Page
+
+    from analysis.replays.replay import Entities
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
@@ -28,6 +33,9 @@ WINDOW = (1400, 860)
 EVENT = "distance_to_npc <= 2"
 CLEAREST, FAILURES = 7, 3
 """Cards of sparse features that are shown: the clearest ones, and the most common ones that mean nothing."""
+SWAPPED_IN, FILMED_UNTIL, HELD = 20, 60, 12
+"""Ticks of the film of swapped goals, and for how many pictures it stands still at its end."""
+NORTHERN, SOUTHERN = "#1f6fb4", "#d9720f"
 PATIENCE = 300_000
 """Milliseconds that a page may take."""
 A_FIGHT = """() => {
@@ -51,6 +59,8 @@ def main() -> None:
         dynamics(work / "memory")
         saliency(work / "memory")
         sparse_features(work / "sparse")
+    if "--cue" in sys.argv[2:]:
+        cue(work / "cue")
     if "--probes" in sys.argv[2:]:
         probes(work / "probes")
 
@@ -202,6 +212,66 @@ def probes(work: Path) -> None:
     for name in ("summary", "advantage", "increment"):
         shutil.copyfile(results / "all" / f"probe_{name}.png", IMAGES / f"probe_{name}.png")
     shutil.copyfile(results / "history" / "probe_history.png", IMAGES / "probe_history.png")
+
+
+def cue(work: Path) -> None:
+    """Play the study of a goal that must be remembered, and film the agents whose goal is swapped."""
+    swap = work / "cue" / "swap_cue_lstm_2"
+    stage(swap, "study.py", "studies/cue.yaml", "--results-dir", work, "--pages-dir", work / "pages")
+    film_of_ways(swap, IMAGES / "cue.gif")
+
+
+def film_of_ways(run: Path, path: Path) -> None:
+    """Film where the edited agents of one episode go from the place of the edit on, with and without it.
+
+    Args:
+        run: of intervene.py, with the goal exchanged in `SWAPPED_IN` alone.
+    """
+    import imageio.v3 as imageio
+    import matplotlib.pyplot as plt
+    import pyarrow.parquet as parquet
+
+    from analysis.figures.style import style
+    from analysis.replays.file import read_replay
+
+    lives = [life for life in parquet.read_table(run / "lives.parquet").to_pylist() if life["edited"]]
+    towards = {
+        life["agent"]: life["towards_goal"] for life in lives if (life["arm"], life["episode"]) == ("unedited", 0)
+    }
+    arms = {"unedited": "as they are", "edited": f"goal swapped once, in tick {SWAPPED_IN}"}
+    replays = {arm: read_replay(run / f"{arm}.replay.lzma").players for arm in arms}
+    whole = replays["unedited"]
+    south = {  # which side the goal is, from how far an unedited path leads towards it
+        agent: float(np.sign(towards[agent]) * np.sign(_way(whole, agent, FILMED_UNTIL)[-1, 1]))
+        for agent in towards
+        if np.isfinite(towards[agent])
+    }
+    frames = []
+    with style():
+        for tick in range(SWAPPED_IN, FILMED_UNTIL):
+            figure, panels = plt.subplots(1, 2, figsize=(7.2, 3.9), dpi=100, sharey=True, layout="constrained")
+            for axes, (arm, what) in zip(panels, arms.items(), strict=True):
+                axes.set(xlim=(-25, 25), ylim=(32, -32), title=what, xlabel="tiles east", aspect="equal")
+                axes.axhline(0, color="#bbbbbb", lw=0.8, zorder=0)
+                for agent, side in south.items():
+                    way = _way(replays[arm], agent, tick)
+                    colour = NORTHERN if side < 0 else SOUTHERN
+                    axes.plot(way[:, 0], way[:, 1], color=colour, lw=1.2, alpha=0.8)
+                    axes.plot(*way[-1], "o", color=colour, ms=4)
+            panels[0].set_ylabel("tiles south")
+            figure.suptitle(f"told to go north (blue) or south (orange); tick {tick}", fontsize=10)
+            figure.canvas.draw()
+            frames.append(np.asarray(figure.canvas.buffer_rgba())[:, :, :3])  # type: ignore[attr-defined]
+            plt.close(figure)
+    imageio.imwrite(path, [*frames, *[frames[-1]] * HELD], duration=120, loop=0)
+
+
+def _way(players: "Entities", agent: int, until: int) -> np.ndarray:
+    """Return how far an agent is east and south of its place in the tick of the edit, in tiles, while it lives, (T, 2)."""
+    column = players.ids.tolist().index(agent)
+    ticks = np.flatnonzero(players.alive[SWAPPED_IN : until + 1, column]) + SWAPPED_IN
+    place = np.stack([players.col[ticks, column], players.row[ticks, column]], axis=1)
+    return place - place[0] if len(place) else np.zeros((1, 2))
 
 
 def analysis(parent: Path, dump: Path, *options: object) -> Path:
