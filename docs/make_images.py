@@ -267,7 +267,7 @@ def film_of_ways(run: Path, path: Path) -> None:
 
 
 def _way(players: "Entities", agent: int, until: int) -> np.ndarray:
-    """Return how far an agent is east and south of its place in the tick of the edit, in tiles, while it lives, (T, 2)."""
+    """Return how many tiles an agent is east and south of its place in the tick of the edit, while it lives, (T, 2)."""
     column = players.ids.tolist().index(agent)
     ticks = np.flatnonzero(players.alive[SWAPPED_IN : until + 1, column]) + SWAPPED_IN
     place = np.stack([players.col[ticks, column], players.row[ticks, column]], axis=1)

@@ -147,7 +147,18 @@ def page_text(study: Study, results: Results, history: History, name: str) -> tu
 
     Args:
         name: of the folder beside the page.
+
+    Raises:
+        UserError: a number is missing or is none; names the folder of the results.
     """
+    try:
+        return _page_text(study, results, history, name)
+    except UserError as error:
+        named = str(results.folder) in str(error)
+        raise error if named else UserError(f"{results.folder}: {error}") from None
+
+
+def _page_text(study: Study, results: Results, history: History, name: str) -> tuple[str, int]:
     said = said_of(study, results)
     tables = [_table(table, study, results) for table in study.tables]
     forests = [

@@ -30,10 +30,11 @@ class Results:
         """Look up in a folder that holds a folder for each stage.
 
         Args:
+            folder: kept as `folder`.
             commands: of stages as they were played; by default those of the study.
         """
         self._study = study
-        self._folder = folder
+        self.folder = folder
         self._seeds = study.seeds(commands or {})
         self._tables: dict[Path, list[dict[str, str]]] = {}
 
@@ -43,7 +44,7 @@ class Results:
         Raises:
             UserError: there is no such table or column.
         """
-        path = self._folder / stage / file
+        path = self.folder / stage / file
         if path not in self._tables:
             self._tables[path] = _read(path)
         table = self._tables[path]
@@ -95,7 +96,7 @@ class Results:
         if not all(values.values()):
             check_apart(names, self._seeds, row.file)
             values = {
-                name: {name: _number(self._only(name, row), column, self._folder / name / row.file)} for name in names
+                name: {name: _number(self._only(name, row), column, self.folder / name / row.file)} for name in names
             }
         return [[values[name] for name in pattern] for pattern in patterns]
 
@@ -105,7 +106,7 @@ class Results:
         What stands before the world in a row of that table is what it has in common with the stage's own row.
         """
         own, file = self._only(stage, row), BY_EPISODE.get(row.file)
-        path = self._folder / stage / (file or row.file)
+        path = self.folder / stage / (file or row.file)
         table = self.rows(stage, file, {}) if file and path.exists() else []
         if not table or not {column, _WORLD} <= table[0].keys():
             return {}
@@ -120,7 +121,7 @@ class Results:
         found = self.rows(stage, row.file, row.where)
         if len(found) != 1:
             said = ", ".join(f"{name} {value!r}" for name, value in row.where.items()) or "no condition"
-            raise UserError(f"{self._folder / stage / row.file} has {len(found)} rows with {said}: must be one")
+            raise UserError(f"{self.folder / stage / row.file} has {len(found)} rows with {said}: must be one")
         return found[0]
 
 
@@ -173,7 +174,7 @@ def number(values: Mapping[str, str], column: str) -> float:
     Raises:
         UserError: there is no such column, or it holds no finite number.
     """
-    return _number(values, column, Path("the table"))
+    return _number(values, column, Path("a table"))
 
 
 def _number(values: Mapping[str, str], column: str, path: Path) -> float:
