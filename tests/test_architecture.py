@@ -35,7 +35,10 @@ QUESTIONS: dict[str, set[str]] = {
 """Each question: whether it may import torch, or the game, and which other questions."""
 READ_FILES_ALONE = ("effects", "figures", "page")
 """Folders of `analysis/interventions/` that need neither torch nor the game."""
-SCRIPTS_IN_ROOMS = ("analysis/proc_eval_result.py", "activation_store/__main__.py", "agent_zoo/half_precision.py")
+SCRIPTS_IN_ROOMS = (
+    "analysis/proc_eval_result.py", "analysis/score_ways.py", "activation_store/__main__.py",
+    "agent_zoo/half_precision.py",
+)  # fmt: skip
 """Stage scripts inside a room: two at the paths of the original, and `python -m activation_store`."""
 LOOSE_FILES = 22
 PICKLES = {"pickle", "dill", "joblib", "cloudpickle", "shelve", "marshal"}
@@ -55,7 +58,7 @@ def permitted(path: Path) -> set[str]:
     """What a file of `analysis/` may import of torch, the game and the questions."""
     folder = path.parts[1]
     if len(path.parts) == 2:
-        return {"evaluation"} if folder == "proc_eval_result.py" else set()
+        return {"proc_eval_result.py": {"evaluation"}, "score_ways.py": {"training_runs"}}.get(folder, set())
     if folder in GROUND:
         return {"recorded": {"torch"}, "figures": {"features"}}.get(folder, set())
     alone = folder == "interventions" and path.parts[2] in READ_FILES_ALONE
@@ -134,7 +137,7 @@ except user_error.UserError as error:
     assert re.search(r"did you mean (takeru|takeru_3M|lstm_hidden or lstm_cell)\?$", message) and loaded == "[]"
 
 
-@pytest.mark.parametrize("script", [*sorted(SCRIPTS), "analysis.proc_eval_result"])
+@pytest.mark.parametrize("script", [*sorted(SCRIPTS), "analysis.proc_eval_result", "analysis.score_ways"])
 def test_scripts_start_light(script: str) -> None:
     """`--help` must not import libraries that only the work needs."""
     code = f"import sys, {script}; print(*sorted({HEAVY!r} & set(sys.modules)))"
