@@ -139,7 +139,8 @@ def test_the_page_says_what_it_shows(page, shown: ShownReplays, run_folder: Path
             .inner_text()
             .startswith(f"{told}{(alive & ~compared.drawn).sum()} of {16 - DRAWN} others.")
         )
-    assert page.locator("#figures img").count() == len([*run_folder.glob("*.png")]) > 1
+    first, others = page.locator("#summary img").count(), page.locator("#figures img").count()
+    assert first == 1 and first + others == len([*run_folder.glob("*.png")]) > 1
 
 
 def test_only_the_edited_agents_can_be_shown(page, shown: ShownReplays) -> None:
