@@ -1,11 +1,12 @@
 """A common style for all figures: colours that colour-blind readers can distinguish, and text that is never cut off."""
 
+import colorsys
 import re
 import textwrap
 from contextlib import AbstractContextManager
 
 import matplotlib
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
@@ -20,9 +21,11 @@ EFFECT_MAP = "RdBu_r"
 # could be mistaken for noise.
 _GREYS = {"#94a4a2", "#717581"}
 _COLOURS = [colour for colour in map(to_hex, matplotlib.color_sequences["petroff10"]) if colour not in _GREYS]
+_LIGHTNESS = (1.0, 0.62, 1.42)
+"""Of the colours as they are, and of their dark and their light shades, as a multiple."""
 _CATEGORY_COLOURS = [*_COLOURS[:5], _COLOURS[7]]  # the two oranges would be hard to tell apart in one bar
 CLUSTER_COLOURS = len(_COLOURS)
-"""Colours before they repeat with another marker."""
+"""Colours before their shades, with another marker, follow."""
 _MARGIN = 0.08
 _MARKERS = ("o", "^", "s", "D", "v", "P", "X", "<", ">", "*")
 _RC = {
@@ -48,12 +51,20 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def cluster_colour(cluster: int) -> str:
-    """Return a cluster's colour; colours repeat after eight clusters, with a different marker."""
-    return _COLOURS[cluster % len(_COLOURS)]
+    """Return a cluster's colour; after eight come their dark shades, then their light ones, then the same again."""
+    turn, place = divmod(cluster, len(_COLOURS))
+    return _shade(_COLOURS[place], _LIGHTNESS[turn % len(_LIGHTNESS)])
+
+
+def _shade(colour: str, times: float) -> str:
+    """Return a colour whose lightness is multiplied, or, above 1, whose darkness is divided."""
+    hue, lightness, saturation = colorsys.rgb_to_hls(*to_rgb(colour))
+    lightness = lightness * times if times <= 1 else 1 - (1 - lightness) / times**2
+    return to_hex(colorsys.hls_to_rgb(hue, lightness, saturation)) if times != 1 else colour
 
 
 def cluster_marker(cluster: int) -> str:
-    """Return a cluster's marker."""
+    """Return a cluster's marker, another one after eight clusters."""
     return _MARKERS[(cluster // len(_COLOURS)) % len(_MARKERS)]
 
 

@@ -1,6 +1,7 @@
 """Figures are drawn in all cases without warnings, and all their text stays inside the picture."""
 
 import dataclasses
+import itertools
 from collections import Counter
 
 import numpy as np
@@ -27,7 +28,7 @@ from analysis.features import EXTENDED_FEATURES, FEATURE_NAMES, FEATURES, featur
 from analysis.figures.feature_scatter import feature_scatter
 from analysis.figures.pair_panels import pair_panels
 from analysis.figures.points import Panel, draw_clusters, draw_values
-from analysis.figures.style import cluster_colour, cluster_marker, new_figure, title
+from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker, new_figure, title
 from analysis.lives import lives_of, rolling_mean
 from analysis.statistics.inference import Inference
 from tests.planted import planted_dump
@@ -341,3 +342,19 @@ def test_all_features_can_be_drawn_and_read() -> None:
 
 def test_clusters_look_different() -> None:
     assert len({(cluster_colour(cluster), cluster_marker(cluster)) for cluster in range(80)}) == 80
+
+
+def test_two_dozen_clusters_have_colours_that_can_be_told_apart() -> None:
+    """By their distance in CIELAB, where 2.3 is the smallest difference that most people see."""
+    lab = [_lab(cluster_colour(cluster)) for cluster in range(24)]
+    apart = [np.linalg.norm(one - other) for one, other in itertools.combinations([*lab, _lab(NOISE_COLOUR)], 2)]
+    assert min(apart) > 10
+
+
+def _lab(colour: str) -> np.ndarray:
+    """CIELAB coordinates of a colour in sRGB, for the white point D65 (CIE 15:2004), (3,)."""
+    rgb = np.array(to_rgb(colour))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    xyz = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]] @ linear
+    x, y, z = np.cbrt(xyz / [0.9505, 1, 1.089])
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
