@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
+from common.figure_settings import draw_without_screen
 from common.lasting_output import lost_output, make_output_last
 from common.user_error import UserError, printable
 
@@ -77,6 +78,7 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def run(main: Callable[[], None]) -> NoReturn:
     """Run a stage's `main` and end the process with the exit code of its outcome."""
     make_output_last()
+    draw_without_screen()
     try:
         main()
     except UserError as error:

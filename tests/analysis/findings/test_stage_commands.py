@@ -19,7 +19,7 @@ def test_scripts_are_those_of_the_project() -> None:
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        ("-c 'open(\"x\", \"w\")' {here}", "'-c' is no script of this project"),
+        ('-c \'open("x", "w")\' {here}', "'-c' is no script of this project"),
         ("-m http.server {here}", "'-m' is no script of this project"),
         ("-- x.py {here}", "no script"),
         ("study.py other.yaml --results-dir {here}", "no script"),
