@@ -100,9 +100,9 @@ def _lasting(stream: TextIO, descriptor: int) -> io.TextIOWrapper:
     raw = LastingFile(descriptor)
     unbuffered = isinstance(stream.buffer, io.RawIOBase)  # by `python -u` or PYTHONUNBUFFERED
     return io.TextIOWrapper(
-        raw if unbuffered else io.BufferedWriter(raw),  # type: ignore[arg-type]
+        raw if unbuffered else io.BufferedWriter(raw),  # type: ignore[type-var]
         encoding=stream.encoding,
         errors="backslashreplace",
-        line_buffering=stream.line_buffering,  # type: ignore[attr-defined]
+        line_buffering=bool(stream.line_buffering),
         write_through=unbuffered,
     )
