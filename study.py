@@ -67,19 +67,21 @@ def main() -> None:
     arguments = command_line.parse(Arguments, __doc__)
 
     from analysis.findings.overview import overview, plan_lines
-    from analysis.findings.page import write_page
+    from analysis.findings.page import check_replaceable, write_page
     from analysis.findings.running import StudyRun
-    from analysis.findings.study_file import read_study
+    from analysis.findings.study_file import name_of, read_study
 
+    name = name_of(arguments.study)
     study = read_study(arguments.study)
-    run = StudyRun(study, arguments.results_dir / arguments.study.stem, Path(__file__).parent)
+    page = arguments.pages_dir / f"{name}.md"
+    check_replaceable(page)
+    run = StudyRun(study, arguments.results_dir / name, Path(__file__).parent)
     plans = run.plan()
     print("\n".join(plan_lines(plans)))
     if arguments.plan:
         return
     with overview(plans) as report:
         history = run.run(plans, report)
-    page = arguments.pages_dir / f"{arguments.study.stem}.md"
     numbers = write_page(arguments.study, run.folder, history, page)
     print(f"{len(study.claims)} claims with {numbers} numbers: {page}")
 

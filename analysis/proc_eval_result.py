@@ -20,6 +20,7 @@ import tyro
 
 from common import argument_checks, command_line
 from common.argument_checks import at_least, seed_value
+from common.figure_settings import save_figure
 from common.user_error import UserError, one_line
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def report(policies: list["PolicyResults"], bootstrap: "Bootstrap", folder: Path
         files.append(tables.ranking_table(ratings))
         shown.append(tables.ranking_for_terminal(ratings))
     with atomic_file(folder / FIGURE_FILE) as file:
-        score_summary(scores, bootstrap.confidence).savefig(file, format="png", dpi=DOTS_PER_INCH)
+        save_figure(score_summary(scores, bootstrap.confidence), file, DOTS_PER_INCH)
     tables.write_tables(folder, files)
     return shown
 

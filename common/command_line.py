@@ -1,6 +1,7 @@
 """Shared by all stage scripts: parse the command line, and report bad input in one line.
 
-Exit codes: 0 done, 2 bad input (one line on standard error), 130 interrupted by Ctrl-C.
+Exit codes: 0 done, 1 what was printed is lost and nothing else was made, 2 bad input (one line on standard error), 130
+interrupted by Ctrl-C. Losing the output never ends the work; see `common.lasting_output`.
 """
 
 import atexit
@@ -9,10 +10,13 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
+from common.figure_settings import draw_without_screen
+from common.lasting_output import lost_output, make_output_last
 from common.user_error import UserError, printable
 
 Arguments = TypeVar("Arguments")
 
+EXIT_OUTPUT_LOST = 1
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 
@@ -73,21 +77,32 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def run(main: Callable[[], None]) -> NoReturn:
     """Run a stage's `main` and end the process with the exit code of its outcome."""
+    make_output_last()
+    draw_without_screen()
     try:
         main()
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         _end(EXIT_BAD_INPUT)
-    except BrokenPipeError:  # as in `train.py --help | head`
-        os._exit(0)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         _end(EXIT_INTERRUPTED)
     except SystemExit as ended:
         if isinstance(ended.code, str):
             raise
-        _end(ended.code or 0)
-    _end(0)
+        _end(ended.code or _code_of_success())
+    _end(_code_of_success())
+
+
+def _code_of_success() -> int:
+    """Return 0, but not for a command that only prints if its lines are lost on a full disk."""
+    lost = lost_output()
+    if lost is None:
+        return 0
+    print(f"error: what was printed could not be written: {lost.strerror}", file=sys.stderr)
+    from common.files import has_written
+
+    return 0 if has_written() else EXIT_OUTPUT_LOST
 
 
 def _end(code: int) -> NoReturn:

@@ -21,6 +21,7 @@ PARTIAL_SUFFIX = ".partial"
 _HASH_BLOCK_BYTES = 1 << 18
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS}  # some network file systems have none
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_written: set[Path] = set()
 
 
 @contextlib.contextmanager
@@ -50,6 +51,12 @@ def atomic_path(path: Path) -> Iterator[Path]:
             raise UserError(f"{path} cannot be written: {error.strerror}") from error
         raise
     sync_folder(path.parent)
+    _written.add(path)
+
+
+def has_written() -> bool:
+    """Return whether this process has written any file."""
+    return bool(_written)
 
 
 @contextlib.contextmanager

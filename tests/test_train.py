@@ -371,6 +371,22 @@ def test_mirroring_online_without_a_login_is_refused_before_anything_is_made(tmp
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_run_that_the_mirror_refuses_leaves_its_name_free(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line advises --no-track, and the same command with it must be able to make the run's folder."""
+
+    def no_network(**_: object) -> None:
+        raise ConnectionError("no route to host")
+
+    monkeypatch.setattr("wandb.login", lambda: True)
+    monkeypatch.setattr("wandb.init", no_network)
+    online = tuple(argument for argument in ONE_UPDATE if argument != "--no-track")
+    result = run_here("train.py", *online, "-n", "mirrored", *folders(tmp_path, trained / "maps"))
+    assert result.returncode == 2 and "no route to host" in result.stderr.splitlines()[-1]
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
 @pytest.mark.parametrize("option", ["--policies-dir", "--runs-dir", "--env.maps-dir"])
 def test_a_folder_that_cannot_be_made_is_named_before_training(tmp_path: Path, option: str) -> None:
     (tmp_path / "file").touch()

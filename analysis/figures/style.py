@@ -11,6 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 
+from common.figure_settings import figure_settings
+
 NOISE_COLOUR = "#c4c4c4"
 VALUE_MAP = "viridis"
 PANEL_COLOUR = "#e8eaed"
@@ -41,8 +43,8 @@ _RC = {
 
 
 def style() -> AbstractContextManager[None]:
-    """Return a context in which figures use the common style."""
-    return matplotlib.rc_context(_RC)
+    """Return a context in which figures use the common style, and none of the user's settings."""
+    return figure_settings(_RC)
 
 
 def new_figure(width: float, height: float) -> Figure:

@@ -11,7 +11,7 @@ from analysis.findings.families import rows_of_claims
 from analysis.findings.page_template import Said, template_of
 from analysis.findings.results import Results, formatted, number
 from analysis.findings.study_file import BY_EPISODE, Claim, Forest, ResultTable, Study, read_study
-from common.files import make_folder, read_bytes, read_json, write_json, write_text
+from common.files import PARTIAL_SUFFIX, make_folder, read_bytes, read_json, write_json, write_text
 from common.user_error import UserError
 
 STUDY_FILE = "study.yaml"
@@ -83,11 +83,12 @@ def write_page(study_path: Path, results: Path, history: History, page: Path) ->
         How many numbers the claims and tables hold.
 
     Raises:
-        UserError: a number or a figure is not in the results; nothing is changed then.
+        UserError: a number or a figure is not in the results, or the page is not of a study; nothing is changed then.
     """
     from analysis.findings.forest import draw_forest
     from analysis.runs.run_folder import write_figure
 
+    check_replaceable(page)
     study = read_study(study_path)
     found = Results(study, results, history.commands)
     page_text(study, found, history, page.stem)
@@ -97,9 +98,10 @@ def write_page(study_path: Path, results: Path, history: History, page: Path) ->
         raise UserError(f"{results / needed[0]} does not exist: the stage did not write it")
     make_folder(page.parent)
     beside = page.with_suffix("")
-    fresh = beside.with_name(f".{beside.name}.new")
+    fresh = _fresh(beside)
     shutil.rmtree(fresh, ignore_errors=True)  # of a run that was killed
     fresh.mkdir()
+    write_json(fresh / PLAYED_FILE, asdict(history))  # first: it marks the folder as one that may be removed
     shutil.copyfile(study_path, fresh / STUDY_FILE)
     shutil.copyfile(template_of(study_path), template_of(fresh / STUDY_FILE))
     for file in files:
@@ -108,10 +110,40 @@ def write_page(study_path: Path, results: Path, history: History, page: Path) ->
             shutil.copyfile(results / file, fresh / file)
     for place, forest in enumerate(study.forests, start=1):
         write_figure(fresh / _forest_file(place), draw_forest(forest, study, found))
-    write_json(fresh / PLAYED_FILE, asdict(history))
     shutil.rmtree(beside, ignore_errors=True)
     fresh.rename(beside)
     return rewrite_page(page)
+
+
+def check_replaceable(page: Path) -> None:
+    """Refuse a page, or a folder beside it, that is there and that no study wrote.
+
+    Raises:
+        UserError: says which.
+    """
+    beside = page.with_suffix("")
+    for folder in (beside, _fresh(beside)):
+        if folder.is_symlink() or (folder.exists() and not _made_by_study(folder)):
+            raise UserError(f"{folder} is not of a study, and would be removed: move it away, or choose --pages-dir")
+    if page.is_symlink() or (page.exists() and not beside.exists()):
+        raise UserError(f"{page} is not the page of a study: move it away, or choose another --pages-dir")
+
+
+def _fresh(beside: Path) -> Path:
+    return beside.with_name(f".{beside.name}.new")
+
+
+def _made_by_study(folder: Path) -> bool:
+    """Return whether a folder holds the mark of a study, or nothing yet: one that was killed may leave that."""
+    if not folder.is_dir():
+        return False
+    if all(each.name.endswith(PARTIAL_SUFFIX) for each in folder.iterdir()):
+        return True
+    try:
+        _read_history(folder)
+    except UserError:
+        return False
+    return True
 
 
 def rewrite_page(page: Path) -> int:
@@ -190,12 +222,16 @@ def read_beside(page: Path) -> tuple[Study, Results, History]:
     if not beside.is_dir():
         raise UserError(f"{page} has no folder {beside} of results beside it: give a page that study.py wrote")
     study = read_study(beside / STUDY_FILE)
+    history = _read_history(beside)
+    return study, Results(study, beside, history.commands), history
+
+
+def _read_history(beside: Path) -> History:
     content = read_json(beside / PLAYED_FILE)
     try:
-        history = TypeAdapter(History).validate_python(content, strict=False)
+        return TypeAdapter(History).validate_python(content, strict=False)
     except ValidationError:
         raise UserError(f"{beside / PLAYED_FILE} is damaged: run the study again") from None
-    return study, Results(study, beside, history.commands), history
 
 
 def _from_beside(page: Path) -> tuple[str, int]:

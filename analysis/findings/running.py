@@ -4,7 +4,6 @@ import fcntl
 import hashlib
 import json
 import os
-import shlex
 import shutil
 import signal
 import subprocess
@@ -20,7 +19,8 @@ from typing import Literal
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from analysis.findings.page import History, Named, Played
-from analysis.findings.study_file import HERE, Stage, Study, places
+from analysis.findings.stage_commands import command_words, places
+from analysis.findings.study_file import HERE, Stage, Study
 from common.files import make_folder, read_json, sha256, write_json
 from common.user_error import UserError, one_line
 
@@ -120,9 +120,10 @@ class StudyRun:
 
         Raises:
             UserError: a stage failed; the message names it, its last line and its log. Or a stage of this study is
-                still running, of another call or of one that was killed.
+                still running, of another call or of one that was killed. Or something else lies where a stage writes.
         """
         make_folder(self.folder)
+        self._refuse_foreign(plans)
         with _ends_by_sigterm(), _only_call(self.folder) as lock:
             primary = self._named()
             for plan in plans:
@@ -131,6 +132,13 @@ class StudyRun:
         states = [(stage.name, self.states[stage.name]) for stage in self.study.stages]
         played = [Played(name, self._portable(state.command), state.seconds, state.read) for name, state in states]
         return History(played, primary)
+
+    def _refuse_foreign(self, plans: Sequence[Plan]) -> None:
+        """Refuse what a stage would replace and this study did not write: only stages that were begun are removed."""
+        for name in (plan.stage.name for plan in plans):
+            for path in (self.folder / name, self.folder / f"{name}.log"):
+                if path.is_symlink() or (path.exists() and name not in self.states):
+                    raise UserError(f"{path} is not of this study: move it away, or choose another --results-dir")
 
     def _named(self) -> Named | None:
         """Return when the primary outcomes were named: today, if they are others than before in this folder."""
@@ -151,12 +159,15 @@ class StudyRun:
 
     def command(self, stage: Stage) -> str:
         """Return a stage's script and options."""
+        return self._filled(stage, stage.run)
+
+    def _filled(self, stage: Stage, text: str) -> str:
+        """Put folders where a text has names in braces."""
         given = {name: (self.folder / name).as_posix() for name in (each.name for each in self.study.stages)}
         given |= {HERE: (self.folder / stage.name).as_posix(), "parent": self.folder.as_posix()}
-        command = stage.run
-        for name in set(places(stage.run)):
-            command = command.replace(f"{{{name}}}", given[name])
-        return command
+        for name in set(places(text)):
+            text = text.replace(f"{{{name}}}", given[name])
+        return text
 
     def _portable(self, command: str) -> str:
         """Return a command with the results where they are by default, wherever this study's are."""
@@ -189,9 +200,9 @@ class StudyRun:
             log.unlink(missing_ok=True)
         state = StageState(plan.key, self.command(stage), plan.read, spent)
         self._save(stage, state)
-        words = [sys.executable, *shlex.split(state.command)]
+        words = [sys.executable, *(self._filled(stage, word) for word in command_words(stage.run))]
         if plan.action == "continue" and stage.resume:
-            words += shlex.split(stage.resume)
+            words.append(stage.resume)
         start = time.monotonic()
 
         def seconds() -> float:

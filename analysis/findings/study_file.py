@@ -5,7 +5,6 @@ The text of its page is a template beside it; see `page_template`.
 
 import json
 import re
-import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -23,6 +22,7 @@ from analysis.findings.page_template import (
     read_template,
     template_of,
 )
+from analysis.findings.stage_commands import check_command, command_words, places
 from analysis.findings.worlds import seeds_of, with_own_seed
 from common.user_error import UserError
 from common.yaml_file import one_line, read_yaml, shown
@@ -287,6 +287,17 @@ class Study:
         return seeds_of({stage.name: commands.get(stage.name, stage.run) for stage in self.stages}, needs)
 
 
+def name_of(study: Path) -> str:
+    """Return the name of a study, which its folder of results and its page have: that of its file.
+
+    Raises:
+        UserError: it cannot be one of a folder, as with `..yaml`.
+    """
+    if not _NAME.fullmatch(study.stem):
+        raise UserError(f"{study} is no name of a study: must be of letters, digits, '_', '-' and '.', as memory.yaml")
+    return study.stem
+
+
 def read_study(path: Path) -> Study:
     """Read a study file and the template beside it, with a stage for each value of `each`.
 
@@ -335,21 +346,6 @@ def check_apart(stages: Sequence[str], seeds: Mapping[str, frozenset[str]], file
             )
 
 
-def places(text: str) -> list[str]:
-    """Return the names in braces in a text.
-
-    Raises:
-        UserError: a brace is open.
-    """
-    try:
-        found = [each[1:] for each in string.Formatter().parse(text) if each[1] is not None]
-    except ValueError as error:
-        raise UserError(f"{shown(text)}: {error}") from None
-    if any(form or conversion for _, form, conversion in found):
-        raise UserError(f"{shown(text)}: what stands in braces is a name alone")
-    return [name or "" for name, *_ in found]
-
-
 def _one_for_each(stages: tuple[Stage, ...]) -> Iterator[Stage]:
     for stage in stages:
         if stage.each and f"{{{EACH}}}" not in stage.name:
@@ -360,6 +356,7 @@ def _one_for_each(stages: tuple[Stage, ...]) -> Iterator[Stage]:
                 return text if value is None else text.replace(f"{{{EACH}}}", value)
 
             reads, name, run = tuple(given(each) for each in stage.reads), given(stage.name), given(stage.run)
+            command_words(run)  # refuses open quotes
             run = run if value is None else with_own_seed(run, name)
             yield Stage(name, run, stage.minutes, reads, stage.resume)
 
@@ -369,6 +366,8 @@ def _check(study: Study) -> None:
     for place, stage in enumerate(study.stages):
         if not _NAME.fullmatch(stage.name):
             raise UserError(f"the stage {shown(stage.name)}: names have letters, digits, '_', '-' and '.' only")
+        if stage.name.endswith((".log", ".json", ".lock")):
+            raise UserError(f"the stage {stage.name} has the name of a file of the study: call it something else")
         if names.count(stage.name) > 1:
             raise UserError(f"two stages are called {stage.name}")
         if not stage.minutes > 0:
@@ -378,13 +377,17 @@ def _check(study: Study) -> None:
             raise UserError(f"the stage {stage.name} names {{{unknown[0]}}}, which is no stage before it")
         if HERE not in places(stage.run) and "parent" not in places(stage.run):
             raise UserError(f"the stage {stage.name} writes nothing to {{here}}: name it in an option for its output")
+        try:
+            check_command(stage.run, stage.resume)
+        except UserError as error:
+            raise UserError(f"the stage {stage.name}: {error}") from None
     rows = [row for claim in study.claims for row in claim.rows.values()]
     rows += [row for forest in study.forests for row in forest.rows]
     shown_ones: list[Row | ResultTable | ResultFigure] = [*rows, *study.tables, *study.figures]
     for each in shown_ones:
         if not study.named(each.stage):
             raise UserError(f"{shown(each.stage)} is no stage")
-        if Path(each.file).name != each.file:
+        if Path(each.file).name != each.file or each.file == "..":
             raise UserError(f"{shown(each.file)} must be the name of a file in the stage's folder")
     for row in rows:
         if row.minus and not study.named(row.minus):

@@ -1,13 +1,14 @@
 """Mirror training curves of fitted models to Weights & Biases."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from common import weights_and_biases
 from common.user_error import UserError
-
-_WAYS_OUT = "run `wandb login`, or pass --wandb.mode offline, or --no-track"
+from common.weights_and_biases import MirroredRun
 
 
 @dataclass(frozen=True)
@@ -28,18 +29,12 @@ def check_login(options: Wandb | None) -> None:
     Raises:
         UserError: says how to log in or to continue without.
     """
-    if options is None or options.mode == "offline":
-        return
-    import wandb
-
-    try:
-        wandb.login()
-    except wandb.errors.UsageError as error:
-        raise UserError(f"Weights & Biases cannot be used ({error}): {_WAYS_OUT}") from None
+    if options is not None:
+        weights_and_biases.check_login(options.mode)
 
 
 class Mirror:
-    """A run of Weights & Biases, if one is wanted; a context manager."""
+    """A run of Weights & Biases, if one is wanted; a context manager that never ends what is mirrored."""
 
     def __init__(self, options: Wandb | None, name: str, config: dict[str, Any], folder: Path):
         """Prepare a run.
@@ -49,26 +44,20 @@ class Mirror:
             folder: for the service's local files.
         """
         self._options, self._name, self._config, self._folder = options, name, config, folder
-        self._run: Any = None
+        self._run: MirroredRun | None = None
 
     def __enter__(self) -> Self:
-        """Start the run.
-
-        Raises:
-            UserError: the service cannot be reached or refuses.
-        """
+        """Start the run; if the service refuses after all, one line says so."""
         options = self._options
         if options is None:
             return self
-        import wandb
-
         try:
-            self._run = wandb.init(
-                project=options.project, entity=options.entity, mode=options.mode, name=self._name,
-                dir=str(self._folder), config=self._config,
+            self._run = MirroredRun(
+                options.mode, self._folder, project=options.project, entity=options.entity, name=self._name,
+                config=self._config, still="work continues without it",
             )  # fmt: skip
-        except wandb.errors.Error as error:
-            raise UserError(f"Weights & Biases cannot be used ({error}): {_WAYS_OUT}") from None
+        except UserError as error:
+            print(f"nothing is mirrored: {error}", file=sys.stderr)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -78,4 +67,4 @@ class Mirror:
     def log(self, metrics: Mapping[str, float]) -> None:
         """Mirror some metrics."""
         if self._run is not None:
-            self._run.log(dict(metrics))
+            self._run.log(metrics)

@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 
 from analysis.runs.arrays import arrays_of
-from common.files import atomic_file, read_json, write_json
+from common.files import PARTIAL_SUFFIX, atomic_file, read_json, write_json
 from common.user_error import UserError
 
 _KEY_FILE = "key.json"
@@ -25,10 +25,14 @@ class Parts:
         Args:
             run_folder: of the run; parts lie in `.NAME.parts` next to it.
             key: everything that results depend on, as JSON values.
+
+        Raises:
+            UserError: a folder of that name was not made for parts.
         """
         self.folder = run_folder.parent / f".{run_folder.name}.parts"
         self._key = orjson.loads(orjson.dumps(key))
         if self.folder.exists() and self._stored_key() != self._key:
+            self._refuse_foreign()
             shutil.rmtree(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         if not (self.folder / _KEY_FILE).exists():
@@ -60,6 +64,13 @@ class Parts:
     def remove(self) -> None:
         """Remove everything: the run is finished."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _refuse_foreign(self) -> None:
+        """Refuse to remove a folder without a key, unless a run that was killed had not written any yet."""
+        if not (self.folder / _KEY_FILE).exists() and any(
+            not each.name.endswith(PARTIAL_SUFFIX) for each in self.folder.iterdir()
+        ):
+            raise UserError(f"{self.folder} holds other files, and would be removed: move it away")
 
     def _read(self, path: Path) -> dict[str, np.ndarray] | None:
         """Return the arrays of a file; None if it is damaged, so that its stage is computed again."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from activation_store.schema import METADATA_FILE, DumpMetadata
 from analysis.runs.processor import processor
+from common.figure_settings import save_figure
 from common.files import (
     as_json,
     atomic_file,
@@ -115,7 +116,7 @@ class RunFolder:
 def write_figure(path: Path, figure: "Figure") -> None:
     """Write a figure as PNG, whole or not at all."""
     with atomic_file(path) as file:
-        figure.savefig(file, format="png", dpi=_DOTS_AN_INCH)
+        save_figure(figure, file, _DOTS_AN_INCH)
 
 
 def refuse_existing_run(path: Path) -> None:

@@ -28,7 +28,7 @@ from analysis.sparse.settings import SparseSettings
 from analysis.sparse.states import States
 from analysis.sparse.training import Epoch, Normalisation, Plan, normalisation, train
 from common.checked_json import read_small_json, with_checksum, without_checksum
-from common.files import make_folder, write_json
+from common.files import PARTIAL_SUFFIX, make_folder, write_json
 from common.progress_view import progress
 from common.user_error import UserError
 
@@ -201,6 +201,8 @@ def claim(settings: SparseSettings, described: Mapping[str, Any]) -> Path:
             raise UserError(f"{folder} was started with other arguments or another dump: use those, or delete it")
         return folder
     make_folder(folder)
+    if any(not each.name.endswith(PARTIAL_SUFFIX) for each in folder.iterdir()):
+        raise UserError(f"{folder} holds other files, and would be removed in the end: move it away")
     write_json(path, with_checksum(dict(described)))
     return folder
 

@@ -15,6 +15,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
 
+from common.figure_settings import figure_settings, save_figure
 from common.files import write_bytes
 from common.user_error import UserError
 
@@ -75,11 +76,11 @@ def draw_curves(metrics_file: Path, png: Path) -> None:
     """
     curves = read_curves(metrics_file)
     picture = io.BytesIO()
-    figure_of(curves, metrics_file.parent.name).savefig(picture, format="png", dpi=_DOTS_AN_INCH)
+    save_figure(figure_of(curves, metrics_file.parent.name), picture, _DOTS_AN_INCH)
     write_bytes(png, picture.getvalue())
 
 
-@matplotlib.rc_context(_RC)
+@figure_settings(_RC)
 def figure_of(curves: Curves, name: str) -> Figure:
     """Draw all panels; `name` is the run's."""
     layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1)

@@ -1,5 +1,6 @@
 """The folder of a training run: settings, metrics, training curves, checkpoints, and the state for resuming."""
 
+import shutil
 from pathlib import Path
 
 import orjson
@@ -52,6 +53,17 @@ class RunFolder:
             self._lock.acquire(blocking=False)
         except Timeout:
             raise UserError(f"another process is training in {folder}: wait for it, or choose another name") from None
+
+    def withdraw(self) -> None:
+        """Remove the folder of a new run that made no update, so that its name can be used again."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._lock.release()
+
+    @property
+    def untouched(self) -> bool:
+        """Whether no update was made, and nothing saved from which the run could go on."""
+        metrics = self.folder / METRICS_FILE
+        return not self.state_path.exists() and not (metrics.exists() and metrics.stat().st_size)
 
     def write_settings(self, agent: str, settings: Settings, versions: dict[str, str], policies_dir: Path) -> None:
         """Write the run's settings, package versions, and the folder that its policy goes to."""

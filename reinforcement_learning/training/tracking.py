@@ -1,15 +1,13 @@
 """Mirror the local metrics to Weights & Biases."""
 
-import sys
-from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any
 
-from common.user_error import UserError
+from common import weights_and_biases
+from common.weights_and_biases import MirroredRun
 from reinforcement_learning.settings import Settings, WandbSettings
+from reinforcement_learning.training.run_folder import RunFolder
 
-_WAYS_OUT = "run `wandb login`, or pass --wandb.mode offline, or --no-track"
+_ID_FILE = "wandb_id.txt"
 
 
 def check_login(settings: WandbSettings) -> None:
@@ -18,14 +16,7 @@ def check_login(settings: WandbSettings) -> None:
     Raises:
         UserError: says how to log in or to continue without.
     """
-    if settings.mode == "offline":
-        return
-    import wandb
-
-    try:
-        wandb.login()
-    except wandb.errors.UsageError as error:
-        raise UserError(f"Weights & Biases cannot be used ({error}): {_WAYS_OUT}") from None
+    weights_and_biases.check_login(settings.mode)
 
 
 class NoTracker:
@@ -41,49 +32,26 @@ class NoTracker:
 class WandbTracker:
     """Sends each update's metrics to Weights & Biases, or to files for `wandb sync` in offline mode."""
 
-    def __init__(self, name: str, agent: str, settings: Settings, folder: Path):
-        """Start a run.
+    def __init__(self, name: str, agent: str, settings: Settings, run: RunFolder):
+        """Start a run, or go on with that of a run that is resumed.
 
         Raises:
             UserError: the service cannot be reached or refuses.
         """
-        import wandb
-
-        try:
-            self._run: Any = wandb.init(
-                project=settings.wandb.project,
-                entity=settings.wandb.entity,
-                group=settings.wandb.group,
-                mode=settings.wandb.mode,
-                name=name,
-                dir=str(folder),
-                config={"agent": agent, **asdict(settings)},
-            )
-        except wandb.errors.Error as error:
-            raise UserError(f"Weights & Biases cannot be used ({error}): {_WAYS_OUT}") from None
+        wanted = settings.wandb
+        self._run = MirroredRun(
+            wanted.mode, run.folder, run.folder / _ID_FILE,
+            project=wanted.project, entity=wanted.entity, group=wanted.group, name=name,
+            config={"agent": agent, **asdict(settings)}, still="training continues, see metrics.jsonl",
+        )  # fmt: skip
 
     def log(self, metrics: dict[str, float]) -> None:
         """Mirror one update's metrics against agent-steps."""
-        self._try(lambda: self._run.log(metrics, step=int(metrics["agent_steps"])))
+        self._run.log(metrics, step=int(metrics["agent_steps"]))
 
     def finish(self) -> None:
         """Flush and close."""
-        self._try(lambda: self._run.finish())
-
-    def _try(self, mirror: Callable[[], None]) -> None:
-        """Stop mirroring once its service process has died, since training must not end because of it."""
-        import wandb
-
-        if self._run is None:
-            return
-        try:
-            mirror()
-        except (OSError, wandb.errors.Error) as error:
-            self._run = None
-            print(
-                f"Weights & Biases is gone ({error}): training continues, see metrics.jsonl",
-                file=sys.stderr,
-            )
+        self._run.finish()
 
 
 Tracker = NoTracker | WandbTracker

@@ -1,5 +1,7 @@
 """One training run, from its settings to its policy; invalid settings are refused before anything is written."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -69,11 +71,17 @@ def train_policy(run: TrainingRun) -> None:
     run = replace(run, name=leaders_text(run.name, processes), track=run.track and processes.leads)
     _check_services(run, processes)
     folder, state = _open_folder(run, processes)
+    with _withdrawn_if_refused(folder, processes.leads and not run.resume):
+        _train(run, folder, state, processes)
+
+
+def _train(run: TrainingRun, folder: RunFolder, state: TrainingState | None, processes: Processes) -> None:
+    """Train in the run's folder, save the policy, and print where it is."""
     settings = run.settings
     with counted_progress("generating maps", "maps") as progress:
         maps = ensure_maps(settings.env, progress)
     own = share_of_work(settings)
-    tracker = WandbTracker(run.name, run.agent, settings, folder.folder) if run.track else NoTracker()
+    tracker = WandbTracker(run.name, run.agent, settings, folder) if run.track else NoTracker()
     with StopSignal() as stop, TrainingDisplay(settings.train.total_agent_steps) as view:
         checkpoint = train(run.name, run.agent, own, maps, folder, tracker, view.reports, stop, state, processes)
         tracker.finish()
@@ -86,6 +94,17 @@ def train_policy(run: TrainingRun) -> None:
         print(codes_in_use(settings.semantic.codes, view.metrics))
     processes.leave()
     stop.end_process()
+
+
+@contextmanager
+def _withdrawn_if_refused(folder: RunFolder, new: bool) -> Iterator[None]:
+    """Leave nothing of a new run that is refused before its first update: the same name must then work."""
+    try:
+        yield
+    except UserError:
+        if new and folder.untouched:
+            folder.withdraw()
+        raise
 
 
 def codes_in_use(codes: int, metrics: dict[str, float]) -> str:

@@ -14,6 +14,7 @@ import orjson
 from pydantic import TypeAdapter
 
 from common.user_error import UserError
+from common.weights_and_biases import mode_of
 from common.yaml_file import one_line, read_yaml, shown
 from reinforcement_learning.settings import Settings, WandbSettings
 
@@ -53,7 +54,7 @@ def trial_settings(settings: Settings, trial: str) -> Settings:
 
 def is_local(track: bool, wandb: WandbSettings) -> bool:
     """Tell whether a sweep runs without the Weights & Biases server."""
-    return not track or wandb.mode == "offline"
+    return not track or mode_of(wandb.mode) != "online"
 
 
 def check_sweep(runs: int, sweep_id: str | None, local: bool) -> None:
@@ -134,13 +135,12 @@ def run_sweep(
         UserError: the service cannot be reached or refuses.
     """
     import wandb as service
-    from wandb.sdk.sweeps import SweepNotFoundError
 
     os.environ.update(agent_environment(folder))
     try:
         chosen = sweep_id or service.sweep(config or {}, entity=wandb.entity, project=wandb.project)
         service.agent(chosen, entity=wandb.entity, project=wandb.project, count=runs)
-    except (service.errors.Error, SweepNotFoundError, ValueError) as error:
+    except Exception as error:  # of the service, and of the network libraries below it
         raise UserError(f"the sweep ended: {' '.join(str(error).split())}") from None
 
 

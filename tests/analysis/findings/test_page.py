@@ -14,6 +14,7 @@ from analysis.findings.results import Results
 from analysis.findings.study_file import Claim, Forest, Primary, ResultTable, Row, Stage, Study
 from common.user_error import UserError
 from tests.analysis.findings.test_study_file import template, written
+from tests.command import assert_refuses
 
 VALUES = {"x_1": (1.0, 5.0), "x_2": (1.4, 5.5), "x_3": (0.8, 5.1), "y": (2.0, -1.0)}
 HISTORY = History([])
@@ -37,7 +38,7 @@ def study(*said: tuple[str, str, dict[str, Row]], tables: tuple[ResultTable, ...
     text = parse_template(template(*claims, parts=shown))
     rows = [claim[2] for claim in said]
     claimed = tuple(Claim(name, *both, own) for (name, both), own in zip(text.claims.items(), rows, strict=True))
-    stages = tuple(Stage(name, "x.py {here}", 1.0) for name in VALUES)
+    stages = tuple(Stage(name, "explore.py --output {here}", 1.0) for name in VALUES)
     return Study(stages, claimed, text, tables, **parts)
 
 
@@ -87,7 +88,7 @@ def test_primary_outcomes_are_corrected_by_themselves_and_the_page_says_since_wh
 def test_page_without_one_of_its_figures_is_refused(folder: Path) -> None:
     """And leaves nothing behind; a table of episodes may be missing, as earlier runs wrote none."""
     study_file = {
-        "stages": [{"name": name, "run": "x.py {here}", "minutes": 1} for name in VALUES],
+        "stages": [{"name": name, "run": "explore.py --output {here}", "minutes": 1} for name in VALUES],
         "claims": {"much": {"a": vars(mean_of("one"))}},
         "figures": [{"stage": "y", "file": "effects.png", "caption": "Effects."}],
     }  # fmt: skip
@@ -99,6 +100,24 @@ def test_page_without_one_of_its_figures_is_refused(folder: Path) -> None:
     (folder / "y" / "effects.png").write_bytes(b"")
     write()
     assert (folder / "pages" / "t" / "y" / "effects.png").exists()
+
+
+@pytest.mark.parametrize("mine", ["t/mine.txt", "t/study.yaml", ".t.new/mine.txt", "t.md"])
+def test_what_no_study_wrote_is_not_replaced(folder: Path, mine: str) -> None:
+    """Not when the page is written, and what the study wrote itself is."""
+    study_file = {
+        "stages": [{"name": name, "run": "explore.py --output {here}", "minutes": 1} for name in VALUES],
+        "claims": {"much": {"a": vars(mean_of("one"))}},
+    }
+    path = written(folder, study_file, template(("much", '{{ a.value.mean|f(".1f") }}', "none"), parts=()))
+    kept = folder / "pages" / mine
+    kept.parent.mkdir(parents=True)
+    kept.write_text("mine")
+    assert_refuses("not (of|the page of) a study", write_page, path, folder, HISTORY, folder / "pages" / "t.md")
+    assert kept.read_text() == "mine" and [each.name for each in (folder / "pages").iterdir()] == [mine.split("/")[0]]
+    kept.unlink()
+    for _ in range(2):
+        write_page(path, folder, HISTORY, folder / "pages" / "t.md")
 
 
 def test_columns_are_rounded_and_what_is_empty_stays_so(folder: Path) -> None:

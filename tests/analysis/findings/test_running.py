@@ -51,3 +51,18 @@ def test_damaged_file_is_refused_in_one_line(folder: Path) -> None:
     (folder / "results").mkdir()
     (folder / "results" / PRIMARY_FILE).write_text(json.dumps({"since": 3}))
     assert_refuses(r"primary\.json is damaged: delete it", played, STUDY, folder)
+
+
+@pytest.mark.parametrize("name", ["a", "b.log"])
+def test_what_the_study_did_not_write_is_not_removed(folder: Path, name: str) -> None:
+    mine = folder / "results" / name
+    (mine if "." in name else mine / "mine").mkdir(parents=True)
+    assert_refuses("is not of this study: move it away", played, STUDY, folder)
+    assert [each.name for each in mine.iterdir()] == ([] if "." in name else ["mine"])
+    assert not (folder / "results" / "study.json").exists()
+
+
+def test_folders_with_spaces_and_quotes_are_one_argument(folder: Path) -> None:
+    run = StudyRun(STUDY, folder / "it's mine", folder)
+    run.run(run.plan(), lambda plan, state, seconds: None)
+    assert (folder / "it's mine" / "a" / "x").exists()

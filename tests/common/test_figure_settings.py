@@ -1,0 +1,60 @@
+"""Figures are the same whatever the user's own settings of matplotlib are."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.command import ROOT, environment
+
+DRAW = """
+import sys
+from pathlib import Path
+from common import command_line
+
+def main():
+    import numpy as np
+    from analysis.figures.style import new_figure, style
+    from analysis.runs.run_folder import write_figure
+    from common.figure_settings import save_figure
+    from reinforcement_learning.training.curves import Curves, figure_of
+
+    with style():
+        figure = new_figure(3, 2)
+        figure.subplots().plot([1, 2, 1000], label="a line")
+        figure.legend()
+    write_figure(Path("figure.png"), figure)
+    curves = Curves(np.arange(1.0, 4.0), {"reward": np.ones(3)}, 1)
+    save_figure(figure_of(curves, "a run"), Path("curves.png"), 30)
+
+command_line.run(main)
+"""
+RC = "text.usetex: True\nfont.size: 30\nfont.family: serif\nsavefig.bbox: tight\nsavefig.facecolor: red\n"
+NOTEBOOK = {"MPLBACKEND": "module://matplotlib_inline.backend_inline"}
+
+
+def drawn(folder: Path, **variables: str) -> dict[str, bytes]:
+    kept = {name: value for name, value in environment().items() if not name.startswith(("MPL", "MATPLOTLIB"))}
+    done = subprocess.run(
+        [sys.executable, "-c", DRAW], cwd=folder, env={**kept, "PYTHONPATH": str(ROOT), **variables},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return {path.name: path.read_bytes() for path in folder.glob("*.png")}
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    return drawn(tmp_path_factory.mktemp("plain"))
+
+
+def test_a_matplotlibrc_changes_nothing(plain: dict[str, bytes], tmp_path: Path) -> None:
+    """Not the one in the current folder, which comes before all others."""
+    (tmp_path / "matplotlibrc").write_text(RC)
+    assert drawn(tmp_path) == plain and len(plain) == 2
+
+
+def test_the_backend_of_a_notebook_is_not_used(plain: dict[str, bytes], tmp_path: Path) -> None:
+    """A script that a notebook starts inherits it, and it may not be installed here."""
+    assert drawn(tmp_path, **NOTEBOOK) == plain
