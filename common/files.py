@@ -9,7 +9,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,6 +18,9 @@ import orjson
 from common.user_error import UserError
 
 PARTIAL_SUFFIX = ".partial"
+SUMS_FILE = "SHA256SUMS"
+"""Holds the hashes of files beside it, as `sha256sum --check` reads them."""
+_MOST_SUMS_BYTES = 1 << 20
 _HASH_BLOCK_BYTES = 1 << 18
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS}  # some network file systems have none
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -250,9 +253,32 @@ def sha256(path: Path, report: Callable[[int], None] | None = None) -> str:
     return digest.hexdigest()
 
 
+def write_sums(folder: Path, names: Sequence[str]) -> None:
+    """Put files of a folder on the disk, and then their hashes, for `sums_hold`."""
+    for name in names:
+        _sync(folder / name)
+    write_bytes(folder / SUMS_FILE, _sums(folder, names))
+
+
+def sums_hold(folder: Path, names: Sequence[str]) -> bool:
+    """Return whether files are what they were when `write_sums` was called with the same names."""
+    try:
+        return read_bytes(folder / SUMS_FILE, _MOST_SUMS_BYTES) == _sums(folder, names)
+    except UserError:  # missing, cut off or unreadable
+        return False
+
+
+def _sums(folder: Path, names: Sequence[str]) -> bytes:
+    return "".join(f"{sha256(folder / name)}  {name}\n" for name in names).encode()
+
+
 def sync_folder(folder: Path) -> None:
     """Make renames inside `folder` survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
+    _sync(folder)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
