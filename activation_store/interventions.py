@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ConfigDict
 
-from common.files import atomic_path
+from common.files import atomic_path, read_bytes
 from common.user_error import UserError
 
 RUN_FILE = "run.json"
@@ -239,7 +239,7 @@ def read_lives(path: Path) -> LivesTable:
         UserError: the file is missing, damaged, or lacks a column.
     """
     try:
-        read = pq.read_table(path)
+        read = pq.read_table(pa.BufferReader(read_bytes(path)))
     except (OSError, pa.ArrowException) as error:
         raise UserError(f"{path} cannot be read as a table of lives ({str(error).splitlines()[0]})") from None
     columns = {name: read[name].to_numpy(zero_copy_only=False) for name in read.column_names}
