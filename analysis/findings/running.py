@@ -4,7 +4,6 @@ import fcntl
 import hashlib
 import json
 import os
-import shlex
 import shutil
 import signal
 import subprocess
@@ -20,8 +19,8 @@ from typing import Literal
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from analysis.findings.page import History, Named, Played
-from analysis.findings.study_file import HERE, Stage, Study, places
-from common.files import make_folder, read_json, sha256, write_json
+from analysis.findings.study_file import HERE, Stage, Study, places, words
+from common.files import make_folder, open_to_append, read_bytes, read_json, sha256, visible, write_json
 from common.user_error import UserError, one_line
 
 DEFAULT_RESULTS = Path("study_results")
@@ -150,13 +149,19 @@ class StudyRun:
         return named
 
     def command(self, stage: Stage) -> str:
-        """Return a stage's script and options."""
+        """Return a stage's script and options, as the page shows them."""
+        return self._filled(stage.run, stage)
+
+    def _words(self, stage: Stage) -> list[str]:
+        """Return them as words: folders go in after the command is split, so their names may hold spaces and quotes."""
+        return [self._filled(word, stage) for word in words(stage.run, stage.name)]
+
+    def _filled(self, text: str, stage: Stage) -> str:
         given = {name: (self.folder / name).as_posix() for name in (each.name for each in self.study.stages)}
         given |= {HERE: (self.folder / stage.name).as_posix(), "parent": self.folder.as_posix()}
-        command = stage.run
-        for name in set(places(stage.run)):
-            command = command.replace(f"{{{name}}}", given[name])
-        return command
+        for name in set(places(text)):
+            text = text.replace(f"{{{name}}}", given[name])
+        return text
 
     def _portable(self, command: str) -> str:
         """Return a command with the results where they are by default, wherever this study's are."""
@@ -189,17 +194,17 @@ class StudyRun:
             log.unlink(missing_ok=True)
         state = StageState(plan.key, self.command(stage), plan.read, spent)
         self._save(stage, state)
-        words = [sys.executable, *shlex.split(state.command)]
+        command = [sys.executable, *self._words(stage)]
         if plan.action == "continue" and stage.resume:
-            words += shlex.split(stage.resume)
+            command += words(stage.resume, stage.name)
         start = time.monotonic()
 
         def seconds() -> float:
             return state.seconds + time.monotonic() - start
 
-        with log.open("ab") as output:
+        with open_to_append(log) as output:
             child = subprocess.Popen(
-                words, cwd=self.scripts, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                command, cwd=self.scripts, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                 env=os.environ | {"PYTHONUNBUFFERED": "1"}, pass_fds=[lock],
             )  # fmt: skip
             try:
@@ -266,17 +271,17 @@ def hashes(paths: Sequence[Path], start: Path) -> dict[str, str]:
         whole = start / path
         if not whole.exists():
             raise UserError(f"{path} does not exist, and a stage reads it")
-        files = sorted(each for each in whole.rglob("*") if each.is_file()) if whole.is_dir() else [whole]
+        files = [each for each in visible(whole, "**/*") if each.is_file()] if whole.is_dir() else [whole]
         found |= {(path / each.relative_to(whole)).as_posix(): sha256(each) for each in files}
     return found
 
 
 def _sizes(folder: Path) -> dict[str, int]:
     return {
-        path.relative_to(folder).as_posix(): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()
+        path.relative_to(folder).as_posix(): path.stat().st_size for path in visible(folder, "**/*") if path.is_file()
     }
 
 
 def _last_line(log: Path) -> str:
-    lines = [line for line in log.read_text("utf-8", "replace").splitlines()[-_LAST_LINES:] if line.strip()]
+    lines = [line for line in read_bytes(log).decode("utf-8", "replace").splitlines()[-_LAST_LINES:] if line.strip()]
     return one_line(lines[-1]) if lines else "it printed nothing"

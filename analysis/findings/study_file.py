@@ -5,6 +5,7 @@ The text of its page is a template beside it; see `page_template`.
 
 import json
 import re
+import shlex
 import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -350,6 +351,18 @@ def places(text: str) -> list[str]:
     return [name or "" for name, *_ in found]
 
 
+def words(command: str, stage: str) -> list[str]:
+    """Return the words of a stage's command, as a shell would split it.
+
+    Raises:
+        UserError: a quotation is not closed.
+    """
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise UserError(f"the stage {shown(stage)}: {shown(command)}: {error}") from None
+
+
 def _one_for_each(stages: tuple[Stage, ...]) -> Iterator[Stage]:
     for stage in stages:
         if stage.each and f"{{{EACH}}}" not in stage.name:
@@ -360,6 +373,9 @@ def _one_for_each(stages: tuple[Stage, ...]) -> Iterator[Stage]:
                 return text if value is None else text.replace(f"{{{EACH}}}", value)
 
             reads, name, run = tuple(given(each) for each in stage.reads), given(stage.name), given(stage.run)
+            if not words(run, name):
+                raise UserError(f"the stage {shown(name)} runs nothing: name a script")
+            words(stage.resume or "", name)
             run = run if value is None else with_own_seed(run, name)
             yield Stage(name, run, stage.minutes, reads, stage.resume)
 
@@ -371,6 +387,8 @@ def _check(study: Study) -> None:
             raise UserError(f"the stage {shown(stage.name)}: names have letters, digits, '_', '-' and '.' only")
         if names.count(stage.name) > 1:
             raise UserError(f"two stages are called {stage.name}")
+        if f"{stage.name}.log" in names:
+            raise UserError(f"the stage {stage.name}.log would be where the output of {stage.name} is: rename one")
         if not stage.minutes > 0:
             raise UserError(f"the stage {stage.name} takes {stage.minutes} minutes: must be above 0")
         before = {HERE, "parent", *names[:place]}

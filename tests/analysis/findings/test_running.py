@@ -1,6 +1,7 @@
 """Studies that are run: since when their primary outcomes have been named."""
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -51,3 +52,31 @@ def test_damaged_file_is_refused_in_one_line(folder: Path) -> None:
     (folder / "results").mkdir()
     (folder / "results" / PRIMARY_FILE).write_text(json.dumps({"since": 3}))
     assert_refuses(r"primary\.json is damaged: delete it", played, STUDY, folder)
+
+
+def test_folders_of_results_may_hold_spaces_and_quotes(folder: Path) -> None:
+    parent = folder / 'it\'s "here"'
+    parent.mkdir()
+    run = StudyRun(STUDY, parent / "results", folder)
+    run.run(run.plan(), lambda plan, state, seconds: None)
+    assert (parent / "results" / "a" / "x").read_text() == "x"
+
+
+def test_a_pipe_in_place_of_a_log_is_refused(folder: Path) -> None:
+    study = Study((Stage("a", "fail.py {here}", 1.0, resume="--resume"),))
+    (folder / "fail.py").write_text("raise SystemExit('no')\n")
+    assert_refuses("the stage a failed: no", played, study, folder)
+    log = folder / "results" / "a.log"
+    log.unlink()
+    os.mkfifo(log)
+    assert_refuses(r"a\.log cannot be written: it is no plain file", played, study, folder)
+
+
+def test_hidden_files_do_not_make_a_finished_stage_run_again(folder: Path) -> None:
+    (folder / "read").mkdir()
+    (folder / "read" / "x").write_text("x")
+    study = Study((Stage("a", "write.py {here}", 1.0, reads=("read",)),))
+    assert played(study, folder) is None
+    (folder / "results" / "a" / ".DS_Store").touch()
+    (folder / "read" / "._x").touch()
+    assert [plan.action for plan in StudyRun(study, folder / "results", folder).plan()] == ["skip"]
