@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
-from common.user_error import UserError, printable
+from common.user_error import UserError, path_fault, printable
 
 Arguments = TypeVar("Arguments")
 
@@ -80,6 +80,11 @@ def run(main: Callable[[], None]) -> NoReturn:
         _end(EXIT_BAD_INPUT)
     except BrokenPipeError:  # as in `train.py --help | head`
         os._exit(0)
+    except OSError as error:
+        if (fault := path_fault(error)) is None:
+            raise
+        print(f"error: {fault}", file=sys.stderr)
+        _end(EXIT_BAD_INPUT)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         _end(EXIT_INTERRUPTED)
