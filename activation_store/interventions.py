@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ConfigDict
 
-from common.files import atomic_path
+from common.files import atomic_path, read_bytes
 from common.user_error import UserError
 
 RUN_FILE = "run.json"
@@ -56,6 +56,8 @@ its memory counts on both sides."""
 _CHANGES = ("kl", "value_change", "gain", "moved", "planned")
 """Changes at once; in files of versions that compared only in play, their names do not say with what."""
 
+_MOST_NUMBERS = 1 << 26
+"""In a table of lives: of all its rows and columns; half a gigabyte."""
 KEYS = ("arm", "episode", "agent", "edited")
 """Columns of every file of lives; all others are outcomes."""
 
@@ -239,9 +241,10 @@ def read_lives(path: Path) -> LivesTable:
         UserError: the file is missing, damaged, or lacks a column.
     """
     try:
-        read = pq.read_table(path)
+        read = _read_table(path)
     except (OSError, pa.ArrowException) as error:
-        raise UserError(f"{path} cannot be read as a table of lives ({str(error).splitlines()[0]})") from None
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        raise UserError(f"{path} cannot be read as a table of lives ({reason})") from None
     columns = {name: read[name].to_numpy(zero_copy_only=False) for name in read.column_names}
     if missing := [name for name in KEYS if name not in columns]:
         raise UserError(f"{path} is no table of lives: it lacks the column {missing[0]}")
@@ -255,6 +258,24 @@ def read_lives(path: Path) -> LivesTable:
         )
     except (ValueError, TypeError) as error:
         raise UserError(f"{path} is no table of lives: {error}") from None
+
+
+def _read_table(path: Path) -> pa.Table:
+    """Read all columns, after checking how much memory they will take: a small file can stand for any number of rows.
+
+    Arms are kept as numbers of names, so that a long name is not repeated in every row.
+    """
+    file = pq.ParquetFile(pa.BufferReader(read_bytes(path)), read_dictionary=["arm"])
+    rows, columns = file.metadata.num_rows, file.metadata.num_columns
+    groups = sum(file.metadata.row_group(place).num_rows for place in range(file.metadata.num_row_groups))
+    if not 0 <= rows * max(columns, len(KEYS)) <= _MOST_NUMBERS or groups != rows:
+        raise UserError(f"{path} is no table of lives: it claims {rows:,} rows of {columns:,} columns")
+    read = file.read(use_threads=False)
+    arms = read["arm"].chunks if "arm" in read.column_names else []
+    names = [str(name) for chunk in arms if pa.types.is_dictionary(chunk.type) for name in chunk.dictionary.to_pylist()]
+    if rows * max(map(len, names), default=0) > _MOST_NUMBERS * 2:
+        raise UserError(f"{path} is no table of lives: the names of its arms are too long")
+    return read
 
 
 def _name(column: str) -> str:

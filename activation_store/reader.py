@@ -24,7 +24,7 @@ from activation_store.selection import Selection, select
 from activation_store.subsample import ALL_RECORDS, Subsample
 from common.argument_checks import did_you_mean
 from common.checked_json import read_small_json
-from common.files import PARTIAL_SUFFIX, sha256
+from common.files import PARTIAL_SUFFIX, sha256, visible
 from common.user_error import UserError
 
 Progress = Callable[[float], None]
@@ -44,7 +44,7 @@ def read_metadata(folder: Path) -> DumpMetadata:
     """
     if not folder.is_dir():
         state = "is not a folder" if folder.exists() else "does not exist"
-        others = [path.parent.name for path in folder.parent.glob(f"*/{METADATA_FILE}")]
+        others = [path.parent.name for path in visible(folder.parent, f"*/{METADATA_FILE}")]
         hint = did_you_mean(folder.name, others)
         raise UserError(f"{folder} {state}: give the folder that extract_activations.py wrote{hint}")
     path = folder / METADATA_FILE
@@ -218,12 +218,12 @@ def _why_no_metadata(folder: Path) -> str:
         return f"{folder} is an unfinished dump: its extraction was interrupted; resume it, or delete it, extract again"
     if any(folder.glob(f".*{PARTIAL_SUFFIX}")):
         return f"{folder} lacks {METADATA_FILE}: its extraction was interrupted; delete it, extract again"
-    if (folder / RECORDS_FILE).exists() or any(folder.glob("*.json*")):
+    if (folder / RECORDS_FILE).exists() or visible(folder, "*.json*"):
         return (
             f"{folder} lacks {METADATA_FILE}: its extraction was interrupted (delete it, extract again), or the "
             f"original tools made it (import it: python -m activation_store convert {folder} OUT)"
         )
-    if inside := sorted(path.parent.name for path in folder.glob(f"*/{METADATA_FILE}")):
+    if inside := [path.parent.name for path in visible(folder, f"*/{METADATA_FILE}")]:
         return f"{folder} holds several dumps, one folder each: give one of them ({', '.join(inside)[:200]})"
     return f"{folder} is not an activation dump: it holds no {METADATA_FILE}"
 

@@ -22,7 +22,7 @@ from agent_zoo.observation_masking import ObservationMask
 from agent_zoo.original.origin import Origin
 from agent_zoo.semantic.shape import SemanticShape
 from agent_zoo.tensors import as_arrays, as_tensors
-from common.files import write_bytes
+from common.files import read_bytes, write_bytes
 from common.tensor_file import Kind, read_tensors, write_tensors
 from common.user_error import UserError
 
@@ -230,4 +230,4 @@ def _build_for(info: CheckpointInfo, tensors: Mapping[str, np.ndarray]) -> Recur
 
 def copy_checkpoint(source: Path, target: Path) -> None:
     """Copy a checkpoint atomically."""
-    write_bytes(target, source.read_bytes())
+    write_bytes(target, read_bytes(source))

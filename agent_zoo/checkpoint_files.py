@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from common.argument_checks import did_you_mean
+from common.files import visible
 from common.user_error import UserError
 
 SUFFIX = ".safetensors"
@@ -15,12 +16,12 @@ TRAINER_STATE = "trainer_state.pt"
 
 def list_checkpoints(folder: Path) -> list[Path]:
     """Return the checkpoints in a folder, sorted by name."""
-    return sorted(folder.glob(f"*{SUFFIX}"))
+    return visible(folder, f"*{SUFFIX}")
 
 
 def not_imported(folder: Path) -> list[Path]:
     """Return the checkpoints of the original in a folder that have no policy beside them, sorted by name."""
-    originals = sorted(folder.glob(f"*{ORIGINAL_SUFFIX}"))
+    originals = visible(folder, f"*{ORIGINAL_SUFFIX}")
     return [path for path in originals if path.name != TRAINER_STATE and not path.with_suffix(SUFFIX).exists()]
 
 

@@ -7,6 +7,7 @@
 import contextlib
 import os
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -18,10 +19,12 @@ import torch
 import torch.distributed
 from torch import nn
 
-from agent_zoo.torchrun import number_of_processes
+from agent_zoo.torchrun import check_started_together, number_of_processes
 from common.user_error import UserError
 
 TIMEOUT = timedelta(minutes=30)
+_PATIENCE = 20.0
+"""Seconds after which a process says that it waits for others, which may never come."""
 Record = TypeVar("Record")
 
 
@@ -157,10 +160,25 @@ def join_processes(device: torch.device) -> Processes:
     """
     if number_of_processes() == 1:
         return ALONE
-    processes = ProcessGroup(device)
+    check_started_together()
+    waiting = threading.Timer(_PATIENCE, _say_that_it_waits)
+    waiting.daemon = True
+    waiting.start()
+    try:
+        processes = ProcessGroup(device)
+    finally:
+        waiting.cancel()
     if not processes.leads:
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (stays open to the end)
     return processes
+
+
+def _say_that_it_waits() -> None:
+    print(
+        f"waiting for the other processes of this run (WORLD_SIZE is {number_of_processes()}, at "
+        f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}); unset WORLD_SIZE to run alone",
+        file=sys.stderr,
+    )
 
 
 def leaders_text(text: str, processes: Processes) -> str:

@@ -13,7 +13,11 @@ EXIT_BAD_INPUT = 2
 
 
 def fault() -> str:
-    """Return one line that says what is wrong with this Python and what to do; "" if nothing is wrong."""
+    """Return one line that says what is wrong here and what to do; "" if nothing is wrong."""
+    try:
+        Path.cwd()
+    except OSError:
+        return "the current folder does not exist any more: change to another one, as with `cd`"
     missing = [name for name in NEEDED if find_spec(name) is None]
     if sys.version_info >= OLDEST and not missing:
         return ""

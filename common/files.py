@@ -6,10 +6,11 @@ import fcntl
 import hashlib
 import io
 import os
+import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,6 +19,9 @@ import orjson
 from common.user_error import UserError
 
 PARTIAL_SUFFIX = ".partial"
+SUMS_FILE = "SHA256SUMS"
+"""Holds the hashes of files beside it, as `sha256sum --check` reads them."""
+_MOST_SUMS_BYTES = 1 << 20
 _HASH_BLOCK_BYTES = 1 << 18
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS}  # some network file systems have none
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -37,10 +41,10 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=PARTIAL_SUFFIX, dir=path.parent)
+        _remove_leftovers(path)
+        lock, name = _temporary(path)
     except OSError as error:
         raise UserError(f"{path} cannot be written: {error.strerror}") from None
-    os.close(descriptor)
     try:
         yield Path(name)
         _flush(Path(name))
@@ -50,6 +54,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
             raise UserError(f"{path} cannot be written: {error.strerror}") from error
         raise
+    finally:
+        os.close(lock)
     sync_folder(path.parent)
     _written.add(path)
 
@@ -57,6 +63,46 @@ def atomic_path(path: Path) -> Iterator[Path]:
 def has_written() -> bool:
     """Return whether this process has written any file."""
     return bool(_written)
+
+
+def _temporary(path: Path) -> tuple[int, str]:
+    """Make a temporary file beside `path`; return a descriptor that locks it for as long as it is open, and its name.
+
+    The lock ends with the process, so that `_remove_leftovers` of another one sees whether somebody still writes.
+    """
+    while True:
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=PARTIAL_SUFFIX, dir=path.parent)
+        if _lock(descriptor) is not False and os.path.lexists(name):
+            return descriptor, name
+        os.close(descriptor)  # another process took it for a leftover before it was locked
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Remove the temporary files that killed processes left beside `path` when they wrote it."""
+    leftover = re.compile(re.escape(f".{path.name}.") + "[a-z0-9_]{8}" + re.escape(PARTIAL_SUFFIX))
+    with os.scandir(path.parent) as places:
+        names = [place.name for place in places if leftover.fullmatch(place.name)]
+    for name in names:
+        with contextlib.suppress(OSError):  # gone meanwhile, or of somebody else
+            descriptor = os.open(path.parent / name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                if _lock(descriptor):
+                    (path.parent / name).unlink()
+            finally:
+                os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool | None:
+    """Lock an open file, and return whether that worked; None where the file system has no locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        return None
+    return True
 
 
 @contextlib.contextmanager
@@ -130,17 +176,11 @@ def locked_folder(folder: Path) -> Iterator[bool]:
         UserError: another process has locked it.
     """
     descriptor = os.open(folder, os.O_RDONLY)
-    locked = True
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"another process is writing to {folder}: wait for it, or choose another folder") from None
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
-            locked = False
-        yield locked
+        locked = _lock(descriptor)
+        if locked is False:
+            raise UserError(f"another process is writing to {folder}: wait for it, or choose another folder")
+        yield bool(locked)
     finally:
         os.close(descriptor)
 
@@ -165,6 +205,20 @@ def is_folder(path: Path) -> bool:
         return path.is_dir()
     except OSError:
         return False
+
+
+def visible(folder: Path, pattern: str) -> list[Path]:
+    """Return what a folder holds under names of a pattern, sorted, without hidden files.
+
+    Those are of the system, such as `._x.safetensors`, which macOS puts beside a copy of `x.safetensors`, or
+    temporary.
+    """
+    return sorted(path for path in folder.glob(pattern) if not is_hidden(path.relative_to(folder)))
+
+
+def is_hidden(path: Path) -> bool:
+    """Return whether the name of a file, or of a folder above it, begins with a dot."""
+    return any(part.startswith(".") for part in path.parts)
 
 
 def free_bytes(folder: Path) -> int:
@@ -210,6 +264,59 @@ def open_file(path: Path) -> Iterator[io.FileIO]:
         raise UserError(f"{path} does not exist") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError:
+        if "\0" in str(path):
+            raise UserError(f"{path} is no path: it holds the character 0") from None
+        raise
+
+
+@contextlib.contextmanager
+def open_to_append(path: Path) -> Iterator[io.FileIO]:
+    """Open a file to append to it, without a buffer; it is made if there is none.
+
+    Raises:
+        UserError: it is no plain file (opening a named pipe would wait for a reader), cannot be opened, or the disk is
+            full.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, 0o666)
+    except OSError as error:
+        reason = "it is no plain file" if error.errno == errno.ENXIO else error.strerror  # a pipe that nobody reads
+        raise UserError(f"{path} cannot be written: {reason}") from None
+    with os.fdopen(descriptor, "ab", buffering=0) as file, full_disk_named(path):
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise UserError(f"{path} cannot be written: it is no plain file")
+        yield file
+
+
+def append_bytes(path: Path, content: bytes, begin: bool = False, sync: bool = False) -> None:
+    """Append `content` to a file.
+
+    Args:
+        begin: whether to drop first what it holds.
+        sync: whether to wait until it is on the disk.
+
+    Raises:
+        UserError: as `open_to_append`.
+    """
+    with open_to_append(path) as file:
+        if begin:
+            file.truncate(0)
+        rest = memoryview(content)
+        while rest:  # a write may be cut short, and then the next one says why
+            rest = rest[file.write(rest) :]
+        if sync:
+            os.fsync(file.fileno())
+
+
+def read_lines(path: Path) -> list[bytes]:
+    """Read the lines of a file, with their ends; [] if there is no file.
+
+    Raises:
+        UserError: as `open_file`, except for a missing file.
+    """
+    return read_bytes(path).splitlines(keepends=True) if os.path.lexists(path) else []
 
 
 def read_bytes(path: Path, most: int | None = None) -> bytes:
@@ -257,9 +364,32 @@ def sha256(path: Path, report: Callable[[int], None] | None = None) -> str:
     return digest.hexdigest()
 
 
+def write_sums(folder: Path, names: Sequence[str]) -> None:
+    """Put files of a folder on the disk, and then their hashes, for `sums_hold`."""
+    for name in names:
+        _sync(folder / name)
+    write_bytes(folder / SUMS_FILE, _sums(folder, names))
+
+
+def sums_hold(folder: Path, names: Sequence[str]) -> bool:
+    """Return whether files are what they were when `write_sums` was called with the same names."""
+    try:
+        return read_bytes(folder / SUMS_FILE, _MOST_SUMS_BYTES) == _sums(folder, names)
+    except UserError:  # missing, cut off or unreadable
+        return False
+
+
+def _sums(folder: Path, names: Sequence[str]) -> bytes:
+    return "".join(f"{sha256(folder / name)}  {name}\n" for name in names).encode()
+
+
 def sync_folder(folder: Path) -> None:
     """Make renames inside `folder` survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
+    _sync(folder)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -1,8 +1,12 @@
 """The error that any package raises for mistakes that the user can fix."""
 
+import errno
+import os
+
 LONGEST_MESSAGE = 500
 """Characters that a message has at most, as shown."""
 
+_OF_PATHS = {errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP}
 _GAP = " [...] "
 _END_SHOWN = 150
 
@@ -16,6 +20,17 @@ class UserError(Exception):
 
     def __str__(self) -> str:
         return one_line(super().__str__())
+
+
+def path_fault(error: OSError) -> str | None:
+    """Return a line about a path that cannot be used, whatever was tried with it; None for all other failures.
+
+    A name that is too long, or a folder that may not be searched, fails wherever a path is first looked at.
+    """
+    if error.errno not in _OF_PATHS or error.filename is None:
+        return None
+    name = error.filename if isinstance(error.filename, str) else os.fsdecode(error.filename)
+    return one_line(f"{name} cannot be used: {error.strerror}")
 
 
 def one_line(text: str) -> str:

@@ -1,10 +1,13 @@
 """The one reader of YAML: whatever a file holds, it is either read quickly or refused in one line."""
 
+import re
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from common.files import open_file
 from common.user_error import UserError
 
 LARGEST_BYTES = 1 << 20
@@ -12,6 +15,9 @@ DEEPEST = 32
 MOST_VALUES = 30_000
 LONGEST_NUMBER = 100
 _LONGEST_SHOWN = 200
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
+"""Half a character, which cannot be written anywhere, and the end of texts in the operating system."""
+_MERGE = "tag:yaml.org,2002:merge"
 _NUMBERS = tuple(f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "timestamp"))
 
 
@@ -24,25 +30,34 @@ def read_yaml(path: Path, option: str) -> object:
         option: of the command line that names the file, for messages.
 
     Raises:
-        UserError: the file is missing, unreadable or larger than 1 MiB; or it is not valid YAML, holds an alias, nests
-            deeper than 32 levels, or holds more than 30,000 values or a number of more than 100 characters; the
-            message says in which line.
+        UserError: the file is missing, no plain file, unreadable or larger than 1 MiB; or as `parse_yaml`.
     """
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             content = file.read(LARGEST_BYTES + 1)
-    except FileNotFoundError:
-        raise UserError(f"{path} does not exist: give a YAML file with {option}") from None
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}; give a YAML file with {option}") from None
+    except UserError as error:
+        raise UserError(f"{error}: give a YAML file with {option}") from None
     if len(content) > LARGEST_BYTES:
         raise UserError(f"{path} is larger than {LARGEST_BYTES >> 20} MiB: give a smaller YAML file with {option}")
+    return parse_yaml(path, content)
+
+
+def parse_yaml(path: Path, content: bytes) -> object:
+    """Return what the content of a YAML file stands for, as `read_yaml`.
+
+    Raises:
+        UserError: it is not valid YAML, holds an alias, a merge key or a character that is no text, nests deeper than
+            32 levels, or holds more than 30,000 values or a number of more than 100 characters; the message says in
+            which line.
+    """
     try:
         return yaml.load(content.decode("utf-8"), Loader=_Loader)
     except UnicodeDecodeError as error:
         raise UserError(f"{path} cannot be read as YAML: it is not UTF-8 text ({error.reason})") from None
-    except (yaml.YAMLError, OverflowError) as error:  # the latter for an escaped character that there is not
+    except yaml.YAMLError as error:
         raise UserError(f"{path} cannot be read as YAML: {_problem(error)}") from None
+    except (OverflowError, ValueError):
+        raise UserError(f"{path} cannot be read as YAML: the number of an escaped character is too large") from None
 
 
 def shown(value: object) -> str:
@@ -74,7 +89,22 @@ class _Loader(yaml.SafeLoader):
             raise _refusal(f"more than {MOST_VALUES:,} values", event.start_mark)
         node = super().compose_node(parent, index)
         self.depth -= 1
+        if isinstance(node, yaml.ScalarNode):
+            self._check_text(node)
         return node
+
+    def _check_text(self, node: yaml.ScalarNode) -> None:
+        if node.tag == _MERGE:
+            raise _refusal("the key <<: nothing is merged, write the values out", node.start_mark)
+        if match := _NO_TEXT.search(node.value):
+            raise _refusal(f"{match[0]!a} is no character of a text", node.start_mark)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        content = super().construct_mapping(node, deep)
+        for key in content:
+            if isinstance(key, bytes | date):
+                raise _refusal(f"the key {shown(key)} is neither text nor a number: quote it", node.start_mark)
+        return content
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         if node.tag in _NUMBERS and len(node.value) > LONGEST_NUMBER:

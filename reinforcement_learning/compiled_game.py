@@ -25,7 +25,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from common.user_error import one_line
+from common.files import SUMS_FILE, sums_hold, sync_folder, write_sums
+from common.user_error import UserError, one_line
 
 SWITCH = "NMMO_COMPILED_GAME"
 _SOURCES = Path(__file__).parent / "game" / "fast_game"
@@ -37,6 +38,7 @@ _OPTIONS = ("-3", "--inplace", "-X", "annotation_typing=False")
 _LONGEST_SECONDS = 1800
 _FAILED = "failed.txt"
 _SCRATCH = ".compiling."
+_LAYOUT = "with hashes"
 
 
 class NotCompiledError(Exception):
@@ -44,7 +46,7 @@ class NotCompiledError(Exception):
 
 
 # `RuntimeError`: there is no home folder, or the file system has no locks (`NotImplementedError`).
-_EXPECTED = (NotCompiledError, OSError, RuntimeError, subprocess.TimeoutExpired)
+_EXPECTED = (NotCompiledError, OSError, RuntimeError, UserError, subprocess.TimeoutExpired)
 
 
 def compiled_modules() -> list[str]:
@@ -69,20 +71,39 @@ def _ensure(cache: Path, retry: bool) -> Path:
         retry: whether to try again if compiling failed before.
     """
     folder = cache / _key()
-    if retry or not folder.exists():
+    failed = folder / _FAILED
+    if retry or not (failed.exists() or _is_whole(folder)):
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_private(cache)
         with FileLock(cache / "lock"):
-            if retry and (folder / _FAILED).exists():
-                shutil.rmtree(folder)
-            if not folder.exists():
+            if (retry or not failed.exists()) and not _is_whole(folder):
+                _remove(folder)
                 _compile(folder)
-    failed = folder / _FAILED
     if failed.exists():
         raise NotCompiledError(f"compiling it failed ({failed}); `python -m {_name()}` tries again")
     for path in (folder, *folder.iterdir()):
         _check_private(path)
     return folder
+
+
+def _is_whole(folder: Path) -> bool:
+    """Return whether a folder holds the modules as they were compiled, and nothing else that could be loaded."""
+    names = _module_names()
+    return {path.name for path in folder.glob(f"*{_SUFFIX}")} == set(names) and sums_hold(folder, names)
+
+
+def _module_names() -> list[str]:
+    return [f"{path.stem}{_SUFFIX}" for path in _files() if path.suffix == ".py"]
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder of modules that were damaged, cut off or could not be compiled, if there is one."""
+    if folder.is_dir() and not folder.is_symlink():
+        if not (folder / _FAILED).exists():
+            _tell(f"the compiled game in {folder} is damaged")
+        shutil.rmtree(folder)
+    else:
+        folder.unlink(missing_ok=True)
 
 
 def _cache() -> Path:
@@ -92,7 +113,7 @@ def _cache() -> Path:
 
 def _key() -> str:
     """Return a hash of all that the compiled modules depend on."""
-    parts = [sys.version, _SUFFIX, platform.machine(), version("nmmo"), _cython_version(), _FLAGS, *_OPTIONS]
+    parts = [sys.version, _SUFFIX, platform.machine(), version("nmmo"), _cython_version(), _FLAGS, *_OPTIONS, _LAYOUT]
     digest = hashlib.sha256("\0".join(parts).encode())
     for path in _files():
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
@@ -138,14 +159,17 @@ def _compile(folder: Path) -> None:
         )  # fmt: skip
         result = Path(scratch) / "result"
         result.mkdir(mode=0o700)
-        modules = list(package.glob(f"*{_SUFFIX}"))
-        if run.returncode or len(modules) < len(sources):
+        names = _module_names()
+        if run.returncode or not all((package / name).exists() for name in names):
             (result / _FAILED).write_text(run.stdout + run.stderr)
         else:
-            for module in modules:
-                shutil.move(module, result)
-                (result / module.name).chmod(0o700)
+            for name in names:
+                shutil.move(package / name, result)
+                (result / name).chmod(0o700)
+            write_sums(result, names)
+            (result / SUMS_FILE).chmod(0o600)
         result.rename(folder)
+    sync_folder(folder.parent)
 
 
 def _check_private(path: Path) -> None:

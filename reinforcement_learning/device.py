@@ -1,9 +1,8 @@
 """Devices on which networks run."""
 
-import os
-
 import torch
 
+from agent_zoo.torchrun import number_on_this_machine
 from common.user_error import UserError
 
 
@@ -19,7 +18,7 @@ def pick_device(name: str) -> torch.device:
         raise UserError("device cuda was requested, but torch finds no GPU: use auto or cpu")
     if name == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
-    number, gpus = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
-    if number >= gpus:
+    number, gpus = number_on_this_machine(), torch.cuda.device_count()
+    if number is not None and number >= gpus:
         raise UserError(f"process {number} of this machine finds {gpus} GPUs: start at most {gpus} processes")
-    return torch.device("cuda", number) if "LOCAL_RANK" in os.environ else torch.device("cuda")
+    return torch.device("cuda") if number is None else torch.device("cuda", number)

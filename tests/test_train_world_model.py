@@ -1,5 +1,8 @@
 """train_world_model.py and simulate.py as users run them, on a small real dump."""
 
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +47,51 @@ def test_a_training_leaves_its_model_and_curves(trained: Path, features_dump: Re
 def test_a_finished_training_is_not_overwritten(trained: Path, features_dump: RecordedFeatures) -> None:
     again = run_here("train_world_model.py", *arguments(features_dump, trained.parent))
     assert_refused(again, "already holds a trained world model")
+
+
+def test_a_training_that_was_killed_as_it_ended_leaves_no_state(
+    trained: Path, features_dump: RecordedFeatures, tmp_path: Path
+) -> None:
+    shutil.copytree(trained, tmp_path / trained.name)
+    state = tmp_path / trained.name / "training_state.safetensors"
+    state.touch()
+    again = run_here("train_world_model.py", *arguments(features_dump, tmp_path, "--resume"))
+    assert_refused(again, "already holds a trained world model")
+    assert not state.exists()
+
+
+def pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def folder_there(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "message"),
+    [
+        ("settings.json", lambda path: path.write_text("{"), "is not valid JSON"),
+        ("settings.json", lambda path: path.write_text("[]"), "is damaged: delete"),
+        ("settings.json", lambda path: path.write_text("{}"), "is damaged: delete"),
+        ("settings.json", pipe, "is not a plain file"),
+        ("settings.json", folder_there, "Is a directory"),
+        ("metrics.jsonl", pipe, "is not a plain file"),
+        ("metrics.jsonl", folder_there, "Is a directory"),
+    ],
+)
+def test_an_interrupted_training_with_damaged_files_is_not_resumed(
+    trained: Path, features_dump: RecordedFeatures, tmp_path: Path, name: str, damage: Callable, message: str
+) -> None:
+    folder = tmp_path / trained.name
+    folder.mkdir()
+    for each in ("settings.json", "metrics.jsonl"):
+        shutil.copy(trained / each, folder)
+    damage(folder / name)
+    resumed = run_here("train_world_model.py", *arguments(features_dump, tmp_path, "--resume"))
+    assert_refused(resumed, f"{folder / name}", message)
 
 
 @pytest.mark.parametrize(

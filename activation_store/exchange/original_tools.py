@@ -35,6 +35,7 @@ from activation_store.schema import (
     Precision,
 )
 from activation_store.writer import DumpWriter
+from common.files import open_file, visible
 from common.user_error import UserError
 
 _BATCH = 16
@@ -54,7 +55,7 @@ def find_original(source: Path) -> Path | None:
         return source
     if not source.is_dir() or (source / METADATA_FILE).exists():
         return None
-    files = sorted(path for pattern in ("*.json", "*.jsonl") for path in source.glob(pattern) if path.is_file())
+    files = sorted(path for pattern in ("*.json", "*.jsonl") for path in visible(source, pattern) if path.is_file())
     if len(files) > 1:
         names = ", ".join(path.name for path in files)[:200]
         raise UserError(f"{source} holds several files of records ({names}): give the one to import")
@@ -156,7 +157,7 @@ def _objects(source: Path, report: Callable[[float], None]) -> Iterator[dict[str
     """Yield the objects of a JSON array or of JSON lines, reading one block at a time."""
     try:
         size = source.stat().st_size
-        with source.open("rb") as file:
+        with open_file(source) as file:
             waiting = file.read(_BLOCK_BYTES).lstrip()
             in_array = waiting.startswith(b"[")
             waiting = waiting[1:].lstrip() if in_array else waiting

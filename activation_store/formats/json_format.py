@@ -1,5 +1,6 @@
 """Records as JSON: one agent-tick per line, inside an array that the original tools can read unchanged."""
 
+import io
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from activation_store.lives import Life, number_lives
 from activation_store.records import Records
 from activation_store.schema import IDENTITY, MAY_BE_UNRECORDED, RECORDS_FILE, DumpFile, DumpMetadata
 from activation_store.selection import Selection
-from common.files import HashedFile, atomic_file
+from common.files import HashedFile, atomic_file, open_file
 from common.user_error import UserError
 
 _BATCH = 256
@@ -101,7 +102,7 @@ def _check_counts(path: Path, metadata: DumpMetadata, records: int, lives: int) 
 def _record_lines(path: Path) -> Iterator[bytes]:
     """Yield the JSON of each record of an array written with one record per line."""
     layout = UserError(f"{path} is not a JSON array with one record per line: extract it again")
-    with path.open("rb") as file:
+    with open_file(path) as raw, io.BufferedReader(raw) as file:
         if file.readline(_LINE_BYTES_AT_MOST) != _LAYOUT_START:
             raise layout
         while (line := file.readline(_LINE_BYTES_AT_MOST)).endswith(_SEPARATOR):

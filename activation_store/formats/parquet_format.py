@@ -34,7 +34,7 @@ from activation_store.schema import (
     DumpMetadata,
 )
 from activation_store.selection import Selection
-from common.files import HashedFile
+from common.files import HashedFile, open_file
 from common.user_error import UserError
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def read_shard_identity(path: Path, metadata: DumpMetadata, proof: DumpFile) -> 
 def _open(path: Path, metadata: DumpMetadata, proof: DumpFile) -> "pq.ParquetFile":
     import pyarrow.parquet as pq
 
-    with path.open("rb") as raw:
+    with open_file(path) as raw:
         raw.seek(-8, 2)
         if int.from_bytes(raw.read(4), "little") > _FOOTER_BYTES_AT_MOST:
             raise UserError(f"{path} has an implausibly large footer: copy or extract it again")

@@ -12,7 +12,7 @@ import numpy as np
 from analysis.evaluation.held_out_tasks import TASK_NAMES, task_index
 from analysis.evaluation.provenance import Provenance, read_provenance
 from common.checked_json import entry_fits
-from common.files import read_json
+from common.files import read_json, visible
 from common.user_error import UserError
 
 Mode = Literal["pvp", "pve"]
@@ -78,11 +78,11 @@ def find_result_files(paths: Sequence[Path]) -> list[Path]:
         if not path.exists():
             raise UserError(f"{path} does not exist")
         try:
-            inside = sorted(path.glob(_PATTERN)) if path.is_dir() else [path]
+            inside = visible(path, _PATTERN) if path.is_dir() else [path]
         except OSError as error:
             raise UserError(f"{path} cannot be read: {error.strerror}") from None
         if not inside:
-            there = [folder for folder in sorted(path.glob("*/")) if any(folder.glob(_PATTERN))]
+            there = [folder for folder in visible(path, "*/") if visible(folder, _PATTERN)]
             hint = f", or take those in {there[0]}" if there else ""
             raise UserError(f"{path} holds no result files eval_<mode>_<seed>.json: create them with evaluate.py{hint}")
         for file in inside:

@@ -11,7 +11,7 @@ from analysis.findings.families import rows_of_claims
 from analysis.findings.page import read_beside, said_of
 from analysis.findings.study_file import Claim
 from analysis.statistics.inference import false_discovery
-from common.files import read_bytes, write_text
+from common.files import read_bytes, visible, write_text
 from common.user_error import UserError
 
 START, END = "<!-- claims: written by study.py claims -->", "<!-- end of claims -->"
@@ -40,7 +40,7 @@ def write_claims(file: Path, pages: Path) -> int:
     Raises:
         UserError: the file has no place for it, or a page is damaged.
     """
-    claims = claims_of(sorted(pages.glob("*.md")))
+    claims = claims_of(visible(pages, "*.md"))
     text = read_bytes(file).decode("utf-8")
     before, start, rest = text.partition(START)
     _, end, after = rest.partition(END)

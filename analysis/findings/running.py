@@ -21,7 +21,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from analysis.findings.page import History, Named, Played
 from analysis.findings.stage_commands import command_words, places
 from analysis.findings.study_file import HERE, Stage, Study
-from common.files import make_folder, read_json, sha256, write_json
+from common.files import make_folder, open_to_append, read_bytes, read_json, sha256, visible, write_json
 from common.user_error import UserError, one_line
 
 DEFAULT_RESULTS = Path("study_results")
@@ -208,7 +208,7 @@ class StudyRun:
         def seconds() -> float:
             return state.seconds + time.monotonic() - start
 
-        with log.open("ab") as output:
+        with open_to_append(log) as output:
             child = subprocess.Popen(
                 words, cwd=self.scripts, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                 env=os.environ | {"PYTHONUNBUFFERED": "1"}, pass_fds=[lock],
@@ -277,17 +277,17 @@ def hashes(paths: Sequence[Path], start: Path) -> dict[str, str]:
         whole = start / path
         if not whole.exists():
             raise UserError(f"{path} does not exist, and a stage reads it")
-        files = sorted(each for each in whole.rglob("*") if each.is_file()) if whole.is_dir() else [whole]
+        files = [each for each in visible(whole, "**/*") if each.is_file()] if whole.is_dir() else [whole]
         found |= {(path / each.relative_to(whole)).as_posix(): sha256(each) for each in files}
     return found
 
 
 def _sizes(folder: Path) -> dict[str, int]:
     return {
-        path.relative_to(folder).as_posix(): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()
+        path.relative_to(folder).as_posix(): path.stat().st_size for path in visible(folder, "**/*") if path.is_file()
     }
 
 
 def _last_line(log: Path) -> str:
-    lines = [line for line in log.read_text("utf-8", "replace").splitlines()[-_LAST_LINES:] if line.strip()]
+    lines = [line for line in read_bytes(log).decode("utf-8", "replace").splitlines()[-_LAST_LINES:] if line.strip()]
     return one_line(lines[-1]) if lines else "it printed nothing"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from common.files import read_bytes, write_text
 from common.user_error import UserError
+from common.yaml_file import parse_yaml
 
 LABELS_FILE = "labels.yaml"
 LONGEST_NAME = 60
@@ -18,8 +19,6 @@ def read_names(run: Path) -> dict[int, str]:
     Raises:
         UserError: labels.yaml is too large, is no YAML, or holds something other than `NUMBER: name`.
     """
-    import yaml
-
     path = run / LABELS_FILE
     if not path.exists():
         return {}
@@ -27,9 +26,9 @@ def read_names(run: Path) -> dict[int, str]:
     if len(content) > _LARGEST_BYTES:
         raise UserError(f"{path} is larger than {_LARGEST_BYTES >> 10} KiB: names of codes are short")
     try:
-        parsed = yaml.safe_load(content.decode("utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError, OverflowError):
-        raise UserError(f"{path} cannot be read as YAML: write one line `NUMBER: name` for each code") from None
+        parsed = parse_yaml(path, content)
+    except UserError as error:
+        raise UserError(f"{error}: write one line `NUMBER: name` for each code") from None
     if parsed is None:
         return {}
     if not isinstance(parsed, dict):

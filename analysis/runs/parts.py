@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 
 from analysis.runs.arrays import arrays_of
-from common.files import PARTIAL_SUFFIX, atomic_file, read_json, write_json
+from common.files import PARTIAL_SUFFIX, atomic_file, read_bytes, read_json, visible, write_json
 from common.user_error import UserError
 
 _KEY_FILE = "key.json"
@@ -41,7 +41,7 @@ class Parts:
     @property
     def there(self) -> list[str]:
         """Names of the finished stages."""
-        return sorted(path.stem for path in self.folder.glob("*.npz"))
+        return [path.stem for path in visible(self.folder, "*.npz")]
 
     def arrays(self, name: str, compute: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         """Return the arrays of a stage: read if it was finished before, else computed and stored."""
@@ -75,9 +75,9 @@ class Parts:
     def _read(self, path: Path) -> dict[str, np.ndarray] | None:
         """Return the arrays of a file; None if it is damaged, so that its stage is computed again."""
         try:
-            content = path.read_bytes()
+            content = read_bytes(path)
             return arrays_of(content, arrays_of(content, ["names"])["names"].tolist())
-        except (OSError, ValueError):
+        except (UserError, ValueError):
             return None
 
     def _stored_key(self) -> object:

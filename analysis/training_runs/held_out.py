@@ -18,7 +18,7 @@ from analysis.training_runs.curves import SeedCurve
 from analysis.training_runs.groups import Group
 from analysis.training_runs.last_stretch import Level, level_of, mean_of, mean_over_runs
 from analysis.training_runs.run import CHECKPOINTS_FOLDER, TrainingRun
-from common.files import sha256
+from common.files import read_bytes, sha256, visible
 from common.user_error import UserError
 
 Maps = Literal["held-out", "training"]
@@ -92,7 +92,7 @@ def read_evaluated(runs: Sequence[TrainingRun], folder: Path | None, mode: Mode)
             damaged, or checkpoints were played under different rules or, if they share worlds, not in the same ones.
     """
     pattern = f"eval_{mode}_*.json"
-    sources = [folder] if folder else [_checkpoints(run) for run in runs if any(_checkpoints(run).glob(pattern))]
+    sources = [folder] if folder else [_checkpoints(run) for run in runs if visible(_checkpoints(run), pattern)]
     if not sources:
         return []
     known: dict[str, list[TrainingRun]] = {}  # runs with the same seed and network start from the same checkpoint
@@ -222,13 +222,13 @@ def _checkpoints(run: TrainingRun) -> Path:
 
 def _checkpoint_hashes(folder: Path) -> set[str]:
     """Return the SHA-256 of each checkpoint in a folder, and of those that its SHA256SUMS lists."""
-    hashes = {sha256(path) for path in sorted(folder.glob(f"*{_SUFFIX}"))}
+    hashes = {sha256(path) for path in visible(folder, f"*{_SUFFIX}")}
     listed = folder / _HASHES_FILE
     if not listed.is_file():
         return hashes
     try:
-        lines = listed.read_text().splitlines()
-    except (OSError, UnicodeDecodeError):
+        lines = read_bytes(listed).decode("utf-8").splitlines()
+    except UnicodeDecodeError:
         raise UserError(f"{listed} cannot be read as text: write it with `sha256sum *{_SUFFIX}`") from None
     for number, line in enumerate(lines, 1):
         match = _HASH_LINE.fullmatch(line)

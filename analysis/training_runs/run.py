@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 
 from common.checked_json import read_small_json
-from common.files import sha256
+from common.files import read_bytes, sha256
 from common.user_error import UserError
 
 SETTINGS_FILE = "settings.json"
@@ -103,7 +103,7 @@ def _settings(path: Path) -> dict[str, Any]:
 
 
 def _updates(path: Path) -> list[dict[str, Any]]:
-    lines = path.read_bytes().splitlines(keepends=True)
+    lines = read_bytes(path).splitlines(keepends=True)
     try:
         updates = [orjson.loads(line) for line in lines if line.endswith(b"\n")]
     except orjson.JSONDecodeError as error:

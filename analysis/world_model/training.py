@@ -34,7 +34,18 @@ from analysis.world_model.windows import (
     split_maps,
     world_of,
 )
-from common.files import atomic_path, locked_folder, make_folder, sha256, write_bytes, write_json
+from common.files import (
+    append_bytes,
+    atomic_path,
+    locked_folder,
+    make_folder,
+    read_bytes,
+    read_json,
+    read_lines,
+    sha256,
+    write_bytes,
+    write_json,
+)
 from common.progress_view import progress, step
 from common.tensor_file import Kind, read_tensors, write_tensors
 from common.user_error import UserError
@@ -291,12 +302,16 @@ def _claim(settings: WorldSettings, plan: str) -> None:
     """Refuse a folder with another training."""
     folder = settings.folder
     if (folder / MODEL_FILE).exists():
+        (folder / STATE_FILE).unlink(missing_ok=True)  # of a training that was killed as it ended
         raise UserError(f"{folder} already holds a trained world model: give another --name, or delete it")
     path = folder / SETTINGS_FILE
     if path.exists():
         if not settings.resume:
             raise UserError(f"{folder} holds an interrupted training: add --resume to continue it, or delete it")
-        if orjson.dumps(orjson.loads(path.read_bytes())["decided"], option=orjson.OPT_SORT_KEYS).decode() != plan:
+        before = read_json(path)
+        if not isinstance(before, dict) or "decided" not in before:
+            raise UserError(f"{path} is damaged: delete {folder} and train again")
+        if before["decided"] != orjson.loads(plan):
             raise UserError(f"{folder} was started with other arguments or another dump: give those, or delete it")
         return
     write_json(path, {"settings": settings.plain(), "decided": orjson.loads(plan)})
@@ -316,22 +331,34 @@ def _train(training: Training, epochs: Epochs, tests: list[Windows], console: Co
     ):
 
         def on_line(metrics: Metrics) -> None:
-            with (folder / METRICS_FILE).open("ab") as file:
-                file.write(orjson.dumps(metrics, option=orjson.OPT_APPEND_NEWLINE))
+            append_bytes(folder / METRICS_FILE, orjson.dumps(metrics, option=orjson.OPT_APPEND_NEWLINE))
             mirror.log(metrics)
 
         training.run(epochs, tests, folder / STATE_FILE, on_line, show)
 
 
 def _keep_lines(path: Path, lines: int) -> None:
-    """Drop lines of metrics that an interrupted training wrote after it was last saved."""
-    if path.exists():
-        write_bytes(path, b"".join(path.read_bytes().splitlines(keepends=True)[:lines]))
+    """Drop lines of metrics that an interrupted training wrote after it was last saved.
+
+    Raises:
+        UserError: the file cannot be read, or a line to keep is damaged.
+    """
+    if not path.exists():
+        return
+    kept = read_lines(path)[:lines]
+    for number, line in enumerate(kept, 1):
+        try:
+            whole = isinstance(orjson.loads(line), dict)
+        except orjson.JSONDecodeError:
+            whole = False
+        if not whole:
+            raise UserError(f"{path} is damaged in line {number}: delete {path.parent} and train again")
+    write_bytes(path, b"".join(kept))
 
 
 def _headline(path: Path) -> str:
     """Say how well the last batches were predicted."""
-    last = orjson.loads(path.read_bytes().splitlines()[-1])
+    last = orjson.loads(read_bytes(path).splitlines()[-1])
     side = "test" if "test/loss" in last else "train"
     parts = [f"{name} {last[f'{side}/share/{name}']:.2f}" for name in ("material", "kinds", "vitals", "hidden")]
     return (
@@ -347,7 +374,7 @@ def draw_curves(metrics: Path, target: Path) -> None:
         metrics: file with one JSON object a line.
         target: image to write.
     """
-    lines = [orjson.loads(line) for line in metrics.read_bytes().splitlines()]
+    lines = [orjson.loads(line) for line in read_bytes(metrics).splitlines()]
     side = "test" if any("test/loss" in line for line in lines) else "train"
     with style():
         figure = new_figure(10, 6.5)

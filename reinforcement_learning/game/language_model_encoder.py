@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from nmmo.task.task_spec import TaskSpec
 
-from common.files import sha256
+from common.files import sha256, visible
 from common.tensor_file import Kind, read_tensors, write_tensors
 from common.user_error import UserError
 from reinforcement_learning.progress import Progress, no_progress
@@ -124,7 +124,7 @@ def _current_revision(name: str) -> str:
     """Return the hub's commit of a model, or the hash of a folder's files."""
     transformers = _transformers()
     if Path(name).is_dir():
-        files = sorted(path for path in Path(name).iterdir() if path.suffix in _MODEL_FILES)
+        files = [path for path in visible(Path(name), "*") if path.suffix in _MODEL_FILES]
         listing = "".join(f"{path.name} {sha256(path)}\n" for path in files)
         return hashlib.sha256(listing.encode()).hexdigest()
     try:

@@ -2,12 +2,15 @@
 
 A folder's name is a hash of all that its maps depend on. A map is made in a folder of another name, which is renamed
 when all its files are on disk; so runs can read a folder while another run adds maps to it, and one that is killed
-leaves only whole maps. A lock lets one process generate while others wait. The processes that generate end with the
-run that started them, and each writes to folders of its own, so a run that follows a killed one never meets its work.
+leaves only whole maps. Each map's folder holds the hashes of its files, and a map that is cut off or altered is made
+anew; one of an earlier version, without hashes, is judged by its tiles. A lock lets one process generate while others
+wait. The processes that generate end with the run that started them, and each writes to folders of its own, so a run
+that follows a killed one never meets its work.
 """
 
 import errno
 import hashlib
+import io
 import os
 import shutil
 import signal
@@ -19,13 +22,24 @@ import numpy as np
 import orjson
 from filelock import FileLock
 
-from common.files import make_folder, read_bytes, sync_folder, write_bytes, write_json
+from common.files import (
+    SUMS_FILE,
+    as_json,
+    make_folder,
+    read_bytes,
+    sums_hold,
+    sync_folder,
+    write_bytes,
+    write_sums,
+)
+from common.user_error import UserError
 from reinforcement_learning.processes import end_with_parent, usable_cores
 from reinforcement_learning.progress import Progress, no_progress
 from reinforcement_learning.settings import LARGEST_NUM_MAPS, EnvironmentSettings
 
 DESCRIPTION_FILE = "maps.json"
 _MAP_FILES = ("map.npy", "fractal.npy")
+_MOST_FILE_BYTES = 1 << 26
 
 
 def maps_folder(settings: EnvironmentSettings) -> Path:
@@ -51,8 +65,7 @@ def ensure_maps(
         with FileLock(f"{folder}.lock"):
             folder.mkdir(exist_ok=True)
             _remove_leftovers(folder)
-            if not (folder / DESCRIPTION_FILE).exists():
-                write_json(folder / DESCRIPTION_FILE, description)
+            _write_if_changed(folder / DESCRIPTION_FILE, as_json(description))
             _generate(settings, folder, needed, progress)
             sync_folder(folder)
     return folder
@@ -93,6 +106,15 @@ def _describe(settings: EnvironmentSettings) -> dict[str, object]:
     return {"nmmo": nmmo.__version__, "seed": settings.map_seed, "terrain": terrain}
 
 
+def _write_if_changed(path: Path, content: bytes) -> None:
+    try:
+        if read_bytes(path, len(content)) == content:
+            return
+    except UserError:  # missing, or another one
+        pass
+    write_bytes(path, content)
+
+
 def _missing(folder: Path, needed: list[int]) -> list[int]:
     return [number for number in needed if not _is_whole(folder / f"map{number}")]
 
@@ -119,7 +141,26 @@ def _start_worker(parent: int) -> None:
 
 
 def _is_whole(folder: Path) -> bool:
-    return all((folder / name).is_file() for name in _MAP_FILES)
+    """Return whether a map is as it was generated, as far as can be told."""
+    if (folder / SUMS_FILE).exists():
+        return sums_hold(folder, _MAP_FILES)
+    return _looks_like_a_map(folder)
+
+
+def _looks_like_a_map(folder: Path) -> bool:
+    """Return whether a map without hashes, of an earlier version, has tiles that the game knows."""
+    from nmmo.lib.material import All
+
+    try:
+        tiles, fractal = (
+            np.lib.format.read_array(io.BytesIO(read_bytes(folder / name, _MOST_FILE_BYTES)), allow_pickle=False)
+            for name in _MAP_FILES
+        )
+    except (UserError, ValueError, EOFError, MemoryError, OverflowError):
+        return False
+    if tiles.ndim != 2 or not tiles.size or tiles.shape != fractal.shape or tiles.dtype.kind != "i":
+        return False
+    return bool(np.isin(tiles, list(All.indices)).all())
 
 
 def _generate_one(settings: EnvironmentSettings, folder: Path, number: int) -> None:
@@ -139,6 +180,7 @@ def _generate_one(settings: EnvironmentSettings, folder: Path, number: int) -> N
     scratch.mkdir(exist_ok=True)
     Save.as_numpy(tiles, str(scratch))
     Save.fractal(fractal, str(scratch))
+    write_sums(scratch, _MAP_FILES)
     try:
         scratch.rename(folder / f"map{number}")
     except OSError as error:
@@ -149,12 +191,12 @@ def _generate_one(settings: EnvironmentSettings, folder: Path, number: int) -> N
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove what killed runs left: maps that lack a file, and all temporary files: whoever writes holds the lock."""
+    """Remove maps that are not whole, and temporary files of killed runs: whoever writes holds the lock."""
     for path in [
-        *(map_folder for map_folder in folder.glob("map*/") if not _is_whole(map_folder)),
+        *(place for place in folder.glob("map[0-9]*") if not _is_whole(place)),
         *folder.glob(".map*"),
     ]:
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)  # a worker that is about to end may still write to it
         else:
             path.unlink(missing_ok=True)

@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
 
 from common.figure_settings import figure_settings, save_figure
-from common.files import write_bytes
+from common.files import read_bytes, write_bytes
 from common.user_error import UserError
 
 MOST_POINTS = 300
@@ -117,10 +117,8 @@ def read_curves(metrics_file: Path) -> Curves:
         UserError: there are no metrics, or they cannot be read.
     """
     try:
-        lines = metrics_file.read_bytes().splitlines(keepends=True)
+        lines = read_bytes(metrics_file).splitlines(keepends=True)
         updates = [orjson.loads(line) for line in lines if line.endswith(b"\n")]
-    except FileNotFoundError:
-        raise UserError(f"{metrics_file} does not exist") from None
     except orjson.JSONDecodeError as error:
         raise UserError(f"{metrics_file} is damaged: a line is not JSON ({error})") from None
     if not updates:

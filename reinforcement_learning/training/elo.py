@@ -6,7 +6,7 @@ from pathlib import Path
 
 import orjson
 
-from common.files import write_bytes
+from common.files import append_bytes, read_lines, write_bytes
 
 TABLE_FILE = "elo.tsv"
 HISTORY_FILE = "elo.jsonl"
@@ -35,7 +35,7 @@ class Ratings:
     def after(folder: Path, updates: int) -> "Ratings":
         """Return the ratings after some updates, dropping later ones; new ones for a new run."""
         path = folder / HISTORY_FILE
-        lines = path.read_bytes().splitlines(keepends=True)[:updates] if updates and path.exists() else []
+        lines = read_lines(path)[:updates] if updates else []
         write_bytes(path, b"".join(lines))
         return Ratings(folder, **orjson.loads(lines[-1])) if lines else Ratings(folder)
 
@@ -62,8 +62,7 @@ class Ratings:
     def save(self, name: str) -> None:
         """Append the ratings of an update, and write the table, best first."""
         content = {"learner": self.learner, "others": self.others, "games": self.games}
-        with (self.folder / HISTORY_FILE).open("ab") as file:
-            file.write(orjson.dumps(content, option=orjson.OPT_APPEND_NEWLINE))
+        append_bytes(self.folder / HISTORY_FILE, orjson.dumps(content, option=orjson.OPT_APPEND_NEWLINE))
         rows = [(name, self.learner, sum(self.games.values()))]
         rows += [(other, rating, self.games[other]) for other, rating in self.others.items()]
         lines = ["policy_name\trating\tgames", *(f"{who}\t{rating:.1f}\t{games}" for who, rating, games in _best(rows))]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
-from agent_zoo.torchrun import number_of_processes
+from agent_zoo.torchrun import check_started_together, number_of_processes
 from common.user_error import UserError
 from reinforcement_learning.processes import PARENT_PROCESS, usable_cores
 from reinforcement_learning.settings import Settings
@@ -27,8 +27,10 @@ def must_start(settings: Settings) -> bool:
     """Return whether this process is to start those that train, and not one of them.
 
     Raises:
-        UserError: `torchrun` has started another number of processes, or there are fewer cores than processes.
+        UserError: `torchrun` has started another number of processes, or none although WORLD_SIZE says so; or there
+            are fewer cores than processes.
     """
+    check_started_together()
     wanted, started = settings.train.processes, number_of_processes()
     if wanted == 1 or started == wanted:
         return False

@@ -9,6 +9,7 @@ import torch
 
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import load_checkpoint
+from common.files import visible
 from reinforcement_learning.game.life import Life
 from reinforcement_learning.play.stepper import Decision, Stepper, decide
 from reinforcement_learning.training.elo import Ratings
@@ -104,7 +105,7 @@ class Opponents:
         Args:
             steps: of the learner so far.
         """
-        there = [path for path in sorted(self.folder.iterdir()) if _steps(path) <= steps]
+        there = [path for path in visible(self.folder, "*") if _steps(path) <= steps]
         numbers = sorted(set(self.kernel) - {LEARNER})
         random = np.random.default_rng([self.seed, len(there)])
         earlier = random.permutation(len(there) - 1)[: len(numbers) - 1].tolist()

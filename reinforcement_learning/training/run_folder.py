@@ -7,7 +7,7 @@ import orjson
 from filelock import FileLock, Timeout
 
 from agent_zoo.checkpoint_files import SUFFIX
-from common.files import make_folder, write_bytes, write_json
+from common.files import append_bytes, make_folder, read_lines, write_bytes, write_json
 from common.user_error import UserError
 from reinforcement_learning.settings import RUN_SETTINGS_FILE, Settings, plain_settings
 
@@ -78,15 +78,13 @@ class RunFolder:
     def append_metrics(self, metrics: dict[str, float]) -> None:
         """Append one line to the metrics."""
         line = orjson.dumps(metrics, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY)
-        with (self.folder / METRICS_FILE).open("ab") as file:
-            file.write(line)
+        append_bytes(self.folder / METRICS_FILE, line)
 
     def keep_metrics(self, updates: int) -> None:
         """Drop metrics after the given number of updates: a killed run may have written past its saved state."""
         path = self.folder / METRICS_FILE
         if path.exists():
-            lines = path.read_bytes().splitlines(keepends=True)
-            write_bytes(path, b"".join(lines[:updates]))
+            write_bytes(path, b"".join(read_lines(path)[:updates]))
 
     def draw_curves(self) -> None:
         """Draw the metrics so far; do nothing before the first update."""

@@ -52,3 +52,24 @@ def test_a_damaged_file_is_refused(tmp_path: Path, content: bytes) -> None:
 def test_a_table_of_something_else_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"arm": ["edit"]}), tmp_path / "lives.parquet")
     assert_refuses("lacks the column episode", read_lives, tmp_path / "lives.parquet")
+
+
+def test_a_small_file_that_stands_for_many_lives_is_refused_before_they_are_made(tmp_path: Path) -> None:
+    path = tmp_path / "lives.parquet"
+    rows = 5_000_000
+    constant = np.zeros(rows, dtype=np.int64)
+    columns = {"arm": pa.repeat("edit", rows), **dict.fromkeys(("episode", "agent"), constant), "edited": constant > 0}
+    with pq.ParquetWriter(path, pa.table(columns).schema) as writer:
+        for _ in range(4):
+            writer.write_table(pa.table(columns))
+    assert path.stat().st_size < 1 << 20
+    assert_refuses("claims 20,000,000 rows of 4 columns", read_lives, path)
+
+
+def test_long_names_of_arms_in_many_lives_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "lives.parquet"
+    rows = 10_000
+    names = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, dtype=np.int32)), pa.array(["x" * 100_000]))
+    numbers = np.zeros(rows, dtype=np.int64)
+    pq.write_table(pa.table({"arm": names, "episode": numbers, "agent": numbers, "edited": numbers > 0}), path)
+    assert_refuses("names of its arms are too long", read_lives, path)

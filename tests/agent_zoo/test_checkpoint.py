@@ -4,6 +4,7 @@ import functools
 import json
 import os
 import pickle
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ import torch
 
 import agent_zoo
 from agent_zoo.checkpoint import build_policy, load_checkpoint, read_info, save_checkpoint
+from agent_zoo.checkpoint_files import list_checkpoints, not_imported, policy_names
 from agent_zoo.observation import pack
 from common.tensor_file import read_tensors, write_tensors
 from tests.command import assert_refuses
@@ -241,3 +243,13 @@ def test_building_for_a_file_draws_the_random_numbers_that_building_draws(path: 
 def test_an_agent_that_is_not_here_is_refused(path: Path) -> None:
     forge(path, lambda header: header.update(agent="gone"))
     assert_refuses("no agent 'gone'", load_checkpoint, path)
+
+
+def test_hidden_files_are_no_checkpoints(path: Path, tmp_path: Path) -> None:
+    """macOS puts such files beside copies on other file systems; they hold no tensors."""
+    folder = tmp_path / "policies"
+    folder.mkdir()
+    for name in ("a.safetensors", "._a.safetensors", "._b.pt"):
+        shutil.copy(path, folder / name)
+    assert [found.name for found in list_checkpoints(folder)] == ["a.safetensors"]
+    assert policy_names(folder) == ["a"] and not_imported(folder) == []

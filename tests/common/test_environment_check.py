@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from common import environment_check
-from tests.command import ROOT
+from tests.command import ROOT, assert_refused
 from tests.test_architecture import SCRIPTS, SCRIPTS_IN_ROOMS
 
 CHECK = "common/environment_check.py"
@@ -60,3 +60,10 @@ def test_an_environment_that_is_not_there_yet_is_to_be_made_first(
     assert "make setup" not in environment_check.fault()
     monkeypatch.setattr(environment_check, "OLDEST", (99, 0))
     assert "is too old): use `.venv/bin/python`" in environment_check.fault()
+
+
+@pytest.mark.parametrize("script", ["study.py", "train.py"])
+def test_a_current_folder_that_was_removed_is_named(tmp_path: Path, script: str) -> None:
+    code = f"mkdir {tmp_path}/gone && cd {tmp_path}/gone && rmdir ../gone && exec {sys.executable} {ROOT}/{script} -n a"
+    done = subprocess.run(["/bin/sh", "-c", code], capture_output=True, text=True, check=False)
+    assert_refused(done, "the current folder does not exist any more")

@@ -1,12 +1,29 @@
 """Files appear whole or not at all, also where a library opens them itself."""
 
+import os
+import signal
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from common.files import atomic_file, atomic_path
+from common.files import (
+    append_bytes,
+    atomic_file,
+    atomic_path,
+    read_bytes,
+    read_json,
+    read_lines,
+    sha256,
+    sums_hold,
+    visible,
+    write_bytes,
+    write_sums,
+)
 from common.user_error import UserError
+from tests.command import ROOT
 
 
 def test_a_file_appears_only_at_the_end(tmp_path: Path) -> None:
@@ -33,3 +50,74 @@ def test_a_folder_that_cannot_be_made_is_a_user_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written"), atomic_path(tmp_path / "file" / "film.gif"):
         pass
+
+
+def kill_in(code: str, folder: Path) -> None:
+    """Run code in a process that is killed at its end."""
+    head = "import os, signal, sys\nfrom pathlib import Path\nfrom common.files import *\nfolder = Path(sys.argv[1])\n"
+    done = subprocess.run([sys.executable, "-c", head + code, folder], cwd=ROOT, check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_that_writes_the_file(tmp_path: Path) -> None:
+    kill_in(
+        "with atomic_path(folder / 'film.gif'), atomic_path(folder / 'film.gif.b'):\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)",
+        tmp_path,
+    )
+    assert len(list(tmp_path.glob(".*.partial"))) == 2
+    write_bytes(tmp_path / "film.gif", b"whole")
+    (other,) = tmp_path.glob(".*.partial")
+    assert other.name.startswith(".film.gif.b.") and (tmp_path / "film.gif").read_bytes() == b"whole"
+
+
+def test_what_is_still_being_written_is_left(tmp_path: Path) -> None:
+    with atomic_file(tmp_path / "film.gif") as first:
+        first.write(b"first")
+        write_bytes(tmp_path / "film.gif", b"second")
+        assert (tmp_path / "film.gif").read_bytes() == b"second"
+    assert (tmp_path / "film.gif").read_bytes() == b"first"
+    assert [path.name for path in tmp_path.iterdir()] == ["film.gif"]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_what_is_no_plain_file_is_neither_read_nor_written(tmp_path: Path, kind: str) -> None:
+    path = {"pipe": tmp_path / "pipe", "device": Path("/dev/null"), "folder": tmp_path}[kind]
+    if kind == "pipe":
+        os.mkfifo(path)
+    for act in (read_bytes, read_lines, sha256, read_json, lambda path: append_bytes(path, b"x")):
+        with pytest.raises(UserError, match=str(path)):
+            act(path)
+
+
+def test_appending(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    assert read_lines(path) == []
+    append_bytes(path, b"a\n")
+    append_bytes(path, b"b\n", sync=True)
+    assert read_lines(path) == [b"a\n", b"b\n"]
+    append_bytes(path, b"c\n", begin=True)
+    assert path.read_bytes() == b"c\n"
+
+
+def test_a_path_with_the_character_0_is_a_user_error() -> None:
+    with pytest.raises(UserError, match="is no path"):
+        read_bytes(Path("a\0b"))
+
+
+def test_hidden_files_are_passed_over(tmp_path: Path) -> None:
+    for name in ("b.txt", "a.txt", "._a.txt", ".hidden/c.txt", "d/e.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    assert [path.name for path in visible(tmp_path, "**/*.txt")] == ["a.txt", "b.txt", "e.txt"]
+    inside = tmp_path / ".hidden"
+    assert [path.name for path in visible(inside, "*.txt")] == ["c.txt"]
+
+
+def test_hashes_hold_until_a_byte_changes(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"1")
+    assert not sums_hold(tmp_path, ["a"])
+    write_sums(tmp_path, ["a"])
+    assert sums_hold(tmp_path, ["a"]) and not sums_hold(tmp_path, ["a", "b"])
+    (tmp_path / "a").write_bytes(b"2")
+    assert not sums_hold(tmp_path, ["a"])

@@ -1,5 +1,6 @@
 """Messages may quote damaged files: what is shown is one line that a terminal does not obey."""
 
+import errno
 import os
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from common import command_line
 from common.files import read_json
 from common.user_error import LONGEST_MESSAGE, UserError, printable
-from tests.command import assert_refuses
+from tests.command import assert_refused, assert_refuses, run_here
 
 HOSTILE = "a\nb\r\x1b[31mred\x07\u202e\x00\ud800é 'x'"
 
@@ -44,3 +45,53 @@ def test_tables_show_escape_codes(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_pipe_is_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.json")
     assert_refuses(r"pipe\.json is not a plain file", read_json, tmp_path / "pipe.json")
+
+
+LONG = "x" * 300
+"""Longer than any file system permits."""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("study.py", f"{LONG}.yaml"),
+        ("study.py", "verify", f"{LONG}.md"),
+        ("train.py", "-n", LONG, "--no-track"),
+        ("train.py", "--no-track", "--config", f"{LONG}.yaml"),
+        ("train.py", "--no-track", "--resume", LONG),
+        ("train_world_model.py", LONG, "--no-track"),
+        ("analyze_activations.py", LONG),
+        ("semantic_clusters.py", LONG),
+        ("explore.py", LONG),
+        ("panel.py", LONG),
+        ("evaluate.py", LONG, "pve"),
+        ("render_replay.py", LONG),
+        ("simulate.py", LONG),
+        ("extract_activations.py", "pve", "-p", LONG),
+        ("train_probes.py", LONG),
+        ("compare_runs.py", LONG),
+        ("import_policy.py", LONG),
+    ],
+    ids=lambda command: command[0],
+)
+def test_names_that_are_too_long_are_refused(command: tuple[str, ...]) -> None:
+    assert_refused(run_here(*command))
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ENAMETOOLONG, errno.ELOOP])
+def test_a_path_that_cannot_be_used_is_named(number: int, capsys: pytest.CaptureFixture[str]) -> None:
+    def main() -> None:
+        raise OSError(number, os.strerror(number), Path("folder") / "fi\nle")
+
+    with pytest.raises(SystemExit) as ended:
+        command_line.run(main)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == f"error: folder/fi\\nle cannot be used: {os.strerror(number)}\n"
+
+
+def test_other_failures_of_the_system_keep_their_traceback() -> None:
+    def main() -> None:
+        raise FileNotFoundError(errno.ENOENT, "missing", "own file")
+
+    with pytest.raises(FileNotFoundError):
+        command_line.run(main)

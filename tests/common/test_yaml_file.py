@@ -1,5 +1,6 @@
 """YAML from anywhere is read quickly or refused in one line, whichever file it is and whatever it holds."""
 
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analysis.findings.study_file import read_study
 from common.user_error import UserError
 from common.yaml_file import read_yaml
 from reinforcement_learning.game.task_file import read_tasks
@@ -41,6 +43,13 @@ REFUSED = {
     "deep lists": ("- " * 5000, "nested deeper than 32 levels"),
     "deep settings": ("\n".join(" " * depth + "a:" for depth in range(100)), "line 32: nested deeper"),
     "no such character": ('"\\UFFFFFFFF"', "too large"),
+    "a character beyond all": ('"\\U00110000"', "too large"),
+    "half a character": ('a: "\\ud800"', r"line 1: '\ud800' is no character of a text"),
+    "half a character as a key": ('"\\udfff": 1', "is no character of a text"),
+    "the end of texts": ('a: "x\\0y"', r"line 1: '\x00' is no character of a text"),
+    "a merge": ("a: 1\nb: {<<: {c: 1}}", "line 2: the key <<: nothing is merged"),
+    "a date as a key": ("a: 1\nb: {2001-01-01: 1}", "line 2: the key datetime.date(2001, 1, 1) is neither text nor"),
+    "bytes as a key": ("!!binary eA==: 1", "line 1: the key b'x' is neither text nor a number"),
     "a character that YAML forbids": ("a: \0", "special characters are not allowed"),
     "code": ("!!python/object/apply:os.system [true]", "could not determine a constructor"),
     "two documents": ("a: 1\n---\nb: 2", "another document"),
@@ -54,6 +63,7 @@ READERS = {
     "settings": lambda path: load_settings(path, "anyone"),
     "tasks": read_tasks,
     "sweep": lambda path: read_sweep(path, Settings()),
+    "study": read_study,
 }
 
 
@@ -112,6 +122,16 @@ def test_what_is_valid_is_read(tmp_path: Path) -> None:
     assert read_yaml(path, "--config") == {"a": {"b": [1, 2.5, "x"], "c": 3000}, "d": "1e-4"}
     path.write_text("")
     assert read_yaml(path, "--config") is None
+
+
+def test_a_pipe_or_a_device_is_refused_at_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.yaml"
+    os.mkfifo(pipe)
+    for path in (pipe, Path("/dev/zero"), Path("/dev/tty")):
+        message = assert_refuses([str(path), "--config"], read_yaml, path, "--config")
+        assert "is not a plain file" in message or "cannot be read" in message
+    for read in READERS.values():
+        assert_refuses("is not a plain file", read, pipe)
 
 
 @given(st.text(alphabet=st.sampled_from(list("[]{}:,-?!&*#|>'\"%@` \n\t0123456789abe.+_~<=\\xU")), max_size=60))

@@ -5,10 +5,12 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from common.files import SUMS_FILE, write_sums
 from reinforcement_learning import compiled_game
 from reinforcement_learning.compiled_game import SWITCH, NotCompiledError
 from reinforcement_learning.game.fast_game import combat, ground, state
@@ -17,6 +19,7 @@ from tests.command import ROOT
 WHICH = "from reinforcement_learning.game.fast_game import state; print(state.__file__)"
 EQUAL = "tests/reinforcement_learning/game/test_fast_game.py::test_a_whole_episode_is_equal_byte_by_byte"
 HAS_COMPILER = shutil.which(os.environ.get("CC") or sysconfig.get_config_var("CC").split()[0]) is not None
+MODULE = "short" + sysconfig.get_config_var("EXT_SUFFIX")
 BROKEN = "cdef class Nothing:\n    cdef public no_such_type there\n"
 
 
@@ -65,7 +68,7 @@ def test_without_a_compiler_one_line_is_printed_and_plain_python_runs(tmp_path: 
 @pytest.mark.skipif(not HAS_COMPILER, reason="there is no C compiler")
 def test_modules_are_compiled_once_and_loaded(short: Path) -> None:
     folder = compiled_game._ensure(short, retry=False)
-    (module,) = folder.iterdir()
+    (module,) = folder.glob("*.so")
     made = module.stat().st_mtime_ns
     assert compiled_game._ensure(short, retry=True) == folder
     assert module.stat().st_mtime_ns == made
@@ -106,11 +109,75 @@ def test_a_failure_is_kept_and_tried_again_only_on_request(short: Path) -> None:
 def test_what_others_can_write_to_is_not_loaded(short: Path, monkeypatch: pytest.MonkeyPatch, writable: str) -> None:
     def compiled(folder: Path) -> None:
         folder.mkdir(mode=0o700)
-        (folder / "short.so").touch(mode=0o600)
+        (folder / MODULE).touch(mode=0o600)
+        write_sums(folder, [MODULE])
 
     monkeypatch.setattr(compiled_game, "_compile", compiled)
     folder = compiled_game._ensure(short, retry=False)
-    place = {"cache": short, "folder": folder, "module": folder / "short.so"}[writable]
+    place = {"cache": short, "folder": folder, "module": folder / MODULE}[writable]
     place.chmod(place.stat().st_mode | 0o020)
     with pytest.raises(NotCompiledError, match=f"other users can write to {place}"):
         compiled_game._ensure(short, retry=False)
+
+
+def zero_a_page(module: Path) -> None:
+    with module.open("r+b") as file:
+        file.seek(4096)
+        file.write(bytes(4096))
+
+
+DAMAGE = {
+    "cut": lambda module: os.truncate(module, 5000),
+    "empty": lambda module: module.write_bytes(b""),
+    "a zeroed page": zero_a_page,
+    "missing": lambda module: module.unlink(),
+    "a pipe": lambda module: (module.unlink(), os.mkfifo(module, 0o600)),
+    "another module": lambda module: shutil.copy(module, module.with_name(f"more{module.name}")),
+    "no hashes": lambda module: (module.parent / SUMS_FILE).unlink(),
+    "hashes cut": lambda module: os.truncate(module.parent / SUMS_FILE, 10),
+    "a file": lambda module: (shutil.rmtree(module.parent), module.parent.touch()),
+}
+
+
+@pytest.fixture
+def compiled_by_copying(short: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Make a compiled module out of nothing, since compiling takes seconds; the list grows with each time."""
+    times: list[Path] = []
+
+    def compiled(folder: Path) -> None:
+        times.append(folder)
+        folder.mkdir(mode=0o700)
+        (folder / MODULE).write_bytes(bytes(range(256)) * 64)
+        write_sums(folder, [MODULE])
+
+    monkeypatch.setattr(compiled_game, "_compile", compiled)
+    return times
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
+def test_a_damaged_module_is_compiled_again(short: Path, compiled_by_copying: list[Path], damage: Callable) -> None:
+    folder = compiled_game._ensure(short, retry=False)
+    content = (folder / MODULE).read_bytes()
+    damage(folder / MODULE)
+    assert compiled_game._ensure(short, retry=False) == folder
+    assert compiled_by_copying == [folder, folder]
+    assert (folder / MODULE).read_bytes() == content
+    assert {path.name for path in folder.iterdir()} == {MODULE, SUMS_FILE}
+    assert compiled_game._ensure(short, retry=False) == folder
+    assert len(compiled_by_copying) == 2
+
+
+def test_what_is_damaged_and_cannot_be_compiled_again_is_not_loaded(
+    short: Path, compiled_by_copying: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = compiled_game._ensure(short, retry=False)
+    os.truncate(folder / MODULE, 10)
+    monkeypatch.undo()
+    monkeypatch.setattr(compiled_game, "_SOURCES", short.parent / "sources")
+    monkeypatch.setattr(compiled_game, "_cache", lambda: short)
+    monkeypatch.setenv("CC", "no-such-compiler")
+    monkeypatch.delenv(SWITCH, raising=False)
+    assert compiled_game.compiled_modules() == []
+    damaged, plain = capsys.readouterr().err.splitlines()
+    assert damaged == f"the compiled game in {folder} is damaged"
+    assert plain.startswith("the game runs as plain Python, which is slower: there is no C compiler")

@@ -11,7 +11,7 @@ from analysis.clusters.summary_text import format_interval, format_p, format_sha
 from analysis.figures.style import cluster_colour
 from analysis.pages.pages import environment, picture, style_of
 from analysis.runs.run_folder import RUN_FILE
-from common.files import read_json
+from common.files import read_json, visible
 
 SUMMARY_FILE = "summary.json"
 EXPLORER_FILE = "explorer.html"
@@ -81,7 +81,7 @@ def _nan_if_none(value: float | None) -> float:
 def _figures(folder: Path) -> list[dict[str, Any]]:
     """Return each figure's name, caption and content, known figures first."""
     order = list(CAPTIONS)
-    names = [path.name for path in folder.glob("*.png")]
+    names = [path.name for path in visible(folder, "*.png")]
     names.sort(key=lambda name: (order.index(name) if name in order else len(order), name))
     return [
         {

@@ -14,7 +14,7 @@ import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from common.checked_json import with_checksum, without_checksum
-from common.files import sync_folder
+from common.files import append_bytes, read_bytes, sync_folder
 from common.user_error import UserError
 from reinforcement_learning.play.policy_pool import EpisodeLives
 
@@ -80,10 +80,8 @@ class EvaluationJournal:
         if not self.played:
             lines.insert(0, with_checksum({_MADE_BY: self._made_by}))
         new = not self.path.exists()
-        with self.path.open("ab" if self.played else "wb") as file:
-            file.write(b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines))
-            file.flush()
-            os.fsync(file.fileno())
+        content = b"".join(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in lines)
+        append_bytes(self.path, content, begin=not self.played, sync=True)
         if new:
             sync_folder(self.path.parent)
         self.played |= {episode.number: episode for episode in group}
@@ -94,10 +92,7 @@ class EvaluationJournal:
 
     def _read(self) -> None:
         """Take the lines up to the first that is damaged, and cut the file there."""
-        try:
-            lines = self.path.read_bytes().split(b"\n")[:-1]  # a kill may have cut the last line short
-        except OSError as error:
-            raise UserError(f"{self.path} cannot be read: {error.strerror}") from None
+        lines = read_bytes(self.path).split(b"\n")[:-1]  # a kill may have cut the last line short
         whole = 0
         for number, line in enumerate(lines):
             content = _proved(line, self.path)

@@ -10,7 +10,7 @@ import orjson
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from common.files import read_json, write_bytes, write_json, write_text
+from common.files import read_json, read_lines, write_bytes, write_json, write_text
 from common.user_error import UserError
 from common.yaml_file import one_line, shown
 from reinforcement_learning.settings import CHANGEABLE_WHEN_RESUMED, Settings, plain_settings
@@ -108,11 +108,9 @@ class SweepFolder:
 
 
 def _read_trials(path: Path) -> list[Trial]:
-    if not path.exists():
-        return []
     trials = TypeAdapter(list[Trial])
     try:
-        read = trials.validate_python([orjson.loads(line) for line in path.read_bytes().splitlines()])
+        read = trials.validate_python([orjson.loads(line) for line in read_lines(path)])
     except (orjson.JSONDecodeError, ValidationError):
         raise UserError(f"{path} is damaged: remove the line that is not a trial, or start a new sweep") from None
     whole = all(trial.number == place for place, trial in enumerate(read))

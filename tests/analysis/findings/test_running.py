@@ -1,6 +1,7 @@
 """Studies that are run: since when their primary outcomes have been named."""
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -66,3 +67,23 @@ def test_folders_with_spaces_and_quotes_are_one_argument(folder: Path) -> None:
     run = StudyRun(STUDY, folder / "it's mine", folder)
     run.run(run.plan(), lambda plan, state, seconds: None)
     assert (folder / "it's mine" / "a" / "x").exists()
+
+
+def test_a_pipe_in_place_of_a_log_is_refused(folder: Path) -> None:
+    study = Study((Stage("a", "fail.py {here}", 1.0, resume="--resume"),))
+    (folder / "fail.py").write_text("raise SystemExit('no')\n")
+    assert_refuses("the stage a failed: no", played, study, folder)
+    log = folder / "results" / "a.log"
+    log.unlink()
+    os.mkfifo(log)
+    assert_refuses(r"a\.log cannot be written: it is no plain file", played, study, folder)
+
+
+def test_hidden_files_do_not_make_a_finished_stage_run_again(folder: Path) -> None:
+    (folder / "read").mkdir()
+    (folder / "read" / "x").write_text("x")
+    study = Study((Stage("a", "write.py {here}", 1.0, reads=("read",)),))
+    assert played(study, folder) is None
+    (folder / "results" / "a" / ".DS_Store").touch()
+    (folder / "read" / "._x").touch()
+    assert [plan.action for plan in StudyRun(study, folder / "results", folder).plan()] == ["skip"]

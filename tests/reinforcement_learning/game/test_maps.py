@@ -2,10 +2,12 @@
 
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +17,7 @@ import psutil
 import pytest
 import torch
 
+from common.files import SUMS_FILE
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.play.contest import Contest, maps_of
 from reinforcement_learning.play.entrants import untrained_entrant
@@ -167,3 +170,88 @@ def test_two_processes_make_them_once(settings: EnvironmentSettings) -> None:
         folders = list(pool.map(ensure_maps, [settings, settings]))
     assert folders[0] == folders[1] and len(contents(folders[0])) == 6
     assert {path.name for path in folders[0].iterdir()} == {"map1", "map2", "map3", "maps.json"}
+
+
+def with_tiles(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Path], None]:
+    return lambda path: np.save(path, change(np.load(path)))
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-64] ^= 1
+    path.write_bytes(content)
+
+
+SEEN_WITHOUT_HASHES = {
+    "empty": lambda path: path.write_bytes(b""),
+    "cut": lambda path: os.truncate(path, path.stat().st_size - 100),
+    "no array": lambda path: path.write_bytes(b"half of a map"),
+    "a pipe": lambda path: (path.unlink(), os.mkfifo(path)),
+    "no such tiles": with_tiles(lambda tiles: np.full_like(tiles, 99)),
+    "negative": with_tiles(lambda tiles: np.full_like(tiles, -1)),
+    "another shape": with_tiles(lambda tiles: tiles[:-1]),
+    "text": with_tiles(lambda tiles: tiles.astype(str)),
+    "no tiles": with_tiles(lambda tiles: tiles[:0, :0]),
+    "too large a shape": lambda path: path.write_bytes(path.read_bytes().replace(b"(64, 64)", b"(9999999, 9999999)")),
+}
+SEEN_WITH_HASHES = SEEN_WITHOUT_HASHES | {
+    "all grass": with_tiles(lambda tiles: np.full_like(tiles, 2)),
+    "one bit": flip_a_bit,
+    "missing": lambda path: path.unlink(),
+    "hashes cut": lambda path: os.truncate(path.parent / SUMS_FILE, 20),
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[EnvironmentSettings, Path]:
+    settings = EnvironmentSettings(map_size=32, num_maps=1, maps_dir=tmp_path_factory.mktemp("made"))
+    return settings, ensure_maps(settings)
+
+
+def damaged_copy(made: tuple[EnvironmentSettings, Path], elsewhere: Path, damage: Callable) -> EnvironmentSettings:
+    settings, folder = made
+    shutil.copytree(folder, elsewhere / folder.name)
+    damage(elsewhere / folder.name / "map1" / "map.npy")
+    return replace(settings, maps_dir=elsewhere)
+
+
+@pytest.mark.parametrize("damage", SEEN_WITH_HASHES.values(), ids=SEEN_WITH_HASHES.keys())
+def test_a_damaged_map_is_made_anew(made: tuple[EnvironmentSettings, Path], tmp_path: Path, damage: Callable) -> None:
+    progress: list[int] = []
+    folder = ensure_maps(damaged_copy(made, tmp_path, damage), lambda done, total: progress.append(done))
+    assert progress == [0, 1]
+    assert contents(folder) == contents(made[1])
+    assert (folder / "map1" / SUMS_FILE).read_bytes() == (made[1] / "map1" / SUMS_FILE).read_bytes()
+
+
+@pytest.mark.parametrize("damage", SEEN_WITHOUT_HASHES.values(), ids=SEEN_WITHOUT_HASHES.keys())
+def test_maps_of_earlier_versions_have_no_hashes_and_are_judged_by_their_tiles(
+    made: tuple[EnvironmentSettings, Path], tmp_path: Path, damage: Callable
+) -> None:
+    def without_hashes(path: Path) -> None:
+        (path.parent / SUMS_FILE).unlink()
+
+    kept = damaged_copy(made, tmp_path / "kept", without_hashes)
+    assert contents(ensure_maps(kept, lambda done, total: pytest.fail("made again"))) == contents(made[1])
+    damaged = damaged_copy(made, tmp_path / "damaged", lambda path: (without_hashes(path), damage(path)))
+    assert contents(ensure_maps(damaged)) == contents(made[1])
+
+
+@pytest.mark.parametrize("content", [b"", b"{"])
+def test_a_cut_description_is_written_anew(
+    made: tuple[EnvironmentSettings, Path], tmp_path: Path, content: bytes
+) -> None:
+    def damage(path: Path) -> None:
+        path.unlink()
+        (path.parents[1] / "maps.json").write_bytes(content)
+
+    folder = ensure_maps(damaged_copy(made, tmp_path, damage))
+    assert (folder / "maps.json").read_bytes() == (made[1] / "maps.json").read_bytes()
+
+
+def test_a_file_in_place_of_a_map_is_replaced(made: tuple[EnvironmentSettings, Path], tmp_path: Path) -> None:
+    def damage(path: Path) -> None:
+        shutil.rmtree(path.parent)
+        path.parent.touch()
+
+    assert contents(ensure_maps(damaged_copy(made, tmp_path, damage))) == contents(made[1])

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
 from safetensors.torch import load_file
 
+from agent_zoo.data_parallel import join_processes
+from agent_zoo.torchrun import processes_on_this_machine
 from common.user_error import UserError
 from reinforcement_learning.processes import usable_cores
 from reinforcement_learning.settings import RolloutSettings, Settings, TrainSettings, check_training
@@ -46,10 +49,30 @@ def test_only_the_first_process_starts_others(monkeypatch: pytest.MonkeyPatch) -
     two = Settings(train=TrainSettings(processes=2))
     monkeypatch.setattr(local_processes, "usable_cores", lambda: 2)
     assert must_start(two) and not must_start(Settings())
+    for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.setenv(name, "0")
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert not must_start(two) and not must_start(Settings())
     monkeypatch.setenv("WORLD_SIZE", "3")
     assert_refuses("torchrun started 3 processes: leave out --processes 2, or pass 3", must_start, two)
+
+
+@pytest.mark.parametrize("text", ["abc", "", "0", "-1", "2.0", "9" * 5000, "\u0662"])
+def test_what_is_no_number_of_processes_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("WORLD_SIZE", text)
+    assert_refuses("WORLD_SIZE is", must_start, Settings())
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", text)
+    assert_refuses("LOCAL_WORLD_SIZE is", processes_on_this_machine)
+
+
+@pytest.mark.parametrize("missing", ["RANK", "MASTER_ADDR", "MASTER_PORT"])
+def test_a_stray_world_size_is_refused(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    for name in {"RANK", "MASTER_ADDR", "MASTER_PORT"} - {missing}:
+        monkeypatch.setenv(name, "0")
+    monkeypatch.delenv(missing, raising=False)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for act in (lambda: must_start(Settings()), lambda: join_processes(torch.device("cpu"))):
+        assert_refuses(f"WORLD_SIZE is 2, but {missing} is not set", act)
 
 
 def test_more_processes_than_cores_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,6 +128,8 @@ def test_one_of_several_ends_with_its_exit_code_though_a_thread_runs_on(outcome:
     script = f"""
 import atexit, sys, threading, time
 from common import command_line
+from agent_zoo.data_parallel import join_processes
+from agent_zoo.torchrun import processes_on_this_machine
 from common.user_error import UserError
 
 def main():

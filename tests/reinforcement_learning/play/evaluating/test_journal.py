@@ -1,5 +1,6 @@
 """The journal of an evaluation: damage costs the episodes from the damaged line on, and is never taken for results."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -101,3 +102,9 @@ def test_episodes_played_in_another_way_are_refused_and_kept(path: Path) -> None
     before = path.read_bytes()
     assert_refuses("another way", EvaluationJournal, path, {**MADE_BY, "yao": {"seed": 2, "episodes": 9}})
     assert path.read_bytes() == before
+
+
+def test_a_pipe_is_refused_at_once(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+    assert_refuses("is not a plain file", EvaluationJournal, path, MADE_BY)
