@@ -36,7 +36,7 @@ def tiny_entrant(
     env: EnvironmentSettings, task: TaskSettings, maps: Path, agent: str = AGENTS["kit"][0], seed: int = 0,
     **policy: Any,
 ) -> Entrant:  # fmt: skip
-    """An untrained policy with 16 hidden units and one LSTM layer, unless its settings are told."""
+    """An untrained policy with 16 hidden units and one LSTM layer, unless `policy` says otherwise."""
     settings = Settings(env=env, task=task, policy=PolicySettings(**{"hidden_size": 16, **policy}))
     return untrained_entrant(agent, settings, maps, seed)
 

@@ -171,18 +171,28 @@ class Observed:
         return self.records.tile[:, :, TILE_COLUMNS.index("material")]
 
     @cached_property
+    def task_names(self) -> tuple[str, ...]:
+        """The names of the dump's tasks; empty if it does not say which records have which."""
+        names = self.metadata.environment.get("tasks")
+        return tuple(map(str, names)) if _TASK in self.metadata.columns and isinstance(names, list) else ()
+
+    @cached_property
     def task(self) -> np.ndarray:
-        """The name of each record's task, (B,) str; "" throughout if the dump does not say.
+        """The number of each record's task in `task_names`, which must not be empty, (B,) int32.
 
         Raises:
+            UserError: a number belongs to none.
             ValueError: the records were read without the columns of `own_truth_columns`.
         """
-        names = self.metadata.environment.get("tasks")
-        if _TASK not in self.metadata.columns or not isinstance(names, list) or not names:
-            return np.full(len(self), "")
         if _TASK not in self.records.columns:
             raise ValueError(f"the records must be read with the column {_TASK!r} of their dump")
-        return np.array(names, dtype=str)[self.records.columns[_TASK]]
+        numbers = self.records.columns[_TASK]
+        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(self.task_names):
+            raise UserError(
+                f"{_TASK} holds numbers from {numbers.min()} to {numbers.max()}, and the dump has "
+                f"{len(self.task_names)} tasks: extract it again"
+            )
+        return numbers
 
     @cached_property
     def lives(self) -> Lives:

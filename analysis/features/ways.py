@@ -116,9 +116,9 @@ MOVED = Category(
 
 
 def _goal(seen: Observed) -> np.ndarray:
-    names, which = np.unique(seen.task, return_inverse=True)
-    sides = [_SIDE_OF_TASK.search(name) for name in names]
-    return np.array([DIRECTIONS.index(side[1]) if side else len(DIRECTIONS) for side in sides])[which]
+    sides = [_SIDE_OF_TASK.search(name) for name in seen.task_names]
+    numbers = np.array([DIRECTIONS.index(side[1]) if side else len(DIRECTIONS) for side in sides])
+    return numbers[seen.task] if sides else np.full(len(seen), len(DIRECTIONS))
 
 
 GOAL = Category(

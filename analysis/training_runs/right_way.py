@@ -63,7 +63,7 @@ def lives_of_dump(folder: Path) -> WaysOfLives:
     way, steps = (np.bincount(life, weights, len(lives)) for weights in (towards, counted))
     first = lives.order[lives.starts]
     kept = (steps > 0) & (goal[first] < len(DIRECTIONS))
-    worlds = {each["episode"]: f"{each['seed']} {each['episode_of_seed']}" for each in metadata.episodes}
+    worlds = {played["episode"]: f"{played['seed']} {played['episode_of_seed']}" for played in metadata.episodes}
     world = np.array([worlds[episode] for episode in records.episode[first].tolist()])
     return WaysOfLives(world[kept], way[kept], steps[kept])
 

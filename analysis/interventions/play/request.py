@@ -98,6 +98,7 @@ class RunOptions(EditOptions):
         for edit in self.edits:
             words += [edit.edit, *(name.replace("/", "_") for name in (*edit.names, *edit.variables))]
             dictionary = self.features.stem if edit.edit == "splice" and self.features else None
-            words += filter(None, (dictionary, edit.erased_layer, "change" if edit.change else None, edit.donor))
+            along = edit.along if edit.along != "weights" else None
+            words += filter(None, (dictionary, edit.erased_layer, "change" if edit.change else None, along, edit.donor))
         words += ["one-by-one"] if self.one_by_one else []
         return Path("interventions") / "-".join(words)

@@ -8,6 +8,8 @@ import pytest
 
 from activation_store.reader import read_dump, read_metadata
 from analysis import score_ways
+from analysis.features.observed import Observed
+from analysis.features.ways import GOAL
 from analysis.training_runs.right_way import WaysOfLives, lives_of_dump, score_kinds
 from common.user_error import UserError
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
@@ -46,6 +48,12 @@ def test_ways_are_the_steps_after_the_interrupt(ways: RecordedPolicy) -> None:
 
 def test_a_dump_without_such_tasks_is_refused(recorded: RecordedPolicy) -> None:
     assert_refuses("has no tasks to go to a side of the map", lives_of_dump, recorded.dump)
+
+
+def test_a_task_that_the_dump_does_not_have_is_refused(ways: RecordedPolicy) -> None:
+    metadata, records = read_metadata(ways.dump), read_dump(ways.dump, layers=[])
+    records.columns["truth/task"] = records.columns["truth/task"] + 4
+    assert_refuses("the dump has 4 tasks: extract it again", GOAL.compute, Observed(records, metadata))
 
 
 def lives(share: float, rng: np.random.Generator) -> WaysOfLives:
