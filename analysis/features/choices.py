@@ -11,7 +11,9 @@ from analysis.features.categories import Category
 from analysis.features.observed import Observed
 from analysis.features.surroundings import NPC_TYPES
 
-DIRECTIONS = ("north", "south", "east", "west")
+STEPS = {"north": (-1, 0), "south": (1, 0), "east": (0, 1), "west": (0, -1)}
+"""What each option of a move adds to row and column, in the game's order."""
+DIRECTIONS = tuple(STEPS)
 """The options of `Move.Direction`, in order; the no-op follows."""
 
 _PRICES = (25, 50, 75)

@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from activation_store.schema import TILE_COLUMNS
-from analysis.features.choices import DIRECTIONS
+from analysis.features.choices import DIRECTIONS, STEPS
 from analysis.features.observed import Observed
 from analysis.features.surroundings import NPC_TYPES
 from analysis.materials import PALETTE
@@ -20,7 +20,6 @@ _SIDE = 15
 _VIEW = 210
 _TILE = _VIEW / _SIDE
 _LEFT = (SIZE - _VIEW) // 2
-_STEPS = {"north": (-1, 0), "south": (1, 0), "east": (0, 1), "west": (0, -1)}
 _FULL = 100
 _KINDS = {number: kind for kind, number in NPC_TYPES.items()}
 
@@ -86,7 +85,7 @@ class AgentFrames:
             draw.ellipse((x - 9, y - 9, x + 9, y + 9), outline=colour, width=width)
         move = int(self.seen.option("Move.Direction")[record])
         if move < len(DIRECTIONS):
-            down, right = _STEPS[DIRECTIONS[move]]
+            down, right = STEPS[DIRECTIONS[move]]
             tip, base = (x + 21 * right, y + 21 * down), (x + 10 * right, y + 10 * down)
             draw.line((*base, *tip), fill=RING, width=3)
             side = (7 * down, 7 * right)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from activation_store.reader import read_dump, read_metadata
-from analysis.features.choices import DIRECTIONS
+from analysis.features.choices import DIRECTIONS, STEPS
 from analysis.features.observed import Observed, own_truth_columns
 from analysis.features.ways import GOAL
 from analysis.lives import lives_of
@@ -15,9 +15,8 @@ from analysis.statistics.over_trainings import OverTrainings, in_worlds, over_tr
 from analysis.training_runs.groups import name_without_seed
 from common.user_error import UserError
 
-_STEPS = np.array([(-1, 0), (1, 0), (0, 1), (0, -1), (0, 0)])
+_STEPS = np.array([*STEPS.values(), (0, 0)])
 """A step to each of `DIRECTIONS` in rows and columns, and none for other tasks."""
-assert DIRECTIONS == ("north", "south", "east", "west")
 
 
 @dataclass(frozen=True)
