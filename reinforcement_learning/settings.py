@@ -286,7 +286,7 @@ class RolloutSettings(_OneLineErrors):
     section: ClassVar[str] = "rollout"
 
     num_envs: Positive = 8
-    """Number of worlds that run in parallel. A resumed run may have another number; its worlds then begin new episodes."""
+    """Number of worlds that run in parallel. A resumed run may have another number, whose worlds begin new episodes."""
     vectorization: Annotated[
         Literal["auto", "serial", "multiprocessing", "ray"], tyro.conf.arg(aliases=["--vectorization"])
     ] = "auto"
