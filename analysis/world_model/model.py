@@ -217,7 +217,7 @@ def build(
     position = [own_columns(info.layout).index(name) for name in ("row", "col")] if policy.mask.absolute else None
     network = WorldNetwork(
         SceneShape.of(info.layout), sizes, action_size(info.layout), (policy.layers, policy.policy.hidden_size),
-        vital_columns(info.layout), position, kind,
+        vital_columns(info.layout), position, kind, sees_body=not policy.mask.own,
     )  # fmt: skip
     network.own_mean.copy_(stats.own_mean)
     network.own_step.copy_(stats.own_step)

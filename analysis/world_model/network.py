@@ -9,6 +9,9 @@ and what it eats and drinks, depends on the tiles around it: these are read afte
 Health, food and water are distributions over levels, which a distribution over changes moves. A meal adds the same to
 the food of a hungry agent and of one that is nearly full, and an empty stomach cannot get emptier. A network that
 predicts changes need not learn that for each level.
+
+In simulations, food, water and the terrain that was in view follow the game's rules instead, which foresee them better
+(`rules.py`): the network predicts the rest. In training it predicts everything.
 """
 
 import functools
@@ -22,6 +25,7 @@ from torch.nn import functional
 
 from agent_zoo.memories.memory import MemoryState
 from agent_zoo.network_parts.layers import ENTITY_SCALES
+from analysis.world_model.rules import Rules
 from analysis.world_model.scene import (
     ITEM_TYPES,
     KINDS,
@@ -180,7 +184,7 @@ class WorldNetwork(nn.Module):
 
     def __init__(
         self, shape: SceneShape, sizes: Sizes, action: int, memory: tuple[int, int], vitals: list[int],
-        position: list[int] | None, kind: Bottleneck,
+        position: list[int] | None, kind: Bottleneck, sees_body: bool = True,
     ):  # fmt: skip
         """Build it.
 
@@ -189,9 +193,10 @@ class WorldNetwork(nn.Module):
             memory: layers of the policy's memory, and units of each.
             vitals: places of the vitals in `Scene.own`.
             position: places of row and column in it; None if the policy does not see them.
+            sees_body: whether the policy sees the vitals.
         """
         super().__init__()
-        self.action = action
+        self.action, self.sees_body = action, sees_body
         self.shape, self.sizes, self.kind, self.vitals, self.position = shape, sizes, kind, vitals, position
         channels, hidden = sizes.channels, sizes.hidden
         small = ((shape.side + 1) // 2 + 1) // 2  # side of a view after two strides of 2
@@ -298,8 +303,14 @@ class WorldNetwork(nn.Module):
             before: the scene of the tick before: real, predicted or blank.
             action: that led from there, (B, size); zeros after a blank one.
             decided: whether the agent makes its most probable move, with the gradients of the probabilities, rather
-                than the mean of all moves: views stay sharp when predictions follow from predictions.
+                than the mean of all moves, and what the game's rules decide follows them: views stay sharp when
+                predictions follow from predictions.
         """
+        levels = spread_levels(before.own[:, self.vitals])
+        if decided:
+            rules = Rules.of_game()
+            stores = rules.stores(levels[:, 1:], *rules.meals(before))
+            before = rules.harvested(before)
         whole = torch.cat([state.hidden, state.latent], dim=1)
         read = self.read(torch.cat([whole, before.numbers()], dim=1))
         planes = before.planes()
@@ -320,11 +331,15 @@ class WorldNetwork(nn.Module):
         large = functional.interpolate(small, size=(side, side), mode="nearest")
         away = self.away.expand(len(read), -1, -1, -1)  # type: ignore[operator]
         painted = self.paint(torch.cat([shifted, large, away, known], dim=1)).flatten(2)
-        levels = spread_levels(before.own[:, self.vitals])
         around = self.look_around(torch.cat([read, levels.flatten(1), self._around_agent(shifted)], dim=1))
         vitals = changed_levels(levels, self.say_vitals(around).view(-1, len(VITALS), CHANGES))
         shifted = shifted.flatten(2)
         material = (shifted[:, :materials] + _FLOOR).log() + painted[:, :materials]
+        if decided:
+            sure = known.flatten(2)
+            material = _floored(sure * shifted[:, :materials] + (1 - sure) * material.softmax(dim=1))
+        if decided and self.sees_body:
+            vitals = torch.cat([vitals[:, :1], _floored(stores)], dim=1)
         kind = _logit(shifted[:, materials : materials + kinds]) + painted[:, materials : materials + kinds]
         health = shifted[:, -2] + painted[:, -2]
         target = _logit(shifted[:, -1]) + painted[:, -1]
@@ -386,6 +401,11 @@ def drawn(log_probabilities: torch.Tensor, dice: torch.Generator | torch.Tensor 
         place = (sums < uniform.unsqueeze(2) * sums[:, :, -1:]).sum(dim=2).clamp(max=probabilities.shape[2] - 1)
     hard = functional.one_hot(place, probabilities.shape[2]).to(probabilities.dtype)
     return (hard + probabilities - probabilities.detach()).flatten(1)
+
+
+def _floored(probabilities: torch.Tensor) -> torch.Tensor:
+    """Return logarithms of probabilities, none of which is 0."""
+    return (probabilities + 1e-6).log()
 
 
 def _logit(probabilities: torch.Tensor) -> torch.Tensor:

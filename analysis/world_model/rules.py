@@ -6,12 +6,13 @@ terrain that has been in view stays as it was, and others are expected where the
 nobody else eats.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isqrt
 
 import torch
-from torch.nn import functional
+from torch.nn.functional import one_hot
 
 from agent_zoo.network_parts.layers import ENTITY_SCALES
 from analysis.world_model.scene import MOVES, SoftScene, framed, moved_terrain, shift, with_view
@@ -33,7 +34,7 @@ class Rules:
         thirst: likewise without water.
         foliage: number of the material.
         water: likewise.
-        harvested: material -> what it becomes once an agent stands on it.
+        harvested_materials: material -> what it becomes once an agent stands on it.
         fished: of fish and of what it becomes once an agent stands beside it.
     """
 
@@ -45,10 +46,11 @@ class Rules:
     thirst: float
     foliage: int
     water: int
-    harvested: Mapping[int, int]
+    harvested_materials: Mapping[int, int]
     fished: tuple[int, int]
 
     @staticmethod
+    @functools.cache
     def of_game() -> "Rules":
         """Return the rules of the installed game, as its configuration and its materials give them."""
         from nmmo.core.config import Resource
@@ -72,35 +74,68 @@ class Rules:
         Args:
             scene: exact ones, or earlier results, B in all.
             moved: number in `MOVES` of each agent's step, (B,) int64.
-            vitals: places of health, food and water in `SoftScene.own`.
+            vitals: places of health, food and water in `SoftScene.own`; empty if the policy does not see them.
             position: places of row and column there; None if the policy does not see them.
         """
         materials, side = scene.material.shape[1], isqrt(scene.material.shape[2])
-        middle = side // 2 * side + side // 2
-        beside = [middle - side, middle + side, middle - 1, middle + 1]
-        ground = scene.material.argmax(dim=1)  # (B, V)
-        body = self._body(
-            scene.own[:, list(vitals)], ground[:, middle] == self.foliage, (ground[:, beside] == self.water).any(dim=1)
-        )
-        places, values = list(vitals), list(body.unbind(1))
+        eats, drinks = self.meals(scene)
+        places: list[int] = list(vitals)
+        values: list[torch.Tensor] = []
+        if vitals:
+            values += self._body(scene.own[:, list(vitals)], eats, drinks)
         if position is not None:
             path = torch.tensor(MOVES)[moved] / ENTITY_SCALES["row"]  # (B, 2)
             places += position
             values += (scene.own[:, list(position)] + path).unbind(1)
-        left = self._harvest(ground, middle, beside)
-        views = functional.one_hot(left, materials).float().transpose(1, 2).unflatten(2, (side, side))
-        terrain = with_view(scene.terrain, left)
-        one_hot = functional.one_hot(moved, len(MOVES)).float()
-        seen = shift(views, one_hot, framed(views, terrain)[0]).flatten(2)
-        others = shift(scene.planes()[:, materials:].unflatten(2, (side, side)), one_hot).flatten(2)
+        left = self.harvested(scene)
+        moves = one_hot(moved, len(MOVES)).float()
+        planes = left.planes().unflatten(2, (side, side))
+        frame, _ = framed(planes[:, :materials], left.terrain)
+        material = shift(planes[:, :materials], moves, frame).flatten(2)
+        others = shift(planes[:, materials:], moves).flatten(2)
+        own = scene.own.index_copy(1, torch.tensor(places), torch.stack(values, dim=1)) if places else scene.own
         return replace(
-            scene, material=seen, kinds=others[:, :-2], health=others[:, -2], target=others[:, -1],
-            own=scene.own.index_copy(1, torch.tensor(places), torch.stack(values, dim=1)),
-            terrain=with_view(moved_terrain(terrain, moved), seen.argmax(dim=1)),
+            scene, material=material, kinds=others[:, :-2], health=others[:, -2], target=others[:, -1], own=own,
+            terrain=with_view(moved_terrain(left.terrain, moved), material.argmax(dim=1)),
         )  # fmt: skip
 
-    def _body(self, vitals: torch.Tensor, eats: torch.Tensor, drinks: torch.Tensor) -> torch.Tensor:
-        """Return health, food and water after a tick, (B, 3). Health depends on what food and water were before it."""
+    def meals(self, scene: SoftScene) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the probabilities that an agent eats and drinks in the next tick, (B,) each, where it stands now."""
+        middle, beside = _around(scene)
+        dry = (1 - scene.material[:, self.water, beside]).prod(dim=1)
+        return scene.material[:, self.foliage, middle], 1 - dry
+
+    def stores(self, levels: torch.Tensor, eats: torch.Tensor, drinks: torch.Tensor) -> torch.Tensor:
+        """Return the distributions of food and water after a tick.
+
+        Args:
+            levels: their distributions before it, (B, 2, levels).
+            eats: probability, (B,).
+            drinks: likewise.
+
+        Returns:
+            (B, 2, levels).
+        """
+        steps = levels.shape[2] - 1
+        fallen = _moved(levels, -round(self.depletion * steps))
+        filled = _moved(fallen, round(self.meal * steps))
+        share = torch.stack([eats, drinks], dim=1).unsqueeze(2)  # (B, 2, 1)
+        return share * filled + (1 - share) * fallen
+
+    def harvested(self, scene: SoftScene) -> SoftScene:
+        """Return the scenes once agents have taken what they stand on and the fish beside them."""
+        middle, beside = _around(scene)
+        material = scene.material.clone()
+        for kind, left in self.harvested_materials.items():
+            material[:, left, middle] = material[:, left, middle] + material[:, kind, middle]
+            material[:, kind, middle] = 0
+        fish, left = self.fished
+        material[:, left, beside] = material[:, left, beside] + material[:, fish, beside]
+        material[:, fish, beside] = 0
+        return replace(scene, material=material, terrain=with_view(scene.terrain, material.argmax(dim=1)))
+
+    def _body(self, vitals: torch.Tensor, eats: torch.Tensor, drinks: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return health, food and water after a tick, (B,) each. Health depends on food and water before it."""
         health, food, water = vitals.unbind(1)
         well = (food > self.enough + _ROUNDING) & (water > self.enough + _ROUNDING)
         health = (health + self.regrowth * well).clamp(max=1)
@@ -109,14 +144,18 @@ class Rules:
             ((store - self.depletion).clamp(min=0) + self.meal * filled).clamp(max=1)
             for store, filled in ((food, eats), (water, drinks))
         )
-        return torch.stack([health.clamp(min=0), food, water], dim=1)
+        return health.clamp(min=0), food, water
 
-    def _harvest(self, ground: torch.Tensor, middle: int, beside: list[int]) -> torch.Tensor:
-        """Return the materials, (B, V), once the agents have taken what they stand on and the fish beside them."""
-        after = ground.clone()
-        for material, left in self.harvested.items():
-            after[:, middle][ground[:, middle] == material] = left
-        fish, left = self.fished
-        near = after[:, beside]
-        after[:, beside] = torch.where(near == fish, left, near)
-        return after
+
+def _around(scene: SoftScene) -> tuple[int, list[int]]:
+    """Return the agent's tile in the view, and the four beside it."""
+    side = isqrt(scene.material.shape[2])
+    middle = side // 2 * side + side // 2
+    return middle, [middle - side, middle + side, middle - 1, middle + 1]
+
+
+def _moved(levels: torch.Tensor, change: int) -> torch.Tensor:
+    """Move distributions over levels, (..., levels), by a number of levels; none leads beyond the scale."""
+    size = levels.shape[-1]
+    places = (torch.arange(size) + change).clamp(0, size - 1)
+    return torch.zeros_like(levels).index_add(-1, places, levels)

@@ -10,7 +10,7 @@ import torch
 
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from activation_store.records import Records
-from analysis.world_model.noise_ceiling import (
+from analysis.world_model.measures.noise_ceiling import (
     Differences,
     OtherDice,
     concatenated,
@@ -18,7 +18,7 @@ from analysis.world_model.noise_ceiling import (
     differences,
     measure_other_dice,
 )
-from analysis.world_model.open_loop import HIGHER_IS_BETTER, joined, open_loop
+from analysis.world_model.measures.open_loop import HIGHER_IS_BETTER, joined, open_loop
 from analysis.world_model.scene import own_columns
 from analysis.world_model.windows import CONTEXT
 from reinforcement_learning.play.branches import Branch, BranchPoint, Plan, play_branches

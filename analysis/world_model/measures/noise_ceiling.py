@@ -20,8 +20,7 @@ from analysis.lives import lives_of
 from analysis.recorded.sequences import SequenceBatch
 from analysis.sparse.scores import Units
 from analysis.world_model.held_out import life_numbers
-from analysis.world_model.model import WorldModel
-from analysis.world_model.open_loop import (
+from analysis.world_model.measures.open_loop import (
     HIGHER_IS_BETTER,
     compared,
     cosine,
@@ -31,6 +30,7 @@ from analysis.world_model.open_loop import (
     policy_kl,
     scene_errors,
 )
+from analysis.world_model.model import WorldModel
 from analysis.world_model.scene import vital_columns
 from analysis.world_model.windows import CONTEXT, Windows, as_windows
 from common.user_error import UserError

@@ -199,7 +199,8 @@ def open_loop(model: WorldModel, windows: Windows, seed: int) -> Iterator[Errors
             return
         moved = displacement(windows.where[left, tick - 1], windows.where[left, tick])
         copied = _shifted(rivals.copied, moved, network.shape.side)
-        ruled = rules.next_scene(rivals.ruled, moved, network.vitals, network.position)
+        body = network.vitals if network.sees_body else []
+        ruled = rules.next_scene(rivals.ruled, moved, body, network.position)
         seen_by_rules = imagined_view(ruled, model.stats.kind_means, windows.around.take(left), model.layout)
         rivals = Rivals(copied, ruled, soft_tick(model.policy, seen_by_rules.observation, rivals.memory)[1])
         around = windows.around.take(left.repeat_interleave(COURSES))

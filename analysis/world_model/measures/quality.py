@@ -12,9 +12,9 @@ from analysis.figures.style import cluster_colour, new_figure, style
 from analysis.sparse.scores import Units
 from analysis.world_model.held_out import HeldOut
 from analysis.world_model.imagination import imagine, informed_start
+from analysis.world_model.measures.noise_ceiling import OtherDice
+from analysis.world_model.measures.open_loop import HIGHER_IS_BETTER, Errors, compared, joined, open_loop
 from analysis.world_model.model import WorldModel
-from analysis.world_model.noise_ceiling import OtherDice
-from analysis.world_model.open_loop import HIGHER_IS_BETTER, Errors, compared, joined, open_loop
 from analysis.world_model.outcomes import write_table
 from analysis.world_model.windows import CONTEXT, Windows
 from common.files import atomic_path, write_json
