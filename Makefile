@@ -3,6 +3,8 @@
 # make study  all studies in studies/: from the shipped policies to pages in docs/findings/, in about three hours on two cores
 # make test   the tests, on all cores, except the slow ones
 # make test-slow  the slow tests: runs of several processes that take minutes
+# make test-readers  whether pandas, polars, DuckDB, datasets and SAELens read what is written for them; they are installed
+#             on top of the environment for this alone
 # make lint   ruff and mypy
 # make setup  what the demo and all scripts need: uv if it is not on PATH, and the project's environment in .venv/
 # make setup-all  the optional parts (Ray, curricula, language models) and the tools of tests and lint as well
@@ -12,7 +14,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: setup setup-all demo study test test-slow lint browser clean clean-caches
+.PHONY: setup setup-all demo study test test-slow test-readers lint browser clean clean-caches
 
 UV_VERSION := 0.13.8
 # The first interpreter that runs and is of a supported version; a shim on PATH may not run. Where none is, uv fetches one.
@@ -31,6 +33,10 @@ RUN := .venv/bin/python
 BY_FILE := --dist loadfile --no-loadscope-reorder
 # One worker more than cores, since tests wait for processes and pages.
 WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+
+READERS := pandas==3.1.1 polars==2.1.0 duckdb==2.0.1 datasets==5.2.0 sae-lens==6.54.12
+READ := tests/activation_store/exchange/test_export.py tests/analysis/sparse/test_outputs.py
+
 # Without a compiler it prints a line, and the game runs as plain Python. An image gets the environment before the sources.
 COMPILED := reinforcement_learning/compiled_game.py
 compile-game = @test ! -e $(COMPILED) || $(RUN) -m $(subst /,.,$(COMPILED:.py=))
@@ -88,6 +94,9 @@ test: setup-all
 
 test-slow: setup-all
 	$(RUN) -m pytest -n auto $(BY_FILE) -m slow
+
+test-readers: setup-all
+	$(UV) run --quiet --no-sync $(addprefix --with ,$(READERS)) python -m pytest $(READ)
 
 lint: setup-all
 	$(RUN) -m ruff check .
