@@ -35,7 +35,7 @@ BY_FILE := --dist loadfile --no-loadscope-reorder
 WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 READERS := pandas==3.1.1 polars==2.1.0 duckdb==2.0.1 datasets==5.2.0 sae-lens==6.54.12
-READ := tests/activation_store/exchange/test_export.py tests/analysis/sparse/test_outputs.py
+READ := tests/activation_store/exchange/test_export.py::test_other_programs_read_it tests/analysis/sparse/test_outputs.py::test_it_loads_them
 
 # Without a compiler it prints a line, and the game runs as plain Python. An image gets the environment before the sources.
 COMPILED := reinforcement_learning/compiled_game.py
