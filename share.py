@@ -62,7 +62,7 @@ class Wandb:
     """Name of the project."""
     entity: str | None = None
     """User or team; by default that of your account."""
-    mode: Literal["online", "offline"] = "online"
+    mode: Annotated[Literal["online", "offline"], tyro.conf.arg(name="wandb.mode")] = "online"
     """online uploads now; offline writes files that `wandb sync` can upload later."""
 
 

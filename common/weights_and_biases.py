@@ -15,8 +15,7 @@ Mode = Literal["online", "offline", "disabled"]
 Kind = Literal["policy", "dump", "report"]
 """By which the service sorts artifacts; a report is a folder of results."""
 
-_WAYS_OUT = "run `wandb login`, or pass --wandb.mode offline, or --no-track"
-_WAYS_TO_SHARE = "run `wandb login`, or pass --mode offline"
+_WAYS_OUT = "run `wandb login`, or pass --wandb.mode offline, or, to train, --no-track"
 _MODE = "WANDB_MODE"
 _RUN = "WANDB_RUN_ID"
 _OFFLINE = ("offline", "dryrun")
@@ -119,6 +118,8 @@ def share(
     Raises:
         UserError: a path is none of these, the user has disabled all, or the service cannot be reached or refuses.
     """
+    if not paths:
+        raise UserError("nothing is named: name policies, dumps or folders of results")
     kinds = {path: _kind(path) for path in paths}
     mode = mode_of(option)
     if mode == "disabled":
@@ -131,9 +132,8 @@ def share(
             run.log_artifact(_artifact(path, whole.stem if kind == "policy" else whole.name, kind))
         run.finish()
 
-    if mode == "online":
-        _or_refused(_login, _WAYS_TO_SHARE)
-    _or_refused(share_all, _WAYS_TO_SHARE)
+    check_login(option)
+    _or_refused(share_all)
     return kinds
 
 
@@ -156,12 +156,12 @@ def _artifact(path: Path, name: str, kind: Kind) -> object:
     return artifact
 
 
-def _or_refused(call: Callable[[], object], ways_out: str = _WAYS_OUT) -> object:
+def _or_refused(call: Callable[[], object]) -> object:
     """Call the service; whatever it raises becomes one line."""
     try:
         return call()
     except Exception as error:  # its own errors, and those of the network libraries below it
-        raise UserError(f"Weights & Biases cannot be used ({_text(error)}): {ways_out}") from None
+        raise UserError(f"Weights & Biases cannot be used ({_text(error)}): {_WAYS_OUT}") from None
 
 
 def _text(error: Exception) -> str:

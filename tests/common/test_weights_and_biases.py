@@ -149,7 +149,8 @@ def test_what_cannot_be_shared_is_refused_before_the_service_is_used(
     (tmp_path / "empty").mkdir()
     for path in (tmp_path / "missing", tmp_path / "empty", ROOT / "README.md"):
         assert_refuses(f"{path} is no policy", share, (policy, path), "offline", "project", None)
-    assert_refuses(["no route to host", "--mode offline"], share, (policy,), "offline", "project", None)
+    assert_refuses("nothing is named", share, (), "offline", "project", None)
+    assert_refuses(["no route to host", "--wandb.mode offline"], share, (policy,), "offline", "project", None)
     monkeypatch.setenv("WANDB_MODE", "disabled")
     assert_refuses("WANDB_MODE=disabled", share, (policy,), "offline", "project", None)
 
