@@ -3,25 +3,29 @@
 # make study  all studies in studies/: from the shipped policies to pages in docs/findings/, in about three hours on two cores
 # make test   the tests, on all cores, except the slow ones
 # make test-slow  the slow tests: runs of several processes that take minutes
+# make test-readers  whether pandas, polars, DuckDB, datasets and SAELens read what is written for them; they are installed
+#             on top of the environment for this alone
 # make lint   ruff and mypy
 # make setup  what the demo and all scripts need: uv if it is not on PATH, and the project's environment in .venv/
 # make setup-all  the optional parts (Ray, curricula, language models) and the tools of tests and lint as well
 # make browser  Chromium for tests of pages, where it is missing and can be installed; without it they are skipped
-# make clean  remove the environment and the demo
+# make clean  remove the environment and the demo, and say how much each was
+# make clean-caches  likewise generated maps, the compiled game and what tools keep; all of it is made again when needed
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: setup setup-all demo study test test-slow lint browser clean
+.PHONY: setup setup-all demo study test test-slow test-readers lint browser clean clean-caches
 
 UV_VERSION := 0.13.8
-# The first interpreter that runs and is of a supported version; a shim on PATH may not run.
-PYTHON ?= $(shell for candidate in python3.11 python3.12 python3 python; do \
-	$$candidate -c 'import sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null \
+# The first interpreter that runs and is of a supported version; a shim on PATH may not run. Where none is, uv fetches one.
+PYTHON ?= $(shell for candidate in python3.11 python3.12 python3.13 python3.14 python3 python; do \
+	$$candidate -c 'import sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null \
 	&& { $$candidate -c 'import sys; print(sys.executable)'; break; }; done)
+FETCHED := 3.11
 UV := $(shell command -v uv || echo .uv/bin/uv)
 # uv has its own name for pip's setting of folders with local wheels.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
-export UV_PYTHON_DOWNLOADS := never
+export UV_PYTHON_DOWNLOADS := $(if $(PYTHON),never,automatic)
 # Scripts start in half the time where the libraries are compiled once, at set-up.
 export UV_COMPILE_BYTECODE := 1
 RUN := .venv/bin/python
@@ -29,8 +33,9 @@ RUN := .venv/bin/python
 BY_FILE := --dist loadfile --no-loadscope-reorder
 # One worker more than cores, since tests wait for processes and pages.
 WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
-check-python = @test -n "$(PYTHON)" || { \
-	echo "error: Python 3.11 or 3.12 with venv is needed; name one: make PYTHON=/path/to/python"; exit 2; }
+
+READERS := pandas==3.1.1 polars==2.1.0 duckdb==2.0.1 datasets==5.2.0 sae-lens==6.54.12
+READ := tests/activation_store/exchange/test_export.py::test_other_programs_read_it tests/analysis/sparse/test_outputs.py::test_it_loads_them
 
 # Without a compiler it prints a line, and the game runs as plain Python. An image gets the environment before the sources.
 COMPILED := reinforcement_learning/compiled_game.py
@@ -44,22 +49,23 @@ setup: .venv/.ready
 
 setup-all: .venv/.ready-all
 
+sync = @test -n "$(PYTHON)" || echo "no Python from 3.11 to 3.14 with venv is installed: uv fetches $(FETCHED)"; \
+	$(UV) sync --quiet --python "$(or $(PYTHON),$(FETCHED))"
+
 # Inexact: what `make setup-all` installed before stays.
 .venv/.ready: pyproject.toml | $(filter .uv/%,$(UV))
-	$(check-python)
-	$(UV) sync --quiet --inexact --no-group dev --python "$(PYTHON)"
+	$(sync) --inexact
 	$(compile-game)
 	@touch $@
 
 .venv/.ready-all: pyproject.toml | $(filter .uv/%,$(UV))
-	$(check-python)
-	$(UV) sync --quiet --all-extras --python "$(PYTHON)"
+	$(sync) --all-extras
 	$(compile-game)
 	@touch .venv/.ready $@
 
 .uv/bin/uv:
-	$(check-python)
-	"$(PYTHON)" -m venv .uv
+	@"$(or $(PYTHON),python3)" -m venv .uv || { rm -rf .uv; echo "error: neither uv nor a Python with venv is installed:" \
+		"install uv, which fetches a Python, or name a Python: make PYTHON=/path/to/python"; exit 2; }
 	.uv/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 
 demo: setup
@@ -89,6 +95,9 @@ test: setup-all
 test-slow: setup-all
 	$(RUN) -m pytest -n auto $(BY_FILE) -m slow
 
+test-readers: setup-all
+	$(UV) run --quiet --no-sync $(addprefix --with ,$(READERS)) python -m pytest $(READ)
+
 lint: setup-all
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
@@ -98,5 +107,12 @@ browser:
 	@command -v chromium chromium-browser google-chrome >/dev/null || { \
 		apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
 
+# Removes what there is of some paths, and prints the size of each.
+remove = @for path in $(1); do if test -e "$$path"; then \
+	echo "removing $$path ($$(du -sh "$$path" | cut -f1))"; rm -rf "$$path"; fi; done
+
 clean:
-	rm -rf .venv .uv uv.lock $(DEMO)
+	$(call remove,.venv .uv uv.lock build *.egg-info $(DEMO))
+
+clean-caches:
+	$(call remove,maps "$${XDG_CACHE_HOME:-$$HOME/.cache}/nmmo-interpretability" .pytest_cache .mypy_cache .ruff_cache .hypothesis)

@@ -1,21 +1,25 @@
 """Weights & Biases: mirrors numbers that are kept anyway, so nothing that happens to it ends or undoes work."""
 
 import os
+import re
 import secrets
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from common.files import read_bytes, write_text
+from common.files import is_folder, read_bytes, visible, write_text
 from common.user_error import UserError, one_line
 
 Mode = Literal["online", "offline", "disabled"]
+Kind = Literal["policy", "dump", "report"]
+"""By which the service sorts artifacts; a report is a folder of results."""
 
-_WAYS_OUT = "run `wandb login`, or pass --wandb.mode offline, or --no-track"
+_WAYS_OUT = "run `wandb login`, or pass --wandb.mode offline, or, to train, --no-track"
 _MODE = "WANDB_MODE"
 _RUN = "WANDB_RUN_ID"
 _OFFLINE = ("offline", "dryrun")
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 def mode_of(option: Literal["online", "offline"]) -> Mode:
@@ -73,6 +77,10 @@ class MirroredRun:
         """Mirror some metrics."""
         self._try(lambda: self._run.log(dict(metrics), step=step))
 
+    def keep(self, path: Path, name: str, kind: Kind) -> None:
+        """Keep a file, or a folder with all in it, as the newest version of an artifact."""
+        self._try(lambda: self._run.log_artifact(_artifact(path, name, kind)))
+
     def finish(self) -> None:
         """Flush and close."""
         self._try(lambda: self._run.finish())
@@ -97,6 +105,55 @@ def _start(**options: Any) -> object:
     import wandb
 
     return wandb.init(**options)
+
+
+def share(
+    paths: Sequence[Path], option: Literal["online", "offline"], project: str, entity: str | None
+) -> dict[Path, Kind]:
+    """Keep policies, dumps and folders of results as artifacts of one run; the local files are in `wandb/`.
+
+    Returns:
+        What each path is.
+
+    Raises:
+        UserError: a path is none of these, the user has disabled all, or the service cannot be reached or refuses.
+    """
+    if not paths:
+        raise UserError("nothing is named: name policies, dumps or folders of results")
+    kinds = {path: _kind(path) for path in paths}
+    mode = mode_of(option)
+    if mode == "disabled":
+        raise UserError(f"{_MODE}=disabled: nothing is shared; unset it")
+
+    def share_all() -> None:
+        run: Any = _start(mode=mode, project=project, entity=entity, job_type="share")
+        for path, kind in kinds.items():
+            whole = path.resolve()
+            run.log_artifact(_artifact(path, whole.stem if kind == "policy" else whole.name, kind))
+        run.finish()
+
+    check_login(option)
+    _or_refused(share_all)
+    return kinds
+
+
+def _kind(path: Path) -> Kind:
+    if path.suffix == ".safetensors" and path.is_file():
+        return "policy"
+    if is_folder(path) and visible(path, "*"):
+        return "dump" if (path / "metadata.json").exists() else "report"
+    raise UserError(f"{path} is no policy (.safetensors), and no folder of a dump or of results: check the path")
+
+
+def _artifact(path: Path, name: str, kind: Kind) -> object:
+    import wandb
+
+    artifact = wandb.Artifact(_NOT_IN_NAMES.sub("_", name), type=kind)
+    if is_folder(path):
+        artifact.add_dir(str(path))
+    else:
+        artifact.add_file(str(path), name=f"{name}{path.suffix}")
+    return artifact
 
 
 def _or_refused(call: Callable[[], object]) -> object:

@@ -1,9 +1,12 @@
 """Processes: how many cores they may use, and how they end."""
 
 import functools
+import multiprocessing
 import os
+import sys
 import threading
 import time
+from multiprocessing.context import ForkContext, SpawnContext
 
 PARENT_PROCESS = "NMMO_PARENT_PROCESS"
 """Environment variable that tells a training run the id of the process that started it, with which it ends."""
@@ -16,6 +19,17 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):  # Linux only
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def worker_context() -> ForkContext | SpawnContext:
+    """How worker processes start that are direct children of this one, as `end_with_parent` needs.
+
+    On Linux they are forks, which have all that is loaded here and so start at once; Python 3.14 starts others there
+    unless it is asked.
+    """
+    if sys.platform == "linux":
+        return multiprocessing.get_context("fork")
+    return multiprocessing.get_context("spawn")
 
 
 @functools.cache  # once is enough

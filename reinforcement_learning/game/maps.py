@@ -33,7 +33,7 @@ from common.files import (
     write_sums,
 )
 from common.user_error import UserError
-from reinforcement_learning.processes import end_with_parent, usable_cores
+from reinforcement_learning.processes import end_with_parent, usable_cores, worker_context
 from reinforcement_learning.progress import Progress, no_progress
 from reinforcement_learning.settings import LARGEST_NUM_MAPS, EnvironmentSettings
 
@@ -124,7 +124,7 @@ def _generate(settings: EnvironmentSettings, folder: Path, needed: list[int], pr
     done = len(needed) - len(missing)
     progress(done, len(needed))
     workers = min(usable_cores(), max(1, len(missing)))
-    with ProcessPoolExecutor(workers, initializer=_start_worker, initargs=(os.getpid(),)) as pool:
+    with ProcessPoolExecutor(workers, worker_context(), _start_worker, (os.getpid(),)) as pool:
         try:
             for finished in as_completed([pool.submit(_generate_one, settings, folder, number) for number in missing]):
                 finished.result()

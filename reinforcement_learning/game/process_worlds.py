@@ -8,8 +8,8 @@ import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from multiprocessing import Pipe, Process, RawArray
 from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import pufferlib.vector
 
 from common.user_error import UserError
 from reinforcement_learning.game.serial_worlds import serial_worlds
-from reinforcement_learning.processes import end_with_parent
+from reinforcement_learning.processes import end_with_parent, worker_context
 
 
 class ProcessWorlds:
@@ -45,7 +45,7 @@ class ProcessWorlds:
         self._arrays = memory.arrays(0, self.agents_per_batch)
         share = len(creators) // num_workers
         self._connections: list[Connection] = []
-        self._processes: list[Process] = []
+        self._processes: list[BaseProcess] = []
         try:
             for number in range(num_workers):
                 self._start(creators[number * share : (number + 1) * share], memory)
@@ -100,9 +100,10 @@ class ProcessWorlds:
     def _start(self, creators: Sequence[Callable[[], Any]], memory: "_SharedMemory") -> None:
         """Start the next worker, with the next of the worlds."""
         slots = self.agents_per_batch // self.num_workers
-        here, there = Pipe()
+        context = worker_context()
+        here, there = context.Pipe()
         arguments = (os.getpid(), creators, memory, len(self._processes) * slots, slots, there)
-        process = Process(target=_work, args=arguments, daemon=True)
+        process = context.Process(target=_work, args=arguments, daemon=True)
         process.start()
         there.close()  # so that only the worker holds it, and its death can be seen here
         self._connections.append(here)
@@ -163,7 +164,7 @@ class _SharedMemory:
     def allocate(world: Any, slots: int) -> "_SharedMemory":
         """Allocate the arrays of as many slots, with observations and actions as in a world."""
         seen, chosen = world.single_observation_space, world.single_action_space
-        flag = (np.dtype(bool), ())
+        flag, context = (np.dtype(bool), ()), worker_context()
         kinds = {
             "observations": (seen.dtype, seen.shape),
             "rewards": (np.dtype(np.float32), ()),
@@ -171,7 +172,7 @@ class _SharedMemory:
             "actions": (chosen.dtype, chosen.shape),
         }
         sizes = {name: int(np.prod((slots, *shape))) * dtype.itemsize for name, (dtype, shape) in kinds.items()}
-        return _SharedMemory({name: RawArray("B", size) for name, size in sizes.items()}, kinds, slots)
+        return _SharedMemory({name: context.RawArray("B", size) for name, size in sizes.items()}, kinds, slots)
 
     def arrays(self, first: int, count: int) -> _Arrays:
         """Return the part of the arrays that belongs to some consecutive slots."""

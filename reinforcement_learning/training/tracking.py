@@ -1,6 +1,7 @@
 """Mirror the local metrics to Weights & Biases."""
 
 from dataclasses import asdict
+from pathlib import Path
 
 from common import weights_and_biases
 from common.weights_and_biases import MirroredRun
@@ -25,7 +26,7 @@ class NoTracker:
     def log(self, metrics: dict[str, float]) -> None:
         """Ignore one update's metrics."""
 
-    def finish(self) -> None:
+    def finish(self, policy: Path) -> None:
         """Do nothing."""
 
 
@@ -39,6 +40,7 @@ class WandbTracker:
             UserError: the service cannot be reached or refuses.
         """
         wanted = settings.wandb
+        self._name = name
         self._run = MirroredRun(
             wanted.mode, run.folder, run.folder / _ID_FILE,
             project=wanted.project, entity=wanted.entity, group=wanted.group, name=name,
@@ -49,8 +51,9 @@ class WandbTracker:
         """Mirror one update's metrics against agent-steps."""
         self._run.log(metrics, step=int(metrics["agent_steps"]))
 
-    def finish(self) -> None:
-        """Flush and close."""
+    def finish(self, policy: Path) -> None:
+        """Keep the policy as an artifact, flush and close."""
+        self._run.keep(policy, self._name, "policy")
         self._run.finish()
 
 

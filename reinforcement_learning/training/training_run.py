@@ -84,7 +84,7 @@ def _train(run: TrainingRun, folder: RunFolder, state: TrainingState | None, pro
     tracker = WandbTracker(run.name, run.agent, settings, folder) if run.track else NoTracker()
     with StopSignal() as stop, TrainingDisplay(settings.train.total_agent_steps) as view:
         checkpoint = train(run.name, run.agent, own, maps, folder, tracker, view.reports, stop, state, processes)
-        tracker.finish()
+        tracker.finish(checkpoint)
     policy_path = run.policies_dir / f"{run.name}{SUFFIX}"
     if processes.leads:
         copy_checkpoint(checkpoint, policy_path)

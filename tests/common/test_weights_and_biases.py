@@ -1,5 +1,6 @@
 """Weights & Biases only mirrors: what happens to it ends nothing, and the user's own settings of it are obeyed."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -7,10 +8,10 @@ import pytest
 import wandb
 
 from analysis.recorded.tracking import Mirror, Wandb
-from common.weights_and_biases import MirroredRun, check_login, mode_of
+from common.weights_and_biases import MirroredRun, check_login, mode_of, share
 from reinforcement_learning.settings import WandbSettings
 from reinforcement_learning.training.sweeps.sweep import is_local
-from tests.command import assert_refuses
+from tests.command import ROOT, assert_refuses
 
 
 class Broken:
@@ -95,3 +96,74 @@ def test_a_run_that_is_resumed_is_the_same_run(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv("WANDB_RUN_ID", "trial7")
     MirroredRun("offline", tmp_path, tmp_path / "id.txt", still="all goes on")
     assert "id" not in begun[2]
+
+
+class Kept:
+    """A run that keeps the artifacts given to it."""
+
+    def __init__(self) -> None:
+        self.artifacts: dict[str, tuple[str, list[str]]] = {}
+
+    def log_artifact(self, artifact: Any) -> None:
+        self.artifacts[artifact.name] = (artifact.type, sorted(artifact.manifest.entries))
+
+    def finish(self) -> None:
+        pass
+
+
+def things_to_share(folder: Path) -> tuple[Path, Path, Path]:
+    """Make a file named as a policy, a folder of a dump and one of results."""
+    policy, dump, report = folder / "mine.safetensors", folder / "dump", folder / "a report"
+    for file in (policy, dump / "metadata.json", report / "report.html"):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("content")
+    return policy, dump, report
+
+
+@pytest.fixture
+def _artifacts_stay_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("WANDB_DATA_DIR", "WANDB_CACHE_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / "service"))
+
+
+@pytest.mark.usefixtures("_artifacts_stay_here")
+def test_policies_dumps_and_reports_are_kept_as_artifacts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    run = Kept()
+    monkeypatch.setattr(wandb, "init", lambda **_: run)
+    paths = things_to_share(tmp_path)
+    assert share(paths, "offline", "project", None) == dict(zip(paths, ("policy", "dump", "report"), strict=True))
+    assert run.artifacts == {
+        "mine": ("policy", ["mine.safetensors"]),
+        "dump": ("dump", ["metadata.json"]),
+        "a_report": ("report", ["report.html"]),
+    }
+    mirrored = MirroredRun("offline", tmp_path, still="all goes on")
+    mirrored.keep(paths[0], "trained", "policy")
+    assert run.artifacts["trained"] == ("policy", ["trained.safetensors"])
+
+
+def test_what_cannot_be_shared_is_refused_before_the_service_is_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(wandb, "init", no_network)
+    policy, *_ = things_to_share(tmp_path)
+    (tmp_path / "empty").mkdir()
+    for path in (tmp_path / "missing", tmp_path / "empty", ROOT / "README.md"):
+        assert_refuses(f"{path} is no policy", share, (policy, path), "offline", "project", None)
+    assert_refuses("nothing is named", share, (), "offline", "project", None)
+    assert_refuses(["no route to host", "--wandb.mode offline"], share, (policy,), "offline", "project", None)
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    assert_refuses("WANDB_MODE=disabled", share, (policy,), "offline", "project", None)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_artifacts_stay_here")
+def test_the_service_itself_keeps_artifacts_offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    share(things_to_share(tmp_path), "offline", "project", None)
+    (run,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
+    missing, end = {b"mine.safetensors", b"metadata.json", b"report.html"}, time.monotonic() + 30
+    while missing and time.monotonic() < end:  # its process may still write
+        missing = {name for name in missing if name not in run.read_bytes()}
+        time.sleep(0.1)
+    assert not missing

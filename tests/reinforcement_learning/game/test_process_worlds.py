@@ -1,5 +1,6 @@
 """Worlds in worker processes: `test_fast_game` compares what they play; here, how they wait and how they end."""
 
+import multiprocessing
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ import pytest
 
 from agent_zoo.observation import ObservationLayout
 from common.user_error import UserError
+from reinforcement_learning.game import process_worlds
 from reinforcement_learning.game.process_worlds import ProcessWorlds
 from reinforcement_learning.game.serial_worlds import serial_worlds
 from reinforcement_learning.game.vectorization import connect_workers, first_episodes, make_groups, make_worlds
@@ -31,11 +33,13 @@ class Started:
         self.worlds.recv()
 
 
+SPREAD = RolloutSettings(num_envs=2, num_workers=2, vectorization="multiprocessing")
+
+
 @pytest.fixture
 def started(small_world, task, maps) -> Iterator[Started]:
-    spread = RolloutSettings(num_envs=2, num_workers=2, vectorization="multiprocessing")
     before = psutil.Process().children()
-    worlds = make_worlds(AGENT, small_world, task, spread, maps, first_episodes(7, 2))
+    worlds = make_worlds(AGENT, small_world, task, SPREAD, maps, first_episodes(7, 2))
     workers = [child for child in psutil.Process().children() if child not in before]
     worlds.async_reset()
     worlds.recv()
@@ -49,6 +53,28 @@ def test_workers_that_wait_leave_their_cores_to_the_policy(started: Started) -> 
     after = [sum(worker.cpu_times()[:2]) for worker in started.workers]
     assert len(before) == 2
     assert max(np.subtract(after, before)) < 0.2, "a worker that spins would use a second"
+
+
+@pytest.mark.parametrize("default", ["forkserver", pytest.param("spawn", marks=pytest.mark.slow)])
+def test_workers_play_the_same_however_python_starts_others(
+    started: Started, small_world, task, maps, layout: ObservationLayout, monkeypatch: pytest.MonkeyPatch, default: str
+) -> None:
+    """The default of Python 3.14 on Linux, and that of macOS, where workers start in this way too."""
+    usual = multiprocessing.get_start_method()
+    if default == "spawn":
+        monkeypatch.setattr(process_worlds, "worker_context", lambda: multiprocessing.get_context("spawn"))
+    multiprocessing.set_start_method(default, force=True)
+    try:
+        worlds = make_worlds(AGENT, small_world, task, SPREAD, maps, first_episodes(7, 2))
+        worlds.async_reset()
+        others = Started(worlds, [])
+        worlds.recv()
+        for each in (started, others):
+            each.play(0, layout)
+        assert np.array_equal(started.worlds._arrays.observations, worlds._arrays.observations)
+        worlds.close()
+    finally:
+        multiprocessing.set_start_method(usual, force=True)
 
 
 def test_a_worker_that_fails_in_a_tick_is_reported(started: Started, layout: ObservationLayout) -> None:

@@ -1,0 +1,121 @@
+"""share.py: policies go to a hub and come back as they were, and nothing that is damaged or foreign is kept.
+
+The hub is a server on this machine (`tests/local_hub.py`); the real one is not contacted.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agent_zoo.checkpoint import read_info
+from agent_zoo.hub import hub as sharing
+from agent_zoo.hub.card import model_card
+from tests.command import ROOT, assert_refused, run_here, run_well
+from tests.local_hub import REVISION, LocalHub, local_hub
+
+pytest.importorskip("huggingface_hub")
+
+NAME = "start_kit_3M"
+POLICY = ROOT / "policies" / f"{NAME}.safetensors"
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalHub]:
+    import huggingface_hub
+
+    with local_hub() as server:
+
+        def client(**options: str) -> huggingface_hub.HfApi:
+            return original(endpoint=server.address, token="secret", **options)
+
+        original = huggingface_hub.HfApi
+        monkeypatch.setattr(huggingface_hub, "HfApi", client)
+        yield server
+
+
+def pull(folder: Path, *more: str, repository: str = "me/mine") -> object:
+    return run_here("share.py", "pull", repository, "--policies-dir", str(folder), *more)
+
+
+def test_a_policy_comes_back_as_it_was(hub: LocalHub, tmp_path: Path) -> None:
+    pushed = run_well("share.py", "push", str(POLICY), "me/mine")
+    assert REVISION in pushed.stdout
+    card = hub.files["me/mine"]["README.md"].decode()
+    assert hashlib.sha256(POLICY.read_bytes()).hexdigest() in card and "neurips23_start_kit" in card
+    assert "3,030,777" in card and "share.py pull me/mine" in card
+    assert pull(tmp_path).returncode == 0
+    assert (tmp_path / POLICY.name).read_bytes() == POLICY.read_bytes()
+
+
+def test_a_card_that_is_there_is_kept(hub: LocalHub) -> None:
+    hub.files["me/mine"] = {"README.md": b"written by hand"}
+    run_well("share.py", "push", str(POLICY), "me/mine")
+    assert hub.files["me/mine"]["README.md"] == b"written by hand"
+    run_well("share.py", "push", str(POLICY), "me/mine", "--new-card")
+    assert b"start_kit_3M" in hub.files["me/mine"]["README.md"]
+
+
+def test_what_is_no_policy_is_not_pushed(hub: LocalHub, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.safetensors"
+    damaged.write_bytes(POLICY.read_bytes()[:-1])
+    assert_refused(run_here("share.py", "push", str(damaged), "me/mine"), "damaged.safetensors")
+    assert hub.files == {}
+
+
+@pytest.mark.parametrize("sent", [POLICY.read_bytes()[:-1] + b"\0", b"\x80\x04pickle"], ids=["altered", "pickle"])
+def test_what_was_altered_on_the_way_is_not_kept(hub: LocalHub, tmp_path: Path, sent: bytes) -> None:
+    hub.files["me/mine"] = {POLICY.name: POLICY.read_bytes()}
+    hub.forge[POLICY.name] = sent
+    assert_refused(pull(tmp_path), "me/mine")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "arguments", "part"),
+    [
+        ({}, (), "these policies: none"),
+        ({"evil.pt": b"", "folder/a.safetensors": b""}, (), "these policies: none"),
+        ({"a.safetensors": b"", "b.safetensors": b""}, (), "a, b: name one with -p"),
+        ({"a.safetensors": b""}, ("-p", "b"), "none of that name"),
+        ({"a.safetensors": b"\x80\x04 a pickle"}, (), "pickle"),
+        ({"-a.safetensors": b""}, (), "cannot name a file"),
+    ],
+)
+def test_what_is_no_policy_of_this_project_is_refused(
+    hub: LocalHub, tmp_path: Path, files: dict[str, bytes], arguments: tuple[str, ...], part: str
+) -> None:
+    hub.files["me/mine"] = files
+    assert_refused(pull(tmp_path, *arguments), part)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_policy_that_is_there_stays(hub: LocalHub, tmp_path: Path) -> None:
+    hub.files["me/mine"] = {POLICY.name: POLICY.read_bytes()}
+    (tmp_path / POLICY.name).write_text("mine")
+    assert_refused(pull(tmp_path), "exists already", "--overwrite")
+    assert pull(tmp_path, "--overwrite").returncode == 0
+    assert (tmp_path / POLICY.name).read_bytes() == POLICY.read_bytes()
+
+
+def test_a_policy_too_large_is_not_fetched(hub: LocalHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "LARGEST_BYTES", 1 << 20)
+    hub.files["me/mine"] = {POLICY.name: POLICY.read_bytes()}
+    assert_refused(pull(tmp_path), "larger than")
+
+
+def test_a_hub_that_has_no_such_repository_or_is_gone_gives_one_line(
+    hub: LocalHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert_refused(pull(tmp_path), "me/mine", "hf auth login")
+    assert_refused(pull(tmp_path, repository="a/b/c"), "write OWNER/NAME")
+    monkeypatch.setattr(sharing, "find_spec", lambda _: None)
+    assert_refused(pull(tmp_path), "--extra hub")
+
+
+def test_a_header_cannot_write_markup_into_a_card() -> None:
+    info = replace(read_info(POLICY), versions={"torch": "`</td><script>|\n# a"})
+    card = model_card(NAME, "me/mine", info, "0" * 64)
+    assert "<script" not in card and "\n# a" not in card and "`/tdscript" in card
