@@ -12,7 +12,7 @@ const EVENT_LOOKS = {
 };
 const DASHES = ["solid", "dash", "dot", "dashdot"];
 const DASH_MARKS = ["━", "╌", "┈", "┉"];
-const CARD_WIDTHS = { least: 126, most: 230, gap: 8, edges: 14 }; // CSS pixels
+const CARD_WIDTHS = { least: 120, most: 230, gap: 8, edges: 14 }; // CSS pixels
 const CARDS_TO_EACH_SIDE = 4;
 
 function lineColour(key, number) {
@@ -88,11 +88,12 @@ class LifePanel {
     const reach = Math.max(0, Math.min(CARDS_TO_EACH_SIDE, Math.floor(((room + gap) / (least + gap) - 1) / 2)));
     const count = 2 * reach + 1;
     const width = Math.floor(Math.min(most, (room - gap * (count - 1)) / count));
-    this.strip.replaceChildren(...Array.from({ length: count }, (_, i) => {
+    const cards = Array.from({ length: count }, (_, i) => {
       const card = this.cardOf(this.state.tick - reach + i, width - edges);
       card.style.width = `${width}px`;
       return card;
-    }));
+    });
+    this.strip.replaceChildren(element("div", { class: "cards" }, ...cards), tickFacts(this.state, this.state.tick));
   }
 
   cardOf(tick, width) {

@@ -2,8 +2,7 @@
 
 /* Puts the parts together, and shows the state to consoles and tests. */
 
-const LARGEST_VIEW = 300; // CSS pixels
-const SHARE_OF_WINDOW = 0.32; // so that vitals stay in sight below the view
+const SHARE_OF_PANEL = 0.55; // that the view takes; vitals and actions stand beside it
 const STRIP = 4; // ticks before the point, and as many after it
 
 /** The point under the pointer: its view, and what the analysis knows of it. */
@@ -21,9 +20,9 @@ class PointerPanel {
     const [agent, episode] = [data.tables.agent[tick], data.tables.episode[tick]];
     const { row, col } = data.place(tick);
     this.body.replaceChildren(
-      viewCard(this.state, tick, Math.min(LARGEST_VIEW, this.body.clientWidth - 4, SHARE_OF_WINDOW * window.innerHeight)),
+      element("div", { class: "pointed" }, viewCard(this.state, tick, SHARE_OF_PANEL * this.body.clientWidth), tickFacts(this.state, tick)),
       this.strip(tick),
-      element("p", { class: "dim" }, `agent ${agent}, episode ${episode}; row ${row}, column ${col}; record ${data.tables["point.row"][hovered]} of the run`),
+      element("p", { class: "note" }, `agent ${agent}, episode ${episode}; row ${row}, column ${col}; record ${data.tables["point.row"][hovered]} of the run`),
       element("details", { class: "features", ...(this.open ? { open: "" } : {}), ontoggle: (event) => { this.open = event.target.open; } },
         element("summary", {}, "features"),
         element("dl", {}, ...data.facts.byChoice.flatMap(({ choice, places }) => this.values(choice, places, hovered))),

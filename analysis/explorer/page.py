@@ -41,13 +41,19 @@ def explorer_page(content: Explored) -> str:
         content=content,
         run=content.run,
         summary=content.run.summary,
-        has_value="value" in columns,
+        columns=_colouring_columns(content, columns),
         permutations=len(content.shifts) - 1,
         facts=embedded(_facts(content, columns) | {"columns": packed.columns}),
         packed=packed.content,
         style=style_of("window", _HERE),
         scripts=scripts_of(_KIT, _SCRIPTS, [get_plotlyjs()]),
     )
+
+
+def _colouring_columns(content: Explored, columns: dict[str, np.ndarray]) -> list[str]:
+    """Return the columns of ticks that points can be coloured by; features of the run are in the list anyway."""
+    names = {feature["name"] for feature in content.run.summary["features"]}
+    return [name for name in ("tick", "value") if name not in names and (name == "tick" or name in columns)]
 
 
 def _packed(content: Explored, columns: dict[str, np.ndarray]) -> Packed:
