@@ -256,6 +256,8 @@ def test_keys_and_mouse_go_through_ticks_and_rollouts(page) -> None:
     page.keyboard.press("Space")
     until(page, "panel.at >= 2")
     assert page.evaluate("panel.playing")
+    bars = "getComputedStyle(document.getElementById('play'), '::before').borderLeftWidth"
+    assert page.text_content("#play") == "" and page.evaluate(bars) == "3px"  # drawn: few fonts have a pause sign
     page.keyboard.press("Space")
     assert not page.evaluate("panel.playing")
     there = page.evaluate("panel.placeOf(7)")

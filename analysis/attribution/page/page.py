@@ -1,7 +1,7 @@
 """One self-contained offline page of attributions: views with their maps, tick by tick and lag by lag."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ class ShownSample:
 
 def saliency_page(
     folder: Path, heading: str, summary: Sequence[str], failures: Sequence[str], samples: Sequence[ShownSample],
-    figures: Sequence[str], command: Sequence[str],
+    figures: Mapping[str, str], command: Sequence[str],
 ) -> str:  # fmt: skip
     """Return the page as HTML.
 
@@ -62,7 +62,7 @@ def saliency_page(
         folder: of the run, with the figures.
         heading: what is attributed, and how.
         summary: its lines; those that begin with a space are details.
-        figures: names of files.
+        figures: names of files, and how to read each.
         command: words of the command line that repeats the run.
     """
     shown = [_content(sample) for sample in samples]
@@ -74,7 +74,9 @@ def saliency_page(
         .render(
             name=folder.resolve().name, heading=heading, summary=summary, failures=failures, facts=embedded(facts),
             contents=[content for _, content in shown], command=shlex.join(command), ticks_back=back,
-            figures=[{"name": name, "uri": picture(folder / name)} for name in figures],
+            figures=[
+                {"name": name, "caption": caption, "uri": picture(folder / name)} for name, caption in figures.items()
+            ],
             style=style_of("document", _HERE), scripts=scripts_of(_KIT, [_HERE / "main.js"]),
         )
     )  # fmt: skip
