@@ -224,7 +224,7 @@ def test_a_component_lists_what_moves_it_and_what_it_moves(page) -> None:
     assert page.text_content("#moved-by li:first-child").startswith(f"ic_1+{EFFECT:.2f}")
     box = page.locator("#jacobians").bounding_box()
     page.mouse.move(box["x"] + 30, box["y"] + 0.5 * (box["height"] - 26))  # column of ic_1
-    told = page.text_content("#matrix-told")
+    told = page.text_content("#matrix-text")
     assert re.match(r"ic_1 → ic_[1-4]: r .*, effect ", told)
 
 

@@ -57,11 +57,11 @@ class ExplorerData {
   eventsBetween(start, end) {
     const { "event.tick": ticks, "event.kind": kinds, "event.words": words, events } = this.tables;
     const first = ticks.findIndex((tick) => tick >= start);
-    const found = [];
+    const happened = [];
     for (let i = first; i >= 0 && i < ticks.length && ticks[i] < end; i++) {
-      found.push({ tick: ticks[i], kind: this.facts.eventKinds[kinds[i]], text: events[words[i]] });
+      happened.push({ tick: ticks[i], kind: this.facts.eventKinds[kinds[i]], text: events[words[i]] });
     }
-    return found;
+    return happened;
   }
 
   /** Place of the agent on the map. */

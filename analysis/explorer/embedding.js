@@ -38,8 +38,8 @@ class Embedding {
 
   /** Act on the point that an event is about, if there is one. */
   pointed(points, act) {
-    const found = points.find(({ curveNumber }) => curveNumber === POINTS);
-    if (found) act(found.pointNumber);
+    const marked = points.find(({ curveNumber }) => curveNumber === POINTS);
+    if (marked) act(marked.pointNumber);
     else if (points.length && points[0].customdata !== undefined) act(points[0].customdata);
   }
 

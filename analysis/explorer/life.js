@@ -247,12 +247,12 @@ class LifePanel {
   /** Consecutive ticks with the same label, own or propagated: [{label, own, from, to}]. */
   stretches() {
     const { label, own, tick } = this.data.tables;
-    const found = [];
+    const stretches = [];
     for (let i = this.life.start; i < this.life.end; i++) {
-      const last = found[found.length - 1];
+      const last = stretches[stretches.length - 1];
       if (last && last.label === label[i] && last.own === Boolean(own[i]) && last.to === tick[i] - 1) last.to = tick[i];
-      else found.push({ label: label[i], own: Boolean(own[i]), from: tick[i], to: tick[i] });
+      else stretches.push({ label: label[i], own: Boolean(own[i]), from: tick[i], to: tick[i] });
     }
-    return found;
+    return stretches;
   }
 }

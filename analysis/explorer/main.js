@@ -43,14 +43,14 @@ class PointerPanel {
     const { data } = this.state;
     const { start, end } = data.lifeOf(tick);
     const strip = element("div", { class: "strip", role: "group", "aria-label": "Ticks before and after" });
-    for (let each = Math.max(start, tick - STRIP); each < Math.min(end, tick + STRIP + 1); each += 1) {
-      const label = data.tables.label[each];
+    for (let near = Math.max(start, tick - STRIP); near < Math.min(end, tick + STRIP + 1); near += 1) {
+      const label = data.tables.label[near];
       const canvas = element("canvas");
-      drawView(canvas, data, each, 0);
+      drawView(canvas, data, near, 0);
       canvas.style.width = canvas.style.height = "";
       const frame = element("button", {
-        type: "button", title: `tick ${data.tables.tick[each]}: ${this.state.called(label)}, ${data.action(each)}`,
-        ...(each === tick ? { "aria-current": "true" } : {}), onclick: () => this.state.set("tick", each),
+        type: "button", title: `tick ${data.tables.tick[near]}: ${this.state.called(label)}, ${data.action(near)}`,
+        ...(near === tick ? { "aria-current": "true" } : {}), onclick: () => this.state.set("tick", near),
       }, canvas);
       frame.style.borderColor = data.colourOf(label);
       strip.append(frame);

@@ -113,13 +113,13 @@ def _content(sample: ShownSample) -> tuple[dict[str, Any], str]:
 
 def _entities(records: Records) -> list[list[dict[str, Any]]]:
     """Describe the visible entities of each tick: place relative to the agent, and what they are."""
-    found = []
+    by_tick = []
     rows = records.entity
     for record in range(len(records)):
         values = rows.values[rows.offsets[record] : rows.offsets[record + 1], : len(_ENTITY)].astype(int)
         own = values[values[:, 0] == records.agent_id[record]]
         origin = own[0, 2:4] if len(own) else np.zeros(2, int)
-        found.append(
+        by_tick.append(
             [
                 {
                     "row": int(row - origin[0]), "col": int(column - origin[1]),
@@ -128,11 +128,11 @@ def _entities(records: Records) -> list[list[dict[str, Any]]]:
                 for number, kind, row, column in values.tolist()
             ]
         )  # fmt: skip
-    return found
+    return by_tick
 
 
 def _items(records: Records) -> list[list[str]]:
     """Name the items of each tick."""
     rows = records.inventory
     kinds = [rows.values[rows.offsets[record] : rows.offsets[record + 1], 1].tolist() for record in range(len(records))]
-    return [[ITEMS.get(kind, f"item {kind}") for kind in each] for each in kinds]
+    return [[ITEMS.get(kind, f"item {kind}") for kind in numbers] for numbers in kinds]
