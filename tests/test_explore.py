@@ -454,6 +454,57 @@ def test_clusters_are_numbered_in_the_plot(page, content: Explored) -> None:
     assert page.evaluate(texts) == numbers
 
 
+def test_an_address_opens_a_life_at_a_tick_in_a_colour(browser, page_file: Path) -> None:
+    with opened(browser, page_file, READY, *WINDOW) as page:
+        shown = {name: page.evaluate(f"explorer.point(7).{name}") for name in ("agent", "episode", "tick")}
+        address = "#" + "&".join(f"{name}={value}" for name, value in shown.items()) + "&colour=self_food"
+        page.evaluate("(address) => { location.hash = address; }", address)
+        until(page, "explorer.open !== null")
+        assert {name: page.evaluate("explorer.open")[name] for name in shown} == shown
+        chosen = page.locator("#colour-by option:checked").inner_text()
+        assert chosen == "self_food" and page.evaluate("explorer.colourBy").startswith("feature.")
+        page.get_by_role("button", name="tick ›").click()
+        later = page.evaluate("location.hash")
+        assert f"tick={shown['tick'] + 1}" in later
+        page.evaluate("location.hash = '#agent=none&colour=nothing'")
+        settle(page)
+        assert page.evaluate("explorer.open.tick") == shown["tick"] + 1
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    page.goto(page_file.as_uri() + later)
+    until(page, READY)
+    assert page.evaluate("explorer.open.tick") == shown["tick"] + 1
+    context.close()
+
+
+def test_search_finds_features_clusters_lives_and_what_happened(page, content: Explored) -> None:
+    matches = page.locator("#matches button")
+    page.get_by_label("Find", exact=True).fill("water")
+    texts = matches.all_inner_texts()
+    assert any(text.startswith("colour by self_water:") for text in texts)
+    matches.filter(has_text="self_water:").click()
+    assert page.locator("#colour-by option:checked").inner_text() == "self_water" and not matches.first.is_visible()
+    page.get_by_label("Find", exact=True).fill("attacks player")
+    points = range(len(content.rows))
+    words = [action_words(content.seen)[tick] for tick in content.place]
+    attacking = [point for point in points if "attacks player" in words[point]]
+    assert attacking
+    page.keyboard.press("Enter")
+    selection = page.evaluate("explorer.selection")
+    assert set(attacking) <= set(selection) and len(selection) < len(content.rows)
+    agent = int(content.seen.records.agent_id[content.place[3]])
+    page.get_by_label("Find", exact=True).fill(f"agent {agent}")
+    names = [text for text in matches.all_inner_texts() if text.startswith("open")]
+    assert names and all(text.startswith(f"open agent {agent}, episode") for text in names)
+    matches.filter(has_text=f"agent {agent},").first.click()
+    until(page, "explorer.open !== null")
+    assert page.evaluate("explorer.open.agent") == agent
+    page.get_by_label("Find", exact=True).fill("<b>zebra")
+    assert matches.count() == 0 and "nothing" in page.locator("#matches").inner_text()
+    page.keyboard.press("Escape")
+    assert not page.locator("#matches").is_visible()
+
+
 def test_students_tail_is_scipys(untouched) -> None:
     grid = [(t, freedom) for t in (0.0, 0.1, 1.0, 2.5, 10.0, 60.0) for freedom in (1.0, 2.5, 5.0, 17.3, 120.0, 2500.0)]
     shown = untouched.evaluate("(grid) => grid.map(([t, freedom]) => studentTail(t, freedom))", grid)

@@ -2,15 +2,13 @@
 
 /* The explorer's tables, unpacked: N points, and T ticks of their lives, life by life. Points and ticks count from 0. */
 
-class ExplorerData {
+class ExplorerData extends RecordedTicks {
   constructor(facts, tables) {
-    this.facts = facts;
-    this.tables = tables;
+    super(facts, tables);
     this.count = tables["point.tick"].length;
     this.ticks = tables.tick.length;
     this.features = facts.features.map((feature, i) => ({ ...feature, values: tables[`feature.${i}`] }));
     this.views = this.unfoldViews();
-    this.entityStart = running(tables["entity.count"]);
     this.lifeStart = running(tables["life.ticks"]);
     this.pointAt = new Map(Array.from(tables["point.tick"], (tick, point) => [tick, point]));
     this.clusters = new Map(facts.clusters.map((cluster) => [cluster.label, cluster]));
@@ -43,15 +41,6 @@ class ExplorerData {
     const tiles = this.facts.side ** 2;
     return this.views.subarray(tick * tiles, (tick + 1) * tiles);
   }
-
-  /** The others in a tick's view, as `othersIn` returns them. */
-  others(tick) { return othersIn(this.tables, this.entityStart, tick); }
-
-  vitals(tick) {
-    return Object.fromEntries(VITALS.map((name) => [name, this.tables[`self_${name}`][tick]]));
-  }
-
-  action(tick) { return this.tables.phrases[this.tables.words[tick]]; }
 
   /** What happened at ticks from start to before end: [{tick, kind, text}]. */
   eventsBetween(start, end) {
@@ -107,5 +96,11 @@ class ExplorerState extends PageState {
   called(label) {
     const given = this.names[label];
     return this.data.nameOf(label) + (given ? `: ${given}` : "");
+  }
+
+  /** Select the points for which a condition holds. */
+  selectPoints(condition) {
+    const points = Int32Array.from({ length: this.data.count }, (_, point) => point).filter(condition);
+    this.set("selection", points.length ? points : null);
   }
 }

@@ -100,6 +100,7 @@ async function start() {
   listenTo("colour-by", "change", ({ target }) => state.set("colourBy", target.value));
   byId("view-legend").append(...viewLegend(state.data));
   await embedding.draw();
+  for (const Part of [SearchBox, Address]) new Part(state);
   for (const mode of ["pan", "lasso", "select"]) {
     listenTo(`mode-${mode}`, "change", () => Plotly.relayout(embedding.div, { dragmode: mode }));
   }

@@ -17,10 +17,10 @@ from analysis.pages.pages import BASE, environment, scripts_of, style_of
 
 _HERE = Path(__file__).parent
 _KIT = (*BASE, "canvas.js", "glyphs.js", "view.js")
-_SCRIPTS = [
-    _HERE / f"{name}.js"
-    for name in ("data", "card", "statistics", "embedding", "life", "selection", "clusters", "main")
-]
+_PARTS = (
+    "data", "card", "statistics", "embedding", "life", "selection", "clusters", "search", "address", "main",
+)  # fmt: skip
+_SCRIPTS = [_HERE / f"{name}.js" for name in _PARTS]
 _SYMBOLS = {
     "o": "circle", "^": "triangle-up", "s": "square", "D": "diamond", "v": "triangle-down", "P": "cross", "X": "x",
     "<": "triangle-left", ">": "triangle-right", "*": "star",

@@ -12,14 +12,12 @@ const parsed = new Promise((done) => {
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", done); else done();
 });
 
-class PanelData {
+class PanelData extends RecordedTicks {
   constructor(facts, tables) {
-    this.facts = facts;
-    this.tables = tables;
+    super(facts, tables);
     this.count = tables["rollout.ticks"].length;
     this.starts = running(tables["rollout.ticks"]);
     this.ticks = this.starts[this.count];
-    this.entityStart = running(tables["entity.count"]);
     this.components = facts.components.length;
     this.lags = facts.lags;
     this.views = { rollout: -1, tiles: null };
@@ -118,14 +116,6 @@ class PanelData {
     }
     return tiles;
   }
-
-  others(tick) { return othersIn(this.tables, this.entityStart, tick); }
-
-  vitals(tick) {
-    return Object.fromEntries(VITALS.map((name) => [name, this.tables[`self_${name}`][tick]]));
-  }
-
-  action(tick) { return this.tables.phrases[this.tables.words[tick]]; }
 
   component(number, tick) { return this.tables.component[number * this.ticks + tick] / this.facts.stepsInSpread; }
 
