@@ -21,7 +21,7 @@ from analysis.labels import NOISE
 _CELL = 0.24
 _LIVES_SHOWN, _TICKS_SHOWN, _BEHAVIOURS_SHOWN = 6, 100, 3
 _LAGS = (1, 4)
-_MOST_NAMES = 24
+_MOST_NAMES = 20
 """Of components along an axis."""
 _SHOWN_TICKS = 32
 _FAINTEST = 1e-9
@@ -143,8 +143,8 @@ def _name_components(panels: np.ndarray, names: Sequence[str]) -> None:
     places = range(0, len(names), -(-len(names) // _MOST_NAMES))
     shown = [names[place] for place in places]
     for (row, column), axes in np.ndenumerate(panels):
-        axes.set_xticks(places, shown if row == len(panels) - 1 else [], fontsize=6, rotation=90)
-        axes.set_yticks(places, shown if column == 0 else [], fontsize=6)
+        axes.set_xticks(places, shown if row == len(panels) - 1 else [], fontsize=8, rotation=90)
+        axes.set_yticks(places, shown if column == 0 else [], fontsize=8)
         axes.tick_params(length=2)
     for axes in panels[-1]:
         axes.set_xlabel("earlier", fontsize=8)
