@@ -289,8 +289,8 @@ def flow(persisting: Persisting, motion: Motion, states: States, update: Update)
             _draw_points(axes, held, plane(held.points.state))
             axes.set_title(held.name)
         for axes in panels[len(persisting.held) :]:
-            axes.set_visible(False)
-        for axes in panels:
+            axes.remove()
+        for axes in figure.axes:
             axes.set(xlabel="pc_1", ylabel="pc_2")
             axes.tick_params(labelbottom=True, labelleft=True)  # which shared axes hide in all but the outer panels
         text = "Arrows: one tick with held input, from recorded states. Dot: stable point, ring: unstable, x: slow"
