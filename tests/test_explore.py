@@ -218,6 +218,25 @@ def test_the_ticks_around_a_point_are_a_strip_that_opens_the_life(page, content:
     until(page, f"window.explorer.open !== null && window.explorer.open.tick === {around[-1]['tick']}")
 
 
+def test_points_most_alike_are_the_nearest_states_of_other_lives(page, content: Explored) -> None:
+    states, life = content.propagated.rule.points[content.rows], content.lives.index
+    for point in (0, len(states) // 2, len(states) - 1):
+        distance = np.linalg.norm(states - states[point], axis=1)
+        near = page.evaluate(f"explorer.near({point})")
+        assert near and point not in near and (life[near] != life[point]).all()
+        others = np.sort(distance[life != life[point]])[: len(near)]
+        np.testing.assert_allclose(distance[near], others, rtol=1e-4, atol=1e-5)
+    point, place = a_lonely_point(page)
+    hover(page, place)
+    until(page, f"window.explorer.hovered === {point}")
+    strip = page.get_by_label("Most alike in other lives").get_by_role("button")
+    first = page.evaluate(f"explorer.point(explorer.near({point})[0])")
+    assert strip.first.get_attribute("title").startswith(f"agent {first['agent']}, episode {first['episode']}, tick ")
+    strip.first.click()
+    until(page, "explorer.open !== null")
+    assert page.evaluate("[explorer.open.agent, explorer.open.tick]") == [first["agent"], first["tick"]]
+
+
 def test_all_materials_and_kinds_are_drawn_in_their_colours(page) -> None:
     """A synthetic view with every material and every kind of entity, drawn by the page's own code."""
     page.evaluate(

@@ -72,6 +72,12 @@ class ExplorerData extends RecordedTicks {
     return ticks.filter((at) => this.pointAt.has(at)).map((at) => this.pointAt.get(at));
   }
 
+  /** Points of other lives that are most alike in hidden space, nearest first. */
+  near(point) {
+    const near = this.tables["point.near"], count = near.length / this.count;
+    return Array.from(near.subarray(point * count, (point + 1) * count)).filter((other) => other >= 0);
+  }
+
   colourOf(label) {
     return this.clusters.get(label)?.colour ?? (label === this.facts.noise.label ? this.facts.noise.colour : "#ffffff");
   }

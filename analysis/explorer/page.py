@@ -70,6 +70,7 @@ def _packed(content: Explored, columns: dict[str, np.ndarray]) -> Packed:
         "point.tick": content.place,
         "point.label": content.run.clusters.label[content.rows],
         "point.order": content.lives.order,
+        "point.near": content.neighbours,
         "life.points": content.lives.lengths,
         "life.ticks": content.timeline.lives.lengths,
         "test.shifts": _small(shifts),
