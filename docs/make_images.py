@@ -140,8 +140,10 @@ def lives(work: Path) -> None:
         page.screenshot(path=IMAGES / "dendrogram_explorer.png")
     run = analysis(work / "cell", dump, "--subsample", 10, "--layer", "lstm_cell", "--hdbscan-min-cluster", 300,
                    "--hdbscan-min-samples", 20)  # fmt: skip
-    stage(work / "one_life", "agent_life_visualization.py", dump, "--cluster-dir", run, "-o", work / "one_life")
-    stage(work / "phases", "cluster_life_phase.py", dump, "--cluster-dir", run, "-o", work / "phases")
+    stage(
+        work / "one_life", "agent_life_visualization.py", dump, "--cluster-dir", run, "--output-dir", work / "one_life"
+    )
+    stage(work / "phases", "cluster_life_phase.py", dump, "--cluster-dir", run, "--output-dir", work / "phases")
     (life,) = work.glob("one_life/**/life_*.png")
     (by_tick,) = work.glob("phases/**/life_tick.png")
     shutil.copyfile(life, IMAGES / "life.png")
