@@ -1,6 +1,6 @@
 # make demo   the whole pipeline on the real game in a few minutes: train briefly, then record, analyse and draw a
 #             shipped policy; ends with the pages to open
-# make study  all studies in studies/: from the shipped policies to pages in docs/findings/, in about three hours on two cores
+# make study  all studies in studies/: from the shipped policies to pages in docs/findings/, in about 16 hours on two cores
 # make test   the tests, on all cores, except the slow ones
 # make test-slow  the slow tests: runs of several processes that take minutes
 # make test-readers  whether pandas, polars, DuckDB, datasets and SAELens read what is written for them; they are installed
@@ -87,7 +87,7 @@ demo: setup
 	@echo "  one life  $$(echo $(DEMO)/agent_plots/*/life_*.png)"
 
 study: setup
-	@for each in studies/*.yaml; do $(RUN) study.py $$each || exit; done
+	@for study in studies/*.yaml; do $(RUN) study.py $$study || exit; done
 
 test: setup-all
 	$(RUN) -m pytest -n $(WORKERS) $(BY_FILE) -m "not slow"

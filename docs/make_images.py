@@ -30,6 +30,11 @@ POLICY = "start_kit_3M"
 BODIES = ("masked_3M", "seeing_3M")
 PROBE_LAYERS = "encoder_output,lstm_hidden,lstm_cell,action_decoder"
 WINDOW = (1400, 860)
+MIXED = ("hybrid_3M", "start_kit_3M", "takeru_3M", "yaofeng_3M")
+FOLLOWED_AT = 60
+A_FIGHTER = """() => window.replay.agents.filter(({ alive, row, col }) => alive && Math.hypot(row - 80, col - 80) < 55)
+  .sort((one, other) => other.kills - one.kills || other.inflicted - one.inflicted)[0].id"""
+"""The agent that a picture of a replay follows, at a tick: one far from the map's edges that has fought the most."""
 EVENT = "distance_to_npc <= 2"
 CLEAREST, FAILURES = 7, 3
 """Cards of sparse features that are shown: the clearest ones, and the most common ones that mean nothing."""
@@ -55,6 +60,7 @@ def main() -> None:
     work.mkdir(parents=True, exist_ok=True)
     demo(work / "demo")
     lives(work / "lives")
+    replay(work / "replay")
     if "--memory" in sys.argv[2:]:
         dynamics(work / "memory")
         saliency(work / "memory")
@@ -87,6 +93,32 @@ def demo(work: Path) -> None:
         page.screenshot(path=IMAGES / "explorer.png")
 
 
+def replay(work: Path) -> None:
+    """Let four shipped policies share a world, and show the page of it, following one agent; film one policy's."""
+    folder = work / "policies"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (*MIXED, POLICY):
+        shutil.copy(ROOT / "policies" / f"{name}.safetensors", folder)
+    shared, alone = folder / "seed_1.replay.lzma", folder / f"seed_1_{POLICY}.replay.lzma"
+    stage(shared, "train.py", "-m", "replay", "-p", folder, "--train.seed", 1)
+    stage(alone, "train.py", "-m", "replay", "-p", folder, "-n", POLICY, "--train.seed", 1, "--env.horizon", 400)
+    page_file = work / "four_policies.html"
+    stage(page_file, "render_replay.py", shared, "-o", page_file)
+    with opened(page_file, (1280, 800)) as page:
+        page.wait_for_function("window.replay !== undefined")
+        page.fill("#scrub", str(FOLLOWED_AT))
+        page.wait_for_timeout(500)
+        page.fill("#search", str(page.evaluate(A_FIGHTER)))
+        page.keyboard.press("Enter")
+        page.fill("#search", "")
+        page.wait_for_timeout(500)
+        page.screenshot(path=IMAGES / "replay_viewer.png")
+    film = work / "play.gif"
+    stage(film, "render_replay.py", alone, "-o", film, "--follow", 83, "--start", 17, "--end", 107, "--radius", 11,
+          "--size", 420, "--fps", 8)  # fmt: skip
+    shutil.copyfile(film, IMAGES / film.name)
+
+
 def shrink(picture: Path, to: Path) -> None:
     """Store a large figure with few colours, in a third of its size."""
     from PIL import Image
@@ -108,8 +140,10 @@ def lives(work: Path) -> None:
         page.screenshot(path=IMAGES / "dendrogram_explorer.png")
     run = analysis(work / "cell", dump, "--subsample", 10, "--layer", "lstm_cell", "--hdbscan-min-cluster", 300,
                    "--hdbscan-min-samples", 20)  # fmt: skip
-    stage(work / "one_life", "agent_life_visualization.py", dump, "--cluster-dir", run, "-o", work / "one_life")
-    stage(work / "phases", "cluster_life_phase.py", dump, "--cluster-dir", run, "-o", work / "phases")
+    stage(
+        work / "one_life", "agent_life_visualization.py", dump, "--cluster-dir", run, "--output-dir", work / "one_life"
+    )
+    stage(work / "phases", "cluster_life_phase.py", dump, "--cluster-dir", run, "--output-dir", work / "phases")
     (life,) = work.glob("one_life/**/life_*.png")
     (by_tick,) = work.glob("phases/**/life_tick.png")
     shutil.copyfile(life, IMAGES / "life.png")

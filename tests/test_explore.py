@@ -35,7 +35,7 @@ from analysis.statistics.effect_sizes import cohens_d, moments
 from analysis.statistics.given_time import shift_test_given_time
 from analysis.statistics.inference import LEVEL, Inference
 from tests.analysed import Analysed
-from tests.browser import damaged, opened, scripts_that_ran, until
+from tests.browser import damaged, opened, scripts_that_ran, settle, until
 from tests.command import assert_refused, run, run_here, run_well
 from tests.planted_run import rewrite
 
@@ -218,6 +218,25 @@ def test_the_ticks_around_a_point_are_a_strip_that_opens_the_life(page, content:
     until(page, f"window.explorer.open !== null && window.explorer.open.tick === {around[-1]['tick']}")
 
 
+def test_points_most_alike_are_the_nearest_states_of_other_lives(page, content: Explored) -> None:
+    states, life = content.propagated.rule.points[content.rows], content.lives.index
+    for point in (0, len(states) // 2, len(states) - 1):
+        distance = np.linalg.norm(states - states[point], axis=1)
+        near = page.evaluate(f"explorer.near({point})")
+        assert near and point not in near and (life[near] != life[point]).all()
+        others = np.sort(distance[life != life[point]])[: len(near)]
+        np.testing.assert_allclose(distance[near], others, rtol=1e-4, atol=1e-5)
+    point, place = a_lonely_point(page)
+    hover(page, place)
+    until(page, f"window.explorer.hovered === {point}")
+    strip = page.get_by_label("Most alike in other lives").get_by_role("button")
+    first = page.evaluate(f"explorer.point(explorer.near({point})[0])")
+    assert strip.first.get_attribute("title").startswith(f"agent {first['agent']}, episode {first['episode']}, tick ")
+    strip.first.click()
+    until(page, "explorer.open !== null")
+    assert page.evaluate("[explorer.open.agent, explorer.open.tick]") == [first["agent"], first["tick"]]
+
+
 def test_all_materials_and_kinds_are_drawn_in_their_colours(page) -> None:
     """A synthetic view with every material and every kind of entity, drawn by the page's own code."""
     page.evaluate(
@@ -308,16 +327,14 @@ def test_the_time_line_has_every_tick_and_leads_to_it(page) -> None:
 def test_points_are_coloured_by_anything(page, content: Explored) -> None:
     options = page.locator("#colour-by option").all_inner_texts()
     names = [feature.name for feature in content.features]
-    assert options == ["cluster", "policy", "tick", "value", *names]
+    assert options == ["cluster", "policy", "value", *names] and names.count("tick") == 1
     marker = "document.getElementById('plot').data[0].marker"
     for i, name in enumerate(names):
         page.get_by_label("Colour by").select_option(f"feature.{i}")
         assert page.evaluate(f"Array.from({marker}.color)") == content.values[:, i].tolist()
         assert name in page.evaluate(f"{marker}.colorbar.title.text")
-    for name in ("tick", "value"):
-        page.get_by_label("Colour by").select_option(f"column.{name}")
-        expected = getattr(content.seen.records, name)[content.place].tolist()
-        assert page.evaluate(f"Array.from({marker}.color)") == expected
+    page.get_by_label("Colour by").select_option("column.value")
+    assert page.evaluate(f"Array.from({marker}.color)") == content.seen.records.value[content.place].tolist()
     for by in ("cluster", "policy"):
         page.get_by_label("Colour by").select_option(by)
         point, place = a_lonely_point(page, "point.label > 0")
@@ -407,6 +424,104 @@ def test_a_clusters_numbers_are_those_of_the_summary(page, content: Explored) ->
                 near = {"rel": TAIL_ROUNDING, "abs": 0.0} if theirs == "p" else {"rel": 1e-6, "abs": 1e-9}
                 assert row[mine] == (None if effect[theirs] is None else pytest.approx(effect[theirs], **near))
         assert cluster["description"] in page.locator(f"[data-cluster='{cluster['label']}']").inner_text()
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 720), (1920, 1080)])
+def test_all_of_a_selection_and_of_a_tick_is_on_the_screen(browser, page_file: Path, width: int, height: int) -> None:
+    with opened(browser, page_file, READY, width, height) as page:
+        point, place = a_lonely_point(page, "point.tick > 5 && point.tick < 10")
+        hover(page, place)
+        until(page, f"window.explorer.hovered === {point}")
+        assert cut_off(page, "#pointer-body .card, #pointer-body .tick-facts > *, .strip button", "#looked-at") == []
+        page.mouse.click(place["x"], place["y"])
+        until(page, "document.querySelector('#timeline .main-svg') !== null")
+        settle(page)
+        assert page.locator("#life-views .card").count() >= 3
+        assert cut_off(page, "#life-views .card, #life-views .tick-facts > *", "#life-views") == []
+        page.get_by_role("button", name="Select").first.click()
+        compared(page)
+        heads = page.locator("#selection thead th").all_inner_texts()
+        assert [head.replace("\n", " ") for head in heads] == ["mean", "rest", "d", "p", "q", "q given time"]
+        assert cut_off(page, "#selection thead th, #selection tbody:nth-of-type(2) td", "#looked-at") == []
+
+
+def cut_off(page, parts: str, room: str) -> list[str]:
+    """Texts of the parts that reach out of their room."""
+    return page.evaluate(
+        """([parts, room]) => {
+          const { left, right, top, bottom } = document.querySelector(room).getBoundingClientRect();
+          return [...document.querySelectorAll(parts)].filter((part) => {
+            const inner = part.getBoundingClientRect();
+            return inner.left < left || inner.top < top || inner.right > right + 1 || inner.bottom > bottom + 1;
+          }).map((part) => part.outerHTML.slice(0, 80));
+        }""",
+        [parts, room],
+    )
+
+
+def test_clusters_are_numbered_in_the_plot(page, content: Explored) -> None:
+    texts = "document.getElementById('plot').layout.annotations.map(({ text, x, y }) => [text, x, y])"
+    numbers = page.evaluate(texts)
+    labels = content.run.clusters.label[content.rows]
+    assert [int(text) for text, *_ in numbers] == np.unique(labels[labels >= 0]).tolist()
+    for text, *place in numbers:
+        own = content.run.embedding[content.rows][labels == int(text)]
+        assert np.isclose(own, place).all(axis=1).any()
+    page.get_by_label("Colour by").select_option("column.value")
+    assert page.evaluate(texts) == []
+    page.get_by_label("Colour by").select_option("cluster")
+    assert page.evaluate(texts) == numbers
+
+
+def test_an_address_opens_a_life_at_a_tick_in_a_colour(browser, page_file: Path) -> None:
+    with opened(browser, page_file, READY, *WINDOW) as page:
+        shown = {name: page.evaluate(f"explorer.point(7).{name}") for name in ("agent", "episode", "tick")}
+        address = "#" + "&".join(f"{name}={value}" for name, value in shown.items()) + "&colour=self_food"
+        page.evaluate("(address) => { location.hash = address; }", address)
+        until(page, "explorer.open !== null")
+        assert {name: page.evaluate("explorer.open")[name] for name in shown} == shown
+        chosen = page.locator("#colour-by option:checked").inner_text()
+        assert chosen == "self_food" and page.evaluate("explorer.colourBy").startswith("feature.")
+        page.get_by_role("button", name="tick ›").click()
+        later = page.evaluate("location.hash")
+        assert f"tick={shown['tick'] + 1}" in later
+        page.evaluate("location.hash = '#agent=none&colour=nothing'")
+        settle(page)
+        assert page.evaluate("explorer.open.tick") == shown["tick"] + 1
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    page.goto(page_file.as_uri() + later)
+    until(page, READY)
+    assert page.evaluate("explorer.open.tick") == shown["tick"] + 1
+    context.close()
+
+
+def test_search_finds_features_clusters_lives_and_what_happened(page, content: Explored) -> None:
+    matches = page.locator("#matches button")
+    page.get_by_label("Find", exact=True).fill("water")
+    texts = matches.all_inner_texts()
+    assert any(text.startswith("colour by self_water:") for text in texts)
+    matches.filter(has_text="self_water:").click()
+    assert page.locator("#colour-by option:checked").inner_text() == "self_water" and not matches.first.is_visible()
+    page.get_by_label("Find", exact=True).fill("attacks player")
+    points = range(len(content.rows))
+    words = [action_words(content.seen)[tick] for tick in content.place]
+    attacking = [point for point in points if "attacks player" in words[point]]
+    assert attacking
+    page.keyboard.press("Enter")
+    selection = page.evaluate("explorer.selection")
+    assert set(attacking) <= set(selection) and len(selection) < len(content.rows)
+    agent = int(content.seen.records.agent_id[content.place[3]])
+    page.get_by_label("Find", exact=True).fill(f"agent {agent}")
+    names = [text for text in matches.all_inner_texts() if text.startswith("open")]
+    assert names and all(text.startswith(f"open agent {agent}, episode") for text in names)
+    matches.filter(has_text=f"agent {agent},").first.click()
+    until(page, "explorer.open !== null")
+    assert page.evaluate("explorer.open.agent") == agent
+    page.get_by_label("Find", exact=True).fill("<b>zebra")
+    assert matches.count() == 0 and "nothing" in page.locator("#matches").inner_text()
+    page.keyboard.press("Escape")
+    assert not page.locator("#matches").is_visible()
 
 
 def test_students_tail_is_scipys(untouched) -> None:

@@ -224,7 +224,7 @@ def test_a_component_lists_what_moves_it_and_what_it_moves(page) -> None:
     assert page.text_content("#moved-by li:first-child").startswith(f"ic_1+{EFFECT:.2f}")
     box = page.locator("#jacobians").bounding_box()
     page.mouse.move(box["x"] + 30, box["y"] + 0.5 * (box["height"] - 26))  # column of ic_1
-    told = page.text_content("#matrix-told")
+    told = page.text_content("#matrix-text")
     assert re.match(r"ic_1 → ic_[1-4]: r .*, effect ", told)
 
 
@@ -256,6 +256,8 @@ def test_keys_and_mouse_go_through_ticks_and_rollouts(page) -> None:
     page.keyboard.press("Space")
     until(page, "panel.at >= 2")
     assert page.evaluate("panel.playing")
+    bars = "getComputedStyle(document.getElementById('play'), '::before').borderLeftWidth"
+    assert page.text_content("#play") == "" and page.evaluate(bars) == "3px"  # drawn: few fonts have a pause sign
     page.keyboard.press("Space")
     assert not page.evaluate("panel.playing")
     there = page.evaluate("panel.placeOf(7)")

@@ -58,6 +58,10 @@ def test_the_film_shows_the_chosen_samples(results: Path) -> None:
 
 def test_the_page_shows_ticks_lags_and_what_lies_under_the_pointer(browser, results: Path) -> None:
     with opened(browser, results / "saliency.html", "document.body.dataset.ready === 'true'") as page:
+        captions = page.locator("figcaption").all_inner_texts()
+        assert captions[0].startswith("overview.png. What the target depends on.") and all(
+            len(c) > 40 for c in captions
+        )
         found = arrays_of((results / "maps.npz").read_bytes(), ("value", "tick", "tiles", "material", "sample"))
         rows = np.flatnonzero(found["sample"] == 2)
         page.select_option("#sample", "1")

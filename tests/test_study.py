@@ -195,6 +195,19 @@ def test_shipped_studies_can_be_read(path: Path) -> None:
     assert sum(stage.minutes for stage in study.stages) <= 240  # an estimate, with eight random controls of each kind
 
 
+def test_docs_and_makefile_say_how_long_the_studies_take() -> None:
+    docs, pages = (ROOT / "docs" / "findings.md").read_text(), sorted((ROOT / "docs" / "findings").glob("*.md"))
+    minutes = {}
+    for path in (ROOT / "studies").glob("*.yaml"):
+        minutes[path.stem] = round(sum(stage.minutes for stage in read_study(path).stages))
+        row = next(line for line in docs.splitlines() if line.startswith(f"| [`studies/{path.name}`]"))
+        assert row.endswith(f"| {minutes[path.stem]} |")
+    hours = f"about {sum(minutes.values()) / 60:.0f} hours"
+    assert hours in docs and hours in (ROOT / "Makefile").read_text()
+    took = [int(re.search(r"How it was made, in (\d+) minutes", page.read_text())[1]) for page in pages]
+    assert f"{sum(minutes.values())} together" in docs and f"{sum(took)} minutes\ntogether" in docs
+
+
 @pytest.mark.parametrize("page", sorted((ROOT / "docs" / "findings").glob("*.md")), ids=lambda path: path.stem)
 def test_shipped_pages_say_what_their_results_say(page: Path) -> None:
     assert verify_page(page) > 0

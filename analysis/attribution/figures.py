@@ -19,6 +19,20 @@ _TILE = 24
 _STRIP = 48
 _GROUND, _TEXT, _WARNING = "#15181c", "#eef1f4", "#ffb300"
 FPS = 5.0
+CAPTIONS = {
+    "overview.png": "What the target depends on. Left: mean attribution of the tile at each place around the agent, "
+    "who is at +; red raises the target. Middle: the same by material. Right: mean size by part of the input, by ticks "
+    "ago.",
+    "event.png": "The target before and after the event, with 95% intervals over samples, and how much is attributed "
+    "to each part of the input.",
+    "components.png": "Components of the memory before the window: mean attribution with its 95% interval over "
+    "samples, and mean size.",
+    "groups.png": "Mean attribution of tiles in each cluster or behaviour.",
+    "sanity.png": "The checks of the maps. Top: the target as tiles are replaced, or put back, in the map's order and "
+    "in simpler ones. Below: by how much the map's order beats these, and how like maps of other weights are. Red "
+    "marks what failed.",
+}
+"""How to read each figure, in the order of the page."""
 
 
 def overview(maps: Attributions, heading: str, failures: Sequence[str]) -> Figure:

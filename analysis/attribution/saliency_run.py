@@ -257,11 +257,7 @@ def _write(
     on_page = [_shown(samples[number], attributed, number) for number in settings.shown]
     defaults = {option.name: option.default for option in fields(settings) if option.default is not MISSING}
     command = command_of("saliency.py", asdict(settings), defaults)
-    pictures = [
-        name
-        for name in ("overview.png", "event.png", "components.png", "groups.png", "sanity.png")
-        if (folder.path / name).exists()
-    ]
+    pictures = {name: caption for name, caption in figures.CAPTIONS.items() if (folder.path / name).exists()}
     folder.save_text("saliency.html", saliency_page(folder.path, heading, lines, failures, on_page, pictures, command))
     if settings.film:
         combine = settings.combine_samples

@@ -15,12 +15,14 @@ from analysis.dynamics.results import LEVEL, Effects, Motion, States
 from analysis.dynamics.update import Update
 from analysis.figures.legend import add_cluster_legend
 from analysis.figures.points import Panel, draw_clusters
-from analysis.figures.style import EFFECT_MAP, NOISE_COLOUR, cluster_colour, new_figure, style, title
+from analysis.figures.style import EFFECT_MAP, NOISE_COLOUR, cluster_colour, headed, new_figure, style, title
 from analysis.labels import NOISE
 
 _CELL = 0.24
 _LIVES_SHOWN, _TICKS_SHOWN, _BEHAVIOURS_SHOWN = 6, 100, 3
 _LAGS = (1, 4)
+_MOST_NAMES = 20
+"""Of components along an axis."""
 _SHOWN_TICKS = 32
 _FAINTEST = 1e-9
 
@@ -51,7 +53,7 @@ def components_and_features(states: States) -> Figure:
         if image is not None:
             figure.colorbar(image, ax=panels.tolist(), shrink=0.5, label="Pearson's r within lives")
         text = "Components and features; a dot marks q < 0.05 by circular shifts within lives, given tick and age"
-        figure.suptitle(title(states.data.heading, text, 90))
+        headed(figure, states.data.heading, text)
     return figure
 
 
@@ -99,12 +101,16 @@ def trajectories(motion: Motion, states: States) -> Figure:
         for axes in panels[::3]:
             axes.set_ylabel("pc_2")
         text = f"The last {_TICKS_SHOWN} ticks of the longest lives, from o to x, coloured by behaviour"
-        figure.suptitle(title(states.data.heading, text, 100))
+        headed(figure, states.data.heading, text)
     return figure
 
 
-def correlations_and_jacobians(motion: Motion, effects: Effects | None, heading: str) -> Figure:
-    """Draw lagged correlations, beside mean Jacobians if there are any, for the largest behaviours."""
+def correlations_and_jacobians(motion: Motion, effects: Effects | None, names: Sequence[str], heading: str) -> Figure:
+    """Draw lagged correlations, beside mean Jacobians if there are any, for the largest behaviours.
+
+    Args:
+        names: of the components.
+    """
     means = None
     if effects is not None:
         label = motion.behaviours.label[effects.jacobian_records]
@@ -125,13 +131,25 @@ def correlations_and_jacobians(motion: Motion, effects: Effects | None, heading:
                 figure.colorbar(image, ax=left, shrink=0.7)
                 if means is not None:
                     _draw_mean(panels[row, columns * column + 1], means[number, lag])
-        for axes in panels.ravel():
-            axes.set(xticks=[], yticks=[])
-        panels[-1, 0].set(xlabel="independent component, earlier", ylabel="later")
+        _name_components(panels, names)
         text = "Correlation of later with earlier components (a dot: q < 0.05)"
         text += "" if means is None else ", and how the later ones would change"
-        figure.suptitle(title(heading, text, 100))
+        headed(figure, heading, text)
     return figure
+
+
+def _name_components(panels: np.ndarray, names: Sequence[str]) -> None:
+    """Name components below the lowest panels and beside the leftmost ones; of many, every second one, and so on."""
+    places = range(0, len(names), -(-len(names) // _MOST_NAMES))
+    shown = [names[place] for place in places]
+    for (row, column), axes in np.ndenumerate(panels):
+        axes.set_xticks(places, shown if row == len(panels) - 1 else [], fontsize=8, rotation=90)
+        axes.set_yticks(places, shown if column == 0 else [], fontsize=8)
+        axes.tick_params(length=2)
+    for axes in panels[-1]:
+        axes.set_xlabel("earlier", fontsize=8)
+    for axes in panels[:, 0]:
+        axes.set_ylabel("later", fontsize=8)
 
 
 def _draw_mean(axes: Axes, mean: np.ndarray) -> None:
@@ -161,7 +179,7 @@ def agreement(effects: Effects, heading: str) -> Figure:
         axes.axhline(0.5, color="#dddddd", linewidth=0.8, zorder=0)
         axes.legend(loc="lower left")
         text = "Signs of lagged correlations and of Jacobians, one line for each behaviour"
-        figure.suptitle(title(heading, text, 80))
+        headed(figure, heading, text)
     return figure
 
 
@@ -189,7 +207,7 @@ def spectrum(effects: Effects, heading: str) -> Figure:
         slow.set_ylim(top=min(float(high.max()) * 1.3, 1e4))
         slow.legend(loc="upper right")
         text = f"Eigenvalues of the memory's one-tick Jacobian at {len(values)} states, and their time constants"
-        figure.suptitle(title(heading, text, 100))
+        headed(figure, heading, text)
     return figure
 
 
@@ -216,7 +234,7 @@ def half_lives(persisting: Persisting, states: States) -> Figure:
         bars.invert_yaxis()
         bars.set(xlabel="half-life (ticks)", xlim=(0, None))
         text = "What is left of a component raised by one standard deviation in one tick, inputs held as recorded"
-        figure.suptitle(title(states.data.heading, text, 100))
+        headed(figure, states.data.heading, text)
     return figure
 
 
@@ -245,7 +263,7 @@ def memory_length_figure(persisting: Persisting, heading: str) -> Figure | None:
             axes.minorticks_off()
             axes.legend(loc="lower left")
         text = "A decision once the observation that many ticks ago is replaced by another life's"
-        figure.suptitle(title(heading, text, 90))
+        headed(figure, heading, text)
     return figure
 
 
@@ -271,11 +289,12 @@ def flow(persisting: Persisting, motion: Motion, states: States, update: Update)
             _draw_points(axes, held, plane(held.points.state))
             axes.set_title(held.name)
         for axes in panels[len(persisting.held) :]:
-            axes.set_visible(False)
-        for axes in panels:
+            axes.remove()
+        for axes in figure.axes:
             axes.set(xlabel="pc_1", ylabel="pc_2")
+            axes.tick_params(labelbottom=True, labelleft=True)  # which shared axes hide in all but the outer panels
         text = "Arrows: one tick with held input, from recorded states. Dot: stable point, ring: unstable, x: slow"
-        figure.suptitle(title(states.data.heading, text, 110))
+        headed(figure, states.data.heading, text)
     return figure
 
 
@@ -298,7 +317,7 @@ def followed_edits(compared: Sequence[FollowedEdit], heading: str) -> Figure:
             )
             axes.legend(loc="upper right")
         text = "Edits in a single tick: computed with inputs held (solid), measured in the running game (dashed)"
-        figure.suptitle(title(heading, text, 100))
+        headed(figure, heading, text)
     return figure
 
 

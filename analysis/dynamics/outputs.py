@@ -101,6 +101,7 @@ def write_motion(states: States, motion: Motion, folder: RunFolder, show: Step) 
 def write_correlations(states: States, motion: Motion, effects: Effects | None, folder: RunFolder, show: Step) -> None:
     """Write and draw which components follow which, and, if it was computed, which move which."""
     heading, records = states.data.heading, motion.tracks.records
+    names = states.decompositions["ica"].names
     lags, components = motion.correlations.r.shape[1:3]
     jacobians, at = np.empty((0, lags, components, components), np.float32), np.empty(0, np.int64)
     more = {}
@@ -115,10 +116,10 @@ def write_correlations(states: States, motion: Motion, effects: Effects | None, 
             jacobian_records=at, jacobians=jacobians, **more,
         )  # fmt: skip
         if effects is None:
-            folder.save_figure("correlations.png", figures.correlations_and_jacobians(motion, None, heading))
+            folder.save_figure("correlations.png", figures.correlations_and_jacobians(motion, None, names, heading))
             return
         folder.save_text("sign_agreement.tsv", tab_separated([vars(row) for row in effects.agreement]))
-        figure = figures.correlations_and_jacobians(motion, effects, heading)
+        figure = figures.correlations_and_jacobians(motion, effects, names, heading)
         folder.save_figure("correlations_jacobians.png", figure)
         folder.save_figure("agreement.png", figures.agreement(effects, heading))
         folder.save_figure("spectra.png", figures.spectrum(effects, heading))

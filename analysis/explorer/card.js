@@ -1,6 +1,6 @@
 "use strict";
 
-/* A tick as a card. */
+/* A tick: what was seen, and what was done and happened. */
 
 /** The cluster of a tick: a filled mark where it is the tick's own, a hollow one where it was propagated. */
 function clusterChip(state, tick) {
@@ -13,22 +13,28 @@ function clusterChip(state, tick) {
   return element("span", { class: "cluster" }, mark, state.called(label) + propagated);
 }
 
-/** A tick as a card: its view, vitals, action and cluster. */
+/** A tick as a card: its view and its cluster. */
 function viewCard(state, tick, width) {
   const { data } = state;
   const canvas = element("canvas", { role: "img", "aria-label": `View at tick ${data.tables.tick[tick]}: ${inWords(data, tick)}` });
   drawView(canvas, data, tick, width);
+  return element(
+    "figure", { class: "card" }, canvas,
+    element("figcaption", {}, element("b", {}, `tick ${data.tables.tick[tick]}`), clusterChip(state, tick)),
+  );
+}
+
+/** Vitals, action and events of a tick; side by side where there is room. */
+function tickFacts({ data }, tick) {
   const vitals = data.vitals(tick);
   const target = data.others(tick).find(({ attacked }) => attacked);
   return element(
-    "figure", { class: "card" }, canvas,
+    "div", { class: "tick-facts" },
+    element("div", {}, ...VITALS.map((name) => vitalBar(name, vitals[name]))),
     element(
-      "figcaption", {},
-      element("b", {}, `tick ${data.tables.tick[tick]}`), clusterChip(state, tick),
-      ...VITALS.map((name) => vitalBar(name, vitals[name])),
-      element("span", { class: "action" }, data.action(tick)),
-      ...data.eventsBetween(tick, tick + 1).map(({ text }) => element("span", { class: "event" }, text)),
+      "div", {}, element("span", { class: "action" }, data.action(tick)),
       target ? element("span", { class: "target" }, `target has health ${target.health}`) : null,
+      ...data.eventsBetween(tick, tick + 1).map(({ text }) => element("span", { class: "event" }, text)),
     ),
   );
 }

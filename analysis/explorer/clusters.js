@@ -53,8 +53,7 @@ class ClusterPanel {
 
   select(label) {
     const labels = this.state.data.tables["point.label"];
-    const points = Int32Array.from({ length: labels.length }, (_, i) => i).filter((point) => labels[point] === label);
-    this.state.set("selection", points.length ? points : null);
+    this.state.selectPoints((point) => labels[point] === label);
   }
 
   // ---- labels of people

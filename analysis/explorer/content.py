@@ -15,7 +15,7 @@ from analysis.life.endings import DONE, KILLS
 from analysis.life.timeline import Timeline, timeline_of
 from analysis.lives import Lives, lives_of, places_among
 from analysis.runs.finished_run import FinishedRun
-from analysis.runs.propagated_labels import PropagatedLabels, fit_rule, propagate_labels
+from analysis.runs.propagated_labels import CarryingRule, PropagatedLabels, fit_rule, propagate_labels
 from analysis.statistics.given_time import TimeCourse, age_of, time_course
 from analysis.statistics.inference import FEWEST_EPISODES
 from analysis.statistics.shifts import SharedShifts, random_shifts, shared_shifts
@@ -25,6 +25,8 @@ Step = Callable[[str], AbstractContextManager[Progress]]
 """Shows that a step is running and yields a callback for the share done."""
 
 _FEWEST_PERMUTATIONS = 99
+_NEIGHBOURS, _LOOKED_THROUGH = 6, 64
+"""Neighbours of a point in other lives, among how many of its nearest points they are looked for."""
 _MOST_SHIFTS = 6_000_000  # roughly the bytes in the page
 
 
@@ -62,6 +64,24 @@ class Explored:
     def lives(self) -> Lives:
         """Which life each point belongs to, as the run's statistics number lives."""
         return lives_of(self.seen.records.take(self.place))
+
+    @cached_property
+    def neighbours(self) -> np.ndarray:
+        """The points of other lives whose states are most alike, nearest first, (N, K) int64; -1 where there are fewer.
+
+        Distances are those of the rule that labels ticks; K is 0 where that is a codebook.
+        """
+        from sklearn.neighbors import NearestNeighbors
+
+        rule, life = self.propagated.rule, self.lives.index
+        if not isinstance(rule, CarryingRule):
+            return np.empty((len(self.rows), 0), np.int64)
+        states = rule.points[self.rows]
+        model = NearestNeighbors(n_neighbors=min(_LOOKED_THROUGH, len(states))).fit(states)
+        near = model.kneighbors(states, return_distance=False)
+        other = life[near] != life[:, None]
+        order = np.argsort(~other, axis=1, kind="stable")[:, :_NEIGHBOURS]
+        return np.where(np.take_along_axis(other, order, 1), np.take_along_axis(near, order, 1), -1)
 
     @property
     def by_choice(self) -> dict[str, list[int]]:

@@ -2,15 +2,13 @@
 
 /* The explorer's tables, unpacked: N points, and T ticks of their lives, life by life. Points and ticks count from 0. */
 
-class ExplorerData {
+class ExplorerData extends RecordedTicks {
   constructor(facts, tables) {
-    this.facts = facts;
-    this.tables = tables;
+    super(facts, tables);
     this.count = tables["point.tick"].length;
     this.ticks = tables.tick.length;
     this.features = facts.features.map((feature, i) => ({ ...feature, values: tables[`feature.${i}`] }));
     this.views = this.unfoldViews();
-    this.entityStart = running(tables["entity.count"]);
     this.lifeStart = running(tables["life.ticks"]);
     this.pointAt = new Map(Array.from(tables["point.tick"], (tick, point) => [tick, point]));
     this.clusters = new Map(facts.clusters.map((cluster) => [cluster.label, cluster]));
@@ -44,24 +42,15 @@ class ExplorerData {
     return this.views.subarray(tick * tiles, (tick + 1) * tiles);
   }
 
-  /** The others in a tick's view, as `othersIn` returns them. */
-  others(tick) { return othersIn(this.tables, this.entityStart, tick); }
-
-  vitals(tick) {
-    return Object.fromEntries(VITALS.map((name) => [name, this.tables[`self_${name}`][tick]]));
-  }
-
-  action(tick) { return this.tables.phrases[this.tables.words[tick]]; }
-
   /** What happened at ticks from start to before end: [{tick, kind, text}]. */
   eventsBetween(start, end) {
     const { "event.tick": ticks, "event.kind": kinds, "event.words": words, events } = this.tables;
     const first = ticks.findIndex((tick) => tick >= start);
-    const found = [];
+    const happened = [];
     for (let i = first; i >= 0 && i < ticks.length && ticks[i] < end; i++) {
-      found.push({ tick: ticks[i], kind: this.facts.eventKinds[kinds[i]], text: events[words[i]] });
+      happened.push({ tick: ticks[i], kind: this.facts.eventKinds[kinds[i]], text: events[words[i]] });
     }
-    return found;
+    return happened;
   }
 
   /** Place of the agent on the map. */
@@ -81,6 +70,12 @@ class ExplorerData {
     const { start, end } = this.lifeOf(tick);
     const ticks = Array.from({ length: end - start }, (_, i) => start + i);
     return ticks.filter((at) => this.pointAt.has(at)).map((at) => this.pointAt.get(at));
+  }
+
+  /** Points of other lives that are most alike in hidden space, nearest first. */
+  near(point) {
+    const near = this.tables["point.near"], count = near.length / this.count;
+    return Array.from(near.subarray(point * count, (point + 1) * count)).filter((other) => other >= 0);
   }
 
   colourOf(label) {
@@ -107,5 +102,11 @@ class ExplorerState extends PageState {
   called(label) {
     const given = this.names[label];
     return this.data.nameOf(label) + (given ? `: ${given}` : "");
+  }
+
+  /** Select the points for which a condition holds. */
+  selectPoints(condition) {
+    const points = Int32Array.from({ length: this.data.count }, (_, point) => point).filter(condition);
+    this.set("selection", points.length ? points : null);
   }
 }

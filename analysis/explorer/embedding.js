@@ -38,8 +38,8 @@ class Embedding {
 
   /** Act on the point that an event is about, if there is one. */
   pointed(points, act) {
-    const found = points.find(({ curveNumber }) => curveNumber === POINTS);
-    if (found) act(found.pointNumber);
+    const marked = points.find(({ curveNumber }) => curveNumber === POINTS);
+    if (marked) act(marked.pointNumber);
     else if (points.length && points[0].customdata !== undefined) act(points[0].customdata);
   }
 
@@ -71,7 +71,7 @@ class Embedding {
       paper_bgcolor: "#ffffff", plot_bgcolor: PLOT_GROUND, font: { family: "system-ui, sans-serif", size: 12 },
       xaxis: { ...axis, title: { text: `${this.data.facts.axes} 1`, standoff: 6 } },
       yaxis: { ...axis, title: { text: `${this.data.facts.axes} 2`, standoff: 4 } },
-      hoverlabel: { bgcolor: "#1e2329", font: { color: "#ffffff" } },
+      hoverlabel: { bgcolor: "#1e2329", font: { color: "#ffffff" } }, annotations: this.numbers(),
     };
   }
 
@@ -140,7 +140,24 @@ class Embedding {
 
   recolour() {
     const changes = Object.entries(this.colours()).map(([key, value]) => [`marker.${key}`, [value]]);
-    Plotly.restyle(this.div, { ...Object.fromEntries(changes), text: [this.texts()] }, [POINTS]);
+    Plotly.update(this.div, { ...Object.fromEntries(changes), text: [this.texts()] }, { annotations: this.numbers() }, [POINTS]);
+  }
+
+  /** The numbers of clusters, while colours stand for them, each on a point in the middle of its cluster. */
+  numbers() {
+    if (this.state.colourBy !== "cluster") return [];
+    const { "point.x": x, "point.y": y, "point.label": labels } = this.data.tables;
+    const points = new Map(this.data.facts.clusters.map(({ label }) => [label, []]));
+    labels.forEach((label, point) => points.get(label)?.push(point));
+    return [...points].filter(([, own]) => own.length).map(([label, own]) => {
+      const [across, up] = [x, y].map((axis) => median(own.map((point) => axis[point])));
+      const off = (point) => Math.hypot(x[point] - across, y[point] - up);
+      const middle = own.reduce((nearest, point) => (off(point) < off(nearest) ? point : nearest));
+      return {
+        x: x[middle], y: y[middle], text: String(label), showarrow: false, borderpad: 0, bgcolor: "rgba(255, 255, 255, 0.75)",
+        font: { size: 11, color: "#111418", weight: 700 },
+      };
+    });
   }
 
   // ---- what is marked
@@ -181,11 +198,13 @@ function escaped(text) {
   return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }
 
-function shortNumber(value) {
+function shortNumber(value, digits = 4) {
   if (value === null || Number.isNaN(value)) return "n/a";
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
-  return String(Number(value.toPrecision(4))).replace("-", "−");
+  return String(Number(value.toPrecision(digits))).replace("-", "−");
 }
+
+function median(values) { return values.toSorted((one, other) => one - other)[Math.floor(values.length / 2)]; }
 
 /** Ends of the values without outliers; of all values where that leaves nothing. */
 function span(values) {

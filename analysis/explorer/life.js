@@ -12,7 +12,7 @@ const EVENT_LOOKS = {
 };
 const DASHES = ["solid", "dash", "dot", "dashdot"];
 const DASH_MARKS = ["━", "╌", "┈", "┉"];
-const CARD_WIDTHS = { least: 126, most: 230, gap: 8, edges: 14 }; // CSS pixels
+const CARD_WIDTHS = { least: 120, most: 230, gap: 8, edges: 14 }; // CSS pixels
 const CARDS_TO_EACH_SIDE = 4;
 
 function lineColour(key, number) {
@@ -88,11 +88,12 @@ class LifePanel {
     const reach = Math.max(0, Math.min(CARDS_TO_EACH_SIDE, Math.floor(((room + gap) / (least + gap) - 1) / 2)));
     const count = 2 * reach + 1;
     const width = Math.floor(Math.min(most, (room - gap * (count - 1)) / count));
-    this.strip.replaceChildren(...Array.from({ length: count }, (_, i) => {
+    const cards = Array.from({ length: count }, (_, i) => {
       const card = this.cardOf(this.state.tick - reach + i, width - edges);
       card.style.width = `${width}px`;
       return card;
-    }));
+    });
+    this.strip.replaceChildren(element("div", { class: "cards" }, ...cards), tickFacts(this.state, this.state.tick));
   }
 
   cardOf(tick, width) {
@@ -246,12 +247,12 @@ class LifePanel {
   /** Consecutive ticks with the same label, own or propagated: [{label, own, from, to}]. */
   stretches() {
     const { label, own, tick } = this.data.tables;
-    const found = [];
+    const stretches = [];
     for (let i = this.life.start; i < this.life.end; i++) {
-      const last = found[found.length - 1];
+      const last = stretches[stretches.length - 1];
       if (last && last.label === label[i] && last.own === Boolean(own[i]) && last.to === tick[i] - 1) last.to = tick[i];
-      else found.push({ label: label[i], own: Boolean(own[i]), from: tick[i], to: tick[i] });
+      else stretches.push({ label: label[i], own: Boolean(own[i]), from: tick[i], to: tick[i] });
     }
-    return found;
+    return stretches;
   }
 }

@@ -64,9 +64,9 @@ def events_in_words(events: LifeEvents, whole_episodes: bool) -> list[str]:
 
     If only some lives of an episode were read, the killer of an agent is unknown and is not named.
     """
-    told = (
+    details = (
         detail if whole_episodes or kind != DIED else ""
         for kind, detail in zip(events.kind.tolist(), events.detail, strict=True)
     )
     names = [EVENT_KINDS[kind] for kind in events.kind]
-    return [f"{name}: {detail}" if detail else name for name, detail in zip(names, told, strict=True)]
+    return [f"{name}: {detail}" if detail else name for name, detail in zip(names, details, strict=True)]

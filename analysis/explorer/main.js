@@ -2,8 +2,7 @@
 
 /* Puts the parts together, and shows the state to consoles and tests. */
 
-const LARGEST_VIEW = 300; // CSS pixels
-const SHARE_OF_WINDOW = 0.32; // so that vitals stay in sight below the view
+const SHARE_OF_PANEL = 0.55; // that the view takes; vitals and actions stand beside it
 const STRIP = 4; // ticks before the point, and as many after it
 
 /** The point under the pointer: its view, and what the analysis knows of it. */
@@ -21,9 +20,9 @@ class PointerPanel {
     const [agent, episode] = [data.tables.agent[tick], data.tables.episode[tick]];
     const { row, col } = data.place(tick);
     this.body.replaceChildren(
-      viewCard(this.state, tick, Math.min(LARGEST_VIEW, this.body.clientWidth - 4, SHARE_OF_WINDOW * window.innerHeight)),
-      this.strip(tick),
-      element("p", { class: "dim" }, `agent ${agent}, episode ${episode}; row ${row}, column ${col}; record ${data.tables["point.row"][hovered]} of the run`),
+      element("div", { class: "pointed" }, viewCard(this.state, tick, SHARE_OF_PANEL * this.body.clientWidth), tickFacts(this.state, tick)),
+      this.around(tick), ...this.alike(hovered),
+      element("p", { class: "note" }, `agent ${agent}, episode ${episode}; row ${row}, column ${col}; record ${data.tables["point.row"][hovered]} of the run`),
       element("details", { class: "features", ...(this.open ? { open: "" } : {}), ontoggle: (event) => { this.open = event.target.open; } },
         element("summary", {}, "features"),
         element("dl", {}, ...data.facts.byChoice.flatMap(({ choice, places }) => this.values(choice, places, hovered))),
@@ -39,24 +38,38 @@ class PointerPanel {
     return shown.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]);
   }
 
-  /** The ticks around one of a life as a row of small views, each with the colour of its cluster; a click opens the life. */
-  strip(tick) {
-    const { data } = this.state;
-    const { start, end } = data.lifeOf(tick);
-    const strip = element("div", { class: "strip", role: "group", "aria-label": "Ticks before and after" });
-    for (let each = Math.max(start, tick - STRIP); each < Math.min(end, tick + STRIP + 1); each += 1) {
-      const label = data.tables.label[each];
+  /** The ticks around one of a life. */
+  around(tick) {
+    const { data } = this.state, { start, end } = data.lifeOf(tick);
+    const [first, last] = [Math.max(start, tick - STRIP), Math.min(end, tick + STRIP + 1)];
+    return this.strip("Ticks before and after", Array.from({ length: last - first }, (_, i) => first + i), tick);
+  }
+
+  /** What others saw in the states that are most alike. */
+  alike(point) {
+    const { data } = this.state, near = data.near(point);
+    if (!near.length) return [];
+    return [
+      element("p", { class: "note" }, "Most alike in hidden space, in other lives:"),
+      this.strip("Most alike in other lives", near.map((other) => data.tables["point.tick"][other])),
+    ];
+  }
+
+  /** Ticks as a row of small views, each with the colour of its cluster; a click opens the life there. */
+  strip(name, ticks, current = null) {
+    const { data } = this.state, { tables } = data;
+    return element("div", { class: "strip", role: "group", "aria-label": name }, ...ticks.map((tick) => {
       const canvas = element("canvas");
-      drawView(canvas, data, each, 0);
+      drawView(canvas, data, tick, 0);
       canvas.style.width = canvas.style.height = "";
+      const whose = current === null ? `agent ${tables.agent[tick]}, episode ${tables.episode[tick]}, ` : "";
       const frame = element("button", {
-        type: "button", title: `tick ${data.tables.tick[each]}: ${this.state.called(label)}, ${data.action(each)}`,
-        ...(each === tick ? { "aria-current": "true" } : {}), onclick: () => this.state.set("tick", each),
+        type: "button", title: `${whose}tick ${tables.tick[tick]}: ${this.state.called(tables.label[tick])}, ${data.action(tick)}`,
+        ...(tick === current ? { "aria-current": "true" } : {}), onclick: () => this.state.set("tick", tick),
       }, canvas);
-      frame.style.borderColor = data.colourOf(label);
-      strip.append(frame);
-    }
-    return strip;
+      frame.style.borderColor = data.colourOf(tables.label[tick]);
+      return frame;
+    }));
   }
 }
 
@@ -89,6 +102,7 @@ function publicState(state, embedding, selection) {
       const { start, end } = data.lifeOf(tables["point.tick"][i]);
       return Array.from({ length: end - start }, (_, at) => tickOf(start + at));
     },
+    near: (i) => data.near(i),
     placeOf: (i) => embedding.placeOf(i),
   });
 }
@@ -101,6 +115,7 @@ async function start() {
   listenTo("colour-by", "change", ({ target }) => state.set("colourBy", target.value));
   byId("view-legend").append(...viewLegend(state.data));
   await embedding.draw();
+  for (const Part of [SearchBox, Address]) new Part(state);
   for (const mode of ["pan", "lasso", "select"]) {
     listenTo(`mode-${mode}`, "change", () => Plotly.relayout(embedding.div, { dragmode: mode }));
   }

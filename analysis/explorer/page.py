@@ -17,10 +17,10 @@ from analysis.pages.pages import BASE, environment, scripts_of, style_of
 
 _HERE = Path(__file__).parent
 _KIT = (*BASE, "canvas.js", "glyphs.js", "view.js")
-_SCRIPTS = [
-    _HERE / f"{name}.js"
-    for name in ("data", "card", "statistics", "embedding", "life", "selection", "clusters", "main")
-]
+_PARTS = (
+    "data", "card", "statistics", "embedding", "life", "selection", "clusters", "search", "address", "main",
+)  # fmt: skip
+_SCRIPTS = [_HERE / f"{name}.js" for name in _PARTS]
 _SYMBOLS = {
     "o": "circle", "^": "triangle-up", "s": "square", "D": "diamond", "v": "triangle-down", "P": "cross", "X": "x",
     "<": "triangle-left", ">": "triangle-right", "*": "star",
@@ -41,13 +41,19 @@ def explorer_page(content: Explored) -> str:
         content=content,
         run=content.run,
         summary=content.run.summary,
-        has_value="value" in columns,
+        columns=_colouring_columns(content, columns),
         permutations=len(content.shifts) - 1,
         facts=embedded(_facts(content, columns) | {"columns": packed.columns}),
         packed=packed.content,
         style=style_of("window", _HERE),
         scripts=scripts_of(_KIT, _SCRIPTS, [get_plotlyjs()]),
     )
+
+
+def _colouring_columns(content: Explored, columns: dict[str, np.ndarray]) -> list[str]:
+    """Return the columns of ticks that points can be coloured by; features of the run are in the list anyway."""
+    names = {feature["name"] for feature in content.run.summary["features"]}
+    return [name for name in ("tick", "value") if name not in names and (name == "tick" or name in columns)]
 
 
 def _packed(content: Explored, columns: dict[str, np.ndarray]) -> Packed:
@@ -64,6 +70,7 @@ def _packed(content: Explored, columns: dict[str, np.ndarray]) -> Packed:
         "point.tick": content.place,
         "point.label": content.run.clusters.label[content.rows],
         "point.order": content.lives.order,
+        "point.near": content.neighbours,
         "life.points": content.lives.lengths,
         "life.ticks": content.timeline.lives.lengths,
         "test.shifts": _small(shifts),

@@ -38,32 +38,29 @@ class SelectionPanel {
   /** Strongest effects first. */
   table(rows) {
     const sorted = rows.toSorted((one, other) => (Math.abs(other.d) || 0) - (Math.abs(one.d) || 0));
-    const heads = [["feature", "feature"], ["mean", "mean of the selected points"], ["rest", "mean of all others"],
+    const heads = [["mean", "mean of the selected points"], ["rest", "mean of all others"],
       ["d", "Cohen's d against all others"], ["p", "test by shifts within lives"], ["q", "p corrected for all features"],
-      ["q given tick and age", "the same with tick and age held constant, where q is up to 0.05"]];
+      ["q given time", "the same with tick and age held constant, where q is up to 0.05"]];
     return element(
       "table", {},
       element("thead", {}, element("tr", {}, ...heads.map(([text, title]) => element("th", { title, scope: "col" }, text)))),
-      element("tbody", {}, ...sorted.map((row) => this.line(row))),
+      ...sorted.map((row) => this.lines(row)),
     );
   }
 
-  line(row) {
+  /** A feature's name, and its numbers under it: side by side they would be wider than the panel. */
+  lines(row) {
     const needed = row.informative < FEWEST_LIVES ? `${row.informative} lives carry information: at least ${FEWEST_LIVES}`
       : `${row.episodes} episodes carry information: at least ${FEWEST_EPISODES}`;
     const untested = Number.isNaN(row.p) ? `only ${needed} are needed` : null;
     const givenTime = row.q <= LEVEL ? probability(row.qGivenTime) : "";
-    const numbers = [shortNumber(row.mean), shortNumber(row.rest), effectSize(row.d), probability(row.p), probability(row.q), givenTime];
+    const numbers = [shortNumber(row.mean, 3), shortNumber(row.rest, 3), effectSize(row.d), probability(row.p), probability(row.q), givenTime];
     return element(
-      "tr", { "data-feature": row.name, class: row.qGivenTime <= LEVEL ? "kept" : null, title: untested },
-      element("th", { scope: "row" }, ...breakable(row.name)), ...numbers.map((text) => element("td", {}, text)),
+      "tbody", { "data-feature": row.name, class: row.qGivenTime <= LEVEL ? "kept" : null, title: untested },
+      element("tr", {}, element("th", { scope: "rowgroup", colspan: String(numbers.length) }, row.name)),
+      element("tr", {}, ...numbers.map((text) => element("td", {}, text))),
     );
   }
-}
-
-/** A name that may be broken after its underscores. */
-function breakable(name) {
-  return name.split(/(?<=_)/).flatMap((part) => [part, element("wbr")]);
 }
 
 function effectSize(value) {

@@ -29,6 +29,8 @@ _CATEGORY_COLOURS = [*_COLOURS[:5], _COLOURS[7]]  # the two oranges would be har
 CLUSTER_COLOURS = len(_COLOURS)
 """Colours before their shades, with another marker, follow."""
 _MARGIN = 0.08
+_LETTERS_AN_INCH = 10.5
+"""Of headings."""
 _MARKERS = ("o", "^", "s", "D", "v", "P", "X", "<", ">", "*")
 _RC = {
     "font.size": 9,
@@ -78,6 +80,11 @@ def category_colour(category: int) -> str:
 def title(heading: str, text: str, width: int) -> str:
     """Return a heading and, on a new line, what the figure shows, wrapped to `width`; dollar signs are escaped."""
     return "\n".join(wrapped(part, width) for part in (heading, text))
+
+
+def headed(figure: Figure, heading: str, text: str) -> None:
+    """Put a heading, and below it what the figure shows, on top, in lines that are not wider than the figure."""
+    figure.suptitle(title(heading, text, round(_LETTERS_AN_INCH * figure.get_figwidth())))
 
 
 def wrapped(text: str, width: int) -> str:

@@ -56,13 +56,13 @@ def claims_of(pages: Sequence[Path]) -> list[Claimed]:
     Raises:
         UserError: a page has nothing beside it, or it is damaged.
     """
-    found = []
+    claims = []
     for page in pages:
         study, results, _ = read_beside(page)
         rows = rows_of_claims(study, results)
         for claim, values, (says, *_) in zip(study.claims, rows, said_of(study, results), strict=True):
-            found.append(Claimed(page.stem, says, dict(_tests(claim, values))))
-    return found
+            claims.append(Claimed(page.stem, says, dict(_tests(claim, values))))
+    return claims
 
 
 def claims_table(claims: Sequence[Claimed]) -> str:

@@ -35,7 +35,7 @@ def rows_of_claims(study: Study, results: Results) -> list[dict[str, Values]]:
         {name: results.values(row, claim.columns(name)) for name, row in claim.rows.items()} for claim in study.claims
     ]
     q = _corrected({mean.key: _p(mean, results) for mean in means_of(study, results)})
-    primary = {(mean := Mean(each.row, each.column)).key: _p(mean, results) for each in study.primary}
+    primary = {(mean := Mean(outcome.row, outcome.column)).key: _p(mean, results) for outcome in study.primary}
     q_primary = _corrected(primary)
     for claim, values in zip(study.claims, rows, strict=True):
         for name, row in claim.rows.items():
@@ -50,15 +50,15 @@ def rows_of_claims(study: Study, results: Results) -> list[dict[str, Values]]:
 
 def means_of(study: Study, results: Results) -> list[Mean]:
     """Return every mean over trainings of a page, said or not."""
-    said = [
+    columns = [
         (row, column)
         for claim in study.claims
         for name, row in claim.rows.items()
         if row.several
         for column in claim.tested(name)
     ]
-    said += [(row, "value") for forest in study.forests for row in forest.rows]
-    means = [Mean(each, column) for row, column in said for each in (*results.family(row), row)]
+    columns += [(row, "value") for forest in study.forests for row in forest.rows]
+    means = [Mean(other, column) for row, column in columns for other in (*results.family(row), row)]
     return list({mean.key: mean for mean in means}.values())
 
 

@@ -64,11 +64,11 @@ def _lines(forest: Forest, pattern: str, study: Study, results: Results, colour:
         _Line.of(_policy(stage), values, ("value", "low", "high"), dots)
         for stage, values in zip(stages, own, strict=True)
     ]
-    said = {"value": "mean of the trainings"}
+    labels = {"value": "mean of the trainings"}
     if forest.control:
-        said[forest.control] = f"control: {forest.control.removesuffix('_value').replace('_', ' ')}"
-    over = results.values(Row(pattern, forest.file, forest.where), list(said))
-    for column, label in said.items():
+        labels[forest.control] = f"control: {forest.control.removesuffix('_value').replace('_', ' ')}"
+    over = results.values(Row(pattern, forest.file, forest.where), list(labels))
+    for column, label in labels.items():
         look = diamonds if column == "value" else {**diamonds, "color": _CONTROL}
         lines.append(_Line.of(label, over, [f"{column}.{end}" for end in ("mean", "low", "high")], look))
     return lines

@@ -68,7 +68,7 @@ class History:
     @property
     def commands(self) -> dict[str, str]:
         """The command of each stage."""
-        return {each.name: each.command for each in self.stages}
+        return {stage.name: stage.command for stage in self.stages}
 
 
 def write_page(study_path: Path, results: Path, history: History, page: Path) -> int:
@@ -90,8 +90,8 @@ def write_page(study_path: Path, results: Path, history: History, page: Path) ->
 
     check_replaceable(page)
     study = read_study(study_path)
-    found = Results(study, results, history.commands)
-    page_text(study, found, history, page.stem)
+    read = Results(study, results, history.commands)
+    page_text(study, read, history, page.stem)
     files = [Path(stage, file) for stage, file in study.shown_files]
     missing = [file for file in files if not (results / file).exists()]
     if needed := [file for file in missing if file.name not in BY_EPISODE.values()]:  # earlier runs wrote no episodes
@@ -109,7 +109,7 @@ def write_page(study_path: Path, results: Path, history: History, page: Path) ->
         if file not in missing:
             shutil.copyfile(results / file, fresh / file)
     for place, forest in enumerate(study.forests, start=1):
-        write_figure(fresh / _forest_file(place), draw_forest(forest, study, found))
+        write_figure(fresh / _forest_file(place), draw_forest(forest, study, read))
     shutil.rmtree(beside, ignore_errors=True)
     fresh.rename(beside)
     return rewrite_page(page)
@@ -137,7 +137,7 @@ def _made_by_study(folder: Path) -> bool:
     """Return whether a folder holds the mark of a study, or nothing yet: one that was killed may leave that."""
     if not folder.is_dir():
         return False
-    if all(each.name.endswith(PARTIAL_SUFFIX) for each in folder.iterdir()):
+    if all(path.name.endswith(PARTIAL_SUFFIX) for path in folder.iterdir()):
         return True
     try:
         _read_history(folder)
@@ -168,9 +168,11 @@ def verify_page(page: Path) -> int:
         raise UserError(f"{page} is not UTF-8 text") from None
     theirs = expected.splitlines()
     for place in range(max(len(own), len(theirs))):
-        said, found = (lines[place] if place < len(lines) else "" for lines in (own, theirs))
-        if said != found:
-            raise UserError(f"{page}, line {place + 1} says {said[:120]!r}, but its results say {found[:120]!r}")
+        line, expected_line = (lines[place] if place < len(lines) else "" for lines in (own, theirs))
+        if line != expected_line:
+            raise UserError(
+                f"{page}, line {place + 1} says {line[:120]!r}, but its results say {expected_line[:120]!r}"
+            )
     return numbers
 
 
@@ -191,13 +193,15 @@ def page_text(study: Study, results: Results, history: History, name: str) -> tu
 
 
 def _page_text(study: Study, results: Results, history: History, name: str) -> tuple[str, int]:
-    said = said_of(study, results)
+    claimed = said_of(study, results)
     tables = [_table(table, study, results) for table in study.tables]
     forests = [
         f"![{forest.title}]({name}/{_forest_file(place)})\n\n{_forest_caption(forest)}"
         for place, forest in enumerate(study.forests, start=1)
     ]
-    figures = [f"![{each.caption}]({name}/{each.stage}/{each.file})\n\n{each.caption}" for each in study.figures]
+    figures = [
+        f"![{figure.caption}]({name}/{figure.stage}/{figure.file})\n\n{figure.caption}" for figure in study.figures
+    ]
     parts = {
         "primary": "\n".join(_primary(study, history)),
         "tables": "\n\n".join("\n".join(lines) for lines, _ in tables),
@@ -207,9 +211,9 @@ def _page_text(study: Study, results: Results, history: History, name: str) -> t
     }
     claims = {
         claim.name: f"- {text} *Control:* {control}\n"
-        for claim, (text, control, _) in zip(study.claims, said, strict=True)
+        for claim, (text, control, _) in zip(study.claims, claimed, strict=True)
     }
-    return study.text.render(claims, parts), sum(count for *_, count in said) + sum(count for _, count in tables)
+    return study.text.render(claims, parts), sum(count for *_, count in claimed) + sum(count for _, count in tables)
 
 
 def read_beside(page: Path) -> tuple[Study, Results, History]:
@@ -251,7 +255,7 @@ def _primary(study: Study, history: History) -> Iterator[str]:
     if not study.primary:
         yield "No outcome was named as primary before this was played."
         return
-    outcomes = [str(each) for each in study.primary]
+    outcomes = [str(outcome) for outcome in study.primary]
     if named is None or named.outcomes != outcomes:
         since = "nobody wrote down since when"
     elif named.begun:
@@ -260,15 +264,15 @@ def _primary(study: Study, history: History) -> Iterator[str]:
         since = f"named on {named.since}, before any stage was begun"
     yield f"Primary outcomes ({since}):"
     yield ""
-    yield from (f"- {each}" for each in outcomes)
+    yield from (f"- {outcome}" for outcome in outcomes)
 
 
 def _claim(claim: Claim, rows: Mapping[str, Mapping[str, str]]) -> tuple[str, str, int]:
     """Return the sentence, its control, and how many numbers they hold."""
 
-    def words(said: Said) -> str:
+    def words(parts: Said) -> str:
         return "".join(
-            each if isinstance(each, str) else formatted(rows[each.row], each.key, each.form) for each in said
+            part if isinstance(part, str) else formatted(rows[part.row], part.key, part.form) for part in parts
         )
 
     return words(claim.says), words(claim.control), len(claim.numbers)
@@ -278,13 +282,13 @@ def _table(table: ResultTable, study: Study, results: Results) -> tuple[list[str
     """Return a table in Markdown, and how many cells of results it holds."""
     stages = [stage.name for stage in study.named(table.stage)]
     named = len(stages) > 1
-    columns = [each.partition(":")[::2] for each in table.columns]
+    columns = [column.partition(":")[::2] for column in table.columns]
     heads = [*(["stage"] if named else []), *(name for name, _ in columns)]
     lines: dict[tuple[str, ...], dict[str, str]] = {}
     count = 0
     rows = [(stage, row) for stage in stages for row in results.rows(stage, table.file, table.where)]
     if table.largest_first is not None:
-        rows.sort(key=lambda each: -number(each[1], str(table.largest_first)))
+        rows.sort(key=lambda entry: -number(entry[1], str(table.largest_first)))
     for place, (stage, row) in enumerate(rows):
         shown = [_cell(row, name, form) for name, form in columns]
         start = (*([stage] if named else []), *shown)
@@ -296,7 +300,7 @@ def _table(table: ResultTable, study: Study, results: Results) -> tuple[list[str
     text = [
         f"**{table.title}**",
         "",
-        _cells([each.replace("_", " ") for each in (*heads, *more)]),
+        _cells([head.replace("_", " ") for head in (*heads, *more)]),
         _cells(["---"] * (len(heads) + len(more))),
     ]
     text += [_cells([*key[: len(heads)], *(cells.get(head, "") for head in more)]) for key, cells in lines.items()]
@@ -326,15 +330,15 @@ def _forest_caption(forest: Forest) -> str:
 
 
 def _how(played: Sequence[Played], name: str) -> Iterator[str]:
-    minutes = sum(each.seconds for each in played) / 60
+    minutes = sum(stage.seconds for stage in played) / 60
     yield f"## How it was made, in {minutes:.0f} minutes"
     yield ""
     yield "```bash"
-    yield from (f"python {each.command}" for each in played)
+    yield from (f"python {stage.command}" for stage in played)
     yield "```"
     yield ""
     yield f"Tables, figures and the study itself lie in `{name}/`; `python study.py verify` finds every number again."
-    files = {path: digest for each in played for path, digest in each.read.items()}
+    files = {path: digest for stage in played for path, digest in stage.read.items()}
     if files:
         yield ""
         yield "| read | SHA-256 |"

@@ -130,10 +130,10 @@ def parse_template(source: str) -> PageText:
         if isinstance(node, nodes.TemplateData):
             free += node.data
         elif isinstance(node, nodes.CallBlock):
-            name, *said = _claim(node)
+            name, *sentences = _claim(node)
             if name in claims:
                 raise UserError(f"line {node.lineno}: the claim {name} is there twice")
-            claims[name] = (said[0], said[1])
+            claims[name] = (sentences[0], sentences[1])
         elif isinstance(node, nodes.Name) and node.name in PARTS and node.name not in parts:
             parts.append(node.name)
         else:
@@ -167,7 +167,7 @@ def _claim(block: "nodes.CallBlock") -> tuple[str, Said, Said]:
     from jinja2 import nodes
 
     name = block.call.args[0] if block.call.args else None
-    bodies = [each.body for each in block.body if isinstance(each, nodes.Scope)]
+    bodies = [part.body for part in block.body if isinstance(part, nodes.Scope)]
     if not isinstance(name, nodes.Const) or len(bodies) != 2 or len(block.body) != 2:
         raise UserError(f"line {block.lineno}: write {{% claim NAME %}}")
     return str(name.value), _said(bodies[0]), _said(bodies[1])
@@ -177,14 +177,14 @@ def _said(body: list["nodes.Node"]) -> Said:
     """Return a sentence, with single spaces."""
     from jinja2 import nodes
 
-    said: list[str | Number] = []
+    parts: list[str | Number] = []
     for node in _printed(body):
-        said.append(re.sub(r"\s+", " ", node.data) if isinstance(node, nodes.TemplateData) else _number(node))
-    check_free_text("".join(each for each in said if isinstance(each, str)))
+        parts.append(re.sub(r"\s+", " ", node.data) if isinstance(node, nodes.TemplateData) else _number(node))
+    check_free_text("".join(part for part in parts if isinstance(part, str)))
     for place, strip in ((0, str.lstrip), (-1, str.rstrip)):
-        if said and isinstance(text := said[place], str):
-            said[place] = strip(text)
-    return tuple(each for each in said if each != "")
+        if parts and isinstance(text := parts[place], str):
+            parts[place] = strip(text)
+    return tuple(part for part in parts if part != "")
 
 
 def _number(node: "nodes.Node") -> Number:

@@ -65,22 +65,22 @@ class Results:
         """
         if not row.several:
             return dict(self._only(row.stage, row))
-        found: dict[str, str] = {}
+        means: dict[str, str] = {}
         for column in columns:
             kinds = self._kinds(row, column)
             try:
                 over = mean_over_trainings(kinds)
             except UserError as error:
                 raise UserError(f"{row.file} of {' and '.join(row.patterns)}: {error}") from None
-            found |= {f"{column}.{name}": value for name, value in over.items()}
-        return found
+            means |= {f"{column}.{name}": value for name, value in over.items()}
+        return means
 
     def family(self, row: Row) -> list[Row]:
         """Return a row of several stages with every outcome that its tables hold, in the order of the first's."""
         first = self._study.named(row.stage)[0].name
         where = {name: value for name, value in row.where.items() if name != OUTCOME}
         rows = self.rows(first, row.file, where) if OUTCOME in row.where else []
-        return [replace(row, where={**where, OUTCOME: each[OUTCOME]}) for each in rows] or [row]
+        return [replace(row, where={**where, OUTCOME: other[OUTCOME]}) for other in rows] or [row]
 
     def _kinds(self, row: Row, column: str) -> list[list[ByWorld]]:
         """Return a row's column in each stage of each of its patterns, world by world.
@@ -112,17 +112,17 @@ class Results:
             return {}
         same = [name for name in takewhile(lambda name: name != _WORLD, table[0]) if name in own]
         return {
-            each[_WORLD]: _number(each, column, path) if each[column] else math.nan
-            for each in table
-            if all(each[name] == own[name] for name in same)
+            world[_WORLD]: _number(world, column, path) if world[column] else math.nan
+            for world in table
+            if all(world[name] == own[name] for name in same)
         }
 
     def _only(self, stage: str, row: Row) -> dict[str, str]:
-        found = self.rows(stage, row.file, row.where)
-        if len(found) != 1:
-            said = ", ".join(f"{name} {value!r}" for name, value in row.where.items()) or "no condition"
-            raise UserError(f"{self.folder / stage / row.file} has {len(found)} rows with {said}: must be one")
-        return found[0]
+        rows = self.rows(stage, row.file, row.where)
+        if len(rows) != 1:
+            conditions = ", ".join(f"{name} {value!r}" for name, value in row.where.items()) or "no condition"
+            raise UserError(f"{self.folder / stage / row.file} has {len(rows)} rows with {conditions}: must be one")
+        return rows[0]
 
 
 def _fits(text: str, wanted: str) -> bool:
@@ -149,8 +149,8 @@ def mean_over_trainings(kinds: Sequence[Sequence[ByWorld]]) -> dict[str, str]:
     if len(kinds) == 1 and np.ptp(values[0]) == 0 and values[0].flat[0]:
         raise UserError(f"{values[0].flat[0]} is the number of all stages: they are not separate trainings")
     over = over_trainings(values, worlds, CONFIDENCE)
-    found = {"mean": over.value, "low": over.low, "high": over.high, "p": over.p}
-    return {name: repr(each) for name, each in found.items()} | {"n": str(sum(map(len, kinds)))}
+    numbers = {"mean": over.value, "low": over.low, "high": over.high, "p": over.p}
+    return {name: repr(number) for name, number in numbers.items()} | {"n": str(sum(map(len, kinds)))}
 
 
 def formatted(values: Mapping[str, str], column: str, form: str) -> str:

@@ -101,7 +101,7 @@ class StudyRun:
         """
         plans: list[Plan] = []
         for stage in self.study.stages:
-            read = hashes([Path(each) for each in stage.reads], self.scripts)
+            read = hashes([Path(path) for path in stage.reads], self.scripts)
             key = self._key(stage, read, {plan.stage.name: plan.key for plan in plans})
             action = self._action(stage, key)
             spent = self.states[stage.name].seconds / 60 if action == "continue" else 0.0
@@ -142,7 +142,7 @@ class StudyRun:
 
     def _named(self) -> Named | None:
         """Return when the primary outcomes were named: today, if they are others than before in this folder."""
-        path, outcomes = self.folder / PRIMARY_FILE, [str(each) for each in self.study.primary]
+        path, outcomes = self.folder / PRIMARY_FILE, [str(outcome) for outcome in self.study.primary]
         if not outcomes:
             path.unlink(missing_ok=True)
             return None
@@ -163,7 +163,7 @@ class StudyRun:
 
     def _filled(self, stage: Stage, text: str) -> str:
         """Put folders where a text has names in braces."""
-        given = {name: (self.folder / name).as_posix() for name in (each.name for each in self.study.stages)}
+        given = {name: (self.folder / name).as_posix() for name in (other.name for other in self.study.stages)}
         given |= {HERE: (self.folder / stage.name).as_posix(), "parent": self.folder.as_posix()}
         for name in set(places(text)):
             text = text.replace(f"{{{name}}}", given[name])
@@ -189,7 +189,7 @@ class StudyRun:
 
     def _save(self, stage: Stage, state: StageState) -> None:
         self.states[stage.name] = state
-        write_json(self.folder / STATE_FILE, {name: asdict(each) for name, each in self.states.items()})
+        write_json(self.folder / STATE_FILE, {name: asdict(state) for name, state in self.states.items()})
 
     def _run(self, plan: Plan, report: Callable[[Plan, str, float], None], lock: int) -> None:
         """Run a stage to its end; it shares the lock, and so keeps it if this process is killed."""
@@ -272,14 +272,14 @@ def hashes(paths: Sequence[Path], start: Path) -> dict[str, str]:
     Raises:
         UserError: one does not exist.
     """
-    found: dict[str, str] = {}
+    sums: dict[str, str] = {}
     for path in paths:
         whole = start / path
         if not whole.exists():
             raise UserError(f"{path} does not exist, and a stage reads it")
-        files = [each for each in visible(whole, "**/*") if each.is_file()] if whole.is_dir() else [whole]
-        found |= {(path / each.relative_to(whole)).as_posix(): sha256(each) for each in files}
-    return found
+        files = [file for file in visible(whole, "**/*") if file.is_file()] if whole.is_dir() else [whole]
+        sums |= {(path / file.relative_to(whole)).as_posix(): sha256(file) for file in files}
+    return sums
 
 
 def _sizes(folder: Path) -> dict[str, int]:

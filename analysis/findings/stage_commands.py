@@ -34,12 +34,12 @@ def places(text: str) -> list[str]:
         UserError: a brace is open.
     """
     try:
-        found = [each[1:] for each in string.Formatter().parse(text) if each[1] is not None]
+        fields = [field[1:] for field in string.Formatter().parse(text) if field[1] is not None]
     except ValueError as error:
         raise UserError(f"{shown(text)}: {error}") from None
-    if any(form or conversion for _, form, conversion in found):
+    if any(form or conversion for _, form, conversion in fields):
         raise UserError(f"{shown(text)}: what stands in braces is a name alone")
-    return [name or "" for name, *_ in found]
+    return [name or "" for name, *_ in fields]
 
 
 def command_words(run: str) -> list[str]:

@@ -143,17 +143,17 @@ class Claim:
     @property
     def numbers(self) -> list[Number]:
         """Those of the sentence and of its control."""
-        return [each for each in (*self.says, *self.control) if isinstance(each, Number)]
+        return [part for part in (*self.says, *self.control) if isinstance(part, Number)]
 
     def columns(self, name: str) -> list[str]:
         """Return the columns that are said of a row, without what is said of them over several stages."""
-        return list(dict.fromkeys(each.column for each in self.numbers if each.row == name))
+        return list(dict.fromkeys(number.column for number in self.numbers if number.row == name))
 
     def tested(self, name: str) -> list[str]:
         """Return those that the sentence says, not only its control, and those of which a q is said."""
-        sentence = [each for each in self.says if isinstance(each, Number)]
-        with_q = [each for each in self.control if isinstance(each, Number) and each.what.startswith("q")]
-        return list(dict.fromkeys(each.column for each in sentence + with_q if each.row == name))
+        sentence = [number for number in self.says if isinstance(number, Number)]
+        with_q = [number for number in self.control if isinstance(number, Number) and number.what.startswith("q")]
+        return list(dict.fromkeys(number.column for number in sentence + with_q if number.row == name))
 
 
 @dataclass(frozen=True)
@@ -272,13 +272,13 @@ class Study:
         rows = [row for claim in self.claims for row in claim.rows.values()]
         rows += [row for forest in self.forests for row in forest.rows]
         sources: list[Row | ResultTable | ResultFigure] = [*rows, *self.tables, *self.figures]
-        found = {(stage.name, each.file) for each in sources for stage in self.named(each.stage)}
+        files = {(stage.name, source.file) for source in sources for stage in self.named(source.stage)}
         for row in rows:
             stages = [stage.name for pattern in row.patterns for stage in self.named(pattern)]
-            found |= {(stage, row.file) for stage in stages}
+            files |= {(stage, row.file) for stage in stages}
             if row.several and row.file in BY_EPISODE:
-                found |= {(stage, BY_EPISODE[row.file]) for stage in stages}
-        return sorted(found)
+                files |= {(stage, BY_EPISODE[row.file]) for stage in stages}
+        return sorted(files)
 
     def seeds(self, commands: Mapping[str, str]) -> dict[str, frozenset[str]]:
         """Return the seeds of the worlds of each stage, given the stages' commands."""
@@ -339,7 +339,7 @@ def check_apart(stages: Sequence[str], seeds: Mapping[str, frozenset[str]], file
         seeds: of the worlds of each.
     """
     for place, name in enumerate(stages):
-        if other := next((each for each in stages[:place] if seeds[each] & seeds[name]), None):
+        if other := next((earlier for earlier in stages[:place] if seeds[earlier] & seeds[name]), None):
             raise UserError(
                 f"{other} and {name} play the same worlds (seed {min(seeds[other] & seeds[name])}), and {file} does "
                 "not say what came of each: no interval over trainings holds. Give each a --seed of its own"
@@ -355,7 +355,7 @@ def _one_for_each(stages: tuple[Stage, ...]) -> Iterator[Stage]:
             def given(text: str, value: str | None = value) -> str:
                 return text if value is None else text.replace(f"{{{EACH}}}", value)
 
-            reads, name, run = tuple(given(each) for each in stage.reads), given(stage.name), given(stage.run)
+            reads, name, run = tuple(given(text) for text in stage.reads), given(stage.name), given(stage.run)
             command_words(run)  # refuses open quotes
             run = run if value is None else with_own_seed(run, name)
             yield Stage(name, run, stage.minutes, reads, stage.resume)
@@ -373,7 +373,7 @@ def _check(study: Study) -> None:
         if not stage.minutes > 0:
             raise UserError(f"the stage {stage.name} takes {stage.minutes} minutes: must be above 0")
         before = {HERE, "parent", *names[:place]}
-        if unknown := [each for each in places(stage.run) if each not in before]:
+        if unknown := [place for place in places(stage.run) if place not in before]:
             raise UserError(f"the stage {stage.name} names {{{unknown[0]}}}, which is no stage before it")
         if HERE not in places(stage.run) and "parent" not in places(stage.run):
             raise UserError(f"the stage {stage.name} writes nothing to {{here}}: name it in an option for its output")
@@ -384,11 +384,11 @@ def _check(study: Study) -> None:
     rows = [row for claim in study.claims for row in claim.rows.values()]
     rows += [row for forest in study.forests for row in forest.rows]
     shown_ones: list[Row | ResultTable | ResultFigure] = [*rows, *study.tables, *study.figures]
-    for each in shown_ones:
-        if not study.named(each.stage):
-            raise UserError(f"{shown(each.stage)} is no stage")
-        if Path(each.file).name != each.file or each.file == "..":
-            raise UserError(f"{shown(each.file)} must be the name of a file in the stage's folder")
+    for table in shown_ones:
+        if not study.named(table.stage):
+            raise UserError(f"{shown(table.stage)} is no stage")
+        if Path(table.file).name != table.file or table.file == "..":
+            raise UserError(f"{shown(table.file)} must be the name of a file in the stage's folder")
     for row in rows:
         if row.minus and not study.named(row.minus):
             raise UserError(f"{shown(row.minus)} is no stage")
@@ -408,7 +408,7 @@ def _check(study: Study) -> None:
             )
     for table in study.tables:
         check_free_text(table.title)
-    for text in (each for forest in study.forests for each in (forest.title, forest.axis)):
+    for text in (words for forest in study.forests for words in (forest.title, forest.axis)):
         check_free_text(text)
     for figure in study.figures:
         check_free_text(figure.caption)
@@ -431,7 +431,7 @@ def _check_worlds(study: Study, rows: list[Row]) -> None:
     for row in rows:
         if not row.several or row.file in BY_EPISODE:
             continue
-        check_apart([stage.name for each in row.patterns for stage in study.named(each)], seeds, row.file)
+        check_apart([stage.name for pattern in row.patterns for stage in study.named(pattern)], seeds, row.file)
 
 
 def _check_claim(claim: Claim, primary: tuple[Primary, ...]) -> None:
@@ -452,7 +452,7 @@ def _check_claim(claim: Claim, primary: tuple[Primary, ...]) -> None:
 
 def _check_q(number: Number, row: Row, primary: tuple[Primary, ...]) -> None:
     what, column = (number.what, number.column) if row.several else (number.column, "value")
-    if what == Q_PRIMARY and not any(each.row == row and each.column == column for each in primary):
+    if what == Q_PRIMARY and not any(outcome.row == row and outcome.column == column for outcome in primary):
         raise UserError(f"{number} is no primary outcome: name it under `primary`, or say q")
 
 

@@ -30,14 +30,14 @@ def seeds_of(commands: Mapping[str, str], needs: Mapping[str, set[str]]) -> dict
         needs: stages before it whose folders its command reads. One that plays nothing has their seeds, or without
             any, its own name.
     """
-    found: dict[str, frozenset[str]] = {}
+    seeds: dict[str, frozenset[str]] = {}
     for name, command in commands.items():
         if command.split(maxsplit=1)[0] in DEFAULT_SEEDS:
-            found[name] = _seeds(command)
+            seeds[name] = _seeds(command)
         else:
-            read = frozenset().union(*(found[each] for each in needs[name] if each in found))
-            found[name] = read or frozenset({name})
-    return found
+            read = frozenset().union(*(seeds[other] for other in needs[name] if other in seeds))
+            seeds[name] = read or frozenset({name})
+    return seeds
 
 
 def _seeds(command: str) -> frozenset[str]:

@@ -54,7 +54,7 @@ class Scripts:
         hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
         return Scripts(
             Markup("\n".join(f"<script>{script}</script>" for script in scripts)),
-            Markup(" ".join(f"'sha256-{each}'" for each in hashes)),
+            Markup(" ".join(f"'sha256-{digest}'" for digest in hashes)),
         )
 
 

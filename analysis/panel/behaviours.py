@@ -48,15 +48,15 @@ def fit_rule(dynamics: Dynamics, progress: Progress) -> CarryingRule:
     )  # fmt: skip
     lives = lives_of(records)
     points = dynamics.points(records.activations)
-    found = np.empty((len(records), (len(STEPS) + 1) * points.shape[1]), np.float32)
+    windows = np.empty((len(records), (len(STEPS) + 1) * points.shape[1]), np.float32)
     for start, length in zip(lives.starts, lives.lengths, strict=True):
         rows = lives.order[start : start + length]
-        found[rows] = trajectories(points[rows])
+        windows[rows] = trajectories(points[rows])
     place = places_among(places, places_of(records))
     if (place < 0).any():
         raise UserError(f"{dynamics.path} labels records that {dynamics.dump} does not hold: analyse the dump again")
     kept = label >= 0
-    return rule_from(found[place[kept]], label[kept], lives.index[place[kept]])
+    return rule_from(windows[place[kept]], label[kept], lives.index[place[kept]])
 
 
 def states_of_life(

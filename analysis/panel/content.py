@@ -118,17 +118,17 @@ def read_panel(
                 )
             )  # fmt: skip
     ticks = joined_ticks(parts)
-    lengths = np.concatenate([each.stop - each.start for each in chosen])
-    number = np.repeat(np.arange(len(sources)), [len(each) for each in chosen])
+    lengths = np.concatenate([pieces.stop - pieces.start for pieces in chosen])
+    number = np.repeat(np.arange(len(sources)), [len(pieces) for pieces in chosen])
     with step(f"behaviours of {len(ticks):,} ticks"):
         behaviour, own_label = _labelled(dynamics, sources, rule, ticks, np.repeat(number, lengths))
     main = main_behaviours(behaviour, lengths, len(dynamics.shares))
     with step(f"UMAP of {len(lengths):,} rollouts"):
         place = plane(ticks.states["trajectory"], behaviour, lengths, main, dynamics.run.seed)
     return Panel(
-        dynamics, tuple(sources), tuple(saliency), rule, number, np.concatenate([each.life for each in chosen]),
+        dynamics, tuple(sources), tuple(saliency), rule, number, np.concatenate([pieces.life for pieces in chosen]),
         lengths, main, place, ticks, behaviour, own_label,
-        tuple(_maps(each, sources, ticks, np.repeat(number, lengths)) for each in saliency),
+        tuple(_maps(maps, sources, ticks, np.repeat(number, lengths)) for maps in saliency),
     )  # fmt: skip
 
 
@@ -136,10 +136,10 @@ def _chosen(dynamics: Dynamics, sources: Sequence[Source], saliency: Sequence[Sa
     candidates = []
     for source in sources:
         followed = [dynamics.behaviours.places] if source.sha256 == dynamics.dump_sha256 else []
-        mapped = [each.places for each in saliency if each.dump_sha256 == source.sha256]
+        mapped = [maps.places for maps in saliency if maps.dump_sha256 == source.sha256]
         candidates.append(choose(read_identity(source.dump), most, followed, mapped, dynamics.run.seed))
-    shares = shared_out(most, [len(each) for each in candidates])
-    return [each.first(share) for each, share in zip(candidates, shares, strict=True)]
+    shares = shared_out(most, [len(pieces) for pieces in candidates])
+    return [pieces.first(share) for pieces, share in zip(candidates, shares, strict=True)]
 
 
 def _labelled(
@@ -147,7 +147,7 @@ def _labelled(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the behaviour of each tick, and whether the run itself labelled it."""
     label = behaviours_of(rule, ticks.states)
-    followed = np.array([each.sha256 == dynamics.dump_sha256 for each in sources])[source]
+    followed = np.array([other.sha256 == dynamics.dump_sha256 for other in sources])[source]
     place = places_among(ticks.places, dynamics.behaviours.places)
     own = (place >= 0) & followed
     label[own] = dynamics.behaviours.label[place[own]]
@@ -156,5 +156,5 @@ def _labelled(
 
 def _maps(saliency: Saliency, sources: Sequence[Source], ticks: Ticks, source: np.ndarray) -> np.ndarray:
     """Return the mapped tick at each tick, -1 for none."""
-    of_dump = np.array([each.sha256 == saliency.dump_sha256 for each in sources])[source]
+    of_dump = np.array([other.sha256 == saliency.dump_sha256 for other in sources])[source]
     return np.where(of_dump, saliency.rows_at(ticks.places), -1)

@@ -12,14 +12,12 @@ const parsed = new Promise((done) => {
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", done); else done();
 });
 
-class PanelData {
+class PanelData extends RecordedTicks {
   constructor(facts, tables) {
-    this.facts = facts;
-    this.tables = tables;
+    super(facts, tables);
     this.count = tables["rollout.ticks"].length;
     this.starts = running(tables["rollout.ticks"]);
     this.ticks = this.starts[this.count];
-    this.entityStart = running(tables["entity.count"]);
     this.components = facts.components.length;
     this.lags = facts.lags;
     this.views = { rollout: -1, tiles: null };
@@ -69,9 +67,9 @@ class PanelData {
     const columns = this.facts.packs[number];
     if (number > 0) await parsed; // the first ticks stand above the scripts, the others below
     const tables = await tablesIn(`panel-ticks-${number}`, columns);
-    const [start, end] = [number, number + 1].map((each) => this.starts[Math.min(this.count, each * this.facts.rolloutsAtOnce)]);
+    const [start, end] = [number, number + 1].map((pack) => this.starts[Math.min(this.count, pack * this.facts.rolloutsAtOnce)]);
     const before = this.tables.phrases.length;
-    tables.words = Int32Array.from(tables.words, (each) => each + before);
+    tables.words = Int32Array.from(tables.words, (word) => word + before);
     for (const phrase of tables.phrases) this.tables.phrases.push(phrase);
     for (const { name, kind, shape } of columns) {
       if (name !== "tiles" && kind !== "json") this.fill(name, tables[name], shape, start, end - start);
@@ -119,22 +117,14 @@ class PanelData {
     return tiles;
   }
 
-  others(tick) { return othersIn(this.tables, this.entityStart, tick); }
-
-  vitals(tick) {
-    return Object.fromEntries(VITALS.map((name) => [name, this.tables[`self_${name}`][tick]]));
-  }
-
-  action(tick) { return this.tables.phrases[this.tables.words[tick]]; }
-
   component(number, tick) { return this.tables.component[number * this.ticks + tick] / this.facts.stepsInSpread; }
 
   /** Probabilities of a head's options at a tick, 0 to 1; null where unknown. */
   probabilities(head, tick) {
     const table = this.tables[`p.${head}`];
     const count = this.facts.probabilities[head].length;
-    const found = table.subarray(tick * count, (tick + 1) * count);
-    return found[0] > HUNDRED ? null : Array.from(found, (each) => each / HUNDRED);
+    const shares = table.subarray(tick * count, (tick + 1) * count);
+    return shares[0] > HUNDRED ? null : Array.from(shares, (share) => share / HUNDRED);
   }
 
   /** Probability of what was chosen in a head, 0 to 1; null where unknown. */
@@ -206,7 +196,7 @@ class SaliencyMaps {
     for (let i = this.entityStart[number]; i < this.entityStart[number + 1]; i++) entities.push(this.entities[i * width + later] * most / 127);
     return {
       most, entities, value: this.value[number],
-      tiles: Array.from(this.tiles.subarray(at * tiles, (at + 1) * tiles), (each) => each * most / 127),
+      tiles: Array.from(this.tiles.subarray(at * tiles, (at + 1) * tiles), (value) => value * most / 127),
       parts: Array.from(this.parts.subarray(at * parts, (at + 1) * parts)),
     };
   }

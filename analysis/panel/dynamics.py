@@ -157,14 +157,14 @@ def read_dynamics(path: Path, dump: Path | None) -> Dynamics:
     motion = _arrays(finished, MOTION_FILE, "r", "q", "jacobian_records", "jacobians", "behaviour")
     if not _fits(space, motion) or len(layers) != len(units) or sum(units) != len(space["mean"]):
         raise UserError(f"the files of {path} do not match each other: run {_SCRIPT} again")
-    components = [each for each in summary.components if each.component.startswith("ic_")]
-    weight, bias = _read_outs(finished, [each.component for each in components])
+    components = [entry for entry in summary.components if entry.component.startswith("ic_")]
+    weight, bias = _read_outs(finished, [entry.component for entry in components])
     jacobian, counts = _mean_jacobians(motion)
-    found = Dynamics(
+    dynamics = Dynamics(
         path, folder, run, summary.policy, summary.layer,
         tuple(
-            Component(each.component, each.explained, each.stability, each.features, each.gaussian_highest)
-            for each in components
+            Component(entry.component, entry.explained, entry.stability, entry.features, entry.gaussian_highest)
+            for entry in components
         ),
         weight, bias, layers, units, space["mean"], space["spread"], behaviours,
         tuple(summary.behaviours.differences) or ("",) * len(summary.behaviours.sizes),
@@ -172,16 +172,16 @@ def read_dynamics(path: Path, dump: Path | None) -> Dynamics:
         float(np.mean(summary.behaviours.agreement)), motion["r"],
         np.nan_to_num(motion["q"], nan=1.0) < LEVEL, jacobian, counts,
     )  # fmt: skip
-    _check(found)
-    return found
+    _check(dynamics)
+    return dynamics
 
 
 def _space(finished: FinishedFiles, summary: _Summary) -> dict[str, np.ndarray]:
     """Return mean and spread of the states whose trajectories are behaviours; earlier runs know one layer only."""
     if not summary.behaviours.layers:
         return _arrays(finished, STATES_FILE, "mean", "spread")
-    found = _arrays(finished, MOTION_FILE, "behaviour_mean", "behaviour_spread")
-    return {name.removeprefix("behaviour_"): each for name, each in found.items()}
+    arrays = _arrays(finished, MOTION_FILE, "behaviour_mean", "behaviour_spread")
+    return {name.removeprefix("behaviour_"): array for name, array in arrays.items()}
 
 
 def _arrays(finished: FinishedFiles, file: str, *names: str) -> dict[str, np.ndarray]:
@@ -194,10 +194,11 @@ def _arrays(finished: FinishedFiles, file: str, *names: str) -> dict[str, np.nda
 def _read_outs(finished: FinishedFiles, names: list[str]) -> tuple[np.ndarray, np.ndarray]:
     finished.read(DIRECTIONS_FILE)  # refuses one that was changed
     directions = read_directions(finished.path / DIRECTIONS_FILE)
-    found = [directions.named(name) for name in names]
-    if len({len(each.weight) for each in found}) != 1:
+    named = [directions.named(name) for name in names]
+    if len({len(direction.weight) for direction in named}) != 1:
         raise UserError(f"{finished.path} has no independent components of one layer: run {_SCRIPT} again")
-    return np.stack([each.weight for each in found]), np.array([each.bias for each in found], np.float32)
+    bias = np.array([direction.bias for direction in named], np.float32)
+    return np.stack([direction.weight for direction in named]), bias
 
 
 def _mean_jacobians(motion: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -213,7 +214,7 @@ def _mean_jacobians(motion: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarr
 
 def _fits(space: dict[str, np.ndarray], motion: dict[str, np.ndarray]) -> bool:
     """Tell whether arrays have the types and shapes that analyze_dynamics.py gives them."""
-    if any(each.dtype.kind not in "iuf" for each in (*space.values(), *motion.values())):
+    if any(array.dtype.kind not in "iuf" for array in (*space.values(), *motion.values())):
         return False
     r, jacobians, records, label = (motion[name] for name in ("r", "jacobians", "jacobian_records", "behaviour"))
     return (
@@ -231,11 +232,12 @@ def _fits(space: dict[str, np.ndarray], motion: dict[str, np.ndarray]) -> bool:
     )
 
 
-def _check(found: Dynamics) -> None:
+def _check(dynamics: Dynamics) -> None:
     """Refuse files that do not fit together."""
-    count, components = len(found.shares), len(found.components)
-    own = dict(zip(found.behaviour_layers, found.behaviour_units, strict=True)).get(found.layer)
-    if found.r.shape[0] != count or found.r.shape[2:] != (components, components) or len(found.differences) != count:
-        raise UserError(f"{found.path / SUMMARY_FILE} and {MOTION_FILE} do not match: run {_SCRIPT} again")
-    if own not in (None, found.weight.shape[1]) or max(found.behaviours.clusters, default=0) >= count:
-        raise UserError(f"{found.path / DIRECTIONS_FILE} and {STATES_FILE} do not match: run {_SCRIPT} again")
+    count, components = len(dynamics.shares), len(dynamics.components)
+    own = dict(zip(dynamics.behaviour_layers, dynamics.behaviour_units, strict=True)).get(dynamics.layer)
+    shape = dynamics.r.shape
+    if shape[0] != count or shape[2:] != (components, components) or len(dynamics.differences) != count:
+        raise UserError(f"{dynamics.path / SUMMARY_FILE} and {MOTION_FILE} do not match: run {_SCRIPT} again")
+    if own not in (None, dynamics.weight.shape[1]) or max(dynamics.behaviours.clusters, default=0) >= count:
+        raise UserError(f"{dynamics.path / DIRECTIONS_FILE} and {STATES_FILE} do not match: run {_SCRIPT} again")

@@ -11,10 +11,10 @@ class Lines {
     this.state = state;
     this.canvas = byId("lines");
     this.canvas.addEventListener("mousemove", (event) => this.hover(event));
-    this.canvas.addEventListener("mouseleave", () => { byId("lines-told").textContent = this.hint; });
+    this.canvas.addEventListener("mouseleave", () => { byId("lines-text").textContent = this.hint; });
     this.canvas.addEventListener("click", (event) => this.click(event));
     this.hint = "Point at a row to see what moves the component and what it moves; click to keep it.";
-    byId("lines-told").textContent = this.hint;
+    byId("lines-text").textContent = this.hint;
     state.on(["rollout", "tick", "component"], () => this.draw());
   }
 
@@ -115,7 +115,7 @@ class Lines {
     if (inside) parts.push(`tick ${data.tables.tick[tick]}: ${data.nameOf(data.behaviour(tick))}`);
     if (inside && this.value) parts.push(`value ${rounded(data.tables.value[tick])}`);
     if (inside && component >= 0) parts.push(`${data.facts.components[component].name} ${signed(data.component(component, tick))} standard deviations`);
-    byId("lines-told").textContent = parts.join(", ") || this.hint;
+    byId("lines-text").textContent = parts.join(", ") || this.hint;
   }
 
   click(event) {

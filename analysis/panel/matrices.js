@@ -40,7 +40,7 @@ class Matrices {
     this.drawn = key;
     for (const kind of this.kinds) this.matrix(kind);
     const { behaviour } = state, facts = state.data.facts.behaviours[behaviour];
-    byId("lag-told").textContent = counted(state.lag, "tick");
+    byId("lag-text").textContent = counted(state.lag, "tick");
     const chip = behaviourMark(facts);
     byId("behaviour-shown").replaceChildren(
       chip, ` behaviour ${behaviour}: ${facts.differences || `${Math.round(100 * facts.share)}% of ticks`}`,
@@ -69,9 +69,9 @@ class Matrices {
     const context = sharp(canvas, this.size, height), darkest = most();
     for (let later = 0; later < count; later++) {
       for (let earlier = 0; earlier < count; earlier++) {
-        const found = value(behaviour, lag, later, earlier);
+        const number = value(behaviour, lag, later, earlier);
         const [x, y] = [EDGE + earlier * cell, later * cell];
-        context.fillStyle = Number.isNaN(found) ? "#c9ced4" : diverging(Math.sign(found) * Math.sqrt(Math.min(1, Math.abs(found) / darkest)));
+        context.fillStyle = Number.isNaN(number) ? "#c9ced4" : diverging(Math.sign(number) * Math.sqrt(Math.min(1, Math.abs(number) / darkest)));
         context.fillRect(x, y, cell + 0.5, cell + 0.5);
         if (name === "r" && data.significant(behaviour, lag, later, earlier)) {
           context.fillStyle = "#111418";
@@ -91,7 +91,7 @@ class Matrices {
   }
 
   numbers(context, count, cell) {
-    const every = [1, 2, 4, 8, 16].find((each) => each * cell >= 11) ?? 16;
+    const every = [1, 2, 4, 8, 16].find((step) => step * cell >= 11) ?? 16;
     context.fillStyle = styled("dim");
     context.font = "9px system-ui, sans-serif";
     context.textBaseline = "middle";
@@ -156,7 +156,7 @@ class Matrices {
     if (at.onLater || at.onEarlier) this.state.look(at.onLater ? at.later : at.earlier, true);
   }
 
-  tell(text) { byId("matrix-told").textContent = text || "Point at a cell: row = later component, column = earlier one."; }
+  tell(text) { byId("matrix-text").textContent = text || "Point at a cell: row = later component, column = earlier one."; }
 }
 
 /** The strongest effects on a component (`into`) and of it (`out`), strongest first: [{component, effect, r, significant}]. */

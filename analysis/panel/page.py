@@ -45,10 +45,10 @@ def panel_page(content: Panel) -> str:
     return page.render(
         run=content.dynamics.path.resolve().name, dynamics=content.dynamics, content=content,
         estimates=_estimates(content),
-        real=int(sum(not content.sources[each].simulated for each in content.source)),
-        simulated=int(sum(content.sources[each].simulated for each in content.source)),
+        real=int(sum(not content.sources[number].simulated for number in content.source)),
+        simulated=int(sum(content.sources[number].simulated for number in content.source)),
         dump=content.dynamics.dump,
-        facts=embedded(_facts(content) | {"columns": packed.columns, "packs": [each.columns for each in packs]}),
+        facts=embedded(_facts(content) | {"columns": packed.columns, "packs": [part.columns for part in packs]}),
         packed=packed.content, packs=packs, style=style_of("window", _HERE),
         scripts=scripts_of(_KIT, _SCRIPTS),
     )  # fmt: skip
@@ -74,7 +74,7 @@ def _tables(content: Panel) -> dict[str, np.ndarray]:
         "jacobian": _rounded(dynamics.jacobian),
     }
     for number, (saliency, rows) in enumerate(zip(content.saliency, content.maps, strict=True)):
-        tables |= {f"map.{number}{name}": each for name, each in saliency_tables(saliency, rows, content).items()}
+        tables |= {f"map.{number}{name}": table for name, table in saliency_tables(saliency, rows, content).items()}
     return tables
 
 
@@ -83,17 +83,18 @@ def _packs(content: Panel) -> list[Packed]:
     ticks = content.ticks
     tables = _tick_tables(content)
     words = np.array(ticks.words)
-    of_entities = {name: each for name, each in ticks.entities.items() if name not in _NOT_OF_ENTITIES}
+    of_entities = {name: table for name, table in ticks.entities.items() if name not in _NOT_OF_ENTITIES}
     entity = np.concatenate([[0], np.cumsum(ticks.entities["entity.count"])])
     bounds = [*range(0, len(content), ROLLOUTS_AT_ONCE), len(content)]
     edges = np.concatenate([[0], np.cumsum(content.lengths)])[bounds]
-    found = []
+    packs = []
     for start, stop in itertools.pairwise(edges.tolist()):
         phrases, word = np.unique(words[start:stop], return_inverse=True)
-        own = {name: each[:, start:stop] if name in _ALONG_TICKS else each[start:stop] for name, each in tables.items()}
-        own |= {name: each[entity[start] : entity[stop]] for name, each in of_entities.items()}
-        found.append(pack({**own, "words": word}, {"phrases": phrases.tolist()}))
-    return found
+        along = {name: table[:, start:stop] for name, table in tables.items() if name in _ALONG_TICKS}
+        own = along | {name: table[start:stop] for name, table in tables.items() if name not in _ALONG_TICKS}
+        own |= {name: table[entity[start] : entity[stop]] for name, table in of_entities.items()}
+        packs.append(pack({**own, "words": word}, {"phrases": phrases.tolist()}))
+    return packs
 
 
 _NOT_OF_ENTITIES = ("entity.row", "entity.count", "attack.target")
@@ -114,7 +115,7 @@ def _tick_tables(content: Panel) -> dict[str, np.ndarray]:
         "own": content.own,
         "component": np.round(ticks.states["components"].T * STEPS_IN_SPREAD).clip(-32768, 32767).astype(np.int64),
         **{name: _rounded(getattr(ticks, name)) for name in _estimates(content)},
-        **{f"p.{head}": _percent(each) for head, each in ticks.probabilities.items()},
+        **{f"p.{head}": _percent(shares) for head, shares in ticks.probabilities.items()},
         **({"chosen": _percent(ticks.chosen.T)} if np.isfinite(ticks.chosen).any() else {}),
     }
 
@@ -133,15 +134,15 @@ def view_changes(material: np.ndarray, corner: np.ndarray, lengths: np.ndarray) 
     first[np.cumsum(lengths) - lengths] = True
     moved = np.diff(corner, axis=0, prepend=corner[:1])
     row, col = np.divmod(np.arange(TILES_IN_VIEW), SIDE)
-    found = material.copy()
+    folded = material.copy()
     for start in range(0, len(material), _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
         before_row, before_col = row + moved[part, :1], col + moved[part, 1:]  # (n, 225)
         seen = (before_row >= 0) & (before_row < SIDE) & (before_col >= 0) & (before_col < SIDE) & ~first[part, None]
         place = np.where(seen, before_row * SIDE + before_col, 0)
         before = material[np.maximum(np.arange(len(material))[part] - 1, 0)]
-        found[part] ^= np.where(seen, np.take_along_axis(before, place, axis=1), 0).astype(np.uint8)
-    return found
+        folded[part] ^= np.where(seen, np.take_along_axis(before, place, axis=1), 0).astype(np.uint8)
+    return folded
 
 
 def saliency_tables(saliency: Saliency, rows: np.ndarray, content: Panel) -> dict[str, np.ndarray]:
@@ -195,14 +196,14 @@ def _facts(content: Panel) -> dict[str, Any]:
     dynamics, heads = content.dynamics, content.sources[0].metadata.action_heads
     return {
         "run": dynamics.path.resolve().name, "policy": dynamics.policy, "layer": dynamics.layer, **view_facts(),
-        "components": [vars(each) for each in dynamics.components], "stepsInSpread": STEPS_IN_SPREAD,
+        "components": [vars(component) for component in dynamics.components], "stepsInSpread": STEPS_IN_SPREAD,
         "rolloutsAtOnce": ROLLOUTS_AT_ONCE,
         "lags": dynamics.r.shape[1] - 1, "behaviours": [_behaviour(content, number) for number in _numbers(content)],
         "noise": {"colour": NOISE_COLOUR, "shape": "circle"},
-        "sources": [{"name": each.dump.resolve().name, "simulated": each.simulated} for each in content.sources],
-        "heads": [{"name": each.name, "noop": each.noop} for each in heads],
-        "probabilities": {head: _option_names(head, each.shape[1]) for head, each in _probabilities(content).items()},
-        "saliency": [_target(each) for each in content.saliency], "parts": PARTS, "estimates": _estimates(content),
+        "sources": [{"name": source.dump.resolve().name, "simulated": source.simulated} for source in content.sources],
+        "heads": [{"name": head.name, "noop": head.noop} for head in heads],
+        "probabilities": {head: _option_names(head, odds.shape[1]) for head, odds in _probabilities(content).items()},
+        "saliency": [_target(maps) for maps in content.saliency], "parts": PARTS, "estimates": _estimates(content),
     }  # fmt: skip
 
 

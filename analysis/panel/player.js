@@ -67,8 +67,8 @@ class Player {
     const { data } = this.state, { heads, probabilities } = data.facts;
     const rows = [];
     for (const [head, options] of Object.entries(probabilities).reverse()) {
-      const found = data.probabilities(head, tick);
-      if (found) rows.push(element("h3", {}, IN_WORDS[head] ?? head), ...options.map((name, i) => bar(name, found[i])));
+      const shares = data.probabilities(head, tick);
+      if (shares) rows.push(element("h3", {}, IN_WORDS[head] ?? head), ...options.map((name, i) => bar(name, shares[i])));
     }
     const others = heads.map(({ name }, i) => [name, data.chosen(i, tick)])
       .filter(([name, value]) => value !== null && !(probabilities[name] && data.probabilities(name, tick)) && value < 0.995);
@@ -88,7 +88,7 @@ class Player {
     slider.max = maps?.lags ?? 0;
     slider.value = state.later;
     slider.disabled = !maps?.lags;
-    byId("later-told").textContent = state.later ? `${counted(state.later, "tick")} later` : "now";
+    byId("later-text").textContent = state.later ? `${counted(state.later, "tick")} later` : "now";
     if (!map) {
       const mapped = maps && state.mapped(state.rollout);
       place.replaceChildren(!maps ? "" : mapped ? "No map from this tick to that one." : "No map of this rollout: choose “With saliency” at the left.");
@@ -98,11 +98,11 @@ class Player {
       place.replaceChildren("The target is not defined then: an option is illegal, or nothing counts.");
       return;
     }
-    const all = map.parts.reduce((sum, each) => sum + each, 0) || 1;
-    const shares = map.parts.map((each, i) => [state.data.facts.parts[i], each / all]).sort((one, other) => other[1] - one[1]);
+    const all = map.parts.reduce((sum, part) => sum + part, 0) || 1;
+    const shares = map.parts.map((part, i) => [state.data.facts.parts[i], part / all]).sort((one, other) => other[1] - one[1]);
     const text = shares.filter(([, share]) => share >= 0.005).map(([name, share]) => `${name} ${Math.round(100 * share)}%`).join(", ");
     const failures = maps.target.failures.length ? element("b", { class: "failed" }, `Not to be trusted: ${maps.target.failures.join("; ")}. `) : null;
-    place.replaceChildren(...[failures, `Darkest: ±${rounded(map.most).slice(1)}. Share of |attribution|: ${text || "none"}.`].filter((each) => each));
+    place.replaceChildren(...[failures, `Darkest: ±${rounded(map.most).slice(1)}. Share of |attribution|: ${text || "none"}.`].filter((text) => text));
   }
 
   hover(event) {

@@ -59,14 +59,14 @@ def choose(
         rank[[number[key] for key in _keys(places) if key in number]] = place
     at = _ticks_by_life(mapped)
     drawn = np.random.default_rng([seed, 11]).permutation(len(keys))
-    found: list[tuple[int, int, int]] = []
-    for each in drawn[np.argsort(rank[drawn], kind="stable")].tolist():
-        if len(found) >= most:
+    rollouts: list[tuple[int, int, int]] = []
+    for number in drawn[np.argsort(rank[drawn], kind="stable")].tolist():
+        if len(rollouts) >= most:
             break
-        tick = identity["tick"][order[starts[each] : starts[each + 1]]]
-        covered = np.isin(tick, at.get(tuple(keys[each].tolist()), []))
-        found += [(each, start, stop) for start, stop in pieces(covered, ticks)]
-    life, begin, end = np.array(found[:most], np.int64).reshape(-1, 3).T
+        tick = identity["tick"][order[starts[number] : starts[number + 1]]]
+        covered = np.isin(tick, at.get(tuple(keys[number].tolist()), []))
+        rollouts += [(number, start, stop) for start, stop in pieces(covered, ticks)]
+    life, begin, end = np.array(rollouts[:most], np.int64).reshape(-1, 3).T
     return Chosen(keys[life], begin, end)
 
 
@@ -80,13 +80,13 @@ def pieces(covered: np.ndarray, ticks: int) -> list[tuple[int, int]]:
         First place and the one after the last, of each piece.
     """
     edges = np.flatnonzero(np.diff(np.concatenate([[2], covered.astype(np.int8), [2]])))
-    found = [
+    all_pieces = [
         (start, min(start + ticks, stop))
         for begin, stop in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
         for start in range(begin, stop, ticks)
     ]
-    with_maps = [piece for piece in found if covered[piece[0]]]
-    return with_maps + [each for each in found if not covered[each[0]] and each[1] - each[0] >= SHORTEST]
+    with_maps = [piece for piece in all_pieces if covered[piece[0]]]
+    return with_maps + [piece for piece in all_pieces if not covered[piece[0]] and piece[1] - piece[0] >= SHORTEST]
 
 
 def shared_out(most: int, there: Sequence[int]) -> list[int]:
@@ -97,7 +97,7 @@ def shared_out(most: int, there: Sequence[int]) -> list[int]:
         there: rollouts that each dump could give.
     """
     shares, left = [0] * len(there), most
-    for done, place in enumerate(sorted(range(len(there)), key=lambda each: there[each])):
+    for done, place in enumerate(sorted(range(len(there)), key=lambda dump: there[dump])):
         shares[place] = min(there[place], left // (len(there) - done))
         left -= shares[place]
     return shares
@@ -109,7 +109,7 @@ def _keys(places: Places) -> list[tuple[int, ...]]:
 
 def _joined(places: Sequence[Places]) -> Places:
     names = ("env_id", "agent_id", "episode", "tick")
-    return {name: np.concatenate([[], *(each[name] for each in places)]).astype(np.int64) for name in names}
+    return {name: np.concatenate([[], *(part[name] for part in places)]).astype(np.int64) for name in names}
 
 
 def _ticks_by_life(mapped: Sequence[Places]) -> dict[tuple[int, ...], np.ndarray]:

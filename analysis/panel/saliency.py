@@ -87,7 +87,7 @@ def read_saliency(path: Path) -> Saliency:
     return Saliency(
         path, run.input.get(METADATA_FILE, ""), str(run.arguments.get("of", "")), str(run.arguments.get("method", "")),
         sanity.warnings, {name: arrays[name] for name in IDENTITY}, arrays["value"],
-        *(_by_view(each, later) for each in (arrays["tiles"], arrays["entities"], parts)),
+        *(_by_view(maps, later) for maps in (arrays["tiles"], arrays["entities"], parts)),
     )  # fmt: skip
 
 
@@ -96,10 +96,10 @@ def _fits(arrays: dict[str, np.ndarray]) -> bool:
     dimensions = dict.fromkeys((*IDENTITY, "sample", "value"), 1) | {"task": 2}
     tiles = arrays["tiles"]
     return (
-        all(each.dtype.kind in "iuf" and each.ndim == dimensions.get(name, 3) for name, each in arrays.items())
-        and all(len(each) == len(tiles) > 0 for each in arrays.values())
+        all(array.dtype.kind in "iuf" and array.ndim == dimensions.get(name, 3) for name, array in arrays.items())
+        and all(len(array) == len(tiles) > 0 for array in arrays.values())
         and all(arrays[name].dtype.kind == "i" for name in (*IDENTITY, "sample"))
-        and all(each.shape[1] == tiles.shape[1] > 0 for each in arrays.values() if each.ndim > 1)
+        and all(array.shape[1] == tiles.shape[1] > 0 for array in arrays.values() if array.ndim > 1)
         and tiles.shape[2] == TILES_IN_VIEW
         and arrays["entities"].shape[2] > 0
     )
@@ -112,7 +112,7 @@ def found_beside(run: Path, dumps: dict[str, Path]) -> list[Path]:
         run: folder of a run.
         dumps: by the SHA-256 of their metadata.
     """
-    found = []
+    folders = []
     for path in sorted(run.resolve().parent.iterdir()):
         if not (path / DONE_FILE).is_file() or not (path / MAPS_FILE).is_file():
             continue
@@ -121,8 +121,8 @@ def found_beside(run: Path, dumps: dict[str, Path]) -> list[Path]:
         except UserError:
             continue
         if made_from in dumps:
-            found.append(path)
-    return found
+            folders.append(path)
+    return folders
 
 
 def _later(sample: np.ndarray, lags: int) -> np.ndarray:
@@ -136,6 +136,6 @@ def _later(sample: np.ndarray, lags: int) -> np.ndarray:
 def _by_view(maps: np.ndarray, later: np.ndarray) -> np.ndarray:
     """Turn maps of the ticks before a target, (M, lags, n) with the latest last, into those that start at a view."""
     back = maps.shape[1] - 1 - np.arange(maps.shape[1])
-    found = maps[later, back].astype(np.float32)  # (M, lags, n)
-    found[later < 0] = np.nan
-    return found
+    aligned = maps[later, back].astype(np.float32)  # (M, lags, n)
+    aligned[later < 0] = np.nan
+    return aligned

@@ -17,7 +17,7 @@ class Scatter {
     this.values = new Map();
     this.canvas.addEventListener("mousemove", (event) => this.hover(event));
     this.canvas.addEventListener("mouseleave", () => { this.tip.hidden = true; });
-    this.canvas.addEventListener("click", (event) => { const found = this.nearest(event); if (found >= 0) state.open(found); });
+    this.canvas.addEventListener("click", (event) => { const rollout = this.nearest(event); if (rollout >= 0) state.open(rollout); });
     this.canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     this.canvas.addEventListener("dblclick", () => { this.zoom = { scale: 1, x: 0, y: 0 }; this.draw(); });
     state.on(["rollout", "colourBy", "only", "from"], () => this.draw());
@@ -99,20 +99,20 @@ class Scatter {
 
   nearest(event) {
     const { x, y } = pointIn(this.canvas, event);
-    let [best, found] = [REACH, -1];
+    let [best, nearest] = [REACH, -1];
     for (let rollout = 0; rollout < this.state.data.count; rollout++) {
       const place = this.placeOf(rollout);
       const apart = Math.hypot(place.x - x, place.y - y);
-      if (apart < best && this.state.shown(rollout)) [best, found] = [apart, rollout];
+      if (apart < best && this.state.shown(rollout)) [best, nearest] = [apart, rollout];
     }
-    return found;
+    return nearest;
   }
 
   hover(event) {
-    const found = this.nearest(event);
-    this.canvas.style.cursor = found >= 0 ? "pointer" : "default";
-    this.tip.hidden = found < 0;
-    if (found >= 0) this.tip.textContent = titleOf(this.state.data, found);
+    const rollout = this.nearest(event);
+    this.canvas.style.cursor = rollout >= 0 ? "pointer" : "default";
+    this.tip.hidden = rollout < 0;
+    if (rollout >= 0) this.tip.textContent = titleOf(this.state.data, rollout);
   }
 
   wheel(event) {
@@ -155,16 +155,16 @@ class BehaviourList {
 
   draw() {
     const { state } = this;
-    this.list.replaceChildren(...state.data.facts.behaviours.map((each) => {
-      const chip = behaviourMark(each);
+    this.list.replaceChildren(...state.data.facts.behaviours.map((behaviour) => {
+      const chip = behaviourMark(behaviour);
       const button = element(
         "button", {
-          type: "button", "aria-pressed": String(state.only === each.number),
-          title: `${(100 * each.share).toFixed(1)}% of the ticks that the run followed; the main behaviour of ${each.rollouts} rollouts here. ${each.differences}`,
-          onclick: () => state.set("only", state.only === each.number ? null : each.number),
+          type: "button", "aria-pressed": String(state.only === behaviour.number),
+          title: `${(100 * behaviour.share).toFixed(1)}% of the ticks that the run followed; the main behaviour of ${behaviour.rollouts} rollouts here. ${behaviour.differences}`,
+          onclick: () => state.set("only", state.only === behaviour.number ? null : behaviour.number),
         },
-        chip, element("b", {}, String(each.number)), element("span", { class: "share" }, `${Math.round(100 * each.share)}%`),
-        element("span", { class: "differences" }, each.differences || "–"),
+        chip, element("b", {}, String(behaviour.number)), element("span", { class: "share" }, `${Math.round(100 * behaviour.share)}%`),
+        element("span", { class: "differences" }, behaviour.differences || "–"),
       );
       return element("li", {}, button);
     }));

@@ -34,14 +34,14 @@ def find_sources(dynamics: Dynamics, simulated: Path | None, policy: Path | None
     other = simulated or _beside(dynamics, own.metadata)
     if other is None:
         return sources
-    found = read_source(other, dynamics.units)
-    if not found.simulated:
+    source = read_source(other, dynamics.units)
+    if not source.simulated:
         raise UserError(f"--simulated {other} was recorded in the game: give a dump written by simulate.py")
-    if found.metadata.checkpoint_sha256 != own.metadata.checkpoint_sha256:
+    if source.metadata.checkpoint_sha256 != own.metadata.checkpoint_sha256:
         raise UserError(f"--simulated {other} holds lives of another policy than {dynamics.dump}: simulate that one")
     if simulated is None:
         say(f"with the simulated lives in {other}")
-    return [*sources, _with_probabilities(found, loaded, say)]
+    return [*sources, _with_probabilities(source, loaded, say)]
 
 
 def find_saliency(dynamics: Dynamics, sources: Sequence[Source], named: Sequence[Path], say: Say) -> list[Saliency]:
@@ -57,14 +57,14 @@ def find_saliency(dynamics: Dynamics, sources: Sequence[Source], named: Sequence
     """
     dumps = {source.sha256: source.dump for source in sources}
     paths = list(named) or found_beside(dynamics.path, dumps)
-    found = [read_saliency(path) for path in paths]
-    for each in found:
-        if each.dump_sha256 not in dumps:
+    maps = [read_saliency(path) for path in paths]
+    for one in maps:
+        if one.dump_sha256 not in dumps:
             there = " or ".join(map(str, dumps.values()))
-            raise UserError(f"{each.path} holds maps of another dump than {there}: run saliency.py on that one")
-    if found and not named:
-        say(f"with the saliency maps in {', '.join(each.path.name for each in found)}")
-    return sorted(found, key=lambda each: each.of != "value")  # the value first: it is defined in every state
+            raise UserError(f"{one.path} holds maps of another dump than {there}: run saliency.py on that one")
+    if maps and not named:
+        say(f"with the saliency maps in {', '.join(one.path.name for one in maps)}")
+    return sorted(maps, key=lambda one: one.of != "value")  # the value first: it is defined in every state
 
 
 def _policy(dynamics: Dynamics, policy: Path | None, say: Say) -> RecurrentPolicy | None:
@@ -99,8 +99,8 @@ def _beside(dynamics: Dynamics, metadata: DumpMetadata) -> Path | None:
     if not (path / METADATA_FILE).is_file():
         return None
     try:
-        found = read_source(path, dynamics.units)
+        source = read_source(path, dynamics.units)
     except UserError:
         return None
-    same = found.metadata.checkpoint_sha256 == metadata.checkpoint_sha256
-    return path if found.simulated and same else None
+    same = source.metadata.checkpoint_sha256 == metadata.checkpoint_sha256
+    return path if source.simulated and same else None

@@ -37,7 +37,7 @@ class PanelState extends TimedState {
 
   mapped(rollout) {
     const { starts, maps } = this.data;
-    return maps.some((each) => each.has(starts[rollout]));
+    return maps.some((map) => map.has(starts[rollout]));
   }
 
   /** Whether a rollout can be chosen. */
@@ -97,5 +97,5 @@ function sequential(share) {
   const stops = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
   const place = Math.max(0, Math.min(1, share)) * (stops.length - 1);
   const low = Math.min(stops.length - 2, Math.floor(place)), part = place - low;
-  return `rgb(${stops[low].map((each, i) => Math.round(each + (stops[low + 1][i] - each) * part)).join(", ")})`;
+  return `rgb(${stops[low].map((channel, i) => Math.round(channel + (stops[low + 1][i] - channel) * part)).join(", ")})`;
 }

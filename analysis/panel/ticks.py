@@ -98,8 +98,8 @@ def _by_file(metadata: DumpMetadata, chosen: Chosen) -> Iterator[np.ndarray]:
     if metadata.format == "json":
         yield np.arange(len(chosen))
         return
-    for each in np.unique(episode):
-        yield np.flatnonzero(episode == each)
+    for number in np.unique(episode):
+        yield np.flatnonzero(episode == number)
 
 
 def _rows(records: Records, chosen: Chosen, own: np.ndarray) -> np.ndarray:
@@ -108,9 +108,9 @@ def _rows(records: Records, chosen: Chosen, own: np.ndarray) -> np.ndarray:
     keys, _ = number_lives(places_of(records))
     number = {tuple(key): place for place, key in enumerate(keys.tolist())}
     parts = []
-    for each in own.tolist():
-        begin = lives.starts[number[tuple(chosen.life[each].tolist())]]
-        parts.append(lives.order[begin + chosen.start[each] : begin + chosen.stop[each]])
+    for rollout in own.tolist():
+        begin = lives.starts[number[tuple(chosen.life[rollout].tolist())]]
+        parts.append(lives.order[begin + chosen.start[rollout] : begin + chosen.stop[rollout]])
     return np.concatenate(parts)
 
 
@@ -121,12 +121,12 @@ def _states(records: Records, layers: Sequence[str], states: LifeStates) -> dict
         states({name: records.activations[name][lives.order[start : start + length]] for name in layers})
         for start, length in zip(lives.starts, lives.lengths, strict=True)
     ]
-    found = {}
+    columns = {}
     for name in parts[0]:
         together = np.concatenate([part[name] for part in parts])
-        found[name] = np.empty_like(together)
-        found[name][lives.order] = together
-    return found
+        columns[name] = np.empty_like(together)
+        columns[name][lives.order] = together
+    return columns
 
 
 def _ticks(
@@ -142,7 +142,7 @@ def _ticks(
         {**entity_tables(seen), "entity.row": row[others]},
         {name: seen.own(name).astype(np.int64) for name in VITALS}, action_words(seen), shown.value, shown.reward,
         np.exp(shown.log_probability), dict(probabilities(shown)) if probabilities else {},
-        {name: each[rows] for name, each in states.items()},
+        {name: state[rows] for name, state in states.items()},
     )  # fmt: skip
 
 
@@ -158,7 +158,7 @@ def _arranged(parts: list[Ticks], order: np.ndarray, chosen: Chosen) -> Ticks:
     lengths = (chosen.stop - chosen.start)[order]
     starts = np.cumsum(lengths) - lengths
     back = np.argsort(order, kind="stable")
-    place = np.concatenate([np.arange(starts[each], starts[each] + lengths[each]) for each in back])
+    place = np.concatenate([np.arange(starts[tick], starts[tick] + lengths[tick]) for tick in back])
 
     def joined(get: Callable[[Ticks], np.ndarray]) -> np.ndarray:
         return np.concatenate([get(part) for part in parts])[place]
@@ -169,7 +169,7 @@ def _arranged(parts: list[Ticks], order: np.ndarray, chosen: Chosen) -> Ticks:
     words = [phrase for part in parts for phrase in part.words]
     return Ticks(
         tables(lambda part: part.places), joined(lambda part: part.material), joined(lambda part: part.corner),
-        _entities(parts, place), tables(lambda part: part.vitals), [words[each] for each in place],
+        _entities(parts, place), tables(lambda part: part.vitals), [words[number] for number in place],
         joined(lambda part: part.value), joined(lambda part: part.reward), joined(lambda part: part.chosen),
         tables(lambda part: part.probabilities), tables(lambda part: part.states),
     )  # fmt: skip
@@ -184,12 +184,12 @@ def _entities(parts: list[Ticks], place: np.ndarray) -> dict[str, np.ndarray]:
     starts = np.cumsum(counts) - counts
     taken = counts[place]
     rows = np.repeat(starts[place] - (np.cumsum(taken) - taken), taken) + np.arange(taken.sum())
-    return {name: each[place] if name in _OF_TICKS else each[rows] for name, each in together.items()}
+    return {name: table[place] if name in _OF_TICKS else table[rows] for name, table in together.items()}
 
 
 def joined_ticks(parts: list[Ticks]) -> Ticks:
     """Concatenate the ticks of several dumps; probabilities that one of them lacks are NaN there."""
-    heads = {name: each.shape[1] for part in parts for name, each in part.probabilities.items()}
+    heads = {name: shares.shape[1] for part in parts for name, shares in part.probabilities.items()}
 
     def probabilities(part: Ticks, name: str) -> np.ndarray:
         return part.probabilities.get(name, np.full((len(part), heads[name]), np.nan, np.float32))

@@ -68,7 +68,7 @@ class Parts:
     def _refuse_foreign(self) -> None:
         """Refuse to remove a folder without a key, unless a run that was killed had not written any yet."""
         if not (self.folder / _KEY_FILE).exists() and any(
-            not each.name.endswith(PARTIAL_SUFFIX) for each in self.folder.iterdir()
+            not path.name.endswith(PARTIAL_SUFFIX) for path in self.folder.iterdir()
         ):
             raise UserError(f"{self.folder} holds other files, and would be removed: move it away")
 

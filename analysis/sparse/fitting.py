@@ -201,7 +201,7 @@ def claim(settings: SparseSettings, described: Mapping[str, Any]) -> Path:
             raise UserError(f"{folder} was started with other arguments or another dump: use those, or delete it")
         return folder
     make_folder(folder)
-    if any(not each.name.endswith(PARTIAL_SUFFIX) for each in folder.iterdir()):
+    if any(not path.name.endswith(PARTIAL_SUFFIX) for path in folder.iterdir()):
         raise UserError(f"{folder} holds other files, and would be removed in the end: move it away")
     write_json(path, with_checksum(dict(described)))
     return folder

@@ -1,7 +1,7 @@
 """One self-contained offline page of attributions: views with their maps, tick by tick and lag by lag."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ class ShownSample:
 
 def saliency_page(
     folder: Path, heading: str, summary: Sequence[str], failures: Sequence[str], samples: Sequence[ShownSample],
-    figures: Sequence[str], command: Sequence[str],
+    figures: Mapping[str, str], command: Sequence[str],
 ) -> str:  # fmt: skip
     """Return the page as HTML.
 
@@ -62,7 +62,7 @@ def saliency_page(
         folder: of the run, with the figures.
         heading: what is attributed, and how.
         summary: its lines; those that begin with a space are details.
-        figures: names of files.
+        figures: names of files, and how to read each.
         command: words of the command line that repeats the run.
     """
     shown = [_content(sample) for sample in samples]
@@ -74,7 +74,9 @@ def saliency_page(
         .render(
             name=folder.resolve().name, heading=heading, summary=summary, failures=failures, facts=embedded(facts),
             contents=[content for _, content in shown], command=shlex.join(command), ticks_back=back,
-            figures=[{"name": name, "uri": picture(folder / name)} for name in figures],
+            figures=[
+                {"name": name, "caption": caption, "uri": picture(folder / name)} for name, caption in figures.items()
+            ],
             style=style_of("document", _HERE), scripts=scripts_of(_KIT, [_HERE / "main.js"]),
         )
     )  # fmt: skip
@@ -111,13 +113,13 @@ def _content(sample: ShownSample) -> tuple[dict[str, Any], str]:
 
 def _entities(records: Records) -> list[list[dict[str, Any]]]:
     """Describe the visible entities of each tick: place relative to the agent, and what they are."""
-    found = []
+    by_tick = []
     rows = records.entity
     for record in range(len(records)):
         values = rows.values[rows.offsets[record] : rows.offsets[record + 1], : len(_ENTITY)].astype(int)
         own = values[values[:, 0] == records.agent_id[record]]
         origin = own[0, 2:4] if len(own) else np.zeros(2, int)
-        found.append(
+        by_tick.append(
             [
                 {
                     "row": int(row - origin[0]), "col": int(column - origin[1]),
@@ -126,11 +128,11 @@ def _entities(records: Records) -> list[list[dict[str, Any]]]:
                 for number, kind, row, column in values.tolist()
             ]
         )  # fmt: skip
-    return found
+    return by_tick
 
 
 def _items(records: Records) -> list[list[str]]:
     """Name the items of each tick."""
     rows = records.inventory
     kinds = [rows.values[rows.offsets[record] : rows.offsets[record + 1], 1].tolist() for record in range(len(records))]
-    return [[ITEMS.get(kind, f"item {kind}") for kind in each] for each in kinds]
+    return [[ITEMS.get(kind, f"item {kind}") for kind in numbers] for numbers in kinds]

@@ -33,11 +33,11 @@ function sizesOf(level, own) {
 const number = (value) => (value === null ? "∞" : Number(value.toPrecision(DECIMALS)).toLocaleString("en"));
 
 function effects(cluster) {
-  const told = clusters.strongest[cluster].map(([feature, d]) => {
+  const effects = clusters.strongest[cluster].map(([feature, d]) => {
     const size = d === null ? "∞" : Math.abs(d).toFixed(2);
     return `${feature} ${d !== null && d < 0 ? "−" : "+"}${size}`;
   });
-  return told.length ? `<br>Cohen's d against all others:<br>&nbsp;&nbsp;${told.join("<br>&nbsp;&nbsp;")}` : "";
+  return effects.length ? `<br>Cohen's d against all others:<br>&nbsp;&nbsp;${effects.join("<br>&nbsp;&nbsp;")}` : "";
 }
 
 function describe(cluster, size) {
@@ -150,10 +150,10 @@ function show() {
   const at = Math.log10(facts.densities[level]);
   const line = { type: "line", x0: at, x1: at, y0: 0, y1: 1, yref: "paper", line: { color: "#1d2733", width: 2, dash: "dot" } };
   Plotly.relayout("tree", { shapes: own ? [] : [line] });
-  const told = tell(level, sizes, own);
-  byId("told").textContent = told;
-  slider.setAttribute("aria-valuetext", told);
-  window.explorer = { level, own, clusterOf, sizes, told };
+  const words = tell(level, sizes, own);
+  byId("words").textContent = words;
+  slider.setAttribute("aria-valuetext", words);
+  window.explorer = { level, own, clusterOf, sizes, words };
 }
 
 function goTo(level) {

@@ -32,8 +32,8 @@ def _of_plane(kind: str) -> dict[str, Caption]:
         f"{kind}_scatter.png": Caption(
             "The clusters",
             f"Scatter of all records kept in a plane made by {plane}, coloured by cluster; noise is grey.",
-            f"Each point is the hidden state of one agent at one tick. {distances} Colours repeat after eight "
-            "clusters, with another marker.",
+            f"Each point is the hidden state of one agent at one tick. {distances} After eight clusters the colours "
+            "come again in darker and then in lighter shades, with another marker.",
         ),
         f"{kind}_metric_scatter.png": Caption(
             "What agents were doing",

@@ -23,6 +23,7 @@ from analysis.statistics.resampling import Estimate
 SPREADS = "standard deviations"
 
 _COLUMNS = 3
+"""Of panels, at most: with more, letters are too small to be read where the figure is as wide as a page."""
 _INCHES_A_SERIES, _INCHES_A_ROW, _INCHES_A_PANEL, _INCHES_AROUND = 0.1, 0.16, 0.6, 1.5
 _PANEL_WIDTH, _LABEL_WIDTH, _NARROWEST = 3.7, 2.0, 7.6
 _LETTERS_AN_INCH = 11
@@ -82,16 +83,13 @@ def _scaled(estimate: Estimate, spread: float) -> Estimate:
     return Estimate(estimate.value / spread, estimate.low / spread, estimate.high / spread)
 
 
-def forest(
-    panels: Sequence[Panel], words: tuple[str, str], more_handles: Sequence[Line2D] = (), columns: int = _COLUMNS
-) -> Figure:
+def forest(panels: Sequence[Panel], words: tuple[str, str], more_handles: Sequence[Line2D] = ()) -> Figure:
     """Draw panels that have the same rows.
 
     Args:
         more_handles: entries of the legend beside those of the series that occur.
-        columns: of panels, at most.
     """
-    columns = min(columns, len(panels))
+    columns = min(_COLUMNS, len(panels))
     rows_of_panels = -(-len(panels) // columns)
     series = [name for name in LOOKS if any(name in row.series for panel in panels for row in panel.rows)]
     most = max(len(panel.rows) for panel in panels)
@@ -211,7 +209,6 @@ def _arms(levels: Sequence[AtOnce]) -> list[str]:
     return list(dict.fromkeys(level.arm for level in levels))
 
 
-_RANKING_COLUMNS = 5
 _SERIES = (EDIT, RANDOM)
 
 
@@ -226,10 +223,11 @@ def ranking_figure(study: Study) -> Figure | None:
         "compared with the same agents if nobody had ever edited them; in play: without the edit of the same tick "
         "alone. On behaviour: mean difference of edited agents from themselves in the unedited twin, in standard "
         f"deviations over lives of the twin, with {intervals(study)}; filled if q is at most {LEVEL:g}, and the effect "
-        "lies beyond every kind of control. Right of each panel: the effect in the outcome's own unit."
+        "lies beyond every kind of control. Outcomes that most directions have an effect on come first. Right of each "
+        "panel: the effect in the outcome's own unit."
     )
     panels = [*_at_once(ranked), *_on_behaviour(ranked)]
-    return forest(panels, ("Directions, one by one", about), about_counting(), _RANKING_COLUMNS)
+    return forest(panels, ("Directions, one by one", about), about_counting())
 
 
 def _at_once(ranked: Sequence[Ranked]) -> list[Panel]:
@@ -246,7 +244,8 @@ def _on_behaviour(ranked: Sequence[Ranked]) -> list[Panel]:
     names = [name for name, effect in ranked[0].effects.items() if np.isfinite(effect.spread)]
     rows = {name: [_row(effect_row(entry.effects[name]), entry.direction) for entry in ranked] for name in names}
     ends = ends_of([row for panel_rows in rows.values() for row in panel_rows])
-    return [Panel(title(name), SPREADS, panel_rows, ends) for name, panel_rows in rows.items()]
+    names.sort(key=lambda name: -sum(row.counts for row in rows[name]))
+    return [Panel(title(name), SPREADS, rows[name], ends) for name in names]
 
 
 def _row(row: Row, direction: str) -> Row:

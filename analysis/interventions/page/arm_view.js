@@ -10,7 +10,7 @@ class ArmView extends MapView {
   constructor(state, side) {
     super(state, state.replays[side], `${side}-`, state.camera);
     this.side = side;
-    this.other = SIDES.find((each) => each !== side);
+    this.other = SIDES.find((other) => other !== side);
   }
 
   /** A page that scrolls keeps its wheel. */
@@ -67,21 +67,21 @@ class ArmView extends MapView {
   drawHovered() {
     const { hovered, followed } = this.state;
     if (hovered === null || hovered === followed) return;
-    const found = this.shown.find(({ group, index }) => group === this.data.players && index === hovered);
-    if (!found) return;
-    drawRing(this.context, found.x, found.y, this.radius() + 4, [[2, "#ffffff"]]);
+    const entity = this.shown.find(({ group, index }) => group === this.data.players && index === hovered);
+    if (!entity) return;
+    drawRing(this.context, entity.x, entity.y, this.radius() + 4, [[2, "#ffffff"]]);
   }
 
   /** The agent under the pointer, if the pointer is on this map. */
   hoveredPlayer() {
-    const found = this.pointer && this.entityAt(this.pointer);
-    return found && found.group === this.data.players ? found.index : null;
+    const entity = this.pointer && this.entityAt(this.pointer);
+    return entity && entity.group === this.data.players ? entity.index : null;
   }
 
   describe(entity) {
     if (entity.group !== this.data.players) return super.describe(entity);
     const { state } = this;
-    const lines = SIDES.map((side) => `    ${side}: ${state.told(side, entity.index)}`);
+    const lines = SIDES.map((side) => `    ${side}: ${state.inWords(side, entity.index)}`);
     return [state.nameOf(entity.index), ...lines].join("\n");
   }
 }

@@ -61,7 +61,7 @@ class AgentTable {
       element(
         "tbody", {},
         row("state", SIDES.map((side) => state.fateOf(side, player))),
-        ...["health", "food", "water", "level"].map((name) => row(name, values.map((each) => each[name]))),
+        ...["health", "food", "water", "level"].map((name) => row(name, values.map((own) => own[name]))),
         row("row, column", values.map(({ row: line, col }) => `${line}, ${col}`)),
       ),
     );

@@ -78,7 +78,7 @@ class ComparedState extends ViewState {
   }
 
   /** One line on an agent in one replay. */
-  told(side, player) {
+  inWords(side, player) {
     const fate = this.fateOf(side, player);
     const { health, food, water } = this.valuesOf(side, player);
     return fate === "alive" ? `alive, health ${health}, food ${food}, water ${water}` : fate;

@@ -118,7 +118,7 @@ class Transport {
     this.slider.max = String(last);
     this.slider.value = String(at);
     byId("clock").textContent = this.clock();
-    byId("play").textContent = playing ? "❚❚" : "▶";
+    byId("play").textContent = playing ? "" : "▶"; // few fonts have a pause sign: the style draws it
     byId("play").setAttribute("aria-label", playing ? "Pause" : "Play");
   }
 }

@@ -9,17 +9,32 @@ const SMALLEST_VIEW = 60; // CSS pixels
 const UP = [178, 24, 43], DOWN = [33, 102, 172]; // raises a target, lowers it
 const WASH = 0.62; // under a map, the view pales, so that blue water is not taken for blue on the map
 
-/** The others in a tick's view: [{kind, id, health, down, right, attacked}]; kind 0 is a player. */
-function othersIn(tables, starts, tick) {
-  const first = starts[tick];
-  return Array.from({ length: tables["entity.count"][tick] }, (_, i) => ({
-    kind: tables["entity.kind"][first + i],
-    id: tables["entity.id"][first + i],
-    health: tables["entity.health"][first + i],
-    down: tables["entity.down"][first + i],
-    right: tables["entity.right"][first + i],
-    attacked: tables["attack.target"][tick] === i,
-  }));
+/** What the pages' data have in common that hold recorded ticks: who is in view, vitals, what was done. */
+class RecordedTicks {
+  constructor(facts, tables) {
+    this.facts = facts;
+    this.tables = tables;
+    this.entityStart = running(tables["entity.count"]);
+  }
+
+  /** The others in a tick's view: [{kind, id, health, down, right, attacked}]; kind 0 is a player. */
+  others(tick) {
+    const { tables } = this, first = this.entityStart[tick];
+    return Array.from({ length: tables["entity.count"][tick] }, (_, i) => ({
+      kind: tables["entity.kind"][first + i],
+      id: tables["entity.id"][first + i],
+      health: tables["entity.health"][first + i],
+      down: tables["entity.down"][first + i],
+      right: tables["entity.right"][first + i],
+      attacked: tables["attack.target"][tick] === i,
+    }));
+  }
+
+  vitals(tick) {
+    return Object.fromEntries(VITALS.map((name) => [name, this.tables[`self_${name}`][tick]]));
+  }
+
+  action(tick) { return this.tables.phrases[this.tables.words[tick]]; }
 }
 
 /** Draw a tick's view on a canvas of the given width in CSS pixels, or of the smallest width that can be read; `over`

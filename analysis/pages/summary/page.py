@@ -69,7 +69,8 @@ def _shown(folder: Path, section: Section) -> dict[str, Any]:
         for name, caption in section.figures.items()
         if (folder / name).exists()
     ]
-    return {"title": section.title, "paragraphs": [_paragraph(each) for each in paragraphs if each], "figures": figures}
+    filled = [_paragraph(lines) for lines in paragraphs if lines]
+    return {"title": section.title, "paragraphs": filled, "figures": figures}
 
 
 def _paragraph(lines: Sequence[str]) -> dict[str, list[str]]:

@@ -26,7 +26,7 @@ def _facts(replay: Replay, clusters: ReplayClusters | None, title: str) -> dict[
     """Return everything except the tables."""
     policies = sorted(set(replay.players.policies))
     colours = policy_colours(replay.players.policies)
-    found = clusters.clusters if clusters else []
+    numbers = clusters.clusters if clusters else []
     return {
         "title": title,
         "ticks": replay.ticks,
@@ -49,7 +49,7 @@ def _facts(replay: Replay, clusters: ReplayClusters | None, title: str) -> dict[
         "causes": CAUSES,
         "clusters": {
             "run": clusters.run, "noise": NOISE, "unlabelled": UNLABELLED,
-            "colours": {str(label): colour for label, colour in cluster_colours(found).items()},
+            "colours": {str(label): colour for label, colour in cluster_colours(numbers).items()},
         } if clusters else None,
     }  # fmt: skip
 

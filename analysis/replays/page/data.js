@@ -75,8 +75,8 @@ class ReplayData {
   }
 
   nameOf(id) {
-    const found = this.find(id);
-    return found ? found.group.names[found.index] : `entity ${id}`;
+    const entity = this.find(id);
+    return entity ? entity.group.names[entity.index] : `entity ${id}`;
   }
 
   policyOf(player) { return this.facts.policies[this.facts.players.policy[player]]; }

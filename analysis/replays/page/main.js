@@ -49,8 +49,8 @@ function publicState(state, map) {
     },
     /** Middle of an agent on the map's canvas, in CSS pixels. */
     place(id) {
-      const found = map.shown.find(({ group, index }) => group.ids[index] === id);
-      return found ? { x: found.x, y: found.y } : null;
+      const entity = map.shown.find(({ group, index }) => group.ids[index] === id);
+      return entity ? { x: entity.x, y: entity.y } : null;
     },
   });
 }

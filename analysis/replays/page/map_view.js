@@ -279,10 +279,10 @@ class MapView {
   drawFollowed() {
     const { followed } = this.state;
     if (followed === null) return;
-    const found = this.shown.find(({ group, index }) => group === this.data.players && index === followed);
-    const { x, y } = found ?? this.lastPlace();
+    const shown = this.shown.find(({ group, index }) => group === this.data.players && index === followed);
+    const { x, y } = shown ?? this.lastPlace();
     drawRing(this.context, x, y, this.radius() + 4, RING);
-    this.drawText(this.labelOf(followed) + (found ? "" : " (died here)"), x, y - this.radius() - 9);
+    this.drawText(this.labelOf(followed) + (shown ? "" : " (died here)"), x, y - this.radius() - 9);
   }
 
   /** Where the followed agent was last seen, or first. */
@@ -410,8 +410,8 @@ class MapView {
   }
 
   click(point) {
-    const found = this.entityAt(point);
-    if (found && found.group === this.data.players) this.state.follow(found.index);
+    const entity = this.entityAt(point);
+    if (entity && entity.group === this.data.players) this.state.follow(entity.index);
   }
 
   showTooltip() {

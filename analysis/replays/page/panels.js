@@ -43,15 +43,15 @@ class AgentList {
   /** An agent's number alone finds that agent; any other text, all whose name holds it. */
   filter() {
     const wanted = this.search.value.trim().toLowerCase();
-    let found = 0;
+    let hits = 0;
     this.rows.forEach(({ item }, player) => {
       const isNumber = /^\d+$/.test(wanted);
       const hit = isNumber ? String(this.data.players.ids[player]) === wanted
         : this.data.players.names[player].toLowerCase().includes(wanted);
       item.hidden = !hit;
-      found += hit;
+      hits += hit;
     });
-    this.nobody.hidden = found > 0;
+    this.nobody.hidden = hits > 0;
   }
 
   draw() {
@@ -160,9 +160,9 @@ class AgentPanel {
 
   /** An entity's name; a player's can be clicked. */
   link(id) {
-    const found = this.data.find(id);
-    if (!found || found.group !== this.data.players) return element("b", {}, this.data.nameOf(id));
-    return element("button", { type: "button", onclick: () => this.state.follow(found.index) }, this.data.nameOf(id));
+    const entity = this.data.find(id);
+    if (!entity || entity.group !== this.data.players) return element("b", {}, this.data.nameOf(id));
+    return element("button", { type: "button", onclick: () => this.state.follow(entity.index) }, this.data.nameOf(id));
   }
 
   skills(player, tick) {

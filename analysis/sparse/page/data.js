@@ -2,12 +2,10 @@
 
 /* The page's tables, and what its parts ask of them. */
 
-class Features {
+class Features extends RecordedTicks {
   constructor(facts, tables) {
-    this.facts = facts;
-    this.tables = tables;
+    super(facts, tables);
     this.tops = new Map();
-    this.entityStart = running(tables["entity.count"]);
     this.traceStart = running(tables["top.ticks"]);
     tables["top.feature"].forEach((feature, top) => {
       if (!this.tops.has(feature)) this.tops.set(feature, []);
@@ -28,9 +26,6 @@ class Features {
     const size = this.facts.side ** 2;
     return this.tables["view.tiles"].subarray(top * size, (top + 1) * size);
   }
-
-  /** What drawView asks: everybody else in view. */
-  others(top) { return othersIn(this.tables, this.entityStart, top); }
 
   /** The life of a top record: ticks, strengths and the behaviour, in their units. */
   trace(top) {

@@ -8,7 +8,7 @@ const VIEW_WIDTH = 105;
 async function main() {
   const facts = factsIn("page-facts");
   const data = new Features(facts, await tablesIn("page-content", facts.columns));
-  const state = { data, shown: STEP, found: [] };
+  const state = { data, shown: STEP, listed: [] };
   for (const id of ["search", "sort", "described"]) {
     listenTo(id, "input", () => { state.shown = STEP; update(state); });
   }
@@ -43,23 +43,23 @@ function update(state) {
   const only = byId("described").checked;
   const key = KEYS[byId("sort").value];
   const text = (i) => `feature_${data.number("number", i)} ${data.tables.titles[i]} ${data.tables.descriptions[i]}`.toLowerCase();
-  state.found = [];
+  state.listed = [];
   for (let i = 0; i < data.count; i++) {
     if (only && !data.number("described", i)) continue;
-    if (words.every((word) => text(i).includes(word))) state.found.push(i);
+    if (words.every((word) => text(i).includes(word))) state.listed.push(i);
   }
-  const order = new Map(state.found.map((i) => [i, key(data, i)]));
+  const order = new Map(state.listed.map((i) => [i, key(data, i)]));
   // What could not be measured comes last.
   const value = (i) => (Number.isFinite(order.get(i)) ? order.get(i) : -Infinity);
-  state.found.sort((a, b) => value(b) - value(a) || a - b);
+  state.listed.sort((a, b) => value(b) - value(a) || a - b);
   draw(state);
 }
 
-function draw({ data, found, shown }) {
-  byId("list").replaceChildren(...found.slice(0, shown).map((i) => card(data, i)));
+function draw({ data, listed, shown }) {
+  byId("list").replaceChildren(...listed.slice(0, shown).map((i) => card(data, i)));
   byId("count").textContent =
-    `${found.length.toLocaleString("en")} of ${data.count.toLocaleString("en")} features`;
-  byId("more").hidden = found.length <= shown;
+    `${listed.length.toLocaleString("en")} of ${data.count.toLocaleString("en")} features`;
+  byId("more").hidden = listed.length <= shown;
 }
 
 function card(data, i) {

@@ -59,7 +59,7 @@ def sparse_page(name: str, facts: Mapping[str, Any], cards: FeatureCards) -> str
     records = cards.seen.records
     tiles = records.tile[:, :, 2].astype(np.uint8)
     tables = {
-        **{f"feature.{key}": each for key, each in cards.columns.items()},
+        **{f"feature.{key}": column for key, column in cards.columns.items()},
         "feature.byAge": cards.by_age.astype(np.float32),
         **view_tables(cards.seen),
         "view.tiles": tiles,
@@ -83,6 +83,6 @@ def sparse_page(name: str, facts: Mapping[str, Any], cards: FeatureCards) -> str
     }
     page = environment(_HERE, trim=True).get_template("template.html")
     return page.render(
-        name=name, said=facts, features=len(cards.titles), facts=embedded(content), packed=packed.content,
+        name=name, about=facts, features=len(cards.titles), facts=embedded(content), packed=packed.content,
         style=style_of("window", _HERE), scripts=scripts_of(_KIT, _SCRIPTS),
     )  # fmt: skip

@@ -76,7 +76,7 @@ def densities(page) -> list[float]:
 def test_it_opens_with_the_runs_own_clusters(page, tree: ClusterTree, clustering: Clustering) -> None:
     own = np.append(run_clusters(tree, clustering.labels), NO_CLUSTER)[clustering.labels]
     np.testing.assert_array_equal(shown(page), own)
-    told = page.locator("#told").inner_text()
+    told = page.locator("#words").inner_text()
     assert told.startswith("The run's own clusters: ")
     assert f"{100 * np.mean(clustering.labels == NOISE):.1f}% are noise" in told
     numbers = page.evaluate("document.getElementById('plane')._fullLayout.annotations.map((a) => a.text)")
@@ -91,7 +91,7 @@ def test_the_slider_cuts_the_tree(page, tree: ClusterTree) -> None:
         set_level(page, level)
         cut = tree.cut(levels[level])
         np.testing.assert_array_equal(shown(page), np.where(cut == NOISE, NO_CLUSTER, cut))
-        told = page.locator("#told").inner_text()
+        told = page.locator("#words").inner_text()
         assert f"{100 * np.mean(cut == NOISE):.1f}% are noise" in told and f"level {level + 1} of {len(levels)}" in told
         seen.append(page.evaluate("JSON.stringify(document.getElementById('plane').data[0].marker.color)"))
         lit = page.evaluate("document.getElementById('tree').data[0].marker.color.map((c, i) => c === UNLIT ? -1 : i)")

@@ -19,6 +19,7 @@ from tests.analysed import Analysed
 from tests.browser import opened, scripts_that_ran
 
 HOSTILE = "</script><img src=x onerror=document.title='hacked'><b>&'\""
+UNFOLD = "document.querySelectorAll('details').forEach((part) => { part.open = true; })"
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +30,7 @@ def summary(analysed: Analysed) -> dict[str, Any]:
 @pytest.fixture
 def page(browser, analysed: Analysed) -> Iterator:
     with opened(browser, analysed.run / "report.html") as page:
+        page.evaluate(UNFOLD)
         yield page
 
 
@@ -49,6 +51,28 @@ def cells(row) -> list[str]:
 def test_the_verdict_comes_first(page, summary: dict[str, Any]) -> None:
     assert page.locator("#verdict li").all_inner_texts() == summary["verdict"]
     assert page.locator("h2").first.inner_text() == "Verdict"
+
+
+def test_sections_fold_and_links_unfold_them(browser, analysed: Analysed, summary: dict[str, Any]) -> None:
+    with opened(browser, analysed.run / "report.html") as page:
+        folded = page.evaluate("document.documentElement.scrollHeight")
+        targets = [link.get_attribute("href") for link in page.locator("nav a").all()]
+        assert targets == [f"#{section.get_attribute('id')}" for section in page.locator(".section > div").all()]
+        last = f"#cluster-{summary['clusters'][-1]['label']}"
+        for target in ("#reproduce", last):
+            assert not page.locator(target).is_visible()
+            page.locator(f"a[href='{target}']").click()
+            page.locator(target).wait_for()
+            heading = page.locator(f"summary:has(+ {target})").bounding_box()
+            assert 0 <= heading["y"] < page.viewport_size["height"]
+        page.evaluate(UNFOLD)
+        assert page.evaluate("document.documentElement.scrollHeight") > 2 * folded
+
+
+def test_folded_parts_are_printed(browser, analysed: Analysed) -> None:
+    with opened(browser, analysed.run / "report.html") as page:
+        page.emulate_media(media="print")
+        assert page.locator("#reproduce").is_visible() and not page.locator("nav").is_visible()
 
 
 def test_every_figure_is_inside_and_told_in_words(page, analysed: Analysed) -> None:
@@ -128,7 +152,7 @@ def test_links_are_of_files_that_are_there_also_when_the_run_has_moved(browser, 
     shutil.copytree(analysed.run, moved)
     page = browser.new_page(offline=True)
     page.goto((moved / "report.html").as_uri())
-    assert page.get_by_role("link").count() == 0  # the explorer has not been built
+    assert page.locator("header a").count() == 0  # the explorer has not been built
     assert shlex.split(page.locator("header code").inner_text()) == [
         "python",
         "explore.py",
@@ -138,7 +162,7 @@ def test_links_are_of_files_that_are_there_also_when_the_run_has_moved(browser, 
         (moved / name).write_text("<title>there</title>")
     (moved / "report.html").write_text(report_html(moved))
     page.reload()
-    links = [link.get_attribute("href") for link in page.get_by_role("link").all()]
+    links = [link.get_attribute("href") for link in page.locator("header a").all()]
     assert links == ["explorer.html", "dendrogram_explorer.html"]
     page.get_by_role("link", name="explorer.html", exact=True).click()
     assert page.title() == "there" and page.url.startswith(moved.as_uri())

@@ -1,0 +1,78 @@
+"use strict";
+
+/* The search box: features to colour by, clusters, lives, and points by what was done or happened there. */
+
+const MOST_MATCHES = 12;
+
+class SearchBox {
+  constructor(state) {
+    this.state = state;
+    this.input = byId("find");
+    this.list = byId("matches");
+    this.input.addEventListener("input", () => this.draw());
+    this.input.addEventListener("focus", () => this.draw());
+    this.input.addEventListener("keydown", ({ key }) => {
+      if (key === "Enter") this.list.querySelector("button")?.click();
+    });
+    listenTo("search", "keydown", ({ key }) => { if (key === "Escape") this.close(); });
+    document.addEventListener("pointerdown", ({ target }) => { if (!byId("search").contains(target)) this.list.hidden = true; });
+  }
+
+  close() {
+    this.input.value = "";
+    this.draw();
+  }
+
+  draw() {
+    const words = wordsOf(this.input.value);
+    this.list.hidden = !words.length;
+    if (!words.length) return;
+    const matches = [...this.points(words), ...this.named().filter(({ text }) => holdsAll(text, words))];
+    const more = matches.length - MOST_MATCHES;
+    this.list.replaceChildren(
+      ...matches.slice(0, MOST_MATCHES).map(({ kind, text, act }) => element("li", {}, element(
+        "button", { type: "button", onclick: () => { act(); this.close(); } }, element("span", { class: "dim" }, kind), ` ${text}`,
+      ))),
+      ...(more > 0 ? [element("li", { class: "note" }, `and ${more.toLocaleString("en")} more: type another word`)] : []),
+      ...(matches.length ? [] : [element("li", { class: "note" }, "nothing: try a feature, a cluster, an action, or agent 15")]),
+    );
+  }
+
+  /** Everything that has a name, and what picking it does. */
+  named() {
+    const { state } = this, { data } = state, { tables } = data;
+    const colours = byId("colour-by");
+    return [
+      ...data.features.map(({ name, definition }, i) => ({
+        kind: "colour by", text: `${name}: ${definition}`,
+        act: () => { colours.value = `feature.${i}`; state.set("colourBy", colours.value); },
+      })),
+      ...data.facts.clusters.map(({ label, description }) => ({
+        kind: "select", text: `${state.called(label)}: ${description}`, act: () => state.selectPoints((point) => tables["point.label"][point] === label),
+      })),
+      ...Array.from(data.lifeStart.subarray(0, -1), (tick) => ({
+        kind: "open", text: `agent ${tables.agent[tick]}, episode ${tables.episode[tick]}`, act: () => state.set("tick", tick),
+      })),
+    ];
+  }
+
+  /** The points at which what was done, or one thing that happened, holds all words. */
+  points(words) {
+    const { data } = this.state, { tables } = data;
+    const done = tables.phrases.map((text) => holdsAll(text, words));
+    const happened = new Set();
+    tables["event.words"].forEach((text, i) => { if (holdsAll(tables.events[text], words)) happened.add(tables["event.tick"][i]); });
+    const fits = (point) => done[tables.words[tables["point.tick"][point]]] || happened.has(tables["point.tick"][point]);
+    const count = tables["point.tick"].reduce((sum, _, point) => sum + fits(point), 0);
+    const text = `${counted(count, "point")} with “${words.join(" ")}” in actions or events`;
+    return count ? [{ kind: "select", text, act: () => this.state.selectPoints(fits) }] : [];
+  }
+}
+
+function wordsOf(text) { return text.toLowerCase().split(/[^\p{L}\p{N}]+/u).filter(Boolean); }
+
+/** Whether each word begins a word of the text; numbers must be whole. */
+function holdsAll(text, words) {
+  const own = wordsOf(text);
+  return words.every((word) => own.some((other) => (/^\d+$/.test(word) ? other === word : other.startsWith(word))));
+}
