@@ -6,7 +6,7 @@
     python analyze_dynamics.py activation_data/NAME-simulated --layer world_hidden --components 128 --clusters 128
     python analyze_dynamics.py activation_data/NAME-simulated --behaviours-of lstm_hidden,world_hidden --reach 12
 
-Record the dump with --layers all, and with --fields Market,Task,ActionTargets to measure memory length too. Figures,
+Record the dump with extract_activations.py --record standard. Figures,
 tables, summary.txt, directions.safetensors and report.html are written to analysis_results/RUN/; see docs/dynamics.md.
 After an interruption, the same command goes on where it stopped.
 """

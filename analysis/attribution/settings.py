@@ -25,7 +25,7 @@ class SaliencySettings:
     """Arguments of saliency.py."""
 
     dump: tyro.conf.Positional[Path]
-    """Dump: a folder written by extract_activations.py with --layers all --fields Market,Task,ActionTargets."""
+    """Dump: a folder written by extract_activations.py --record standard."""
     of: str = "value"
     """What is attributed: value; HEAD:OPTION, the log-probability of an option; HEAD:OPTION-OPTION, the difference of
     two logits, such as Move.Direction:north-south; HEAD:chosen, the log-probability of the recorded choice; or

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Literal
 import tyro
 
 from activation_store.layers import ACTION_DECODER
+from activation_store.recording import check_recorded
 from activation_store.schema import DumpMetadata
 from activation_store.subsample import Subsample
-from common.argument_checks import at_least, between, check, did_you_mean, seed_value, split
+from common.argument_checks import at_least, between, check, seed_value, split
 from common.user_error import UserError
 
 if TYPE_CHECKING:
@@ -203,9 +204,7 @@ class AnalysisSettings:
         Raises:
             UserError: the dump lacks the layer, or has too few units or records.
         """
-        if self.layer not in metadata.layers:
-            hint = did_you_mean(self.layer, metadata.layers)
-            raise UserError(f"{self.dump} holds no layer {self.layer!r}, only: {', '.join(metadata.layers)}{hint}")
+        check_recorded(self.dump, metadata, self.layer)
         units = metadata.layers[self.layer]
         if self.cluster_before_umap and self.pre_cluster_dims > units:
             raise UserError(f"--pre-cluster-dims is {self.pre_cluster_dims}: layer {self.layer} has {units} units only")

@@ -8,11 +8,12 @@ from typing import Annotated, Literal
 import tyro
 
 from activation_store.layers import LSTM_HIDDEN, SEMANTIC_CODE, SEMANTIC_PLANE
+from activation_store.recording import check_recorded, record_again
 from activation_store.schema import DumpMetadata
 from activation_store.subsample import Subsample
 from agent_zoo.semantic.shape import BETA, MOST_CODES, PAIRWISE_WEIGHT
 from analysis.clusters.settings import FEATURES_COMPARED, AnalysisSettings
-from common.argument_checks import SEEDS, at_least, between, check, did_you_mean, seed_value, split
+from common.argument_checks import SEEDS, at_least, between, check, seed_value, split
 from common.user_error import UserError
 
 FEWEST_STATES_A_CODE = 10
@@ -118,14 +119,12 @@ class FitSettings:
         """
         if self.recorded and SEMANTIC_CODE not in metadata.layers:
             raise UserError(
-                f"{self.dump} holds no layer {SEMANTIC_CODE}: its policy has no codebook, or it was not recorded with "
-                "--layers all; leave out --recorded to fit one"
+                f"{self.dump} holds no layer {SEMANTIC_CODE}: its policy has no codebook, so leave out --recorded to "
+                f"fit one; if it has, {record_again(self.dump, metadata)}"
             )
         if self.recorded and SEMANTIC_PLANE not in metadata.layers:
-            raise UserError(f"{self.dump} holds no layer {SEMANTIC_PLANE}: record it with --layers all")
-        if self.read_layer not in metadata.layers:
-            hint = did_you_mean(self.layer, metadata.layers)
-            raise UserError(f"{self.dump} holds no layer {self.layer!r}, only: {', '.join(metadata.layers)}{hint}")
+            raise UserError(f"{self.dump} holds no layer {SEMANTIC_PLANE}: {record_again(self.dump, metadata)}")
+        check_recorded(self.dump, metadata, self.read_layer)
         self.check_enough(self.thinning.capacity(metadata.records, metadata.lives))
 
     def check_enough(self, states: int) -> None:
@@ -266,8 +265,7 @@ class AgreementArguments:
     """Show recorded lives to other trainings, and measure whether their codes divide them in the same way."""
 
     dump: tyro.conf.Positional[Path]
-    """Activation dump of a policy with codes of its own, recorded with `--layers all` and
-    `--fields Market,Task,ActionTargets`."""
+    """Activation dump of a policy with codes of its own, recorded with `--record standard`."""
     policies: str = ""
     """Comma-separated names of other trainings with codes, to see the same lives."""
     policies_dir: Path = Path("policies")

@@ -6,9 +6,10 @@ from pathlib import Path
 import tyro
 
 from activation_store.layers import BOTTLENECK, LSTM_CELL, LSTM_HIDDEN
+from activation_store.recording import check_recorded
 from activation_store.schema import DumpMetadata
 from analysis.clusters.settings import FEATURES_COMPARED
-from common.argument_checks import at_least, between, check, did_you_mean, seed_value, split
+from common.argument_checks import at_least, between, check, seed_value, split
 from common.user_error import UserError
 
 _MOST_COMPONENTS = 256
@@ -21,7 +22,7 @@ class DynamicsSettings:
     """Arguments of analyze_dynamics.py."""
 
     dump: tyro.conf.Positional[Path]
-    """Dump: a folder written by extract_activations.py with --layers all, such as activation_data/NAME."""
+    """Dump: a folder written by extract_activations.py --record standard, such as activation_data/NAME."""
     layer: str = LSTM_CELL
     """State of the memory to analyse: lstm_cell or lstm_hidden, or of an earlier layer, such as lstm_cell_1. Any other
     layer of the dump that changes with ticks, such as world_hidden of simulated lives, is analysed without what needs
@@ -144,8 +145,6 @@ class DynamicsSettings:
             )
 
     def _check_layer(self, layer: str, option: str, metadata: DumpMetadata) -> None:
-        if layer not in metadata.layers:
-            hint = did_you_mean(layer, metadata.layers)
-            raise UserError(f"{self.dump} holds no layer {layer!r}, only: {', '.join(metadata.layers)}{hint}")
+        check_recorded(self.dump, metadata, layer)
         if layer == BOTTLENECK:
             raise UserError(f"{option} is {layer}, which is the same in all ticks of a life: nothing moves in it")

@@ -11,6 +11,7 @@ import torch
 from activation_store.layers import ENCODER_OUTPUT
 from activation_store.lives import number_lives
 from activation_store.reader import Progress, read_dump, read_identity
+from activation_store.recording import record_again
 from activation_store.records import Records
 from activation_store.schema import MAY_BE_UNRECORDED, DumpMetadata, refuse_kept_memory
 from agent_zoo.base import RecurrentPolicy
@@ -132,7 +133,7 @@ def read_tracks(
     needed = () if update is None else update.layers_needed
     if missing := [name for name in needed if name not in metadata.layers]:
         raise UserError(
-            f"{dump} lacks {', '.join(missing)}, which the policy's update needs: extract it again with --layers all"
+            f"{dump} lacks {', '.join(missing)}, which the policy's update needs: {record_again(dump, metadata)}"
         )
     chosen = drawn_lives(dump, count, SHORTEST_LIFE, seed)
     records = read_dump(

@@ -56,10 +56,10 @@ class SparseSettings:
     epochs: int = 10
     """Passes over the training states, at least 1."""
     untrained: bool = False
-    """Also fit everything to the memory of the untrained network that --untrained-twin recorded beside the policy."""
+    """Also fit everything to the memory of the untrained network that --record standard recorded beside the policy."""
     splice: bool = True
-    """Also let the policy act on reconstructed states, and compare its actions and values. Needs a dump recorded with
-    --layers all --fields Market,Task,ActionTargets, and the policy in --policies-dir."""
+    """Also let the policy act on reconstructed states, and compare its actions and values. Needs a dump of
+    --record standard, and the policy in --policies-dir."""
     meaning: bool = True
     """Also describe what each feature goes with, and write the page sparse_features.html."""
     feature_set: str = "extended"

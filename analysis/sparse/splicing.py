@@ -13,6 +13,7 @@ import torch
 
 from activation_store.layers import ENCODER_OUTPUT, STATES, UNTRAINED
 from activation_store.reader import read_dump
+from activation_store.recording import record_again
 from activation_store.records import Records
 from activation_store.schema import DumpMetadata, refuse_kept_memory
 from activation_store.sparse_dictionary import SparseDictionary
@@ -78,8 +79,8 @@ def load_recorded_policy(folder: Path, metadata: DumpMetadata, policies: Path, l
     policy, info = load_checkpoint(path)
     if missing := [name for name in state_layers(policy) if name not in metadata.layers]:
         raise UserError(
-            f"{folder} lacks {', '.join(missing)}, from which the memory is rebuilt: extract it again with --layers "
-            f"all, {without}"
+            f"{folder} lacks {', '.join(missing)}, from which the memory is rebuilt: {record_again(folder, metadata)}, "
+            f"{without}"
         )
     if layer not in policy.layer_units:
         raise UserError(f"{layer} is not a layer of {metadata.policy}: give another --layer, {without}")

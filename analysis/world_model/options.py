@@ -24,8 +24,8 @@ class WorldSettings:
     """Arguments of train_world_model.py."""
 
     dump: tyro.conf.Positional[Path]
-    """Dump of the policy: a folder written by extract_activations.py with --format parquet, at least the layers
-    lstm_hidden and lstm_cell, and --fields Market,Task,ActionTargets; episodes on at least two maps."""
+    """Dump of the policy: a folder written by extract_activations.py --record standard, with episodes on at
+    least two maps."""
     records: int = 1_000_000
     """Records (agent-ticks) to predict in training, at least 1. Beyond those of the training maps, they repeat."""
     horizon: int = 16
