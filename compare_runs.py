@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Literal
 import tyro
 
 from common import argument_checks, command_line
-from common.argument_checks import at_least, split
+from common.argument_checks import at_least, result_name, split
+from common.result_places import OutputFolder
 from common.user_error import UserError
 
 if TYPE_CHECKING:
@@ -58,8 +59,8 @@ class Arguments:
     """Which results of evaluate.py to use. pve: each checkpoint alone in its world; pvp: all in shared worlds."""
     confidence: float = 0.95
     """Confidence level of the intervals, above 0 and below 1."""
-    output_dir: Path = Path("analysis_results")
-    """Parent folder of the comparison's folder."""
+    output_dir: OutputFolder = Path("analysis_results")
+    """Folder that --name goes into."""
     name: str | None = None
     """Name of the comparison's folder; by default the names of the groups, and pvp with --mode pvp."""
 
@@ -108,6 +109,7 @@ def check(arguments: Arguments) -> None:
         )
     argument_checks.check(
         arguments,
+        name=result_name(arguments.name),
         points=at_least(arguments.points, 1),
         last=(0 < arguments.last <= 1, "above 0, up to 1"),
         confidence=(0 < arguments.confidence < 1, "above 0 and below 1, for example 0.95"),

@@ -26,7 +26,8 @@ from activation_store.recording import FIELDS, RECORDINGS, Record
 from activation_store.schema import Format
 from agent_zoo.checkpoint_files import import_hint, list_checkpoints, not_imported, policy_names
 from common import argument_checks, command_line
-from common.argument_checks import at_least, between, did_you_mean, regrowth_value, seed_value, split
+from common.argument_checks import at_least, between, did_you_mean, regrowth_value, result_name, seed_value, split
+from common.result_places import OutputFolder
 from common.user_error import UserError
 from reinforcement_learning.game.plain_world import Protocol
 from reinforcement_learning.play.workers import Vectorization, Workers, chosen_device, chosen_workers
@@ -54,8 +55,8 @@ class Arguments:
     """What to record. standard: what all analyses read: every layer, an untrained network beside it, and all that the
     policy sees, in parquet. everything: the logits too. activations: what the original tools read, the action decoder
     alone, in JSON. Single parts can be chosen with --layers, --fields, --format and -n."""
-    output: Annotated[Path, tyro.conf.arg(aliases=["-o", "--output-dir"])] = Path("activation_data")
-    """Parent folder of the dumps."""
+    output: OutputFolder = Path("activation_data")
+    """Folder that the dumps go into."""
     name: str | None = None
     """Name of the dump's folder; by default that of the policy. With several policies, followed by - and the policy."""
     episodes: Annotated[int | None, tyro.conf.arg(aliases=["-n"])] = None
@@ -149,6 +150,7 @@ def check(arguments: Arguments) -> None:
     """Refuse invalid arguments before anything is loaded."""
     argument_checks.check(
         arguments,
+        name=result_name(arguments.name),
         episodes=at_least(arguments.episodes, 1),
         max_steps=at_least(arguments.max_steps, 1),
         seed=seed_value(arguments.seed),
@@ -163,8 +165,6 @@ def check(arguments: Arguments) -> None:
             all(map(_is_steps, split(arguments.shadow_networks))), "comma-separated numbers of agent-steps, or all",
         ),
     )  # fmt: skip
-    if arguments.name is not None:
-        argument_checks.check_file_name(arguments.name, "--name")
     if split(arguments.layers) != ("all",):
         check_layers(split(arguments.layers))
     for name in split(arguments.fields):

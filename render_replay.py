@@ -13,12 +13,13 @@ import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import tyro
 
 from common import argument_checks, command_line
-from common.argument_checks import at_least, between
+from common.argument_checks import at_least, between, result_name
+from common.result_places import OutputPlace, result_file
 from common.user_error import UserError
 
 if TYPE_CHECKING:
@@ -39,8 +40,10 @@ class Arguments:
 
     file: tyro.conf.Positional[Path]
     """Replay file, .replay.lzma or .replay.json."""
-    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """File to write: a page (.html) or a video (.gif, .mp4); by default next to FILE, with the same name."""
+    name: str | None = None
+    """Name of the page or video; by default that of FILE."""
+    output: OutputPlace = None
+    """Folder that it goes into, by default that of FILE; or the page (.html) or video (.gif, .mp4) itself."""
     gif: bool = False
     """Make a GIF."""
     mp4: bool = False
@@ -67,12 +70,11 @@ class Arguments:
     @property
     def path(self) -> Path:
         """Path of the result."""
-        if self.output is not None:
-            return self.output
         name = self.file.name
         for suffix in (".lzma", ".json", ".replay"):
             name = name.removesuffix(suffix)
-        return self.file.with_name(name + (".gif" if self.gif else ".mp4" if self.mp4 else ".html"))
+        suffix = ".gif" if self.gif else ".mp4" if self.mp4 else ".html"
+        return result_file(self.output, self.name, self.file.with_name(name + suffix))
 
 
 def main() -> None:
@@ -101,6 +103,7 @@ def main() -> None:
 
 def check_values(arguments: Arguments) -> None:
     """Refuse values that are invalid for any replay, before anything is read."""
+    argument_checks.check(arguments, name=result_name(arguments.name))
     suffix = arguments.path.suffix.lower()
     if arguments.gif and arguments.mp4:
         raise UserError("--gif and --mp4 are given: choose one")

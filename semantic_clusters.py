@@ -48,7 +48,8 @@ def main() -> None:
     if not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
         hint = did_you_mean(arguments[0], COMMANDS)
         raise UserError(f"there is no command {arguments[0]!r}; there are: {', '.join(COMMANDS)}{hint}")
-    options: Any = command_line.parse(cast(Any, Command), __doc__, args=arguments, prog="semantic_clusters.py")
+    description = __doc__ if arguments[0].startswith("-") else ""
+    options: Any = command_line.parse(cast(Any, Command), description, args=arguments, prog="semantic_clusters.py")
     options.check()
 
     from rich.console import Console
@@ -176,7 +177,7 @@ def compare(options: CompareArguments, console: "Console", step: "Step") -> None
     with step("loading the libraries"):
         from analysis.codes.leaderboard import MEASURES, leaderboard
     board = leaderboard(run, rule, options.states, options.bootstraps, step)
-    folder = options.output_dir or options.run
+    folder = options.folder
     make_folder(folder)
     path = folder / "leaderboard.json"
     write_json(path, {"states": board.states, "lives": board.lives, "rows": [asdict(row) for row in board.rows]})

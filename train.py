@@ -1,5 +1,20 @@
 """Train an agent on Neural MMO.
 
+The options that matter first:
+
+    -a NAME  # the agent: neurips23_start_kit, yaofeng, takeru, hybrid, or a folder of your own in agent_zoo/
+    -n NAME  # name of the policy and of the run
+    --debug  # a small world and a short run, to check the setup
+    --no-track  # without Weights & Biases
+    --resume FOLDER  # continue a run that was stopped or killed
+    -c NAME  # what agents are paid for: training, survival, two_ways, ..., or a YAML file
+    -t TASK  # one task of these for everybody
+    --train.total-agent-steps NUMBER  # how long to train
+    --train.seed NUMBER  # trainings of several seeds say what luck does: see compare_runs.py
+    --processes NUMBER  # processes on this machine that share the work
+
+Examples:
+
     python train.py --debug --no-track           # check the setup: about a minute on two cores
     python train.py -a neurips23_start_kit       # with the settings of config.yaml
     python train.py -n my_run --train.learning-rate 1e-4
@@ -10,7 +25,8 @@
     python train.py --list-tasks                 # list the tasks; -t NUMBER trains on one of them only
     python train.py -m replay -p policies        # record an episode of trained policies as a replay
 
-The policy is saved as policies/NAME.safetensors; metrics, training curves and checkpoints are in runs/NAME/.
+--help-verbose says what each option means. The policy is saved as policies/NAME.safetensors; metrics, training curves
+and checkpoints are in runs/NAME/.
 """
 
 import common.environment_check  # isort: skip  # noqa: F401 (must come first)
@@ -127,7 +143,7 @@ def parse(arguments: Sequence[str]) -> Arguments:
         config=(tyro.conf.FlagCreatePairsOff,),
     )
     defaults = _resumed_defaults(choice.resume) if choice.resume else _new_defaults(choice)
-    parsed = command_line.parse(Arguments, __doc__, flag_pairs=True, default=defaults, args=arguments)
+    parsed = command_line.parse(Arguments, __doc__, flag_pairs=True, brief=True, default=defaults, args=arguments)
     if parsed.resume:
         _check_resumed(defaults, parsed)
     if not parsed.recurrence:

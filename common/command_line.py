@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from common.figure_settings import draw_without_screen
+from common.help_text import asks_for_help, join_lines_of_options, print_description
 from common.lasting_output import lost_output, make_output_last
 from common.user_error import UserError, path_fault, printable
 
@@ -24,13 +25,14 @@ _NARROWEST_COLUMN = 8
 
 
 def parse(
-    arguments_type: type[Arguments], description: str | None, *, flag_pairs: bool = False, **options: Any
+    arguments_type: type[Arguments], description: str, *, flag_pairs: bool = False, brief: bool = False, **options: Any
 ) -> Arguments:
     """Read the command line into a data class; `--cluster-dir` and `--cluster_dir` mean the same.
 
     Args:
         description: shown by --help.
         flag_pairs: show both --flag and --no-flag in --help, needed if a flag can be on by default.
+        brief: show options alone in --help, and what they mean with --help-verbose.
         options: passed to `tyro.cli`, for example `default` or `args`.
     """
     import tyro
@@ -38,7 +40,10 @@ def parse(
     markers: tuple[Any, ...] = (tyro.conf.DisallowNone,)
     if not flag_pairs:
         markers += (tyro.conf.FlagCreatePairsOff,)
-    return tyro.cli(arguments_type, description=description, config=markers, **options)
+    if asks_for_help(options.get("args", sys.argv[1:])):
+        join_lines_of_options()
+        print_description(description)
+    return tyro.cli(arguments_type, description="", config=markers, compact_help=brief, **options)
 
 
 def with_value(arguments: Sequence[str], option: str, value: str) -> list[str]:

@@ -65,7 +65,7 @@ class RunFolder:
     def _clear(self, locked: bool) -> None:
         """Remove what a run left that did not end; without locks, or with other arguments, it might still be wanted."""
         if not locked or read_bytes(self.path / RUN_FILE) != as_json(self._run):
-            raise UserError(f"{self.path} holds another, unfinished run: delete it, or choose another --output-dir")
+            raise UserError(f"{self.path} holds another, unfinished run: delete it, or choose another --name")
         for path in self.path.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
@@ -122,11 +122,11 @@ def write_figure(path: Path, figure: "Figure") -> None:
 def refuse_existing_run(path: Path) -> None:
     """Raise `UserError` if a path cannot take a new run: it is no folder, or holds a finished run or other files."""
     if (path / DONE_FILE).exists():
-        raise UserError(f"{path} already holds a run: delete it, or choose another --output-dir")
+        raise UserError(f"{path} already holds a run: delete it, or choose another --name")
     if (path / RUN_FILE).exists():
         return  # unfinished: `RunFolder` decides once it has the lock
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise UserError(f"{path} is not an empty folder: choose another --output-dir")
+        raise UserError(f"{path} is not an empty folder: choose another --name")
 
 
 def versions() -> dict[str, str]:
