@@ -24,7 +24,7 @@ import tyro
 from activation_store.layers import check_layers
 from activation_store.recording import FIELDS, RECORDINGS, Record
 from activation_store.schema import Format
-from agent_zoo.checkpoint_files import import_hint, list_checkpoints, not_imported, policy_names
+from agent_zoo.checkpoint_files import policy_names
 from common import argument_checks, command_line
 from common.argument_checks import at_least, between, did_you_mean, regrowth_value, result_name, seed_value, split
 from common.result_places import OutputFolder
@@ -33,7 +33,6 @@ from reinforcement_learning.game.plain_world import Protocol
 from reinforcement_learning.play.workers import Vectorization, Workers, chosen_device, chosen_workers
 
 if TYPE_CHECKING:
-    from agent_zoo.checkpoint import CheckpointInfo
     from reinforcement_learning.play.extraction import Plan
     from reinforcement_learning.play.subjects import Checkpoint, Subjects
 
@@ -127,7 +126,7 @@ class Arguments:
     """File of task embeddings for policies that were trained on one, such as imported ones; by default that which they
     name."""
     list: bool = False
-    """List the available policies and exit."""
+    """List the available policies, the shipped ones and your own, and exit."""
     smoke_test: bool = False
     """Record an untrained policy on a small map for 20 ticks, read the dump back, and exit."""
 
@@ -139,7 +138,9 @@ def main() -> None:
     workers = chosen_workers(arguments.vectorization, arguments.ray_address, arguments.workers, arguments.num_envs)
     device = chosen_device(arguments.device, arguments.vectorization)
     if arguments.list:
-        list_policies(arguments.policies_dir)
+        from agent_zoo.policy_list import print_policies
+
+        print_policies(arguments.policies_dir)
     elif arguments.smoke_test:
         smoke_test(arguments, workers, device)
     else:
@@ -186,29 +187,6 @@ def check(arguments: Arguments) -> None:
 
 def _is_steps(text: str | None) -> bool:
     return text is None or text == "all" or text.isdecimal()
-
-
-def list_policies(folder: Path) -> None:
-    """Show the policies in a folder; a file that cannot be read is shown with the reason."""
-    from agent_zoo.checkpoint import read_info
-
-    paths = list_checkpoints(folder)
-    originals = not_imported(folder)
-    if not paths and not originals:
-        raise UserError(f"there is no policy in {folder}/: train one with `python train.py`")
-    rows = []
-    for path in paths:
-        try:
-            info = read_info(path)
-            rows.append((path.stem, info.agent, info.shown_steps, _seed(info), str(info.layout.task_size)))
-        except UserError as error:
-            rows.append((path.stem, f"unreadable: {error}", "", "", ""))
-    rows += [(path.stem, import_hint(path), "", "", "") for path in originals]
-    command_line.print_table(("policy", "agent", "agent-steps", "seed", "task embedding"), rows)
-
-
-def _seed(info: "CheckpointInfo") -> str:
-    return "unknown" if info.origin else str(info.seed)
 
 
 def smoke_test(arguments: Arguments, workers: Workers, device: str) -> None:

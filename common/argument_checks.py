@@ -80,7 +80,7 @@ def nearest(name: str, known: Iterable[str], most: int = _NAMES_SUGGESTED) -> li
     """Return the known names closest to an unknown one, which may be an everyday word for what they are about."""
     known, word = list(known), _GAME_WORDS.get(name.lower().removeprefix("self_"), name).lower()
     parts = [candidate for candidate in known if word and (word in candidate.lower() or candidate.lower() in word)]
-    near = difflib.get_close_matches(name, known, most)
+    near = difflib.get_close_matches(name if word == name.lower() else word, known, most)
     return list(dict.fromkeys([*parts, *near]))[:most]
 
 

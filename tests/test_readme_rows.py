@@ -15,8 +15,8 @@ LESS = {
     "train.py": "--debug --env.num-agents 16 --env.num-npcs 16 --env.num-maps 2 --env.horizon 32 "
     "--train.batch-size 1024 --train.minibatch-rows 32 --train.total-agent-steps 1024",
     "evaluate.py": "-r 1 -n 2 --env.horizon 16",
-    "extract_activations.py": "-n 4 --max-steps 150",
-    "analyze_activations.py": "--permutations 99 --bootstraps 99",
+    "extract_activations.py": "-n 4 --max-steps 96",
+    "analyze_activations.py": "--subsample 80 --permutations 99 --bootstraps 99",
     "explore.py": "",
     "train_probes.py": "--targets self_food --probes linear --subsample 16 --resamples 100",
     "analyze_dynamics.py": "--reach 8 --states 50 --spectrum-states 10 --followed-states 10 --tsne-records 200 "
@@ -56,7 +56,7 @@ def test_the_rows_run_one_after_the_other_on_one_recording(tmp_path: Path) -> No
         if script in NEEDS_A_FILE:
             continue
         if "analysis_results/RUN" in words:
-            (run,) = (tmp_path / "analysis_results").glob(f"{POLICY}-sub10-*")
+            (run,) = (tmp_path / "analysis_results").glob(f"{POLICY}-sub*")
             words = [str(run) if word == "analysis_results/RUN" else word for word in words]
         done = subprocess.run(
             [sys.executable, ROOT / script, *words, *LESS[script].split()],

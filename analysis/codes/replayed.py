@@ -19,7 +19,7 @@ from activation_store.schema import DumpMetadata, refuse_kept_memory
 from activation_store.subsample import Subsample
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, build_policy, load_checkpoint
-from agent_zoo.checkpoint_files import SUFFIX, policy_names
+from agent_zoo.checkpoint_files import policy_names, policy_path
 from agent_zoo.shown_settings import SHOWN
 from analysis.lives import Lives
 from analysis.recorded.recorded_observation import check_shows_everything, packed_observation
@@ -88,7 +88,7 @@ def load_networks(dump: Path, metadata: DumpMetadata, names: Sequence[str], fold
         raise UserError(f"{dump} holds no layer {hidden}, which k-means is fitted to: {record_again(dump, metadata)}")
     networks = []
     for name in policy_names(folder, names):
-        path = folder / f"{name}{SUFFIX}"
+        path = policy_path(folder, name)
         policy, info = load_checkpoint(path)
         if not policy.semantic:
             raise UserError(f"{name} has no codes: it was trained without --semantic.codes")

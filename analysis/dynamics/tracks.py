@@ -16,7 +16,7 @@ from activation_store.records import Records
 from activation_store.schema import MAY_BE_UNRECORDED, DumpMetadata, refuse_kept_memory
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint
-from agent_zoo.checkpoint_files import SUFFIX
+from agent_zoo.checkpoint_files import policy_path
 from analysis.clusters.dataset import feature_columns
 from analysis.dynamics.update import Update
 from analysis.lives import Lives, lives_of
@@ -89,8 +89,7 @@ def load_policy_of(
     if metadata.checkpoint_sha256 is None:
         raise UserError(f"{dump} was recorded from a policy without a checkpoint, so its weights are not known")
     if policy is None:
-        name = f"{metadata.policy}{SUFFIX}"
-        candidates = [folder / name for folder in (policies_dir, policies_dir / "checkpoints")]
+        candidates = [policy_path(place, metadata.policy) for place in (policies_dir, policies_dir / "checkpoints")]
         there = [path for path in candidates if path.is_file()]
         if not there:
             raise UserError(

@@ -12,7 +12,7 @@ from activation_store.layers import UNTRAINED
 from activation_store.recording import check_recorded
 from activation_store.schema import METADATA_FILE, DumpMetadata
 from activation_store.sparse_dictionary import AUTOENCODERS, DictionarySource
-from analysis.recorded.tracking import Mirror, check_login
+from analysis.recorded.tracking import Mirror
 from analysis.runs.run_folder import RunFolder, refuse_existing_run
 from analysis.sparse import describing, outputs
 from analysis.sparse.fitting import (
@@ -69,7 +69,6 @@ def check_dump(settings: SparseSettings, metadata: DumpMetadata) -> RecordedPoli
 def train_autoencoders(settings: SparseSettings, metadata: DumpMetadata, recorded: RecordedPolicy | None) -> Path:
     """Fit and test everything that is asked for; returns the run's folder."""
     console = Console()
-    check_login(settings.tracking)
     split = split_episodes(settings.dump, metadata, settings.seed)
     described = _described(settings, split)
     waiting = claim(settings, described)

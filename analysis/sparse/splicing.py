@@ -20,6 +20,7 @@ from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import memory_from_layers
 from agent_zoo.checkpoint import CheckpointInfo, build_untrained, load_checkpoint
+from agent_zoo.checkpoint_files import policy_path
 from agent_zoo.memories.memory import MemoryState
 from agent_zoo.network_parts.distribution import ActionDistribution
 from agent_zoo.observation import PackedObservation
@@ -68,7 +69,7 @@ def load_recorded_policy(folder: Path, metadata: DumpMetadata, policies: Path, l
             memory or parts of the observation.
     """
     refuse_kept_memory(folder, metadata)
-    path = policies / f"{metadata.policy}.safetensors"
+    path = policy_path(policies, metadata.policy)
     without = "or pass --no-splice"
     if not path.exists():
         raise UserError(f"{path}, whose states {folder} holds, is not there: give --policies-dir, {without}")

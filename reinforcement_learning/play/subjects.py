@@ -9,7 +9,7 @@ from activation_store.layers import UNTRAINED
 from activation_store.recording import RECORDINGS, Recording
 from activation_store.schema import DumpMetadata
 from activation_store.size_estimate import expected_record_bytes
-from agent_zoo.checkpoint_files import SUFFIX, find_checkpoints
+from agent_zoo.checkpoint_files import find_checkpoints, policy_path
 from common.argument_checks import SEEDS
 from common.files import free_bytes
 from common.user_error import UserError
@@ -182,7 +182,7 @@ def _tasks(subjects: Subjects, together: Sequence[Entrant]) -> TaskSettings:
 def _load(subjects: Subjects, seed: int) -> list[Entrant]:
     """Load the policies, or their training checkpoints."""
     if subjects.checkpoint == "trained":
-        paths = {name: [subjects.policies_dir / f"{name}{SUFFIX}"] for name in subjects.names}
+        paths = {name: [policy_path(subjects.policies_dir, name)] for name in subjects.names}
     else:
         steps = subjects.checkpoint if isinstance(subjects.checkpoint, int) else None
         paths = {name: find_checkpoints(_checkpoint_folders(subjects, name), name, steps) for name in subjects.names}

@@ -31,7 +31,8 @@ def test_lines_are_full_and_fit(script: str, width: int, monkeypatch: pytest.Mon
         assert len(line) + 1 + len(following.split()[0]) > width - 4, f"{line!r} had place for more of {following!r}"
 
 
-def test_the_ten_options_come_first_and_the_others_in_groups() -> None:
+def test_the_ten_options_come_first_and_the_others_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.command.environment", lambda: {**os.environ, "COLUMNS": "80"})
     shown = run_here("train.py", "--help").stdout
     assert len(shown.splitlines()) < 230
     places = [
