@@ -19,6 +19,7 @@ from activation_store.reader import read_dump, read_identity, read_metadata
 from activation_store.schema import DumpMetadata
 from common import argument_checks, command_line
 from common.argument_checks import at_least, result_name, seed_value
+from common.plural import plural
 from common.result_places import OutputFolder
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def draw(
         timeline = timeline_of(records, metadata)
     run_name = arguments.cluster_dir.resolve().name if arguments.cluster_dir else ""
     summaries = []
-    with step(console, f"drawing {len(lives)} lives") as report:
+    with step(console, f"drawing {plural(len(lives), 'life', 'lives')}") as report:
         for done, key in enumerate(lives.tolist()):
             life = timeline.life(timeline.number_of(key))
             strip = ClusterStrip(*propagated.of(life.records), run_name) if propagated else None

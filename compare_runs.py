@@ -80,6 +80,8 @@ def main() -> None:
     groups = group_runs(runs, arguments.group_by)
     metrics = chosen_metrics(runs, split(arguments.metrics))
     path = arguments.output_dir / (arguments.name or default_name(groups, arguments.mode))
+    if arguments.name is None and other_runs(path, arguments.runs):
+        path = path.with_name(f"{path.name}-{len(runs)}-runs")
     refuse_existing_run(path)
     compared = compare(
         groups,
@@ -120,6 +122,18 @@ def default_name(groups: "Sequence[Group]", mode: Literal["pve", "pvp"]) -> str:
     """Return a folder's name after the groups, and after pvp, so that both kinds of scores can be compared."""
     named = re.sub(r"[^A-Za-z0-9._=-]+", "-", "-".join(group.name for group in groups))[:_LONGEST_NAME]
     return f"compare-{named}{'-pvp' if mode == 'pvp' else ''}"
+
+
+def other_runs(path: Path, runs: tuple[Path, ...]) -> bool:
+    """Return whether a folder holds a comparison of other runs, such as of those before one more seed was trained."""
+    from analysis.runs.run_folder import RUN_FILE
+    from common.checked_json import read_small_json
+
+    if not (path / RUN_FILE).is_file():
+        return False
+    described = read_small_json(path / RUN_FILE)
+    arguments = described.get("arguments") if isinstance(described, dict) else None
+    return isinstance(arguments, dict) and arguments.get("runs") != command_line_value(runs)
 
 
 def command_line_value(value: object) -> object:

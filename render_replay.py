@@ -19,6 +19,7 @@ import tyro
 
 from common import argument_checks, command_line
 from common.argument_checks import at_least, between, result_name
+from common.plural import plural
 from common.result_places import OutputPlace, result_file
 from common.user_error import UserError
 
@@ -177,7 +178,7 @@ def render_film(
     followed = None if arguments.follow is None else player_called(arguments.follow, replay)
     colours = colours_by_cluster(clusters) if clusters else colours_by_policy(replay)
     drawer = FrameDrawer(replay, events, colours, arguments.size, followed, arguments.radius)
-    with step(console, f"drawing {len(ticks)} pictures") as report:
+    with step(console, f"drawing {plural(len(ticks), 'picture')}") as report:
 
         def frames() -> "Iterator[np.ndarray]":
             for done, tick in enumerate(ticks):

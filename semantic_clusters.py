@@ -48,8 +48,7 @@ def main() -> None:
     if not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
         hint = did_you_mean(arguments[0], COMMANDS)
         raise UserError(f"there is no command {arguments[0]!r}; there are: {', '.join(COMMANDS)}{hint}")
-    description = __doc__ if arguments[0].startswith("-") else ""
-    options: Any = command_line.parse(cast(Any, Command), description, args=arguments, prog="semantic_clusters.py")
+    options: Any = command_line.parse(cast(Any, Command), __doc__, args=arguments, prog="semantic_clusters.py")
     options.check()
 
     from rich.console import Console

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from activation_store.layers import ACTION_DECODER, UNTRAINED, is_layer
+from activation_store.layers import ACTION_DECODER, STATES, UNTRAINED, is_layer, layer_names
 from activation_store.schema import DumpMetadata, Format
 from common.argument_checks import did_you_mean
 from common.user_error import UserError
@@ -56,7 +56,24 @@ def record_again(folder: Path, metadata: DumpMetadata, record: Record = "standar
     name = f"{folder.resolve().name}-{record}"
     if metadata.environment.get("opponents"):
         name = record  # each of several dumps is named after its policy as well
-    return f"record it with `{' '.join(map(shlex.quote, _command(folder, metadata, record, name)))}`"
+    usual = RECORDINGS[record]
+    how = ["--record", record, *_options([("-n", max(len(metadata.episodes), usual.episodes), usual.episodes)])]
+    return f"record it with `{shlex.join([*_command(folder, metadata, how), '--name', name])}`"
+
+
+def command_of_dump(folder: Path, metadata: DumpMetadata) -> str:
+    """Return a command that records what a dump holds, as far as its metadata say how it was recorded."""
+    how = ["-n", str(len(metadata.episodes)), "--layers", ",".join(name for name in metadata.layers if is_layer(name))]
+    if any(name.startswith(f"{UNTRAINED}_") for name in metadata.layers):
+        how.append("--untrained-twin")
+    names = ("Market", "Task", "ActionTargets", "Logits")
+    held = ("Market" in metadata.tables, *(column in metadata.columns for column in ("task", "legal", "logits")))
+    if fields := [name for name, there in zip(names, held, strict=True) if there]:
+        how += ["--fields", ",".join(fields)]
+    if metadata.format != "json":
+        how += ["--format", metadata.format]
+    name = [] if folder.resolve().name == metadata.policy else ["--name", folder.resolve().name]
+    return shlex.join([*_command(folder, metadata, how), *name])
 
 
 def check_recorded(folder: Path, metadata: DumpMetadata, layer: str) -> None:
@@ -67,12 +84,21 @@ def check_recorded(folder: Path, metadata: DumpMetadata, layer: str) -> None:
     """
     if layer in metadata.layers:
         return
-    known = is_layer(layer.removeprefix(f"{UNTRAINED}_"))
+    known = _has(metadata, layer.removeprefix(f"{UNTRAINED}_"))
     more = f"; {record_again(folder, metadata)}" if known else did_you_mean(layer, metadata.layers)
     raise UserError(f"{folder} holds no layer {layer!r}, only: {', '.join(metadata.layers)}{more}")
 
 
-def _command(folder: Path, metadata: DumpMetadata, record: Record, name: str) -> list[str]:
+def _has(metadata: DumpMetadata, layer: str) -> bool:
+    """Whether the policy of a dump has a layer, as far as the dump says what its memory is."""
+    memory = metadata.environment.get("memory")
+    if not isinstance(memory, dict) or memory.get("cell") not in STATES:
+        return is_layer(layer)
+    return layer in layer_names(int(memory.get("layers", 1)), memory["cell"], codebook=True)
+
+
+def _command(folder: Path, metadata: DumpMetadata, how: list[str]) -> list[str]:
+    """Return the command that plays as a dump was played, and records what `how` says."""
     world = metadata.environment
     policy, _, steps = metadata.policy.rpartition("_")
     checkpoint = bool(policy) and steps.isdecimal() and len(steps) == _CHECKPOINT_DIGITS
@@ -83,17 +109,13 @@ def _command(folder: Path, metadata: DumpMetadata, record: Record, name: str) ->
     command = ["python", "extract_activations.py", "pvp" if others else "pve", "-p", ",".join(names)]
     if checkpoint:
         command += ["--checkpoint", str(int(steps))]
-    command += ["--record", record]
-    episodes = max(len(metadata.episodes), RECORDINGS[record].episodes)
-    for option, value, usual in (
-        ("-n", episodes, RECORDINGS[record].episodes),
-        ("--seed", metadata.seed, _SEED),
-        *_of_world(world),
-        ("-o", folder.parent, _FOLDER),
-    ):
-        if value is not None and value != usual:
-            command += [option, str(value)]
-    return [*command, "--name", name]
+    further = [("--seed", metadata.seed, _SEED), *_of_world(world), ("-o", folder.parent, _FOLDER)]
+    return [*command, *how, *_options(further)]
+
+
+def _options(chosen: list[tuple[str, object, object]]) -> list[str]:
+    """Return the words of options whose values are not the usual ones."""
+    return [word for option, value, usual in chosen if value not in (None, usual) for word in (option, str(value))]
 
 
 def _of_world(world: dict[str, Any]) -> list[tuple[str, object, object]]:

@@ -7,7 +7,7 @@ from agent_zoo.checkpoint_files import folders_of, import_hint, list_checkpoints
 from common import command_line
 from common.user_error import UserError
 
-_HEADS = ("policy", "agent", "agent-steps", "seed", "task embedding", "folder")
+_HEADS = ("policy", "agent", "agent-steps", "seed", "task size", "folder")
 
 
 def print_policies(folder: Path) -> None:

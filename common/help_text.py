@@ -21,8 +21,7 @@ def asks_for_help(arguments: Sequence[str]) -> bool:
 def print_description(description: str) -> None:
     """Print a script's docstring: paragraphs are filled, and comments that do not fit stand above their example."""
     width = min(shutil.get_terminal_size().columns, _WIDEST)
-    if description:
-        print("\n".join(_shown(description.strip(), width)) + "\n")
+    print("\n".join(_shown(description.strip(), width)) + "\n")
 
 
 def join_lines_of_options() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 
 from activation_store.schema import METADATA_FILE, DumpMetadata
 from analysis.runs.processor import processor
+from common.command_line import this_command
 from common.figure_settings import save_figure
 from common.files import (
     as_json,
@@ -83,7 +84,7 @@ class RunFolder:
         written = {
             p.relative_to(self.path).as_posix(): {"sha256": sha256(p), "bytes": p.stat().st_size} for p in files
         }  # fmt: skip
-        self.save_json(DONE_FILE, {"files": written})
+        self.save_json(DONE_FILE, {"files": written, "command": this_command()})
 
     def save_json(self, name: str, content: object) -> None:
         """Write a JSON file."""

@@ -78,6 +78,10 @@ def test_a_layer_that_is_not_recorded_and_one_that_does_not_exist(metadata: Dump
         check_recorded(FOLDER, dump, "untrained_lstm_cell")
     with pytest.raises(UserError, match="did you mean lstm_hidden"):
         check_recorded(FOLDER, dump, "lstm_hiden")
+    shallow = replace(dump, environment={"memory": {"cell": "gru", "layers": 1}})
+    for layer in ("lstm_cell", "lstm_hidden_1"):  # which its policy does not have
+        with pytest.raises(UserError, match="only: lstm_hidden; did you mean lstm_hidden"):
+            check_recorded(FOLDER, shallow, layer)
 
 
 def test_everything_holds_what_standard_holds() -> None:
