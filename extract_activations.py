@@ -224,7 +224,8 @@ def extract_policies(arguments: Arguments, workers: Workers, device: str) -> Non
     for contest, folders in zip(planned, places, strict=True):
         print(expected_size(contest, plan, arguments.output))
         print(other_sizes(contest, plan))
-        with extraction_progress() as on_records:
+        most_ticks = min(contest.env.horizon, plan.most_ticks or contest.env.horizon)
+        with extraction_progress(most_ticks) as on_records:
             extract(contest, plan, folders, workers, on_records, resume=arguments.resume)
         for folder in folders:
             print(f"dump: {folder}")

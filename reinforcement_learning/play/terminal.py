@@ -15,15 +15,18 @@ from reinforcement_learning.progress import Progress
 
 
 @contextlib.contextmanager
-def extraction_progress() -> Iterator[Callable[[Recorded, int], None]]:
-    """Show records, their speed and, once some episodes have ended, the projected total and time left.
+def extraction_progress(most_ticks: int) -> Iterator[Callable[[Recorded, int], None]]:
+    """Show ticks and records, and, once some episodes have ended, the projected total and time left.
 
     Yields a callback that takes the recording so far and the number of episodes to play.
+
+    Args:
+        most_ticks: of an episode. One that ends earlier counts as whole, so that time left is overestimated.
     """
     console = Console()
     start = perf_counter()
     last = Recorded()
-    with progress("recording", "records", console) as report:
+    with progress("recording", "ticks", console) as report:
 
         def show(recorded: Recorded, episodes: int) -> None:
             nonlocal last
@@ -31,8 +34,8 @@ def extraction_progress() -> Iterator[Callable[[Recorded, int], None]]:
                 text = projection(recorded, episodes, perf_counter() - start)
                 console.print(text, highlight=False, soft_wrap=True)
             last = recorded
-            ended = f"{recorded.episodes} of {episodes} episodes finished"
-            report(recorded.records, recorded.expected_records(episodes), ended)
+            detail = f"{recorded.records:,} records, {recorded.episodes} of {episodes} episodes finished"
+            report(recorded.ended_episodes * most_ticks + recorded.ticks, episodes * most_ticks, detail)
 
         yield show
     console.print(f"{last.records:,} records in {perf_counter() - start:.0f} s", highlight=False)
