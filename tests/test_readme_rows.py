@@ -60,6 +60,6 @@ def test_the_rows_run_one_after_the_other_on_one_recording(tmp_path: Path) -> No
             words = [str(run) if word == "analysis_results/RUN" else word for word in words]
         done = subprocess.run(
             [sys.executable, ROOT / script, *words, *LESS[script].split()],
-            cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=900, check=False,
+            cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=3600, check=False,
         )  # fmt: skip
         assert done.returncode == 0, f"{shlex.join(row)}: {done.stderr[-2000:]}"
