@@ -315,4 +315,4 @@ def test_everything_and_parts_of_it(folder: Path, tmp_path: Path) -> None:
     metadata = read_metadata(tmp_path / "all")
     assert set(metadata.layers) == {"lstm_cell", "untrained_lstm_hidden", "untrained_lstm_cell"}
     assert "logits" in metadata.columns
-    assert_refused(extract(folder, *short, "--name", "../x", output=tmp_path), "--name '../x' cannot name a file")
+    assert_refused(extract(folder, *short, "--name", "../x", output=tmp_path), "--name is ../x: must be a file's name")
