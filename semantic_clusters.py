@@ -183,8 +183,10 @@ def compare(options: CompareArguments, console: "Console", step: "Step") -> None
     write_text(folder / "leaderboard.tsv", board.table())
     write_directions(folder / "axes.safetensors", board.axes)
     for key, meaning in MEASURES.items():
+        estimates = [(row.name, row.measures[key]) for row in board.rows if key in row.measures]
+        if not estimates:  # tasks without a goal to go to
+            continue
         console.print(f"\n{meaning}, {board.states:,} states of {board.lives:,} lives", highlight=False)
-        estimates = [(row.name, row.measures[key]) for row in board.rows]
         shown = [
             (name, f"{estimate.value:.3f}", f"{estimate.low:.3f} to {estimate.high:.3f}")
             for name, estimate in estimates

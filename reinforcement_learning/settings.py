@@ -34,9 +34,9 @@ AMMUNITION_DAMAGE = 5
 RAY_ADDRESSES = "local, auto or HOST:PORT"
 # These affect where a run computes, how long it lasts and how it is logged, but not the steps trained so far.
 CHANGEABLE_WHEN_RESUMED = (
-    "env.maps_dir", "rollout.vectorization", "rollout.num_workers", "train.total_agent_steps", "train.device",
-    "train.num_checkpoints", "train.checkpoint_spacing", "train.checkpoint_interval", "wandb.project", "wandb.entity",
-    "wandb.group", "wandb.mode",
+    "env.maps_dir", "rollout.num_envs", "rollout.vectorization", "rollout.num_workers", "train.total_agent_steps",
+    "train.device", "train.num_checkpoints", "train.checkpoint_spacing", "train.checkpoint_interval", "wandb.project",
+    "wandb.entity", "wandb.group", "wandb.mode",
 )  # fmt: skip
 _OVERRIDES = ("agents", "debug")
 _RULES = tuple(rule.name for rule in fields(RewardRules) if rule.name != "as_published")
@@ -286,7 +286,7 @@ class RolloutSettings(_OneLineErrors):
     section: ClassVar[str] = "rollout"
 
     num_envs: Positive = 8
-    """Number of worlds that run in parallel."""
+    """Number of worlds that run in parallel. A resumed run may have another number, whose worlds begin new episodes."""
     vectorization: Annotated[
         Literal["auto", "serial", "multiprocessing", "ray"], tyro.conf.arg(aliases=["--vectorization"])
     ] = "auto"

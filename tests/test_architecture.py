@@ -29,7 +29,7 @@ QUESTIONS: dict[str, set[str]] = {
     "sparse": {"torch", "explorer", "replays"},
     "codes": {"torch", "clusters", "life", "replays", "dynamics", "sparse"},
     "interventions": {"torch", "game", "evaluation", "replays"},
-    "world_model": {"torch", "sparse", "interventions", "dynamics", "attribution"},
+    "world_model": {"torch", "game", "sparse", "interventions", "dynamics", "attribution"},
     "panel": {"torch", "clusters", "explorer", "replays", "life", "dynamics"},
 }
 """Each question: whether it may import torch, or the game, and which other questions."""

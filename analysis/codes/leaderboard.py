@@ -20,7 +20,8 @@ from analysis.codes.measures import (
     weighted_adjusted_rand,
 )
 from analysis.codes.partitions import Fit, Partition, codebook, partitions, trajectories
-from analysis.features.observed import Observed
+from analysis.features.observed import Observed, own_truth_columns
+from analysis.features.ways import GOAL
 from analysis.lives import Lives, lives_of, places_among
 from analysis.position import positions
 from analysis.runs.codebook_rule import CodebookRule
@@ -65,6 +66,7 @@ MEASURES = {
     "perplexity": "clusters in use (perplexity)",
     "persistence": "same at the next kept record, beyond chance",
     "behaviour": "behaviour given tick and place, bits",
+    "goal": "the way that the task is to go, given place and move, bits",
     "tick": "tick, bits",
     "place": "place, bits",
     "seeds": "agreement of two seeds (ARI)",
@@ -122,6 +124,8 @@ class Sample:
         records: with the activations of the layers.
         paths: the hidden state's `trajectories`, (N, 4 U).
         act: what the agent did, (N,) int64 from 0.
+        move: the direction that it chose, (N,) int64; 0 where agents cannot move.
+        goal: the side of the map that its task is to go to, (N,) int64; None where all have the same.
         tick: bin of the tick, (N,) int64.
         place: bin of the place, (N,) int64.
     """
@@ -130,6 +134,8 @@ class Sample:
     lives: Lives
     paths: np.ndarray
     act: np.ndarray
+    move: np.ndarray
+    goal: np.ndarray | None
     tick: np.ndarray
     place: np.ndarray
 
@@ -176,11 +182,12 @@ def leaderboard(run: FinishedRun, rule: CodebookRule, most: int, resamples: int,
 
 
 def _sample(run: FinishedRun, metadata: DumpMetadata, layers: list[str], hidden: str, most: int, step: Step) -> Sample:
-    columns = [name for name in ("row", "col") if name in metadata.columns]
+    places = [name for name in ("row", "col") if name in metadata.columns]
+    columns = list(dict.fromkeys([*places, *own_truth_columns(metadata)]))
     with step(f"reading {run.dump.name}") as report:
         records = read_dump(
             run.dump, subsample=run.clusters.subsample, layers=layers, columns=columns,
-            leave_out=["tables", *(["tile"] if len(columns) == 2 else [])], progress=report,
+            leave_out=["tables", *(["tile"] if len(places) == 2 else [])], progress=report,
         )  # fmt: skip
     lives = lives_of(records)
     drawn = np.random.default_rng(run.seed).permutation(len(lives))
@@ -192,15 +199,19 @@ def _sample(run: FinishedRun, metadata: DumpMetadata, layers: list[str], hidden:
         )
     seen = Observed(records, metadata)
     heads = {head.name for head in metadata.action_heads}
-    act = np.zeros(len(records), np.int64)
+    move = act = np.zeros(len(records), np.int64)
     if "Move.Direction" in heads:
-        act = seen.option("Move.Direction")
+        move = act = seen.option("Move.Direction")
     if "Attack.Target" in heads:
         act = 2 * act + seen.chose("Attack.Target")
     row, col = (_bins(coordinate, _PLACE_BINS) for coordinate in positions(records))
     with step("reading every tick of the lives drawn") as report:
         paths = _paths(run, records, hidden, report)
-    return Sample(records, lives_of(records), paths, act, _bins(records.tick, _TICK_BINS), _PLACE_BINS * row + col)
+    goal = _from_zero(GOAL.compute(seen))
+    return Sample(
+        records, lives_of(records), paths, act, move, goal if goal.any() else None, _bins(records.tick, _TICK_BINS),
+        _PLACE_BINS * row + col,
+    )  # fmt: skip
 
 
 def _paths(run: FinishedRun, records: Records, hidden: str, report: Progress) -> np.ndarray:
@@ -246,6 +257,8 @@ def _row(
         "tick": information(sample.tick, nowhere),
         "place": information(sample.place, nowhere),
     } | dict.fromkeys(list(MEASURES)[-4:], Estimate(float("nan")))
+    if sample.goal is not None:
+        measures["goal"] = information(sample.goal, sample.place * (int(sample.move.max()) + 1) + sample.move)
     if fit:
         drawn = gaussian_surrogate(states, lives, np.random.default_rng([seed, 4]))
         for ending, of in (("", states), ("_of_gaussian", drawn)):

@@ -148,7 +148,9 @@ def _predicted(model: WorldModel, windows: Windows, between: Differences, seed: 
     errors = joined(list(open_loop(model, windows, seed)))
     ticks = 1 + int(max(errors.horizon.max(), between["horizon"].max()))
     same = np.isin(errors.life * ticks + errors.horizon, between["life"] * ticks + between["horizon"])
-    mine, copied = ({name: array[same] for name, array in side.items()} for side in (errors.model, errors.copied))
+    mine, copied = (
+        {name: array[same] for name, array in side.items()} for side in (errors.model, errors.rivals["copy"])
+    )
     return mine, copied
 
 

@@ -1,7 +1,8 @@
 """Predict recorded windows without seeing them, and measure each tick's errors beside those of simple baselines.
 
-The model is given the recorded actions, so that its errors are its own and not those of other dice. The baselines are
-given more: the view is shifted by the moves that the agent really made.
+The model is given the recorded actions, so that its errors are its own and not those of other dice. Its rivals are
+given more, the moves that the agent really made: `copy` shifts the last scene by them and keeps the last memory;
+`rules` plays by the game's public rules, and the policy reads what they say.
 
 What a model predicts is the mean over several courses of its latent states, drawn from the prior. The course of the
 most probable states is itself an unlikely one: what happens now and then, such as a meal, never happens in it. Of
@@ -28,6 +29,7 @@ from analysis.world_model.imagination import informed_start
 from analysis.world_model.model import WorldModel
 from analysis.world_model.network import WorldState, drawn, median
 from analysis.world_model.policy_interface import imagined_view
+from analysis.world_model.rules import Rules
 from analysis.world_model.scene import MOVES, Scene, SoftScene, displacement, edged, legal_heads, shift
 from analysis.world_model.unroll import scene_of
 from analysis.world_model.windows import CONTEXT, Windows
@@ -112,6 +114,7 @@ def _better(difference: Estimate, name: str) -> Estimate:
     return replace(difference, value=-difference.value, low=-difference.high, high=-difference.low)
 
 
+RIVALS = ("copy", "rules")
 COURSES = 8
 """Courses of latent states that a prediction is the mean of."""
 
@@ -125,7 +128,7 @@ class Errors:
         life: number of the life, (P,) int64.
         episode: (P,) int64.
         model: measure -> (P,); of entities (P, 3): right, predicted and real.
-        copied: likewise of the last scene seen, shifted by the agent's moves, and the last memory.
+        rivals: name of `RIVALS` -> likewise.
         ended: probability that the life had ended before this tick, and whether it had, (E, 2); of all lives that were
             alive a tick before.
         ended_horizon: of each of these, (E,) int64.
@@ -137,10 +140,29 @@ class Errors:
     life: np.ndarray
     episode: np.ndarray
     model: dict[str, np.ndarray]
-    copied: dict[str, np.ndarray]
+    rivals: dict[str, dict[str, np.ndarray]]
     ended: np.ndarray
     ended_horizon: np.ndarray
     confidence: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Rivals:
+    """Where the rivals are in W windows.
+
+    Attributes:
+        copied: the last scene seen, shifted by the agent's moves.
+        ruled: what the rules say.
+        memory: of the policy after it has read `ruled`.
+    """
+
+    copied: SoftScene
+    ruled: SoftScene
+    memory: MemoryState
+
+    def take(self, chosen: torch.Tensor) -> "Rivals":
+        """Return some of the windows."""
+        return Rivals(scene_of(self.copied, chosen), scene_of(self.ruled, chosen), self.memory.take(chosen))
 
 
 @torch.no_grad()
@@ -150,18 +172,18 @@ def open_loop(model: WorldModel, windows: Windows, seed: int) -> Iterator[Errors
     Args:
         windows: recorded ones.
     """
-    network, generator = model.network, torch.Generator().manual_seed(seed)
+    network, generator, rules = model.network, torch.Generator().manual_seed(seed), Rules.of_game()
     own_heads = partial(head_log_probabilities, model.policy, model.layout)
     start = informed_start(model, windows, None)
     frozen_memory = windows.memory(CONTEXT - 1)
     courses = torch.arange(len(windows)).repeat_interleave(COURSES)  # window of each course; a window's stand together
     state, scene, memory = start.state.take(courses), scene_of(start.scene, courses), frozen_memory.take(courses)
-    left, copied = torch.arange(len(windows)), start.scene
+    left, rivals = torch.arange(len(windows)), Rivals(start.scene, start.scene, frozen_memory)
     for tick in range(CONTEXT, windows.ticks + 1):
         going = windows.going(left, tick)
         if not len(going):
             return
-        left, copied, state, scene, memory = _kept(going, left, copied, state, scene, memory)
+        left, rivals, state, scene, memory = _kept(going, left, rivals, state, scene, memory)
         there = windows.lengths[left] > tick
         action = windows.action[left, tick - 1].repeat_interleave(COURSES, dim=0)
         hidden = network.step(state, action)
@@ -170,13 +192,16 @@ def open_loop(model: WorldModel, windows: Windows, seed: int) -> Iterator[Errors
         end = prediction.end.sigmoid().unflatten(0, (-1, COURSES)).mean(dim=1)
         ended = torch.stack([end, (~there).float()], dim=1).numpy()
         (seen,) = there.nonzero(as_tuple=True)
-        left, copied, state, scene, memory = _kept(seen, left, copied, state, prediction.scene, memory)
+        left, rivals, state, scene, memory = _kept(seen, left, rivals, state, prediction.scene, memory)
         vitals = median(_mean(prediction.vitals[_courses_of(seen)].softmax(dim=2)))
         if not len(seen):
             yield _only_ends(ended, tick - CONTEXT + 1)
             return
         moved = displacement(windows.where[left, tick - 1], windows.where[left, tick])
-        copied = _shifted(copied, moved, network.shape.side)
+        copied = _shifted(rivals.copied, moved, network.shape.side)
+        ruled = rules.next_scene(rivals.ruled, moved, network.vitals, network.position)
+        seen_by_rules = imagined_view(ruled, model.stats.kind_means, windows.around.take(left), model.layout)
+        rivals = Rivals(copied, ruled, soft_tick(model.policy, seen_by_rules.observation, rivals.memory)[1])
         around = windows.around.take(left.repeat_interleave(COURSES))
         view = imagined_view(scene, model.stats.kind_means, around, model.layout)
         choices, memory = soft_tick(model.policy, view.observation, memory)
@@ -193,9 +218,13 @@ def open_loop(model: WorldModel, windows: Windows, seed: int) -> Iterator[Errors
                 "policy": policy_kl(own_heads(real_memory, real), policy),
             },
             {
-                **scene_errors(copied, real, network.vitals),
-                "memory": cosine(frozen_memory.take(left).cell[-1], real_memory),
-                "policy": policy_kl(own_heads(real_memory, real), own_heads(frozen_memory.take(left), real)),
+                name: {
+                    **scene_errors(rival_scene, real, network.vitals), "memory": cosine(kept.cell[-1], real_memory),
+                    "policy": policy_kl(own_heads(real_memory, real), own_heads(kept, real)),
+                }
+                for name, rival_scene, kept in zip(
+                    RIVALS, (copied, ruled), (frozen_memory.take(left), rivals.memory), strict=True
+                )
             },
             ended, np.full(len(ended), tick - CONTEXT + 1), _confidence(predicted, real),
         )  # fmt: skip
@@ -204,14 +233,14 @@ def open_loop(model: WorldModel, windows: Windows, seed: int) -> Iterator[Errors
 def _kept(
     chosen: torch.Tensor,
     left: torch.Tensor,
-    copied: SoftScene,
+    rivals: Rivals,
     state: WorldState,
     scene: SoftScene,
     memory: MemoryState,
-) -> tuple[torch.Tensor, SoftScene, WorldState, SoftScene, MemoryState]:  # fmt: skip
+) -> tuple[torch.Tensor, Rivals, WorldState, SoftScene, MemoryState]:  # fmt: skip
     """Keep some of the windows that are left, and all courses of each."""
     courses = _courses_of(chosen)
-    return left[chosen], scene_of(copied, chosen), state.take(courses), scene_of(scene, courses), memory.take(courses)
+    return left[chosen], rivals.take(chosen), state.take(courses), scene_of(scene, courses), memory.take(courses)
 
 
 def _courses_of(windows: torch.Tensor) -> torch.Tensor:
@@ -241,12 +270,12 @@ def joined(parts: list[Errors]) -> Errors:
     def cat(name: str) -> np.ndarray:
         return np.concatenate([getattr(part, name) for part in parts])
 
-    measures = {
-        side: {name: np.concatenate([getattr(part, side)[name] for part in parts]) for name in HIGHER_IS_BETTER}
-        for side in ("model", "copied")
-    }
+    def measures(sides: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        return {name: np.concatenate([side[name] for side in sides]) for name in HIGHER_IS_BETTER}
+
     return Errors(
-        cat("horizon"), cat("life"), cat("episode"), measures["model"], measures["copied"], cat("ended"),
+        cat("horizon"), cat("life"), cat("episode"), measures([part.model for part in parts]),
+        {rival: measures([part.rivals[rival] for part in parts]) for rival in RIVALS}, cat("ended"),
         cat("ended_horizon"), np.sum([part.confidence for part in parts], axis=0),
     )  # fmt: skip
 
@@ -255,7 +284,16 @@ def _only_ends(ended: np.ndarray, horizon: int) -> Errors:
     """Return the errors of a tick that no life has reached."""
     nothing = np.zeros(0, np.int64)
     measures = {name: np.zeros((0, 3) if name == "entities" else 0, np.float32) for name in HIGHER_IS_BETTER}
-    return Errors(nothing, nothing, nothing, measures, measures, ended, np.full(len(ended), horizon), np.zeros((10, 3)))
+    return Errors(
+        nothing,
+        nothing,
+        nothing,
+        measures,
+        dict.fromkeys(RIVALS, measures),
+        ended,
+        np.full(len(ended), horizon),
+        np.zeros((10, 3)),
+    )
 
 
 def _shifted(scene: SoftScene, moved: torch.Tensor, side: int) -> SoftScene:

@@ -29,7 +29,8 @@ class Row:
         measure: name, see `open_loop.HIGHER_IS_BETTER`.
         horizon: ticks after the last one seen.
         model_low: end of its interval.
-        copied: of copying the last tick.
+        rival: name of `open_loop.RIVALS`.
+        other: the rival's measure.
         better: how much better the model is; above 0 is better, whichever way the measure points.
         better_low: end of its interval.
         predictions: ticks predicted.
@@ -41,7 +42,8 @@ class Row:
     model: float
     model_low: float
     model_high: float
-    copied: float
+    rival: str
+    other: float
     better: float
     better_low: float
     better_high: float
@@ -98,6 +100,9 @@ _LABELS = {
 }  # fmt: skip
 
 
+_RIVAL_LINES = {"copy": ("last tick, shifted", "--"), "rules": ("the game's rules", ":")}
+
+
 def measure_quality(
     held_out: HeldOut, horizon: int, seed: int, report: Callable[[float], None] = lambda _: None
 ) -> Quality:
@@ -150,14 +155,15 @@ def draw_quality(quality: Quality, target: Path) -> None:
         figure = new_figure(12, 6.5)
         panels = figure.subplots(2, 3).flatten()
         for panel, name in zip(panels, HIGHER_IS_BETTER, strict=False):
-            rows = [row for row in quality.rows if row.measure == name]
-            ticks = [row.horizon for row in rows]
-            colour = cluster_colour(0)
+            for rival, (label, line) in _RIVAL_LINES.items():
+                rows = [row for row in quality.rows if (row.measure, row.rival) == (name, rival)]
+                ticks = [row.horizon for row in rows]
+                panel.plot(ticks, [row.other for row in rows], color="0.4", linestyle=line, label=label)
+            colour = cluster_colour(0)  # the model's numbers are the same beside each rival
             panel.plot(ticks, [row.model for row in rows], color=colour, label="world model")
             panel.fill_between(
                 ticks, [row.model_low for row in rows], [row.model_high for row in rows], color=colour, alpha=0.2
             )
-            panel.plot(ticks, [row.copied for row in rows], color="0.4", linestyle="--", label="last tick, shifted")
             _other_dice(panel, [row for row in quality.other_dice if row.measure == name])
             panel.set(xlabel="ticks after the last one seen", ylabel=_LABELS[name])
             panel.legend()
@@ -181,12 +187,12 @@ def _other_dice(panel: Axes, rows: list[OtherDice]) -> None:
 
 
 def headline(quality: Quality) -> str:
-    """Say in which measures the model is better than copying, and than another real course, at some horizons."""
+    """Say in which measures the model is better than its rivals, and than another real course, at some horizons."""
     lines = []
     for row in quality.rows:
         if row.horizon in HORIZONS_SHOWN:
             lines.append(
-                f"{row.measure} after {row.horizon} ticks: {row.model:.3f}, copying {row.copied:.3f} {_verdict(row)}"
+                f"{row.measure} after {row.horizon} ticks: {row.model:.3f}, {row.rival} {row.other:.3f} {_verdict(row)}"
             )
     for ceiling in quality.other_dice:
         if ceiling.horizon in HORIZONS_SHOWN:
@@ -211,12 +217,13 @@ def _rows(errors: Errors, seed: int) -> list[Row]:
         chosen = errors.horizon == horizon
         units = Units.of(errors.life[chosen], errors.episode[chosen], seed)
         for name in HIGHER_IS_BETTER:
-            mine, copied = (side[name][chosen].astype(float) for side in (errors.model, errors.copied))
-            own, other, better = compared(units, name, mine, copied)
-            rows.append(
-                Row(name, horizon, own.value, own.low, own.high, other.value, better.value, better.low, better.high,
-                    int(chosen.sum()), units.name)
-            )  # fmt: skip
+            for rival, side in errors.rivals.items():
+                mine, theirs = (errors_of[name][chosen].astype(float) for errors_of in (errors.model, side))
+                own, other, better = compared(units, name, mine, theirs)
+                rows.append(
+                    Row(name, horizon, own.value, own.low, own.high, rival, other.value, better.value, better.low,
+                        better.high, int(chosen.sum()), units.name)
+                )  # fmt: skip
     return rows
 
 

@@ -79,7 +79,7 @@ def train(
     seeds = np.random.SeedSequence(settings.train.seed).generate_state(2)
     torch.manual_seed(int(seeds[0]))
     state = state.share(processes) if state else None
-    starts = state.worlds if state else first_episodes(settings.train.seed, settings.rollout.num_envs, processes.rank)
+    starts = _starts(settings, state, processes)
     curriculum = start_curriculum(settings, run.task_weights, state.curriculum if state else {})
     weights_file = run.task_weights if curriculum else None
     groups = make_groups(
@@ -109,6 +109,14 @@ def checkpoints_due(steps: int, train: TrainSettings) -> int:
 def is_between(updates: int, train: TrainSettings) -> bool:
     """Return whether a checkpoint is due for the number of updates alone."""
     return train.checkpoint_interval > 0 and updates % train.checkpoint_interval == 0
+
+
+def _starts(settings: Settings, state: TrainingState | None, processes: Processes) -> list[EpisodeStart]:
+    """Return where the worlds of a resumed run were, or new episodes if the run or the number of its worlds is new."""
+    worlds, seed = settings.rollout.num_envs, settings.train.seed
+    if state and len(state.worlds) == worlds:
+        return state.worlds
+    return first_episodes(seed + state.steps if state else seed, worlds, processes.rank)
 
 
 class _Training:
@@ -170,8 +178,9 @@ class _Training:
         try:
             self.policy.load_state_dict(state.policy)
             restore_optimizer(self.optimizer, state.optimizer)
-            for stepper, memory in zip(self.steppers, state.memory.split(len(self.steppers)), strict=True):
-                stepper.memory.put(torch.arange(stepper.slots, device=stepper.device), memory.to(stepper.device))
+            if len(state.worlds) == self.settings.rollout.num_envs:
+                for stepper, memory in zip(self.steppers, state.memory.split(len(self.steppers)), strict=True):
+                    stepper.memory.put(torch.arange(stepper.slots, device=stepper.device), memory.to(stepper.device))
             self.minibatch_generator.set_state(state.minibatch_random[0])
             if self.semantic:
                 self.semantic.restore(state.semantic)

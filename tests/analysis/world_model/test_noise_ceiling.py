@@ -82,7 +82,7 @@ def test_the_model_and_the_copy_are_measured_in_the_same_ticks(recorded, branche
         assert row.ticks == chosen.sum() == len(both) and row.unit == "life"
         if row.measure != "entities":
             assert row.model == pytest.approx(errors.model[row.measure][chosen].mean(), rel=1e-5)
-            assert row.copied == pytest.approx(errors.copied[row.measure][chosen].mean(), rel=1e-5)
+            assert row.copied == pytest.approx(errors.rivals["copy"][row.measure][chosen].mean(), rel=1e-5)
 
 
 def changed(records: Records, tick: int, agent: int) -> Records:

@@ -101,7 +101,7 @@ def test_the_model_foresees_what_copying_does_not(foreseen: tuple[Training, Wind
     def means(name: str, horizon: int) -> tuple[float, float]:
         chosen = errors.horizon == horizon
         assert chosen.sum() == len(unseen)
-        return float(errors.model[name][chosen].mean()), float(errors.copied[name][chosen].mean())
+        return float(errors.model[name][chosen].mean()), float(errors.rivals["copy"][name][chosen].mean())
 
     for horizon in (2, 4, 8, HORIZON):
         tiles, copied = means("tiles", horizon)

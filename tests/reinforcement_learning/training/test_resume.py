@@ -163,6 +163,20 @@ def test_every_part_of_the_state_is_needed(play, straight, stopped: Path, tmp_pa
     assert not equal(play(folder, StopAfter(-1), DROPPED[part](state)), straight)
 
 
+def test_with_another_number_of_worlds_training_goes_on_in_new_episodes(
+    play, settings: Settings, stopped: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(stopped, tmp_path / "run")
+    state = TrainingState.load(folder / "training_state.safetensors")
+    train = replace(settings.train, total_agent_steps=state.steps + 1)  # one more update
+    play(folder, StopAfter(-1), state, replace(settings, rollout=replace(settings.rollout, num_envs=3), train=train))
+    after = TrainingState.load(folder / "training_state.safetensors")
+    assert (after.updates, len(after.worlds)) == (UPDATES_BEFORE + 1, 3) and after.steps > state.steps
+    assert not {world.first_seed for world in after.worlds} & {world.first_seed for world in state.worlds}
+    before = TrainingState.load(stopped / "training_state.safetensors")  # the optimizer changed the other one's tensors
+    assert after.optimizer["0/step"] > before.optimizer["0/step"] > 0
+
+
 def drop_episode_weights(state: TrainingState) -> TrainingState:
     assert all(world.task_weights is not None for world in state.worlds)
     return replace(state, worlds=[replace(world, task_weights=None) for world in state.worlds])

@@ -1,0 +1,110 @@
+"""The game's rules as a prediction: each rule by hand, and against a real recording."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.nn import functional
+
+from analysis.world_model.rules import Rules
+from analysis.world_model.scene import (
+    MOVES,
+    SceneShape,
+    SoftScene,
+    displacement,
+    unknown_terrain,
+    vital_columns,
+    with_view,
+)
+from analysis.world_model.windows import CONTEXT
+
+WATER, GRASS, SCRUB, FOLIAGE, SLAG, ORE, FISH = 1, 2, 3, 4, 6, 7, 15
+SIDE, MIDDLE = 5, 12
+STAY, NORTH, SOUTH = 0, MOVES.index((-1, 0)), MOVES.index((1, 0))
+VITALS = [0, 1, 2]
+
+
+@pytest.fixture(scope="module")
+def rules() -> Rules:
+    return Rules.of_game()
+
+
+def scene(vitals: tuple[float, float, float], tiles: dict[int, int] | None = None) -> SoftScene:
+    """An agent with these vitals on grass, with other materials on some of the 25 tiles."""
+    ground = torch.full((1, SIDE * SIDE), GRASS)
+    for tile, material in (tiles or {}).items():
+        ground[0, tile] = material
+    blank = SceneShape(SIDE, 16, own=5, slots=1, item=1, legal=1).blank(1)
+    return replace(
+        blank, material=functional.one_hot(ground, 16).float().transpose(1, 2),
+        own=torch.tensor([[*vitals, 0.1, 0.2]]), terrain=with_view(unknown_terrain(1, SIDE), ground),
+    )  # fmt: skip
+
+
+def after(rules: Rules, before: SoftScene, *moves: int) -> SoftScene:
+    for move in moves:
+        before = rules.next_scene(before, torch.tensor([move]), VITALS, [3, 4])
+    return before
+
+
+def ground(scene: SoftScene) -> list[int]:
+    materials: list[int] = scene.material[0].argmax(dim=0).tolist()
+    return materials
+
+
+@pytest.mark.parametrize(
+    ("vitals", "tiles", "expected"),
+    [
+        ((0.5, 0.8, 0.7), {}, (0.6, 0.75, 0.65)),  # well: health returns
+        ((0.5, 0.5, 0.7), {}, (0.5, 0.45, 0.65)),  # food is not above half
+        ((0.95, 0.8, 0.7), {}, (1.0, 0.75, 0.65)),
+        ((0.5, 0.0, 0.7), {}, (0.4, 0.0, 0.65)),  # starves
+        ((0.15, 0.0, 0.0), {}, (0.0, 0.0, 0.0)),  # starves and is thirsty
+        ((0.5, 0.05, 0.7), {}, (0.5, 0.0, 0.65)),  # what counts for health is the food before the tick
+        ((0.5, 0.2, 0.2), {MIDDLE: FOLIAGE}, (0.5, 1.0, 0.15)),
+        ((0.5, 0.2, 0.2), {MIDDLE + 1: WATER}, (0.5, 0.15, 1.0)),
+        ((0.5, 0.2, 0.2), {MIDDLE - SIDE: WATER, MIDDLE: FOLIAGE}, (0.5, 1.0, 1.0)),
+        ((0.5, 0.2, 0.2), {MIDDLE - SIDE - 1: WATER, MIDDLE + 1: FOLIAGE}, (0.5, 0.15, 0.15)),  # neither is in reach
+    ],
+)
+def test_a_body_follows_the_rules(
+    rules: Rules, vitals: tuple[float, float, float], tiles: dict[int, int], expected: tuple[float, float, float]
+) -> None:
+    assert after(rules, scene(vitals, tiles), STAY).own[0, :3].tolist() == pytest.approx(expected, abs=1e-5)
+
+
+def test_it_eats_in_the_tick_after_it_arrives_and_leaves_scrub_behind(rules: Rules) -> None:
+    arrived = after(rules, scene((0.5, 0.2, 0.2), {MIDDLE - SIDE: FOLIAGE}), NORTH)
+    assert float(arrived.own[0, 1]) == pytest.approx(0.15) and ground(arrived)[MIDDLE] == FOLIAGE
+    back = after(rules, arrived, SOUTH)
+    assert back.own[0, 1] == 1 and ground(back)[MIDDLE - SIDE] == SCRUB
+    again = after(rules, back, NORTH, STAY)
+    assert ground(again)[MIDDLE] == SCRUB and float(again.own[0, 1]) == pytest.approx(0.9)
+
+
+def test_ore_underfoot_and_fish_beside_are_taken(rules: Rules) -> None:
+    left = ground(after(rules, scene((1, 1, 1), {MIDDLE: ORE, MIDDLE + 1: FISH, MIDDLE + 2: FISH}), STAY))
+    assert left[MIDDLE] == SLAG and left[MIDDLE + 1] != FISH and left[MIDDLE + 2] == FISH
+
+
+def test_terrain_comes_back_as_it_was_and_the_place_follows_from_the_move(rules: Rules) -> None:
+    start = scene((1, 1, 1), {20: FOLIAGE})  # in the southern row, out of view after a step to the north
+    away = after(rules, start, NORTH)
+    assert FOLIAGE not in ground(away) and away.own[0, 3] < start.own[0, 3]
+    back = after(rules, away, SOUTH)
+    assert ground(back)[20] == FOLIAGE and torch.allclose(back.own[0, 3:], start.own[0, 3:])
+
+
+def test_food_and_water_of_real_lives_follow_them(rules: Rules, recorded) -> None:
+    """Another agent may have eaten the food, so not quite all; to expect no change is right in few."""
+    vitals, right, same, ticks = vital_columns(recorded.info.layout), 0, 0, 0
+    for windows in recorded.windows():
+        before = windows.last_given(recorded.info.layout.materials)
+        there, real = windows.at(CONTEXT)
+        moved = displacement(windows.where[:, CONTEXT - 1], windows.where[:, CONTEXT])
+        stores = rules.next_scene(before, moved, vitals, None).own[there][:, vitals[1:]]
+        wanted, last = real.own[:, vitals[1:]], before.own[there][:, vitals[1:]]
+        right += int(torch.isclose(stores, wanted, atol=1e-4).sum())
+        same += int(torch.isclose(last, wanted, atol=1e-4).sum())
+        ticks += wanted.numel()
+    assert ticks > 100 and right > 0.98 * ticks and same < 0.6 * ticks, (right, same, ticks)
