@@ -179,15 +179,15 @@ def test_bad_input_is_refused_in_one_line(trainings: Trainings, tmp_path: Path, 
     [
         (("lstm_hidden",), SEEN_FIELDS, "holds no layer semantic_code"),
         (("semantic_code",), SEEN_FIELDS, "holds no layer lstm_hidden"),
-        (("lstm_hidden", "semantic_code"), "Market,Task", "recorded without ActionTargets"),
+        (("lstm_hidden", "semantic_code"), ("Market", "Task"), "recorded without ActionTargets"),
     ],
 )
 def test_a_dump_that_lacks_something_is_refused(
-    trainings: Trainings, small_world, task, maps, tmp_path: Path, layers: tuple, fields: str, parts: str
+    trainings: Trainings, small_world, task, maps, tmp_path: Path, layers: tuple, fields: tuple, parts: str
 ) -> None:
     entrant = load_entrant(trainings.policies / "own.safetensors")
     contest = Contest((entrant,), small_world, task, maps, torch.device("cpu"))
-    plan = Plan(1, 2, 4, layers, tuple(fields.split(",")), format="parquet")
+    plan = Plan(1, 2, 4, layers, fields, format="parquet")
     extract(contest, plan, [tmp_path / "dump"], Workers(1), lambda *_: None)
     metadata = read_metadata(tmp_path / "dump")
     assert_refuses(parts, load_networks, tmp_path / "dump", metadata, ["other"], trainings.policies)
