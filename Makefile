@@ -72,10 +72,11 @@ demo: setup
 	@rm -rf $(DEMO)
 	@echo "1/5 A short training, to show that it works; the policy is not used below."
 	$(RUN) train.py --debug --no-track -n short_training --policies-dir $(DEMO)/policies --runs-dir $(DEMO)/runs
-	@echo "2/5 Recording two episodes of the shipped policy $(DEMO_POLICY), 128 agents each."
-	$(RUN) extract_activations.py pve -p $(DEMO_POLICY) -n 2 --max-steps 300 --format parquet -o $(DEMO)/activation_data
+	@echo "2/5 Recording four episodes of the shipped policy $(DEMO_POLICY), 128 agents each, for all analyses."
+	$(RUN) extract_activations.py pve -p $(DEMO_POLICY) --record standard -n 4 --max-steps 300 \
+		-o $(DEMO)/activation_data
 	@echo "3/5 Clustering the hidden states, and testing which behaviours the clusters are associated with."
-	$(RUN) analyze_activations.py $(DEMO_DUMP) --subsample 20 --output-dir $(DEMO)/analysis_results
+	$(RUN) analyze_activations.py $(DEMO_DUMP) --subsample 40 --output-dir $(DEMO)/analysis_results
 	@echo "4/5 The explorer page."
 	$(RUN) explore.py $(DEMO)/analysis_results/*
 	@echo "5/5 One agent's life."
@@ -85,6 +86,8 @@ demo: setup
 	@echo "  explorer  $$(echo $(DEMO)/analysis_results/*/explorer.html)"
 	@echo "  report    $$(echo $(DEMO)/analysis_results/*/report.html)"
 	@echo "  one life  $$(echo $(DEMO)/agent_plots/*/life_*.png)"
+	@echo "All commands of the README can read the recording, $(DEMO_DUMP), such as:"
+	@echo "  source .venv/bin/activate && python train_probes.py $(DEMO_DUMP)"
 
 study: setup
 	@for study in studies/*.yaml; do $(RUN) study.py $$study || exit; done

@@ -11,14 +11,16 @@ import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import tyro
 
 from activation_store.reader import read_dump, read_identity, read_metadata
 from activation_store.schema import DumpMetadata
 from common import argument_checks, command_line
-from common.argument_checks import at_least, seed_value
+from common.argument_checks import at_least, result_name, seed_value
+from common.plural import plural
+from common.result_places import OutputFolder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,8 +48,15 @@ class Arguments:
     """Show the clusters of this run of analyze_activations.py on the same dump."""
     seed: int = 42
     """Seed for choosing lives at random, 0 to 4294967295."""
-    output: Annotated[Path, tyro.conf.arg(aliases=["--output-dir"])] = Path("agent_plots")
-    """Parent folder of the folder of figures."""
+    name: str | None = None
+    """Name of the folder of results; by default made of the dump, the lives and the clusters."""
+    output: OutputFolder = Path("agent_plots")
+    """Folder that --name goes into."""
+
+    @property
+    def folder(self) -> Path:
+        """Folder of results."""
+        return self.output / (self.name or self.run_name)
 
     @property
     def run_name(self) -> str:
@@ -79,7 +88,7 @@ def main() -> None:
         chosen = choose(spans, arguments.num_agents, arguments.seed)
     if len(chosen) < arguments.num_agents:
         console.print(f"only {len(chosen)} of {arguments.num_agents} lives drawn: the longer half has no more")
-    with RunFolder(arguments.output / arguments.run_name, description(arguments, arguments.dump, metadata)) as folder:
+    with RunFolder(arguments.folder, description(arguments, arguments.dump, metadata)) as folder:
         propagated = propagated_labels_of(arguments, run, spans.key[chosen], folder, console) if run else None
         draw(arguments, metadata, spans.key[chosen], propagated, folder, console)
     console.print(f"figures and lives.json: {folder.path}", highlight=False, markup=False, soft_wrap=True)
@@ -89,6 +98,7 @@ def check_values(arguments: Arguments) -> None:
     """Refuse values that are invalid for any dump."""
     argument_checks.check(
         arguments,
+        name=result_name(arguments.name),
         num_agents=at_least(arguments.num_agents, 1),
         agent=at_least(arguments.agent, 1),
         episode=at_least(arguments.episode, 0),
@@ -139,7 +149,7 @@ def draw(
         timeline = timeline_of(records, metadata)
     run_name = arguments.cluster_dir.resolve().name if arguments.cluster_dir else ""
     summaries = []
-    with step(console, f"drawing {len(lives)} lives") as report:
+    with step(console, f"drawing {plural(len(lives), 'life', 'lives')}") as report:
         for done, key in enumerate(lives.tolist()):
             life = timeline.life(timeline.number_of(key))
             strip = ClusterStrip(*propagated.of(life.records), run_name) if propagated else None

@@ -6,7 +6,7 @@
     python analyze_dynamics.py activation_data/NAME-simulated --layer world_hidden --components 128 --clusters 128
     python analyze_dynamics.py activation_data/NAME-simulated --behaviours-of lstm_hidden,world_hidden --reach 12
 
-Record the dump with --layers all, and with --fields Market,Task,ActionTargets to measure memory length too. Figures,
+Record the dump with extract_activations.py --record standard. Figures,
 tables, summary.txt, directions.safetensors and report.html are written to analysis_results/RUN/; see docs/dynamics.md.
 After an interruption, the same command goes on where it stopped.
 """
@@ -26,7 +26,7 @@ def main() -> None:
     settings.check_against(metadata)
 
     from analysis.dynamics.dynamics_run import analyse
-    from analysis.dynamics.tracks import load_policy_of
+    from analysis.dynamics.tracks import check_lengths, load_policy_of
     from analysis.features import features_named, with_heads_of
     from analysis.runs.run_folder import RunFolder, description
     from common.argument_checks import split
@@ -35,6 +35,7 @@ def main() -> None:
     loaded = None
     if settings.of_memory:
         loaded = load_policy_of(metadata, settings.dump, settings.policy, settings.policies_dir)
+        check_lengths(settings.dump, settings.lives, settings.seed, settings.reach, settings.lags)
     with RunFolder(settings.run_folder, description(settings, settings.dump, metadata)) as folder:
         analyse(settings, metadata, features, loaded, folder)
     print(f"figures, tables and report.html: {folder.path}")

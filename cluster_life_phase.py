@@ -11,13 +11,14 @@ import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import tyro
 
 from activation_store.reader import read_identity, read_metadata
 from common import argument_checks, command_line
-from common.argument_checks import at_least, between, seed_value
+from common.argument_checks import at_least, between, result_name, seed_value
+from common.result_places import OutputFolder
 from common.user_error import UserError
 
 if TYPE_CHECKING:
@@ -47,8 +48,15 @@ class Arguments:
     """Bootstrap resamples of episodes and lives for each interval, at least 100."""
     seed: int = 42
     """Random seed, 0 to 4294967295."""
-    output: Annotated[Path, tyro.conf.arg(aliases=["--output-dir"])] = Path("analysis_results")
-    """Parent folder of the folder of results."""
+    name: str | None = None
+    """Name of the folder of results; by default made of the clusters and the settings."""
+    output: OutputFolder = Path("analysis_results")
+    """Folder that --name goes into."""
+
+    @property
+    def folder(self) -> Path:
+        """Folder of results."""
+        return self.output / (self.name or self.run_name)
 
     @property
     def run_name(self) -> str:
@@ -78,7 +86,7 @@ def main() -> None:
     run = read_cluster_run(arguments.cluster_dir, arguments.dump)
     lives = check_lifespans(arguments)
     described = description(arguments, arguments.dump, metadata, cluster_labels_sha256=run.labels_sha256)
-    with RunFolder(arguments.output / arguments.run_name, described) as folder:
+    with RunFolder(arguments.folder, described) as folder:
         propagated = propagated_labels_of(arguments, run, folder, console)
         results = count_and_test(arguments, propagated, lives, console)
         draw(results, f"{metadata.policy}: clusters of {run.path.resolve().name}", folder, console)
@@ -92,6 +100,7 @@ def check_values(arguments: Arguments) -> None:
     """Refuse values that are invalid for any dump."""
     argument_checks.check(
         arguments,
+        name=result_name(arguments.name),
         n_bins=between(arguments.n_bins, 2, 1000),
         min_lifespan=at_least(arguments.min_lifespan, 1),
         permutations=at_least(arguments.permutations, 19),

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Literal
 import tyro
 
 from common import argument_checks, command_line
-from common.argument_checks import at_least, split
+from common.argument_checks import at_least, result_name, split
+from common.result_places import OutputFolder
 from common.user_error import UserError
 
 if TYPE_CHECKING:
@@ -58,8 +59,8 @@ class Arguments:
     """Which results of evaluate.py to use. pve: each checkpoint alone in its world; pvp: all in shared worlds."""
     confidence: float = 0.95
     """Confidence level of the intervals, above 0 and below 1."""
-    output_dir: Path = Path("analysis_results")
-    """Parent folder of the comparison's folder."""
+    output_dir: OutputFolder = Path("analysis_results")
+    """Folder that --name goes into."""
     name: str | None = None
     """Name of the comparison's folder; by default the names of the groups, and pvp with --mode pvp."""
 
@@ -79,6 +80,8 @@ def main() -> None:
     groups = group_runs(runs, arguments.group_by)
     metrics = chosen_metrics(runs, split(arguments.metrics))
     path = arguments.output_dir / (arguments.name or default_name(groups, arguments.mode))
+    if arguments.name is None and other_runs(path, arguments.runs):
+        path = path.with_name(f"{path.name}-{len(runs)}-runs")
     refuse_existing_run(path)
     compared = compare(
         groups,
@@ -108,6 +111,7 @@ def check(arguments: Arguments) -> None:
         )
     argument_checks.check(
         arguments,
+        name=result_name(arguments.name),
         points=at_least(arguments.points, 1),
         last=(0 < arguments.last <= 1, "above 0, up to 1"),
         confidence=(0 < arguments.confidence < 1, "above 0 and below 1, for example 0.95"),
@@ -118,6 +122,18 @@ def default_name(groups: "Sequence[Group]", mode: Literal["pve", "pvp"]) -> str:
     """Return a folder's name after the groups, and after pvp, so that both kinds of scores can be compared."""
     named = re.sub(r"[^A-Za-z0-9._=-]+", "-", "-".join(group.name for group in groups))[:_LONGEST_NAME]
     return f"compare-{named}{'-pvp' if mode == 'pvp' else ''}"
+
+
+def other_runs(path: Path, runs: tuple[Path, ...]) -> bool:
+    """Return whether a folder holds a comparison of other runs, such as of those before one more seed was trained."""
+    from analysis.runs.run_folder import RUN_FILE
+    from common.checked_json import read_small_json
+
+    if not (path / RUN_FILE).is_file():
+        return False
+    described = read_small_json(path / RUN_FILE)
+    arguments = described.get("arguments") if isinstance(described, dict) else None
+    return isinstance(arguments, dict) and arguments.get("runs") != command_line_value(runs)
 
 
 def command_line_value(value: object) -> object:

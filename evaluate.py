@@ -1,6 +1,7 @@
 """Evaluate trained policies on the 63 held-out tasks, against each other (pvp) or one at a time (pve).
 
     python evaluate.py policies pvp -r 10           # all policies in the folder share worlds; ten seeds
+    python evaluate.py --list                       # the shipped policies and your own
     python evaluate.py policies pve -p start_kit_3M # one policy plays all agents
     python evaluate.py policies pvp --untrained neurips23_start_kit   # add an untrained baseline
     python analysis/proc_eval_result.py policies    # afterwards: scores with intervals, tables, a figure
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 import agent_zoo
-from agent_zoo.checkpoint_files import import_hint, not_imported, policy_names
+from agent_zoo.checkpoint_files import SHIPPED, import_hint, not_imported, policy_names
 from agent_zoo.shown_settings import SHOWN
 from common import argument_checks, command_line
 from common.argument_checks import at_least, seed_value, split
@@ -41,9 +42,10 @@ EPISODES = {"pvp": 200, "pve": 32}
 class Arguments:
     """Arguments of evaluate.py."""
 
-    folder: tyro.conf.Positional[Path]
-    """Folder of policies (*.safetensors); results are written here too."""
-    mode: tyro.conf.Positional[Literal["pvp", "pve"]]
+    folder: tyro.conf.Positional[Path] = SHIPPED
+    """Folder of policies (*.safetensors); results are written here too. If it is policies/, names after -p are looked
+    up in my_policies/ too."""
+    mode: Annotated[Literal["pvp", "pve"] | None, tyro.conf.Positional] = None
     """pvp: agents of all policies share each world; pve: one policy plays all agents."""
     policies: Annotated[str | None, tyro.conf.arg(aliases=["-p"])] = None
     """Comma-separated names of policies to evaluate; by default all policies in the folder that fit the world."""
@@ -83,6 +85,8 @@ class Arguments:
     embeddings: Annotated[str | None, tyro.conf.arg(name="task.embeddings")] = None
     """File of task embeddings for policies that were trained on one, such as imported ones; by default that which they
     name."""
+    list: bool = False
+    """List the available policies, the shipped ones and your own, and exit."""
     env: EnvironmentSettings = field(default_factory=evaluation_world)
 
 
@@ -90,12 +94,19 @@ def main() -> None:
     """Parse, play the missing episodes, and show the results."""
     original_options.refuse(sys.argv[1:], original_options.EVALUATE)
     arguments = command_line.parse(Arguments, __doc__)
-    names = check(arguments)
+    if arguments.list:
+        from agent_zoo.policy_list import print_policies
+
+        print_policies(arguments.folder)
+        return
+    if arguments.mode is None:
+        raise UserError(f"say how to play: `evaluate.py {arguments.folder} pvp`, or pve, or --list")
+    names = check(arguments, arguments.mode)
     workers = chosen_workers(arguments.vectorization, arguments.ray_address, worlds=arguments.num_envs)
     device = chosen_device(arguments.device, arguments.vectorization)
 
     from common.files import locked_folder, make_folder
-    from reinforcement_learning.play.evaluating.evaluation import Evaluation, contests, evaluate
+    from reinforcement_learning.play.evaluating.evaluation import Evaluation, contests, cost, evaluate, find_results
     from reinforcement_learning.play.parallel_play import processes_of
 
     processes_of(workers)  # refuses a cluster that does not answer or is too small
@@ -122,7 +133,9 @@ def main() -> None:
     planned = contests(evaluation)
     make_folder(arguments.folder)  # refuses one that cannot be written to
     with locked_folder(arguments.folder):
-        results = [result for contest in planned for result in evaluate(evaluation, contest)]
+        known = [(contest, find_results(evaluation, contest)) for contest in planned]
+        print(cost(evaluation, known))
+        results = [result for contest, seeds in known for result in evaluate(evaluation, contest, seeds)]
     report(results)
     if arguments.task is None and arguments.task_file is None and arguments.save_file_prefix is None:
         print(f"scores with intervals: python analysis/proc_eval_result.py {arguments.folder}")
@@ -138,7 +151,7 @@ def refuse_hidden_parts(env: EnvironmentSettings) -> None:
             )
 
 
-def check(arguments: Arguments) -> tuple[str, ...]:
+def check(arguments: Arguments, mode: Literal["pvp", "pve"]) -> tuple[str, ...]:
     """Refuse invalid arguments before anything is loaded; return the names of the requested policies."""
     argument_checks.check(
         arguments,
@@ -152,17 +165,17 @@ def check(arguments: Arguments) -> tuple[str, ...]:
         agent_zoo.check_name(arguments.untrained)
     else:
         refuse_hidden_parts(arguments.env)
-    played_by(arguments.env, arguments.protocol, arguments.mode)  # refuses what contradicts the protocol
+    played_by(arguments.env, arguments.protocol, mode)  # refuses what contradicts the protocol
     requested = split(arguments.policies)
     names = policy_names(arguments.folder, requested)
-    if arguments.mode == "pve" and len(names) > 1 and not requested:
+    if mode == "pve" and len(names) > 1 and not requested:
         raise UserError(
             f"pve plays one policy alone, and {arguments.folder} holds {len(names)}: choose one with -p, or several, "
             f"comma-separated, to play one after the other: {', '.join(names)}"
         )
     for path in () if requested else not_imported(arguments.folder):
         print(f"left out: {import_hint(path)}", file=sys.stderr)
-    return tuple(names) if arguments.mode == "pve" else requested
+    return tuple(names) if mode == "pve" else requested
 
 
 def check_files(arguments: Arguments) -> None:

@@ -10,12 +10,12 @@ import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import tyro
 
 from common import argument_checks, command_line
-from common.argument_checks import at_least
+from common.argument_checks import at_least, result_name
+from common.result_places import OutputPlace, result_file
 from common.user_error import UserError
 
 
@@ -27,15 +27,17 @@ class Arguments:
     """Run of analyze_activations.py with an embedding and clusters, such as analysis_results/RUN."""
     dump: Path | None = None
     """Activation dump that the run analysed, if it has been moved since."""
-    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """HTML file to write; by default RUN/explorer.html."""
+    name: str | None = None
+    """Name of the page; by default explorer.html."""
+    output: OutputPlace = None
+    """Folder that the page goes into, by default RUN; or the page itself, such as page.html."""
     max_ticks: int = 400_000
     """Maximum number of ticks in the page, at least 1, about 40 bytes each. Larger dumps are sampled by whole lives."""
 
     @property
     def path(self) -> Path:
         """Path of the page."""
-        return self.output or self.run / "explorer.html"
+        return result_file(self.output, self.name, self.run / "explorer.html")
 
 
 def main() -> None:
@@ -69,7 +71,7 @@ def check_values(arguments: Arguments) -> None:
     """Refuse invalid values before anything is read."""
     if arguments.path.suffix.lower() != ".html":
         raise UserError(f"-o {arguments.path} does not end in .html: the page is an HTML file")
-    argument_checks.check(arguments, max_ticks=at_least(arguments.max_ticks, 1))
+    argument_checks.check(arguments, name=result_name(arguments.name), max_ticks=at_least(arguments.max_ticks, 1))
 
 
 if __name__ == "__main__":

@@ -2,12 +2,13 @@
 
     python extract_activations.py --list                            # list the available policies
     python extract_activations.py --smoke-test                      # check the setup; needs no policy
-    python extract_activations.py pve -p NAME -o activation_data    # policies/NAME plays all agents of a world
-    python extract_activations.py pvp -p A,B -o activation_data     # A and B share worlds; one dump for each
+    python extract_activations.py pve -p NAME --record standard     # policies/NAME plays; for every analysis
+    python extract_activations.py pve -p NAME -o activation_data    # the action decoder alone, for the original tools
+    python extract_activations.py pvp -p A,B --record standard      # A and B share worlds; one dump for each
     python extract_activations.py pve -p NAME --checkpoint all      # every training checkpoint of NAME
 
 The dump in activation_data/NAME/ consists of metadata.json and activations.json, with one record per living agent and
-tick, or with --format parquet one file per episode. Continue an interrupted extraction with --resume.
+tick, or with --record standard one parquet file per episode. Continue an interrupted extraction with --resume.
 """
 
 import common.environment_check  # isort: skip  # noqa: F401 (must come first)
@@ -21,18 +22,20 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from activation_store.layers import check_layers
-from agent_zoo.checkpoint_files import import_hint, list_checkpoints, not_imported, policy_names
+from activation_store.recording import FIELDS, RECORDINGS, Record
+from activation_store.schema import Format
+from agent_zoo.checkpoint_files import policy_names
 from common import argument_checks, command_line
-from common.argument_checks import at_least, between, did_you_mean, regrowth_value, seed_value, split
+from common.argument_checks import at_least, between, did_you_mean, regrowth_value, result_name, seed_value, split
+from common.result_places import OutputFolder
 from common.user_error import UserError
 from reinforcement_learning.game.plain_world import Protocol
 from reinforcement_learning.play.workers import Vectorization, Workers, chosen_device, chosen_workers
 
 if TYPE_CHECKING:
-    from agent_zoo.checkpoint import CheckpointInfo
-    from reinforcement_learning.play.subjects import Checkpoint
+    from reinforcement_learning.play.extraction import Plan
+    from reinforcement_learning.play.subjects import Checkpoint, Subjects
 
-FIELDS = ("Market", "Task", "ActionTargets", "Logits")
 SMOKE_TEST_TICKS = 20
 
 
@@ -47,10 +50,17 @@ class Arguments:
     checkpoint: str | None = None
     """Record a training checkpoint: the one after this many agent-steps, or `all`. Checkpoints are looked up in
     runs/NAME/checkpoints/ and in checkpoints/ of the policies folder."""
-    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("activation_data")
-    """Parent folder of the dumps, each of which is named after its policy."""
-    episodes: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 4
-    """Episodes to play, at least 1, each of at most the world's horizon (1,024 ticks by default)."""
+    record: Record = "activations"
+    """What to record. standard: what all analyses read: every layer, an untrained network beside it, and all that the
+    policy sees, in parquet. everything: the logits too. activations: what the original tools read, the action decoder
+    alone, in JSON. Single parts can be chosen with --layers, --fields, --format and -n."""
+    output: OutputFolder = Path("activation_data")
+    """Folder that the dumps go into."""
+    name: str | None = None
+    """Name of the dump's folder; by default that of the policy. With several policies, followed by - and the policy."""
+    episodes: Annotated[int | None, tyro.conf.arg(aliases=["-n"])] = None
+    """Episodes to play, at least 1, each of at most the world's horizon (1,024 ticks by default); by default 4, and 8
+    with --record standard or everything, which probes need."""
     max_steps: int | None = None
     """Maximum number of ticks per episode, at least 1; by default the whole episode."""
     seed: Annotated[int, tyro.conf.arg(aliases=["-s"])] = 1
@@ -62,21 +72,23 @@ class Arguments:
     random_actions: float = 0
     """Probability, 0 to 1, that an agent acts at random in a tick: in every action head it then takes one of its legal
     options at random. Its memory goes on reading what it sees."""
-    layers: str = "action_decoder"
-    """Comma-separated layers to record: encoder_output, lstm_hidden, lstm_cell, action_decoder, or `all`.
-    lstm_hidden is the hidden state of any memory (LSTM, GRU or moving averages); only an LSTM has an lstm_cell. With
-    several layers of memory, these are those of the last one; lstm_hidden_1 and lstm_cell_1 are those of the first, and
-    so on."""
+    layers: str | None = None
+    """Comma-separated layers, instead of those of --record: encoder_output, lstm_hidden, lstm_cell, action_decoder, or
+    `all`. lstm_hidden is the hidden state of any memory (LSTM, GRU or moving averages); only an LSTM has an lstm_cell.
+    With several layers of memory, these are those of the last one; lstm_hidden_1 and lstm_cell_1 are those of the
+    first, and so on."""
     untrained_twin: bool = False
     """Also record the memory of an untrained network of the same architecture (weights drawn with --seed) on the
     same observations: untrained_lstm_hidden, and of an LSTM untrained_lstm_cell."""
     shadow_networks: str = ""
     """Likewise record the memory of the policy's training checkpoints, as steps_NUMBER_lstm_hidden and _cell:
     comma-separated numbers of agent-steps, or `all`."""
-    fields: str = ""
-    """Comma-separated optional fields: Market, Task (its embedding), ActionTargets (the legal actions), Logits."""
-    format: Literal["json", "parquet"] = "json"
-    """Format of the dump: json is readable by the original tools; parquet is a sixth of the size and reads faster."""
+    fields: str | None = None
+    """Comma-separated optional fields, instead of those of --record: Market, Task (its embedding), ActionTargets (the
+    legal actions), Logits."""
+    format: Format | None = None
+    """Format of the dump, instead of that of --record: json is readable by the original tools; parquet is a sixth of
+    the size and reads faster."""
     precision: Literal["float32", "float16"] = "float32"
     """Precision of the activations: float32 is exact; float16 (parquet only) halves their size and rounds them; the
     metadata state the error."""
@@ -114,7 +126,7 @@ class Arguments:
     """File of task embeddings for policies that were trained on one, such as imported ones; by default that which they
     name."""
     list: bool = False
-    """List the available policies and exit."""
+    """List the available policies, the shipped ones and your own, and exit."""
     smoke_test: bool = False
     """Record an untrained policy on a small map for 20 ticks, read the dump back, and exit."""
 
@@ -126,7 +138,9 @@ def main() -> None:
     workers = chosen_workers(arguments.vectorization, arguments.ray_address, arguments.workers, arguments.num_envs)
     device = chosen_device(arguments.device, arguments.vectorization)
     if arguments.list:
-        list_policies(arguments.policies_dir)
+        from agent_zoo.policy_list import print_policies
+
+        print_policies(arguments.policies_dir)
     elif arguments.smoke_test:
         smoke_test(arguments, workers, device)
     else:
@@ -137,6 +151,7 @@ def check(arguments: Arguments) -> None:
     """Refuse invalid arguments before anything is loaded."""
     argument_checks.check(
         arguments,
+        name=result_name(arguments.name),
         episodes=at_least(arguments.episodes, 1),
         max_steps=at_least(arguments.max_steps, 1),
         seed=seed_value(arguments.seed),
@@ -145,7 +160,7 @@ def check(arguments: Arguments) -> None:
         random_actions=between(arguments.random_actions, 0, 1),
         num_envs=at_least(arguments.num_envs, 0),
         workers=at_least(arguments.workers, 0),
-        layers=(bool(split(arguments.layers)), "at least one layer"),
+        layers=(arguments.layers is None or bool(split(arguments.layers)), "at least one layer"),
         checkpoint=(_is_steps(arguments.checkpoint), "a number of agent-steps, or all"),
         shadow_networks=(
             all(map(_is_steps, split(arguments.shadow_networks))), "comma-separated numbers of agent-steps, or all",
@@ -161,7 +176,7 @@ def check(arguments: Arguments) -> None:
         for name in ("map_seed", "untrained_twin", "shadow_networks"):
             if getattr(arguments, name) not in (None, False, ""):
                 raise UserError(f"--protocol original cannot have --{name.replace('_', '-')}: leave it out")
-    if arguments.precision == "float16" and arguments.format == "json":
+    if arguments.precision == "float16" and _format(arguments) == "json":
         raise UserError("--precision float16 needs --format parquet: JSON holds float32 only")
     if not (arguments.list or arguments.smoke_test):
         if arguments.mode is None or not split(arguments.policies):
@@ -174,29 +189,6 @@ def _is_steps(text: str | None) -> bool:
     return text is None or text == "all" or text.isdecimal()
 
 
-def list_policies(folder: Path) -> None:
-    """Show the policies in a folder; a file that cannot be read is shown with the reason."""
-    from agent_zoo.checkpoint import read_info
-
-    paths = list_checkpoints(folder)
-    originals = not_imported(folder)
-    if not paths and not originals:
-        raise UserError(f"there is no policy in {folder}/: train one with `python train.py`")
-    rows = []
-    for path in paths:
-        try:
-            info = read_info(path)
-            rows.append((path.stem, info.agent, info.shown_steps, _seed(info), str(info.layout.task_size)))
-        except UserError as error:
-            rows.append((path.stem, f"unreadable: {error}", "", "", ""))
-    rows += [(path.stem, import_hint(path), "", "", "") for path in originals]
-    command_line.print_table(("policy", "agent", "agent-steps", "seed", "task embedding"), rows)
-
-
-def _seed(info: "CheckpointInfo") -> str:
-    return "unknown" if info.origin else str(info.seed)
-
-
 def smoke_test(arguments: Arguments, workers: Workers, device: str) -> None:
     """Record an untrained policy in a temporary folder and read it back."""
     from activation_store.reader import read_dump
@@ -207,7 +199,7 @@ def smoke_test(arguments: Arguments, workers: Workers, device: str) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         dump = Path(scratch) / "smoke_test"
         contest = smoke_test_contest(arguments.seed, Path(scratch) / "maps", device)
-        plan = Plan(1, SMOKE_TEST_TICKS, arguments.seed, ALL_LAYERS, format=arguments.format)
+        plan = Plan(1, SMOKE_TEST_TICKS, arguments.seed, ALL_LAYERS, format=_format(arguments))
         extract(contest, plan, [dump], workers, on_records=lambda recorded, episodes: None)
         records = read_dump(dump)
     print(f"smoke test passed: {len(records)} records of {len(records.activations)} layers written and read back")
@@ -216,17 +208,38 @@ def smoke_test(arguments: Arguments, workers: Workers, device: str) -> None:
 def extract_policies(arguments: Arguments, workers: Workers, device: str) -> None:
     """Play episodes with trained policies and write a dump of each."""
     from activation_store.writer import refuse_existing_dump
-    from reinforcement_learning.play.extraction import Plan, extract
+    from reinforcement_learning.play.extraction import extract
     from reinforcement_learning.play.parallel_play import processes_of
-    from reinforcement_learning.play.subjects import Subjects, contests, expected_size, make_maps
+    from reinforcement_learning.play.subjects import contests, expected_size, make_maps, other_sizes
     from reinforcement_learning.play.terminal import extraction_progress
 
     processes_of(workers)  # refuses a cluster that does not answer or is too small
-    subjects = Subjects(
+    plan = _plan(arguments)
+    planned = contests(_subjects(arguments), plan, device)
+    places = _places(arguments, [[entrant.name for entrant in contest.entrants] for contest in planned])
+    for folder in chain(*places):
+        refuse_existing_dump(folder, arguments.resume)
+    for contest in planned:
+        make_maps(contest, plan)
+    for contest, folders in zip(planned, places, strict=True):
+        print(expected_size(contest, plan, arguments.output))
+        print(other_sizes(contest, plan))
+        most_ticks = min(contest.env.horizon, plan.most_ticks or contest.env.horizon)
+        with extraction_progress(most_ticks) as on_records:
+            extract(contest, plan, folders, workers, on_records, resume=arguments.resume)
+        for folder in folders:
+            print(f"dump: {folder}")
+
+
+def _subjects(arguments: Arguments) -> "Subjects":
+    from reinforcement_learning.play.subjects import Subjects
+
+    twin = RECORDINGS[arguments.record].untrained_twin and arguments.protocol == "toolkit"
+    return Subjects(
         names=split(arguments.policies),
         share_world=arguments.mode == "pvp",
         checkpoint=_checkpoint(arguments.checkpoint),
-        untrained_twin=arguments.untrained_twin,
+        untrained_twin="of memories" if twin and not arguments.untrained_twin else arguments.untrained_twin,
         shadow_steps=tuple(None if steps == "all" else int(steps) for steps in split(arguments.shadow_networks)),
         curriculum=arguments.curriculum,
         task=arguments.task,
@@ -240,22 +253,32 @@ def extract_policies(arguments: Arguments, workers: Workers, device: str) -> Non
         embeddings=arguments.embeddings,
         protocol=arguments.protocol,
     )
-    plan = Plan(
-        arguments.episodes, arguments.max_steps, arguments.seed, split(arguments.layers), split(arguments.fields),
-        arguments.format, arguments.precision,
+
+
+def _plan(arguments: Arguments) -> "Plan":
+    """Return what --record stands for, with the parts that were chosen by themselves."""
+    from reinforcement_learning.play.extraction import Plan
+
+    record = RECORDINGS[arguments.record]
+    return Plan(
+        arguments.episodes or record.episodes, arguments.max_steps, arguments.seed,
+        record.layers if arguments.layers is None else split(arguments.layers),
+        record.fields if arguments.fields is None else split(arguments.fields),
+        _format(arguments), arguments.precision,
     )  # fmt: skip
-    planned = contests(subjects, plan, device)
-    places = [[arguments.output / entrant.name for entrant in contest.entrants] for contest in planned]
-    for folder in chain(*places):
-        refuse_existing_dump(folder, arguments.resume)
-    for contest in planned:
-        make_maps(contest, plan)
-    for contest, folders in zip(planned, places, strict=True):
-        print(expected_size(contest, plan, arguments.output))
-        with extraction_progress() as on_records:
-            extract(contest, plan, folders, workers, on_records, resume=arguments.resume)
-        for folder in folders:
-            print(f"dump: {folder}")
+
+
+def _format(arguments: Arguments) -> Format:
+    return arguments.format or RECORDINGS[arguments.record].format
+
+
+def _places(arguments: Arguments, names: list[list[str]]) -> list[list[Path]]:
+    """Return the folder of each dump; `names` are those of the policies that share a world."""
+    if arguments.name is None:
+        return [[arguments.output / name for name in together] for together in names]
+    if sum(map(len, names)) == 1:
+        return [[arguments.output / arguments.name]]
+    return [[arguments.output / f"{arguments.name}-{name}" for name in together] for together in names]
 
 
 def _checkpoint(name: str | None) -> "Checkpoint":

@@ -41,7 +41,7 @@ from analysis.interventions.edits.edit_options import (
 from analysis.interventions.effects.equivalence import margins
 from analysis.interventions.play.request import RunOptions
 from common import argument_checks, command_line
-from common.argument_checks import at_least, regrowth_value, seed_value, split
+from common.argument_checks import at_least, regrowth_value, result_name, seed_value, split
 from common.user_error import UserError
 from reinforcement_learning.play.workers import chosen_workers
 
@@ -85,6 +85,7 @@ def parse(arguments: list[str]) -> RunOptions:
     policy_names(options.policies_dir, (options.policy,))
     argument_checks.check(
         options,
+        name=result_name(options.name),
         episodes=at_least(options.episodes, 2),
         max_steps=at_least(options.max_steps, 1),
         seed=seed_value(options.seed),

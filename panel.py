@@ -17,7 +17,8 @@ from typing import Annotated
 import tyro
 
 from common import argument_checks, command_line
-from common.argument_checks import at_least
+from common.argument_checks import at_least, result_name
+from common.result_places import OutputPlace, result_file
 from common.user_error import UserError
 
 
@@ -39,13 +40,15 @@ class Arguments:
     """Recorded dump that the run was made from, if it has been moved since."""
     policy: Path | None = None
     """Checkpoint file of the policy, for the probabilities of actions; by default the one that the run used."""
-    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """HTML file to write; by default RUN/panel.html."""
+    name: str | None = None
+    """Name of the page; by default panel.html."""
+    output: OutputPlace = None
+    """Folder that the page goes into, by default RUN; or the page itself, such as page.html."""
 
     @property
     def path(self) -> Path:
         """Path of the page."""
-        return self.output or self.run / "panel.html"
+        return result_file(self.output, self.name, self.run / "panel.html")
 
 
 def main() -> None:
@@ -79,7 +82,7 @@ def check_values(arguments: Arguments) -> None:
     """Refuse invalid values before anything is read."""
     if arguments.path.suffix.lower() != ".html":
         raise UserError(f"-o {arguments.path} does not end in .html: the page is an HTML file")
-    argument_checks.check(arguments, rollouts=at_least(arguments.rollouts, 1))
+    argument_checks.check(arguments, name=result_name(arguments.name), rollouts=at_least(arguments.rollouts, 1))
 
 
 if __name__ == "__main__":

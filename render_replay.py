@@ -13,12 +13,14 @@ import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import tyro
 
 from common import argument_checks, command_line
-from common.argument_checks import at_least, between
+from common.argument_checks import at_least, between, result_name
+from common.plural import plural
+from common.result_places import OutputPlace, result_file
 from common.user_error import UserError
 
 if TYPE_CHECKING:
@@ -39,8 +41,10 @@ class Arguments:
 
     file: tyro.conf.Positional[Path]
     """Replay file, .replay.lzma or .replay.json."""
-    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """File to write: a page (.html) or a video (.gif, .mp4); by default next to FILE, with the same name."""
+    name: str | None = None
+    """Name of the page or video; by default that of FILE."""
+    output: OutputPlace = None
+    """Folder that it goes into, by default that of FILE; or the page (.html) or video (.gif, .mp4) itself."""
     gif: bool = False
     """Make a GIF."""
     mp4: bool = False
@@ -67,12 +71,11 @@ class Arguments:
     @property
     def path(self) -> Path:
         """Path of the result."""
-        if self.output is not None:
-            return self.output
         name = self.file.name
         for suffix in (".lzma", ".json", ".replay"):
             name = name.removesuffix(suffix)
-        return self.file.with_name(name + (".gif" if self.gif else ".mp4" if self.mp4 else ".html"))
+        suffix = ".gif" if self.gif else ".mp4" if self.mp4 else ".html"
+        return result_file(self.output, self.name, self.file.with_name(name + suffix))
 
 
 def main() -> None:
@@ -101,6 +104,7 @@ def main() -> None:
 
 def check_values(arguments: Arguments) -> None:
     """Refuse values that are invalid for any replay, before anything is read."""
+    argument_checks.check(arguments, name=result_name(arguments.name))
     suffix = arguments.path.suffix.lower()
     if arguments.gif and arguments.mp4:
         raise UserError("--gif and --mp4 are given: choose one")
@@ -174,7 +178,7 @@ def render_film(
     followed = None if arguments.follow is None else player_called(arguments.follow, replay)
     colours = colours_by_cluster(clusters) if clusters else colours_by_policy(replay)
     drawer = FrameDrawer(replay, events, colours, arguments.size, followed, arguments.radius)
-    with step(console, f"drawing {len(ticks)} pictures") as report:
+    with step(console, f"drawing {plural(len(ticks), 'picture')}") as report:
 
         def frames() -> "Iterator[np.ndarray]":
             for done, tick in enumerate(ticks):

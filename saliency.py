@@ -6,7 +6,7 @@
     python saliency.py activation_data/NAME --method occlusion --film --sample-ids 0,3 --combine-samples
     python saliency.py activation_data/NAME --clusters analysis_results/NAME-lstm_cell-dynamics
 
-Record the dump with --layers all --fields Market,Task,ActionTargets. saliency.html, figures, maps and summary.txt are
+Record the dump with extract_activations.py --record standard. saliency.html, figures, maps and summary.txt are
 written to analysis_results/RUN/; see docs/saliency.md. Maps are checked by default, and marked where a check fails.
 After an interruption, the same command goes on where it stopped.
 """

@@ -176,7 +176,7 @@ def compare(options: CompareArguments, console: "Console", step: "Step") -> None
     with step("loading the libraries"):
         from analysis.codes.leaderboard import MEASURES, leaderboard
     board = leaderboard(run, rule, options.states, options.bootstraps, step)
-    folder = options.output_dir or options.run
+    folder = options.folder
     make_folder(folder)
     path = folder / "leaderboard.json"
     write_json(path, {"states": board.states, "lives": board.lives, "rows": [asdict(row) for row in board.rows]})

@@ -1,5 +1,20 @@
 """Train an agent on Neural MMO.
 
+The options that matter first:
+
+    -a NAME  # the agent: neurips23_start_kit, yaofeng, takeru, hybrid, or a folder of your own in agent_zoo/
+    -n NAME  # name of the policy and of the run
+    --debug  # a small world and a short run, to check the setup
+    --no-track  # without Weights & Biases
+    --resume FOLDER  # continue a run that was stopped or killed
+    -c NAME  # what agents are paid for: training, survival, two_ways, ..., or a YAML file
+    -t TASK  # one task of these for everybody
+    --train.total-agent-steps NUMBER  # how long to train
+    --train.seed NUMBER  # trainings of several seeds say what luck does: see compare_runs.py
+    --processes NUMBER  # processes on this machine that share the work
+
+Examples:
+
     python train.py --debug --no-track           # check the setup: about a minute on two cores
     python train.py -a neurips23_start_kit       # with the settings of config.yaml
     python train.py -n my_run --train.learning-rate 1e-4
@@ -10,7 +25,8 @@
     python train.py --list-tasks                 # list the tasks; -t NUMBER trains on one of them only
     python train.py -m replay -p policies        # record an episode of trained policies as a replay
 
-The policy is saved as policies/NAME.safetensors; metrics, training curves and checkpoints are in runs/NAME/.
+--help-verbose says what each option means. The policy is saved as my_policies/NAME.safetensors; metrics, curves and
+checkpoints are in runs/NAME/.
 """
 
 import common.environment_check  # isort: skip  # noqa: F401 (must come first)
@@ -27,7 +43,7 @@ from typing import Annotated, Literal
 import tyro
 
 import agent_zoo
-from agent_zoo.checkpoint_files import SUFFIX, policy_names
+from agent_zoo.checkpoint_files import OWN, SHIPPED, SUFFIX, policy_names
 from common import command_line
 from common.argument_checks import check_file_name
 from common.user_error import UserError
@@ -105,9 +121,9 @@ class Arguments(Mode, Preset):
     """Also log the metrics to Weights & Biases."""
     list_tasks: bool = False
     """List the tasks of the curriculum and how often each is drawn, and exit."""
-    policies_dir: Annotated[Path, tyro.conf.arg(aliases=["-p", "--eval-model-path"])] = Path("policies")
+    policies_dir: Annotated[Path, tyro.conf.arg(aliases=["-p", "--eval-model-path"])] = OWN
     """Folder that the trained policy is saved to; with --resume by default the one that the run began with. With -m
-    replay: folder of the policies; the replay is saved there."""
+    replay: folder of the policies, by default the shipped ones; the replay is saved there."""
     runs_dir: Path = Path("runs")
     """Folder of runs: settings, metrics, checkpoints."""
     trial: str | None = None
@@ -120,14 +136,14 @@ def parse(arguments: Sequence[str]) -> Arguments:
     original_options.refuse(arguments, original_options.TRAIN)
     for option, value in STANDS_FOR.items():
         arguments = command_line.with_value(arguments, option, value)
-    choice, _ = tyro.cli(
+    choice, rest = tyro.cli(
         Preset,
         args=[argument for argument in arguments if argument not in ("-h", "--help")],
         return_unknown_args=True,
         config=(tyro.conf.FlagCreatePairsOff,),
     )
-    defaults = _resumed_defaults(choice.resume) if choice.resume else _new_defaults(choice)
-    parsed = command_line.parse(Arguments, __doc__, flag_pairs=True, default=defaults, args=arguments)
+    defaults = _resumed_defaults(choice.resume) if choice.resume else _new_defaults(choice, rest)
+    parsed = command_line.parse(Arguments, __doc__, flag_pairs=True, brief=True, default=defaults, args=arguments)
     if parsed.resume:
         _check_resumed(defaults, parsed)
     if not parsed.recurrence:
@@ -140,9 +156,11 @@ def parse(arguments: Sequence[str]) -> Arguments:
     return parsed
 
 
-def _new_defaults(choice: Preset) -> Arguments:
+def _new_defaults(choice: Preset, rest: Sequence[str]) -> Arguments:
     agent_zoo.check_name(choice.agent)
-    return Arguments(settings=load_settings(choice.config, choice.agent, choice.debug))
+    mode, _ = tyro.cli(Mode, args=rest, return_unknown_args=True)
+    folder = SHIPPED if mode.mode == "replay" else OWN
+    return Arguments(policies_dir=folder, settings=load_settings(choice.config, choice.agent, choice.debug))
 
 
 def _resumed_defaults(folder: Path) -> Arguments:
@@ -167,8 +185,9 @@ def choose_name(arguments: Arguments) -> str:
     if arguments.trial is not None and (wandb_run := os.environ.get("WANDB_RUN_ID")):
         name = f"{name}_{wandb_run}"  # trials of one sweep on the server share their arguments
     check_file_name(name)
-    if not arguments.resume and (arguments.policies_dir / f"{name}{SUFFIX}").exists():
-        raise UserError(f"{arguments.policies_dir / name}{SUFFIX} already exists: choose another name with -n")
+    for folder in () if arguments.resume else {arguments.policies_dir: 0, SHIPPED: 0}:  # -p NAME must mean one of them
+        if (folder / f"{name}{SUFFIX}").exists():
+            raise UserError(f"{folder / name}{SUFFIX} already exists: choose another name with -n")
     return name
 
 

@@ -6,8 +6,7 @@
     python train_probes.py activation_data/NAME --given tick,self_row   # beyond what these targets explain
     python train_probes.py activation_data/NAME --targets future --given action     # plans: what the agent does next
 
-Record dumps with --layers encoder_output,lstm_hidden,lstm_cell,action_decoder --untrained-twin and at least 8 episodes
-(without lstm_cell if the memory is not an LSTM).
+Record dumps with extract_activations.py --record standard.
 Figures, tables, probes.json and directions.safetensors are written to analysis_results/RUN/; see docs/probes.md.
 """
 
@@ -33,7 +32,10 @@ def main() -> None:
     from analysis.runs.run_folder import RunFolder
 
     check_dumps(settings, metadata)
-    wanted = {name: wanted_of(settings, dump) for name, dump in metadata.items()}
+    wanted = {
+        name: wanted_of(settings, folder, dump)
+        for folder, (name, dump) in zip(settings.dumps, metadata.items(), strict=True)
+    }
     run = {
         "arguments": {key: _plain(value) for key, value in asdict(settings).items()},
         "seed": settings.seed,

@@ -7,7 +7,7 @@
 
 Every autoencoder is tested on episodes that it was not fitted to, beside PCA, ICA and k-means with as many features in
 a state, and by what the policy does with the reconstruction instead of its own state.
-Record dumps with --layers all --untrained-twin --fields Market,Task,ActionTargets and at least 8 episodes.
+Record dumps with extract_activations.py --record standard.
 Dictionaries, tables and figures are written to analysis_results/RUN/; see docs/sparse_features.md.
 """
 

@@ -8,7 +8,7 @@ The model sees three ticks of a life, and predicts the following ones: tiles, en
 legal actions, rewards and the end of the life. The policy itself is inside, frozen: it reads what the model predicts.
 The market is left out. A quarter of the maps are kept for testing.
 
-Record dumps with --format parquet --layers encoder_output,lstm_hidden,lstm_cell --fields Market,Task,ActionTargets.
+Record dumps with extract_activations.py --record standard.
 The model, metrics.jsonl and curves are written to world_models/NAME/; see docs/world_model.md.
 """
 

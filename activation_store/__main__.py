@@ -5,6 +5,7 @@
     python -m activation_store convert activation_data/NAME OUT --format parquet    # or json
     python -m activation_store sample activation_data/NAME OUT --lives 20
     python -m activation_store export activation_data/NAME OUT.parquet    # for pandas, polars, DuckDB, ...
+    python -m activation_store runs                      # all dumps and runs with size, age and command
 
 `convert` also imports dumps of the original tools: a .json or .jsonl file, or its folder.
 """
@@ -87,12 +88,21 @@ class Export:
     """Keep one in this many records of each life, at least 1 (all); the first one kept is random."""
 
 
+@dataclass(frozen=True)
+class Runs:
+    """List dumps, runs and trainings with their size, their age and the command that made them."""
+
+    folders: tyro.conf.Positional[tuple[Path, ...]] = ()
+    """Folders to look into; by default those that scripts write to."""
+
+
 Command = (
     Annotated[Info, tyro.conf.subcommand("info")]
     | Annotated[Validate, tyro.conf.subcommand("validate")]
     | Annotated[Convert, tyro.conf.subcommand("convert")]
     | Annotated[Sample, tyro.conf.subcommand("sample")]
     | Annotated[Export, tyro.conf.subcommand("export")]
+    | Annotated[Runs, tyro.conf.subcommand("runs")]
 )
 
 
@@ -108,8 +118,10 @@ def main() -> None:
         convert(command)
     elif isinstance(command, Sample):
         sample(command)
-    else:
+    elif isinstance(command, Export):
         export(command)
+    else:
+        runs(command)
 
 
 def info(command: Info) -> None:
@@ -186,6 +198,19 @@ def export(command: Export) -> None:
             subsample=Subsample(command.subsample),
         )  # fmt: skip
     print(f"{command.output}: {records:,} records, {command.output.stat().st_size / records:,.0f} bytes a record")
+
+
+def runs(command: Runs) -> None:
+    """Print a line for each dump, run and training."""
+    from activation_store.index import FOLDERS, rows
+
+    for folder in command.folders:
+        if not folder.is_dir():
+            raise UserError(f"{folder} is not a folder: name one that holds dumps or runs")
+    listed = rows(command.folders or tuple(map(Path, FOLDERS)))
+    if not listed:
+        raise UserError("there are no dumps and no runs here: name their folders")
+    command_line.print_table(("folder", "kind", "size", "age", "command"), listed)
 
 
 def _say_what_was_written(folder: Path) -> None:

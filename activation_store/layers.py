@@ -96,7 +96,7 @@ def check_layers(names: Iterable[str]) -> None:
         UserError: names the first one.
     """
     for name in names:
-        if name not in _NAMES and not _is_numbered(name):
+        if not is_layer(name):
             raise UserError(
                 f"there is no layer {name!r}; there are: {', '.join(_NAMES)}, and in a policy with several layers of "
                 f"memory {LSTM_HIDDEN}_1 and {LSTM_CELL}_1 of the first, and so on up to the last, whose names have no "
@@ -126,6 +126,11 @@ def check_policy_layers(
                 memory_layers, f"has {memory_layers} {_TITLES[cell]} layers"
             )
             raise UserError(f"there is no layer {name} in this policy, which {has}; there are: {', '.join(there)}")
+
+
+def is_layer(name: str) -> bool:
+    """Whether some policy has a layer of this name."""
+    return name in _NAMES or _is_numbered(name)
 
 
 def _is_numbered(name: str) -> bool:

@@ -105,7 +105,7 @@ def memory_from_layers(policy: RecurrentPolicy, recorded: Mapping[str, np.ndarra
         for number, name in enumerate(memory_names(kind, policy.layers)):
             if name not in recorded:
                 raise UserError(
-                    f"the memory cannot be rebuilt: layer {name} was not recorded; extract again with --layers all"
+                    f"the memory cannot be rebuilt: layer {name} was not recorded; extract again with --record standard"
                 )
             if recorded[name].shape != (agents, states.shape[2]):
                 raise UserError(

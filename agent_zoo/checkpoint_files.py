@@ -8,10 +8,24 @@ from common.argument_checks import did_you_mean
 from common.files import visible
 from common.user_error import UserError
 
+SHIPPED = Path("policies")
+OWN = Path("my_policies")
+"""Where trainings put policies; names are looked up there too, beside the shipped ones."""
 SUFFIX = ".safetensors"
 ORIGINAL_SUFFIX = ".pt"
 TRAINER_STATE = "trainer_state.pt"
 """Name of the original's file of the optimiser's state, which holds no network."""
+
+
+def folders_of(folder: Path) -> tuple[Path, ...]:
+    """Return the folders in which a name is looked up: with the shipped policies also one's own."""
+    return (SHIPPED, OWN) if folder == SHIPPED else (folder,)
+
+
+def policy_path(folder: Path, name: str) -> Path:
+    """Return the file of a policy, which may not be there; with the shipped policies also one's own are looked up."""
+    paths = [place / f"{name}{SUFFIX}" for place in folders_of(folder)]
+    return next((path for path in paths if path.exists()), paths[0])
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -31,16 +45,17 @@ def import_hint(path: Path) -> str:
 
 
 def policy_names(folder: Path, only: Sequence[str] = ()) -> list[str]:
-    """Return the names of a folder's policies, or only the requested ones.
+    """Return the names of a folder's policies, or only the requested ones, which may be one's own beside the shipped.
 
     Raises:
         UserError: the folder has no policies or lacks a requested one, one was requested twice, or is a checkpoint of
             the original that has not been imported.
     """
-    if not folder.is_dir():
+    folders = [place for place in folders_of(folder) if place.is_dir()] if only else [folder]
+    if not all(map(Path.is_dir, folders or [folder])):
         raise UserError(f"{folder} is not a folder: name one that holds policies (*{SUFFIX})")
-    names = [path.name.removesuffix(SUFFIX) for path in list_checkpoints(folder)]
-    originals = {path.stem: path for path in not_imported(folder)}
+    names = [path.name.removesuffix(SUFFIX) for place in folders for path in list_checkpoints(place)]
+    originals = {path.stem: path for place in folders for path in not_imported(place)}
     for name in only:
         if name in originals:
             raise UserError(import_hint(originals[name]))
@@ -51,10 +66,14 @@ def policy_names(folder: Path, only: Sequence[str] = ()) -> list[str]:
     for number, name in enumerate(only):
         if name not in names:
             hint = did_you_mean(name, names)
-            raise UserError(f"there is no policy {name!r} in {folder}: it holds {', '.join(names)}{hint}")
+            raise UserError(f"there is no policy {name!r} in {_named(folders)}: it holds {', '.join(names)}{hint}")
         if name in only[:number]:
             raise UserError(f"the policy {name!r} is named twice: two in one world must differ in name")
     return list(only) or names
+
+
+def _named(folders: Sequence[Path]) -> str:
+    return " or ".join(map(str, folders))
 
 
 def find_checkpoints(folders: Sequence[Path], name: str, steps: int | None) -> list[Path]:
@@ -79,8 +98,7 @@ def find_checkpoints(folders: Sequence[Path], name: str, steps: int | None) -> l
                 for path in list_checkpoints(checkpoint_folder)
             }
         )
-        where = " or ".join(map(str, folders))
-        raise UserError(f"no such checkpoint of {name}: there are none in {where}{did_you_mean(name, there)}")
+        raise UserError(f"no such checkpoint of {name}: there are none in {_named(folders)}{did_you_mean(name, there)}")
     if steps is not None:
         raise UserError(
             f"no such checkpoint of {name}: there are {', '.join(f'{number:,}' for number in sorted(checkpoints))}"

@@ -63,7 +63,7 @@ def main() -> None:
     folder = arguments.output_dir or (first if first.is_dir() else first.parent)
     progress = Console(stderr=True)
     with progress.status("reading"):
-        policies = read(arguments.results)
+        policies, sentences = read(arguments.results)
     make_folder(folder)
     with progress.status("resampling"):
         tables = report(policies, Bootstrap(arguments.confidence, arguments.resamples, arguments.seed), folder)
@@ -71,6 +71,8 @@ def main() -> None:
         print(f"{table.name}:")
         command_line.print_table(table.heads, [tuple(map(str, row)) for row in table.rows])
         print()
+    for sentence in sentences:  # after the scores, which nobody would find below them
+        print(one_line(sentence), file=sys.stderr)
     Console().print(f"tables and figure: {folder}", highlight=False, markup=False, soft_wrap=True)
 
 
@@ -86,10 +88,10 @@ def check(arguments: Arguments) -> None:
     )
 
 
-def read(paths: tuple[Path, ...]) -> list["PolicyResults"]:
+def read(paths: tuple[Path, ...]) -> tuple[list["PolicyResults"], list[str]]:
     """Read all result files, make sure that they go together, and return the policies that have a score.
 
-    A policy without one, and a file without a life at some task, is named on standard error.
+    Also sentences about policies without one, and about files without a life at some task.
     """
     from analysis.evaluation.missing_tasks import scorable
     from analysis.evaluation.protocol import check_comparable
@@ -98,10 +100,7 @@ def read(paths: tuple[Path, ...]) -> list["PolicyResults"]:
 
     runs = [run for file in find_result_files(paths) for run in read_results(file)]
     check_comparable(runs)
-    policies, sentences = scorable(gather(runs))
-    for sentence in sentences:
-        print(one_line(sentence), file=sys.stderr)
-    return policies
+    return scorable(gather(runs))
 
 
 def report(policies: list["PolicyResults"], bootstrap: "Bootstrap", folder: Path) -> list["Table"]:

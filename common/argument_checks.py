@@ -17,6 +17,11 @@ SEEDS = 2**32
 Allowed = tuple[bool, str]
 
 _NAMES_SUGGESTED = 3
+_GAME_WORDS = {
+    "hunger": "food", "hungry": "food", "thirst": "water", "thirsty": "water", "hp": "health", "life": "health",
+    "money": "gold", "coins": "gold", "time": "tick", "age": "tick", "clock": "tick",
+}  # fmt: skip
+"""What the game calls what people may ask for."""
 
 
 def check(arguments: object, **allowed: Allowed) -> None:
@@ -60,9 +65,23 @@ def check_file_name(name: str) -> None:
         raise UserError(f"-n {name!r} cannot name a file: use letters, digits, '.', '_' and '-'")
 
 
+def result_name(name: str | None) -> Allowed:
+    """Check a `--name` of results, which lie in the folder of `-o`; None stands for a name made of the settings."""
+    allowed = name is None or re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+=-]*", name)
+    return bool(allowed), "a file's name, of letters, digits and . _ + = -; the folder that it lies in is -o"
+
+
 def split(names: str | None) -> tuple[str, ...]:
     """Split a comma-separated list of names; None and empty names give nothing."""
     return tuple(name.strip() for name in (names or "").split(",") if name.strip())
+
+
+def nearest(name: str, known: Iterable[str], most: int = _NAMES_SUGGESTED) -> list[str]:
+    """Return the known names closest to an unknown one, which may be an everyday word for what they are about."""
+    known, word = list(known), _GAME_WORDS.get(name.lower().removeprefix("self_"), name).lower()
+    parts = [candidate for candidate in known if word and (word in candidate.lower() or candidate.lower() in word)]
+    near = difflib.get_close_matches(name if word == name.lower() else word, known, most)
+    return list(dict.fromkeys([*parts, *near]))[:most]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -71,12 +90,5 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     Returns:
         Such as "; did you mean takeru_3M?", to append to a sentence.
     """
-    known = list(known)
-    parts = [
-        candidate
-        for candidate in known
-        if name and (name.lower() in candidate.lower() or candidate.lower() in name.lower())
-    ]
-    near = difflib.get_close_matches(name, known, _NAMES_SUGGESTED)
-    suggestions = list(dict.fromkeys([*parts, *near]))[:_NAMES_SUGGESTED]
+    suggestions = nearest(name, known)
     return f"; did you mean {' or '.join(suggestions)}?" if suggestions else ""

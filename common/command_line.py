@@ -6,11 +6,14 @@ interrupted by Ctrl-C. Losing the output never ends the work; see `common.lastin
 
 import atexit
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from common.figure_settings import draw_without_screen
+from common.help_text import HELP, asks_for_help, join_lines_of_options, print_description
 from common.lasting_output import lost_output, make_output_last
 from common.user_error import UserError, path_fault, printable
 
@@ -24,13 +27,14 @@ _NARROWEST_COLUMN = 8
 
 
 def parse(
-    arguments_type: type[Arguments], description: str | None, *, flag_pairs: bool = False, **options: Any
+    arguments_type: type[Arguments], description: str, *, flag_pairs: bool = False, brief: bool = False, **options: Any
 ) -> Arguments:
     """Read the command line into a data class; `--cluster-dir` and `--cluster_dir` mean the same.
 
     Args:
         description: shown by --help.
         flag_pairs: show both --flag and --no-flag in --help, needed if a flag can be on by default.
+        brief: show options alone in --help, and what they mean with --help-verbose.
         options: passed to `tyro.cli`, for example `default` or `args`.
     """
     import tyro
@@ -38,7 +42,21 @@ def parse(
     markers: tuple[Any, ...] = (tyro.conf.DisallowNone,)
     if not flag_pairs:
         markers += (tyro.conf.FlagCreatePairsOff,)
-    return tyro.cli(arguments_type, description=description, config=markers, **options)
+    arguments = options.get("args", sys.argv[1:])
+    if asks_for_help(arguments):
+        join_lines_of_options()
+        if arguments[0] in HELP or isinstance(arguments_type, type):  # commands of a script have their own descriptions
+            print_description(description)
+    return tyro.cli(arguments_type, description="", config=markers, compact_help=brief, **options)
+
+
+def this_command() -> str | None:
+    """Return the command line of the script that runs, for records of what made results; None for other programs."""
+    script = Path(sys.argv[0]) if sys.argv and sys.argv[0] else Path()
+    root = Path(__file__).resolve().parents[1]
+    if script.suffix != ".py" or root not in script.resolve().parents:
+        return None
+    return shlex.join(["python", str(script.resolve().relative_to(root)), *sys.argv[1:]])
 
 
 def with_value(arguments: Sequence[str], option: str, value: str) -> list[str]:
@@ -58,20 +76,17 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     may quote files: their line ends and escape codes are shown, not obeyed.
     """
     from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
+
+    from common.terminal_table import terminal_table
 
     rows = [tuple(map(printable, row)) for row in rows]
     console = Console()
     if not console.is_terminal:
         print("\n".join("\t".join(row) for row in (heads, *rows)))
         return
-    table = Table()
-    for number, head in enumerate(heads):
-        table.add_column(head, no_wrap=number == 0, overflow="fold")
-    for row in rows:
-        table.add_row(*map(escape, row))
+    table = terminal_table(heads, rows, left=heads)
     names = max(len(row[0]) for row in (heads, *rows))
+    table.columns[0].min_width = names
     Console(width=max(console.width, names + _NARROWEST_COLUMN * len(heads))).print(table)
 
 

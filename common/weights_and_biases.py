@@ -36,8 +36,23 @@ def check_login(option: Literal["online", "offline"]) -> None:
     Raises:
         UserError: says how to log in or to continue without.
     """
-    if mode_of(option) == "online":
-        _or_refused(_login)
+    if mode_of(option) == "online" and not _or_refused(_login):
+        raise UserError(f"Weights & Biases cannot be used (nobody is logged in): {_WAYS_OUT}")
+
+
+def can_mirror(option: Literal["online", "offline"], still: str) -> bool:
+    """Return whether numbers can be mirrored as wanted; a line says so if nobody is logged in.
+
+    Args:
+        still: what goes on without the service.
+
+    Raises:
+        UserError: the service cannot be reached.
+    """
+    if mode_of(option) != "online" or _or_refused(_login):
+        return True
+    print(f"nothing is mirrored to Weights & Biases, where nobody is logged in ({_WAYS_OUT}): {still}", file=sys.stderr)
+    return False
 
 
 class MirroredRun:
@@ -95,10 +110,10 @@ class MirroredRun:
             print(f"Weights & Biases is gone ({_text(error)}): {self._still}", file=sys.stderr)
 
 
-def _login() -> None:
+def _login() -> object:
     import wandb
 
-    wandb.login()
+    return wandb.login(prompt=False)
 
 
 def _start(**options: Any) -> object:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from activation_store.recording import SEEN_FIELDS
 from agent_zoo.capture import ALL_LAYERS
 from agent_zoo.checkpoint import save_checkpoint
-from analysis.recorded.recorded_observation import FIELDS
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import load_entrant
 from reinforcement_learning.play.extraction import Plan, extract
@@ -40,7 +40,7 @@ def record_policy(
     *,
     layers: int = 1,
     episodes: int = 2,
-    fields: tuple[str, ...] = tuple(FIELDS.split(",")),
+    fields: tuple[str, ...] = SEEN_FIELDS,
 ) -> RecordedPolicy:
     """Record an untrained policy from its checkpoint file."""
     env = replace(world, spawn_immunity=0, num_npcs=48)

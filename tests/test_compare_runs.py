@@ -66,6 +66,10 @@ def test_groups_are_drawn_and_compared(runs: list[Path], tmp_path: Path) -> None
     for picture in ("learning_curves.png", "generalisation.png"):
         assert (folder / picture).read_bytes().startswith(b"\x89PNG")
     assert_refused(run_here("compare_runs.py", *runs, "--output-dir", tmp_path), "already holds a run")
+    run_well("compare_runs.py", *runs[:-1], "--output-dir", tmp_path, "--metrics", "lives/ticks")
+    assert (tmp_path / "compare-A-B-5-runs" / "DONE.json").exists(), (
+        "other runs of the same groups, as after a seed more"
+    )
 
 
 def test_groups_without_repetitions_are_drawn_without_intervals(tmp_path: Path) -> None:

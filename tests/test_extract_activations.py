@@ -1,6 +1,7 @@
 """extract_activations.py as users run it, and its dump through the analysis: the pipeline on the real game."""
 
 import re
+import shlex
 import shutil
 import subprocess
 import time
@@ -289,3 +290,29 @@ def test_networks_that_watch_are_recorded(folder: Path, tmp_path: Path) -> None:
     assert_refused(
         extract(folder, "pve", "-p", "tiny", "--shadow-networks", "17"), "no such checkpoint of tiny", "there are"
     )
+
+
+def test_a_stage_names_the_command_that_records_what_it_lacks(folder: Path, tmp_path: Path) -> None:
+    dump = folder / "activation_data" / "tiny"
+    refused = run_here("train_sparse_autoencoder.py", dump, "--no-track")
+    assert_refused(refused, "holds no layer 'lstm_cell'", "--record standard")
+    command = shlex.split(refused.stderr.split("`")[1])
+    assert command[:2] == ["python", "extract_activations.py"]
+    short = ("-n", 3, "--max-steps", 8, *options(folder, tmp_path), "--num-envs", 4)
+    recorded = run_well("extract_activations.py", *command[2:], *short)
+    assert "with --record: activations" in recorded.stdout
+    metadata = read_metadata(tmp_path / "tiny-standard")
+    assert metadata.format == "parquet" and {"lstm_cell", "encoder_output", "untrained_lstm_cell"} <= set(
+        metadata.layers
+    )
+    assert "Market" in metadata.tables and {"legal", "task"} <= set(metadata.columns)
+
+
+def test_everything_and_parts_of_it(folder: Path, tmp_path: Path) -> None:
+    short = ("pve", "-p", "tiny", "-n", 1, "--max-steps", 4)
+    done = extract(folder, *short, "--record", "everything", "--layers", "lstm_cell", "--name", "all", output=tmp_path)
+    assert done.returncode == 0, done.stderr
+    metadata = read_metadata(tmp_path / "all")
+    assert set(metadata.layers) == {"lstm_cell", "untrained_lstm_hidden", "untrained_lstm_cell"}
+    assert "logits" in metadata.columns
+    assert_refused(extract(folder, *short, "--name", "../x", output=tmp_path), "--name is ../x: must be a file's name")

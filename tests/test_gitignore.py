@@ -12,6 +12,7 @@ WRITTEN_BY_DEFAULT = (
     "runs/NAME/settings.json",
     "wandb/run-1/files/config.yaml",
     "policies/NAME.safetensors",
+    "my_policies/NAME.safetensors",
     "policies/seed_1_NAME.replay.lzma",
     "policies/seed_1_NAME.html",
     "policies/seed_1_NAME.gif",

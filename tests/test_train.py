@@ -12,10 +12,12 @@ import psutil
 import pytest
 import torch
 
+import train
 from activation_store.reader import read_dump
 from agent_zoo.checkpoint import load_checkpoint
+from agent_zoo.checkpoint_files import OWN, SHIPPED
 from agent_zoo.observation_masking import ObservationMask
-from tests.command import assert_refused, run, run_here, run_well, start
+from tests.command import assert_refused, assert_refuses, run, run_here, run_well, start
 from tests.shared import shared_folder
 
 WORLD = ("--debug", "--no-track", "--env.num-agents", "16", "--env.num-npcs", "16", "--env.num-maps", "2")
@@ -364,11 +366,24 @@ def test_training_goes_on_without_a_mirror_that_died(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_mirroring_online_without_a_login_is_refused_before_anything_is_made(tmp_path: Path) -> None:
-    result = run("train.py", "--debug", *folders(tmp_path))
-    assert result.returncode == 2
-    assert "--no-track" in result.stderr.splitlines()[-1] and "Traceback" not in result.stderr
-    assert not (tmp_path / "runs").exists()
+def test_without_a_login_the_records_are_local_and_a_line_says_so(trained: Path, tmp_path: Path) -> None:
+    online = tuple(argument for argument in ONE_UPDATE if argument != "--no-track")
+    result = run("train.py", *online, "-n", "alone", *folders(tmp_path, trained / "maps"))
+    assert result.returncode == 0, result.stderr
+    (line,) = (line for line in result.stderr.splitlines() if "Weights & Biases" in line)
+    assert "nobody is logged in" in line and "--no-track" in line and "metrics.jsonl" in line
+    assert len(metrics_of(tmp_path / "runs" / "alone")) == 1
+    assert not (tmp_path / "runs" / "alone" / "wandb").exists()
+
+
+def test_trainings_do_not_go_among_the_shipped_policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for arguments in (["--debug"], ["-m", "sweep"]):
+        assert train.parse(arguments).policies_dir == OWN
+    assert train.parse(["-m", "replay"]).policies_dir == SHIPPED
+    SHIPPED.mkdir()
+    (SHIPPED / "taken.safetensors").touch()
+    assert_refuses("policies/taken.safetensors already exists", train.choose_name, train.parse(["-n", "taken"]))
 
 
 def test_a_run_that_the_mirror_refuses_leaves_its_name_free(
@@ -379,7 +394,7 @@ def test_a_run_that_the_mirror_refuses_leaves_its_name_free(
     def no_network(**_: object) -> None:
         raise ConnectionError("no route to host")
 
-    monkeypatch.setattr("wandb.login", lambda: True)
+    monkeypatch.setattr("wandb.login", lambda **_: True)
     monkeypatch.setattr("wandb.init", no_network)
     online = tuple(argument for argument in ONE_UPDATE if argument != "--no-track")
     result = run_here("train.py", *online, "-n", "mirrored", *folders(tmp_path, trained / "maps"))

@@ -191,15 +191,15 @@ def test_dumps_are_checked(dumps: list[Path], small_world, task, maps, tmp_path:
 def test_what_a_dump_lacks_is_told(dumps: list[Path]) -> None:
     metadata = read_metadata(dumps[0])
     del metadata.layers["untrained_lstm_cell"]
-    assert "untrained" not in {each.name for each in wanted_of(arguments(*dumps), metadata).inputs}
+    assert "untrained" not in {each.name for each in wanted_of(arguments(*dumps), dumps[0], metadata).inputs}
     with pytest.raises(UserError, match="lacks layers untrained_lstm_hidden, untrained_lstm_cell"):
-        wanted_of(arguments(*dumps, inputs="lstm_hidden,untrained"), metadata)
+        wanted_of(arguments(*dumps, inputs="lstm_hidden,untrained"), dumps[0], metadata)
     del metadata.layers["lstm_cell"]  # as in a dump of a memory without cell states
-    named = {each.name: each.layers for each in wanted_of(arguments(*dumps), metadata).inputs}
+    named = {each.name: each.layers for each in wanted_of(arguments(*dumps), dumps[0], metadata).inputs}
     assert named["untrained"] == ("untrained_lstm_hidden",) and "lstm_cell" not in named
     metadata = read_metadata(dumps[0])
     with pytest.raises(UserError, match="holds none of lstm_hidden, lstm_cell, action_decoder"):
-        wanted_of(arguments(*dumps, inputs="observation"), metadata)
+        wanted_of(arguments(*dumps, inputs="observation"), dumps[0], metadata)
     with pytest.raises(UserError, match="--given remembered_water_rows: it does not apply to every record"):
-        wanted_of(arguments(*dumps, given="remembered_water_rows"), metadata)
+        wanted_of(arguments(*dumps, given="remembered_water_rows"), dumps[0], metadata)
     assert np.isfinite(metadata.steps_trained)

@@ -8,6 +8,7 @@ import torch
 
 from activation_store.lives import number_lives
 from activation_store.reader import Progress, read_dump, read_identity
+from activation_store.recording import record_again
 from activation_store.records import Records
 from activation_store.schema import DumpMetadata
 from agent_zoo.base import RecurrentPolicy
@@ -77,7 +78,7 @@ def read_samples(
     """
     dump, count, ticks = settings.dump, settings.samples, settings.ticks
     if missing := [name for name in state_layers(policy) if name not in metadata.layers]:
-        raise UserError(f"{dump} lacks {', '.join(missing)}, the policy's memory: extract it again with --layers all")
+        raise UserError(f"{dump} lacks {', '.join(missing)}, the policy's memory: {record_again(dump, metadata)}")
     keys, index = number_lives(read_identity(dump))
     lengths = np.bincount(index)
     lead = settings.window - 1

@@ -6,7 +6,8 @@ from typing import Literal
 
 import tyro
 
-from common.argument_checks import at_least, between, check, seed_value, split
+from common.argument_checks import at_least, between, check, result_name, seed_value, split
+from common.result_places import OutputFolder
 from common.user_error import UserError
 
 Method = Literal["gradient", "integrated", "smooth", "occlusion"]
@@ -25,7 +26,7 @@ class SaliencySettings:
     """Arguments of saliency.py."""
 
     dump: tyro.conf.Positional[Path]
-    """Dump: a folder written by extract_activations.py with --layers all --fields Market,Task,ActionTargets."""
+    """Dump: a folder written by extract_activations.py --record standard."""
     of: str = "value"
     """What is attributed: value; HEAD:OPTION, the log-probability of an option; HEAD:OPTION-OPTION, the difference of
     two logits, such as Move.Direction:north-south; HEAD:chosen, the log-probability of the recorded choice; or
@@ -76,8 +77,8 @@ class SaliencySettings:
     """Random seed, 0 to 4294967295."""
     name: str | None = None
     """Name of the run's folder; by default that of the dump, what is attributed, and the method."""
-    output_dir: Path = Path("analysis_results")
-    """Parent folder of the run's folder."""
+    output_dir: OutputFolder = Path("analysis_results")
+    """Folder that --name goes into."""
 
     @property
     def run_folder(self) -> Path:
@@ -120,6 +121,7 @@ class SaliencySettings:
         """
         check(
             self,
+            name=result_name(self.name),
             lags=between(self.lags, 0, MOST_LAGS),
             samples=at_least(self.samples, 2),
             ticks=between(self.ticks, 1, 1000),

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Literal
 import tyro
 
 from activation_store.layers import ACTION_DECODER
+from activation_store.recording import check_recorded
 from activation_store.schema import DumpMetadata
 from activation_store.subsample import Subsample
-from common.argument_checks import at_least, between, check, did_you_mean, seed_value, split
+from common.argument_checks import at_least, between, check, result_name, seed_value, split
+from common.result_places import OutputFolder
 from common.user_error import UserError
 
 if TYPE_CHECKING:
@@ -87,8 +89,10 @@ class AnalysisSettings:
     """Also write dendrogram_explorer.html, an interactive page of HDBSCAN's cluster tree."""
     seed: int = 42
     """Random seed, 0 to 4294967295."""
-    output_dir: Path = Path("analysis_results")
-    """Parent folder of the run's folder."""
+    name: str | None = None
+    """Name of the folder of results; by default made of the dump and all settings that are not the defaults."""
+    output_dir: OutputFolder = Path("analysis_results")
+    """Folder that --name goes into."""
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -117,7 +121,7 @@ class AnalysisSettings:
         """The run's folder, named after the dump, subsampling, clustering and all other non-default settings."""
         clusters = "metric" if self.metric_only else f"c{self.hdbscan_min_cluster}"
         parts = [self.dump.resolve().name, f"sub{self.subsample}", clusters, *self._further_parts()]
-        return self.output_dir / "-".join(parts)
+        return self.output_dir / (self.name or "-".join(parts))
 
     def _further_parts(self) -> Iterator[str]:
         if self.cluster_before_umap:
@@ -152,6 +156,7 @@ class AnalysisSettings:
         """
         check(
             self,
+            name=result_name(self.name),
             subsample=at_least(self.subsample, 1),
             skip_first=at_least(self.skip_first, 0),
             umap_neighbors=at_least(self.umap_neighbors, 2),
@@ -203,9 +208,7 @@ class AnalysisSettings:
         Raises:
             UserError: the dump lacks the layer, or has too few units or records.
         """
-        if self.layer not in metadata.layers:
-            hint = did_you_mean(self.layer, metadata.layers)
-            raise UserError(f"{self.dump} holds no layer {self.layer!r}, only: {', '.join(metadata.layers)}{hint}")
+        check_recorded(self.dump, metadata, self.layer)
         units = metadata.layers[self.layer]
         if self.cluster_before_umap and self.pre_cluster_dims > units:
             raise UserError(f"--pre-cluster-dims is {self.pre_cluster_dims}: layer {self.layer} has {units} units only")

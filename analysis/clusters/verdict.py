@@ -12,6 +12,7 @@ from analysis.statistics.confounds import Confound
 from analysis.statistics.inference import FEWEST_EPISODES
 from analysis.statistics.power import POWER
 from analysis.statistics.stability import exceeds
+from common.plural import plural
 
 SMALL = 0.2
 """Value of Cohen's d below which a difference is negligible (Cohen 1988, section 2.2.3)."""
@@ -202,8 +203,9 @@ def _claims(summary: Summary) -> str:
     untested = f"; {summary.untested:,} could not be tested" if summary.untested else ""
     return (
         f"Of {summary.tested:,} differences between a cluster and the rest that could be tested, "
-        f"{summary.surviving_given_time:,} survive correction given tick and age, {summary.surviving:,} without "
-        f"(false discovery rate {summary.method.level:.0%}, interval without 0){untested}."
+        f"{plural(summary.surviving_given_time, 'survives', 'survive')} correction given tick and age, "
+        f"{summary.surviving:,} without (false discovery rate {summary.method.level:.0%}, interval without "
+        f"0){untested}."
     )
 
 

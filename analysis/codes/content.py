@@ -19,6 +19,7 @@ from analysis.runs.codebook_rule import CodebookRule, read_codebook
 from analysis.runs.finished_files import open_finished
 from analysis.runs.finished_run import FinishedRun, read_run
 from analysis.runs.names import read_names
+from analysis.runs.run_folder import RUN_FILE
 
 _COLUMNS = (DONE, KILLS, "map", *POSITION_COLUMNS)
 
@@ -66,7 +67,7 @@ def open_run(path: Path, dump: Path | None) -> tuple[FinishedRun, CodebookRule]:
     Raises:
         UserError: it is no finished run with a codebook, or its dump is missing.
     """
-    rule = read_codebook(open_finished(path))
+    rule = read_codebook(open_finished(path, "" if (path / RUN_FILE).exists() else "semantic_clusters.py fit"))
     return read_run(path, dump), rule
 
 

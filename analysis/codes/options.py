@@ -8,11 +8,13 @@ from typing import Annotated, Literal
 import tyro
 
 from activation_store.layers import LSTM_HIDDEN, SEMANTIC_CODE, SEMANTIC_PLANE
+from activation_store.recording import check_recorded, record_again
 from activation_store.schema import DumpMetadata
 from activation_store.subsample import Subsample
 from agent_zoo.semantic.shape import BETA, MOST_CODES, PAIRWISE_WEIGHT
 from analysis.clusters.settings import FEATURES_COMPARED, AnalysisSettings
-from common.argument_checks import SEEDS, at_least, between, check, did_you_mean, seed_value, split
+from common.argument_checks import SEEDS, at_least, between, check, result_name, seed_value, split
+from common.result_places import OutputFolder, OutputPlace, result_folder
 from common.user_error import UserError
 
 FEWEST_STATES_A_CODE = 10
@@ -57,8 +59,10 @@ class FitSettings:
     """Confidence level of the intervals, 0.5 to below 1."""
     seed: int = 42
     """Random seed, 0 to 4294967295."""
-    output_dir: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("analysis_results")
-    """Parent folder of the run's folder."""
+    name: str | None = None
+    """Name of the folder of results; by default made of the dump, the codes and further settings."""
+    output_dir: OutputFolder = Path("analysis_results")
+    """Folder that --name goes into."""
 
     @property
     def read_layer(self) -> str:
@@ -74,7 +78,8 @@ class FitSettings:
     def run_folder(self) -> Path:
         """The run's folder, named after the dump, the codes and all other non-default settings."""
         codes = "recorded" if self.recorded else f"k{self.codes}"
-        return self.output_dir / "-".join([self.dump.resolve().name, "semantic", codes, *self._further_parts()])
+        usual = "-".join([self.dump.resolve().name, "semantic", codes, *self._further_parts()])
+        return self.output_dir / (self.name or usual)
 
     def _further_parts(self) -> Iterator[str]:
         for field in fields(self):
@@ -100,6 +105,7 @@ class FitSettings:
         """
         check(
             self,
+            name=result_name(self.name),
             codes=between(self.codes, 2, MOST_CODES),
             plane_dimensions=between(self.plane_dimensions, 2, 3),
             steps=at_least(self.steps, 100),
@@ -118,14 +124,12 @@ class FitSettings:
         """
         if self.recorded and SEMANTIC_CODE not in metadata.layers:
             raise UserError(
-                f"{self.dump} holds no layer {SEMANTIC_CODE}: its policy has no codebook, or it was not recorded with "
-                "--layers all; leave out --recorded to fit one"
+                f"{self.dump} holds no layer {SEMANTIC_CODE}: its policy has no codebook, so leave out --recorded to "
+                f"fit one; if it has, {record_again(self.dump, metadata)}"
             )
         if self.recorded and SEMANTIC_PLANE not in metadata.layers:
-            raise UserError(f"{self.dump} holds no layer {SEMANTIC_PLANE}: record it with --layers all")
-        if self.read_layer not in metadata.layers:
-            hint = did_you_mean(self.layer, metadata.layers)
-            raise UserError(f"{self.dump} holds no layer {self.layer!r}, only: {', '.join(metadata.layers)}{hint}")
+            raise UserError(f"{self.dump} holds no layer {SEMANTIC_PLANE}: {record_again(self.dump, metadata)}")
+        check_recorded(self.dump, metadata, self.read_layer)
         self.check_enough(self.thinning.capacity(metadata.records, metadata.lives))
 
     def check_enough(self, states: int) -> None:
@@ -253,12 +257,24 @@ class CompareArguments(RunArguments):
     """Maximum number of states, of whole lives drawn at random, 200 to 100000."""
     bootstraps: int = 200
     """Bootstrap resamples of lives for each interval, at least 100."""
-    output_dir: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """Folder of the results, created if missing; by default that of the run."""
+    name: str | None = None
+    """Name of the folder of results in --output-dir."""
+    output_dir: OutputPlace = None
+    """Folder that --name goes into; without --name, that of the results; by default that of the run."""
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the results."""
+        return result_folder(self.output_dir, self.name, self.run)
 
     def check(self) -> None:
         """Refuse values that are invalid for any run."""
-        check(self, states=between(self.states, 200, 100_000), bootstraps=at_least(self.bootstraps, 100))
+        check(
+            self,
+            name=result_name(self.name),
+            states=between(self.states, 200, 100_000),
+            bootstraps=at_least(self.bootstraps, 100),
+        )
 
 
 @dataclass(frozen=True)
@@ -266,8 +282,7 @@ class AgreementArguments:
     """Show recorded lives to other trainings, and measure whether their codes divide them in the same way."""
 
     dump: tyro.conf.Positional[Path]
-    """Activation dump of a policy with codes of its own, recorded with `--layers all` and
-    `--fields Market,Task,ActionTargets`."""
+    """Activation dump of a policy with codes of its own, recorded with `--record standard`."""
     policies: str = ""
     """Comma-separated names of other trainings with codes, to see the same lives."""
     policies_dir: Path = Path("policies")
@@ -278,8 +293,10 @@ class AgreementArguments:
     """Bootstrap resamples of lives for each interval, at least 100."""
     seed: int = 42
     """Random seed of the lives, k-means and untrained networks, 0 to 4294967294."""
-    output_dir: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """Folder of the results, created if missing; by default analysis_results/NAME-agreement."""
+    name: str | None = None
+    """Name of the folder of results; by default NAME-agreement."""
+    output_dir: OutputPlace = None
+    """Folder that --name goes into, by default analysis_results; without --name, that of the results."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -289,12 +306,14 @@ class AgreementArguments:
     @property
     def folder(self) -> Path:
         """Folder of the results."""
-        return self.output_dir or Path("analysis_results") / f"{self.dump.resolve().name}-agreement"
+        usual = Path("analysis_results") / f"{self.dump.resolve().name}-agreement"
+        return result_folder(self.output_dir, self.name, usual)
 
     def check(self) -> None:
         """Refuse values that are invalid for any dump."""
         check(
             self,
+            name=result_name(self.name),
             states=between(self.states, 200, 100_000),
             bootstraps=at_least(self.bootstraps, 100),
             seed=between(self.seed, 0, SEEDS - 2),  # the second untrained network has the next one

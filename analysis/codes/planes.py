@@ -103,7 +103,9 @@ def _hidden_of(layers: dict[str, int], dump: Path) -> str:
     for name in ("lstm_hidden", "encoder_output"):
         if name in layers:
             return name
-    raise UserError(f"{dump} holds no layer lstm_hidden, which the policy's codes are compared with: use --layers all")
+    raise UserError(
+        f"{dump} holds no layer lstm_hidden, which the policy's codes are compared with: extract with --record standard"
+    )
 
 
 def planes_of(states: States, seed: int, step: Step) -> dict[str, np.ndarray]:

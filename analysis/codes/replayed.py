@@ -14,20 +14,19 @@ import torch
 from activation_store.layers import ENCODER_OUTPUT, LSTM_HIDDEN, SEMANTIC_CODE
 from activation_store.lives import number_lives
 from activation_store.reader import Progress, read_identity
+from activation_store.recording import record_again
 from activation_store.schema import DumpMetadata, refuse_kept_memory
 from activation_store.subsample import Subsample
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, build_policy, load_checkpoint
-from agent_zoo.checkpoint_files import SUFFIX, policy_names
+from agent_zoo.checkpoint_files import policy_names, policy_path
 from agent_zoo.shown_settings import SHOWN
 from analysis.lives import Lives
-from analysis.recorded.recorded_observation import FIELDS, check_shows_everything, packed_observation
+from analysis.recorded.recorded_observation import check_shows_everything, packed_observation
 from analysis.recorded.sequences import Parts, SequenceBatch, lives
 from common.files import sha256
 from common.user_error import UserError
 
-RECORDING = f"--layers all --fields {FIELDS}"
-"""Options with which a dump can be replayed."""
 EVERY = 10
 """One record in so many of each life is compared; neighbouring ticks are nearly the same."""
 _FEWEST = 100
@@ -84,12 +83,12 @@ def load_networks(dump: Path, metadata: DumpMetadata, names: Sequence[str], fold
         raise UserError(f"{dump} holds simulated lives, which do not begin at birth: give a dump of played ones")
     refuse_kept_memory(dump, metadata)
     if SEMANTIC_CODE not in metadata.layers:
-        raise UserError(f"{dump} holds no layer {SEMANTIC_CODE}: record a policy that has codes with {RECORDING}")
+        raise UserError(f"{dump} holds no layer {SEMANTIC_CODE}: record a policy that has codes with --record standard")
     if (hidden := hidden_layer(metadata)) not in metadata.layers:
-        raise UserError(f"{dump} holds no layer {hidden}, which k-means is fitted to: record it with {RECORDING}")
+        raise UserError(f"{dump} holds no layer {hidden}, which k-means is fitted to: {record_again(dump, metadata)}")
     networks = []
     for name in policy_names(folder, names):
-        path = folder / f"{name}{SUFFIX}"
+        path = policy_path(folder, name)
         policy, info = load_checkpoint(path)
         if not policy.semantic:
             raise UserError(f"{name} has no codes: it was trained without --semantic.codes")

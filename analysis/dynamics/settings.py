@@ -6,9 +6,11 @@ from pathlib import Path
 import tyro
 
 from activation_store.layers import BOTTLENECK, LSTM_CELL, LSTM_HIDDEN
+from activation_store.recording import check_recorded
 from activation_store.schema import DumpMetadata
 from analysis.clusters.settings import FEATURES_COMPARED
-from common.argument_checks import at_least, between, check, did_you_mean, seed_value, split
+from common.argument_checks import at_least, between, check, result_name, seed_value, split
+from common.result_places import OutputFolder
 from common.user_error import UserError
 
 _MOST_COMPONENTS = 256
@@ -21,7 +23,7 @@ class DynamicsSettings:
     """Arguments of analyze_dynamics.py."""
 
     dump: tyro.conf.Positional[Path]
-    """Dump: a folder written by extract_activations.py with --layers all, such as activation_data/NAME."""
+    """Dump: a folder written by extract_activations.py --record standard, such as activation_data/NAME."""
     layer: str = LSTM_CELL
     """State of the memory to analyse: lstm_cell or lstm_hidden, or of an earlier layer, such as lstm_cell_1. Any other
     layer of the dump that changes with ticks, such as world_hidden of simulated lives, is analysed without what needs
@@ -40,7 +42,9 @@ class DynamicsSettings:
     """Behaviours: Ward clusters of short trajectories, 2 to 100."""
     behaviours_of: str = ""
     """Comma-separated layers whose states and differences are behaviours together, each weighing the same; by default
-    those of --layer. With lstm_hidden,world_hidden of simulated lives, behaviours are of agent and world together."""
+    those of --layer. `--behaviours-of
+    lstm_hidden,world_hidden` of simulated lives finds stretches in which agent and world go on alike, such as
+    fights."""
     subsample: int = 10
     """Decompositions and clusters use one in this many records of each life, at least 1 (all)."""
     skip_first: int = 1
@@ -75,8 +79,8 @@ class DynamicsSettings:
     """Random seed, 0 to 4294967295."""
     name: str | None = None
     """Name of the run's folder; by default that of the dump followed by the layer and -dynamics."""
-    output_dir: Path = Path("analysis_results")
-    """Parent folder of the run's folder."""
+    output_dir: OutputFolder = Path("analysis_results")
+    """Folder that --name goes into."""
 
     @property
     def of_memory(self) -> bool:
@@ -102,6 +106,7 @@ class DynamicsSettings:
         """
         check(
             self,
+            name=result_name(self.name),
             components=between(self.components, 2, _MOST_COMPONENTS),
             clusters=between(self.clusters, 2, 1000),
             behaviours=between(self.behaviours, 2, 100),
@@ -144,8 +149,6 @@ class DynamicsSettings:
             )
 
     def _check_layer(self, layer: str, option: str, metadata: DumpMetadata) -> None:
-        if layer not in metadata.layers:
-            hint = did_you_mean(layer, metadata.layers)
-            raise UserError(f"{self.dump} holds no layer {layer!r}, only: {', '.join(metadata.layers)}{hint}")
+        check_recorded(self.dump, metadata, layer)
         if layer == BOTTLENECK:
             raise UserError(f"{option} is {layer}, which is the same in all ticks of a life: nothing moves in it")

@@ -11,17 +11,19 @@ import torch
 from activation_store.layers import ENCODER_OUTPUT
 from activation_store.lives import number_lives
 from activation_store.reader import Progress, read_dump, read_identity
+from activation_store.recording import record_again
 from activation_store.records import Records
 from activation_store.schema import MAY_BE_UNRECORDED, DumpMetadata, refuse_kept_memory
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint
-from agent_zoo.checkpoint_files import SUFFIX
+from agent_zoo.checkpoint_files import policy_path
 from analysis.clusters.dataset import feature_columns
 from analysis.dynamics.update import Update
 from analysis.lives import Lives, lives_of
 from common.files import sha256
 from common.user_error import UserError
 
+_SHORTEST_REACHED = 6
 SHORTEST_LIFE = 16
 """Ticks of the shortest life that is drawn."""
 _CLOSE = {"float32": 1e-3, "float16": 3e-2}
@@ -88,8 +90,7 @@ def load_policy_of(
     if metadata.checkpoint_sha256 is None:
         raise UserError(f"{dump} was recorded from a policy without a checkpoint, so its weights are not known")
     if policy is None:
-        name = f"{metadata.policy}{SUFFIX}"
-        candidates = [folder / name for folder in (policies_dir, policies_dir / "checkpoints")]
+        candidates = [policy_path(place, metadata.policy) for place in (policies_dir, policies_dir / "checkpoints")]
         there = [path for path in candidates if path.is_file()]
         if not there:
             raise UserError(
@@ -109,12 +110,37 @@ def drawn_lives(dump: Path, count: int, shortest: int, seed: int) -> np.ndarray:
     Raises:
         UserError: no life is that long.
     """
+    keys, _, drawn = _drawn(dump, count, shortest, seed)
+    return keys[drawn]
+
+
+def check_lengths(dump: Path, count: int, seed: int, reach: int, lags: int) -> None:
+    """Refuse a reach or lags for which the lives that will be drawn are too short, before anything is computed.
+
+    Raises:
+        UserError: names the option, and the largest value that fits.
+    """
+    _, lengths, drawn = _drawn(dump, count, SHORTEST_LIFE, seed)
+    longest = np.sort(lengths[drawn])[::-1]
+    if longest[0] <= lags:
+        raise UserError(f"--lags is {lags}: no life drawn is long enough; lower it or extract longer episodes")
+    second = int(longest[min(1, len(longest) - 1)])
+    if second < 2 * reach + 2 or len(longest) < 2:
+        fits = f"--reach {(second - 2) // 2} fits" if len(longest) > 1 and second >= _SHORTEST_REACHED else "lower it"
+        raise UserError(
+            f"--reach is {reach}: fewer than two of the lives drawn last {2 * reach + 2} ticks; {fits}, or extract "
+            "longer episodes"
+        )
+
+
+def _drawn(dump: Path, count: int, shortest: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return all lives' keys, (L, 3), and ticks, (L,), and the places of those drawn, ascending."""
     keys, index = number_lives(read_identity(dump))
-    (long,) = (np.bincount(index) >= shortest).nonzero()
+    lengths = np.bincount(index)
+    (long,) = (lengths >= shortest).nonzero()
     if not len(long):
         raise UserError(f"no life in {dump} lasts {shortest} ticks: extract more or longer episodes")
-    drawn = np.random.default_rng([seed, 1]).permutation(long)[:count]
-    return keys[np.sort(drawn)]
+    return keys, lengths, np.sort(np.random.default_rng([seed, 1]).permutation(long)[:count])
 
 
 def read_tracks(
@@ -132,7 +158,7 @@ def read_tracks(
     needed = () if update is None else update.layers_needed
     if missing := [name for name in needed if name not in metadata.layers]:
         raise UserError(
-            f"{dump} lacks {', '.join(missing)}, which the policy's update needs: extract it again with --layers all"
+            f"{dump} lacks {', '.join(missing)}, which the policy's update needs: {record_again(dump, metadata)}"
         )
     chosen = drawn_lives(dump, count, SHORTEST_LIFE, seed)
     records = read_dump(

@@ -9,10 +9,11 @@ from analysis.evaluation.scores import PolicyResults
 from common.user_error import UserError
 
 _TASKS_NAMED = 3
+_GAPS_NAMED = 3
 
 
 def scorable(policies: Sequence[PolicyResults]) -> tuple[list[PolicyResults], list[str]]:
-    """Return the policies that have a score, and a sentence for each that has none and for each gap in the others.
+    """Return the policies that have a score, and a sentence for each that has none and about gaps in the others.
 
     A policy has no score if no life had some task in any of its files. A gap is a file without a life at tasks that
     the policy's other files have.
@@ -24,7 +25,15 @@ def scorable(policies: Sequence[PolicyResults]) -> tuple[list[PolicyResults], li
     left_out = [_why_no_score(results) for results in policies if not results.has_task.all()]
     if not scored:
         raise UserError(left_out[0])
-    return scored, [*(f"left out: {reason}" for reason in left_out), *(gap for score in scored for gap in _gaps(score))]
+    gaps = [gap for score in scored for gap in _gaps(score)]
+    return scored, [*(f"left out: {reason}" for reason in left_out), *_few(gaps)]
+
+
+def _few(gaps: list[str]) -> list[str]:
+    """Return one sentence instead of many that differ in files and tasks alone."""
+    if len(gaps) <= _GAPS_NAMED:
+        return gaps
+    return [f"{gaps[0]}; likewise in {len(gaps) - 1} more results of a policy and a seed: evaluate.py -n fills them"]
 
 
 def _why_no_score(results: PolicyResults) -> str:

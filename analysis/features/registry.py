@@ -3,7 +3,6 @@
 To add a feature, add one entry to the theme that it belongs to, and run `python -m analysis.features` for its page.
 """
 
-import difflib
 from collections.abc import Iterable
 
 from activation_store.schema import DumpMetadata
@@ -19,6 +18,7 @@ from analysis.features.place import PLACE
 from analysis.features.surroundings import SURROUNDINGS
 from analysis.features.view import VIEW
 from analysis.features.ways import GOAL, MOVED, WAYS
+from common.argument_checks import nearest
 from common.user_error import UserError
 
 
@@ -67,7 +67,7 @@ def features_named(names: Iterable[str]) -> tuple[Feature, ...]:
     there = single | FEATURE_SETS
     names = list(names)
     if unknown := [name for name in names if name not in there]:
-        likely = [match for name in unknown for match in difflib.get_close_matches(name, there, n=1)]
+        likely = [match for name in unknown for match in nearest(name, there, 1)]
         hint = f"did you mean {', '.join(likely)}? " if likely else ""
         wrong = ", ".join(repr(name) for name in unknown)
         raise UserError(

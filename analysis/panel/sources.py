@@ -85,8 +85,8 @@ def _policy(dynamics: Dynamics, policy: Path | None, say: Say) -> RecurrentPolic
 def _with_probabilities(source: Source, policy: RecurrentPolicy | None, say: Say) -> Source:
     if policy is None:
         return source
-    if missing := missing_for_probabilities(source.metadata):
-        say(f"without the probabilities of actions in {source.dump}: {missing}")
+    if missing := missing_for_probabilities(source.dump, source.metadata):
+        say(f"without the probabilities of actions: {missing}")
         return source
     compute: Probabilities = partial(probabilities_of, policy, metadata=source.metadata)
     return Source(source.dump, source.metadata, source.sha256, compute)

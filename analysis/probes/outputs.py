@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 import numpy as np
-from rich.markup import escape
 from rich.table import Table
 
 from activation_store.directions import Direction, Source
@@ -32,6 +31,8 @@ from analysis.runs.run_folder import RunFolder
 from analysis.share_text import share_text
 from analysis.statistics.inference import LEVEL
 from analysis.tables import tab_separated
+from common.plural import plural
+from common.terminal_table import terminal_table
 
 _SHOWN = 12
 _TABLES = ("scores", "advantages", "increments", "increments_given", "given", "cka")
@@ -71,28 +72,23 @@ def headline_of(reports: Sequence[DumpReport]) -> tuple[str, str]:
 
 
 def headline(report: DumpReport) -> Table:
-    """Return a table of the targets of a dump to which the memory adds most."""
+    """Return a table of the targets of a dump to which the memory adds most; selectivity is in the tables of files."""
     memory, probe = headline_of([report])
-    rows = [r for r in report.advantages if (r.memory, r.probe) == (memory, probe) and r.advantage is not None]
+    rows = [r for r in report.advantages if (r.memory, r.probe) == (memory, probe)]
+    rows = [row for row in rows if row.advantage is not None] or rows
     added = {r.target: r for r in _to_every_baseline(report.increments, memory, probe)}
     rows.sort(key=lambda row: -((added[row.target].increment if row.target in added else None) or -1.0))
     skipped = [target["name"] for target in report.targets if target["reason"]]
     caption = "\n".join(_statements(report, memory))
     caption += f"; not probed: {', '.join(skipped)}" if skipped else ""
     caption += f"; not in the dump: {', '.join(report.missing)}" if report.missing else ""
-    shown = Table(
-        title=escape(f"{report.name}: {memory}, {probe} probe, {report.worlds} {report.worlds_are}"),
-        title_justify="left", caption=escape(caption), caption_justify="left",
-    )  # fmt: skip
-    for name in ("target", "score", "best baseline", "advantage", "increment", "q of increment", "selectivity"):
-        # Names begin alike: cut short, they could not be told apart.
-        shown.add_column(
-            name, justify="left" if name in ("target", "best baseline") else "right", no_wrap=name == "target",
-            overflow="fold",
-        )  # fmt: skip
-    for row in rows[:_SHOWN]:
-        shown.add_row(*_cells(row, added.get(row.target)))
-    return shown
+    return terminal_table(
+        ("target", "score", "best baseline", "advantage", "increment", "its q"),
+        [_cells(row, added.get(row.target)) for row in rows[:_SHOWN]],
+        left=("target", "best baseline"),
+        title=f"{report.name}: {memory}, {probe} probe, {report.worlds} {report.worlds_are}",
+        caption=caption,
+    )
 
 
 def _statements(report: DumpReport, memory: str) -> list[str]:
@@ -112,6 +108,8 @@ def _statements(report: DumpReport, memory: str) -> list[str]:
         sum(all((target, probe) in pairs for probe in probes) for target in {target for target, _ in pairs})
         for pairs in (better, adds, adds_given)
     ]
+    if not known:
+        return ["The inputs hold no baseline, so nothing is compared: add to --inputs, such as observation,history"]
     statements = [
         f"By {by}, at a false discovery rate of {LEVEL:.0%} over the run: the memory adds to every baseline for "
         f"{counts[1]} of {known} targets, and is better than every baseline for {counts[0]}"
@@ -122,8 +120,8 @@ def _statements(report: DumpReport, memory: str) -> list[str]:
     if partly := [share for share in unknown if share > 0]:
         low, high = share_text(min(partly)), share_text(max(partly))
         statements.append(
-            f"For {len(partly)} targets, {low} to {high} of the records are left out: there, the target does not apply "
-            "or its future was not recorded (probe_scores.tsv has the numbers)"
+            f"For {plural(len(partly), 'target')}, {low} to {high} of the records are left out: there, the target "
+            "does not apply or its future was not recorded (probe_scores.tsv has the numbers)"
         )
     return statements
 
@@ -137,11 +135,10 @@ def _cells(row: AdvantageRow, added: IncrementRow | None) -> tuple[str, ...]:
     return (
         row.target,
         f"{_number(row.score)} {row.measure}",
-        f"{row.best_baseline} ({row.best_baseline_probe})",
+        f"{row.best_baseline} ({row.best_baseline_probe})" if row.best_baseline else "none",
         _with_interval(row.advantage, row.low, row.high),
         _with_interval(added.increment, added.low, added.high) if added else "n/a",
         _number(added.q_run) if added else "n/a",
-        _number(row.selectivity),
     )
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from rich.console import Console
 
 from activation_store.directions import DIRECTIONS_FILE, Direction, Source, write_directions
+from activation_store.recording import record_again
 from activation_store.schema import DumpMetadata
 from analysis.probes import outputs
 from analysis.probes.dataset import Wanted, check_enough_episodes, read_probe_data
@@ -39,8 +40,8 @@ def check_dumps(settings: ProbeSettings, metadata: dict[str, DumpMetadata]) -> N
         raise UserError("--emergence needs checkpoints after different numbers of agent-steps: record --checkpoint all")
 
 
-def wanted_of(settings: ProbeSettings, metadata: DumpMetadata) -> Wanted:
-    """Decide what to take from a dump."""
+def wanted_of(settings: ProbeSettings, dump: Path, metadata: DumpMetadata) -> Wanted:
+    """Decide what to take from a dump, a folder."""
     named = settings.input_names
     inputs = inputs_named(named, settings.histories)
     there = recorded(inputs, metadata)
@@ -48,11 +49,11 @@ def wanted_of(settings: ProbeSettings, metadata: DumpMetadata) -> Wanted:
     lacking = [source for source in inputs if source.name not in names]
     if lacking and named != ("all",):
         raise UserError(
-            f"the dump of {metadata.policy} lacks layers {', '.join(lacking[0].layers)} for the input "
-            f"{lacking[0].name}: leave it out, or extract again with --layers or --untrained-twin"
+            f"{dump} lacks layers {', '.join(lacking[0].layers)} for the input {lacking[0].name}: leave it out, or "
+            f"{record_again(dump, metadata)}"
         )
     if not any(source.kind == "memory" for source in there):
-        raise UserError(f"the dump of {metadata.policy} holds none of lstm_hidden, lstm_cell, action_decoder")
+        raise UserError(f"{dump} holds none of lstm_hidden, lstm_cell, action_decoder: {record_again(dump, metadata)}")
     given = targets_named(settings.given_names) if settings.given else ()
     if everywhere := [target.name for target in given if target.name in NOT_EVERYWHERE]:
         raise UserError(

@@ -7,7 +7,8 @@ from typing import Literal
 import tyro
 
 from activation_store.subsample import Subsample
-from common.argument_checks import at_least, check, seed_value, split
+from common.argument_checks import at_least, check, result_name, seed_value, split
+from common.result_places import OutputFolder
 from common.user_error import UserError
 
 LONGEST_HISTORY = 32
@@ -43,15 +44,16 @@ class ProbeSettings:
     given: str = ""
     """Comma-separated targets that are taken as known, such as tick or action (what the agent chose in this tick): also
     report what the memory adds to baselines that know them too, and split each R2 into the parts explained by these
-    targets only, by the memory only, and by both."""
+    targets only, by the memory only, and by both. `--targets self_food --given tick` asks whether a memory holds more
+    of hunger than that it grows with time."""
     resamples: int = 2000
     """Number of bootstrap resamples of worlds for the intervals, at least 100."""
     seed: int = 0
     """Seed of the control tasks, networks and resamples, 0 to 4294967295."""
     name: str | None = None
     """Name of the run's folder; by default that of the first dump followed by -probes."""
-    output_dir: Path = Path("analysis_results")
-    """Parent folder of the run's folder."""
+    output_dir: OutputFolder = Path("analysis_results")
+    """Folder that --name goes into."""
 
     @property
     def run_folder(self) -> Path:
@@ -101,6 +103,7 @@ class ProbeSettings:
         """
         check(
             self,
+            name=result_name(self.name),
             subsample=at_least(self.subsample, 1),
             skip_first=at_least(self.skip_first, 0),
             resamples=at_least(self.resamples, FEWEST_RESAMPLES),

@@ -4,7 +4,6 @@ To add a target, add one entry to `HIDDEN` or `FUTURE`, or a feature to the regi
 meant for `--given action`: whoever knows the action of this tick knows part of the near future without any plan.
 """
 
-import difflib
 from collections.abc import Callable, Iterable
 
 import numpy as np
@@ -19,6 +18,7 @@ from analysis.features.view import RADIUS, SIDE
 from analysis.materials import MATERIAL_NAMES
 from analysis.probes.future import FUTURE
 from analysis.probes.target import Target
+from common.argument_checks import nearest
 from common.user_error import UserError
 
 _SUMS_UP_OTHERS = ("is_idle",)
@@ -193,7 +193,7 @@ def targets_named(names: Iterable[str]) -> tuple[Target, ...]:
     """
     wanted = [target for name in names for target in SETS.get(name, (name,))]
     if unknown := [name for name in wanted if name not in TARGETS]:
-        likely = difflib.get_close_matches(unknown[0], [*TARGETS, *SETS], n=1)
+        likely = nearest(unknown[0], [*TARGETS, *SETS], 1)
         hint = f"did you mean {likely[0]}? " if likely else ""
         raise UserError(f"there is no target {unknown[0]!r}: {hint}docs/probes.md lists all; sets: {', '.join(SETS)}")
     if not wanted:

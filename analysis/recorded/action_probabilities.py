@@ -1,12 +1,14 @@
 """Probabilities of every option of the action heads whose options are not rows of a table, from recorded layers."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import torch
 
 from activation_store.columns import unpack_legal
 from activation_store.layers import LSTM_HIDDEN
+from activation_store.recording import record_again
 from activation_store.records import Records
 from activation_store.schema import DumpMetadata
 from agent_zoo.base import RecurrentPolicy
@@ -16,12 +18,12 @@ SHOWN = ("Move.Direction", "Attack.Style")
 """Heads with few options, each of which has a name."""
 
 
-def missing_for_probabilities(metadata: DumpMetadata) -> str:
+def missing_for_probabilities(folder: Path, metadata: DumpMetadata) -> str:
     """Say what a dump lacks for `probabilities_of`, and how to record it; "" if it has everything."""
     if LSTM_HIDDEN not in metadata.layers:
-        return f"the dump has no layer {LSTM_HIDDEN}: record it with --layers all"
+        return f"{folder} has no layer {LSTM_HIDDEN}: {record_again(folder, metadata)}"
     if "legal" not in metadata.columns:
-        return "the dump does not hold which actions were legal: record it with --fields ActionTargets"
+        return f"{folder} does not hold which actions were legal: {record_again(folder, metadata)}"
     return ""
 
 

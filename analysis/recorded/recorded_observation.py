@@ -7,14 +7,12 @@ import torch
 
 from activation_store.layers import STATES, memory_names
 from activation_store.reader import read_metadata
+from activation_store.recording import record_again
 from activation_store.records import RaggedRows, Records
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout, PackedObservation, PackedRows
 from agent_zoo.observation_masking import ObservationMask
 from common.user_error import UserError
-
-FIELDS = "Market,Task,ActionTargets"
-"""Fields that `extract_activations.py --fields` must record for this."""
 
 
 def state_layers(policy: RecurrentPolicy) -> list[str]:
@@ -34,8 +32,8 @@ def check_shows_everything(folder: Path, layout: ObservationLayout) -> None:
     there["ActionTargets"] = "legal" in metadata.columns
     if missing := [name for name, recorded in there.items() if not recorded]:
         raise UserError(
-            f"{folder} was recorded without {', '.join(missing)}, which the policy sees: extract it again with "
-            f"--fields {FIELDS}"
+            f"{folder} was recorded without {', '.join(missing)}, which the policy sees: "
+            f"{record_again(folder, metadata)}"
         )
     heads = tuple((head.name, head.size, head.noop) for head in layout.heads)
     if tuple((head.name, head.size, head.noop) for head in metadata.action_heads) != heads:
@@ -55,7 +53,7 @@ def packed_observation(records: Records, layout: ObservationLayout, mask: Observ
     be hidden again.
 
     Args:
-        records: of a dump recorded with `--fields Market,Task,ActionTargets`, read with `tile`, `entity`, `inventory`
+        records: of a dump recorded with `--record standard`, read with `tile`, `entity`, `inventory`
             and `tables`.
         layout: of the policy's checkpoint (`CheckpointInfo.layout`).
         mask: parts hidden from the policy (`RecurrentPolicy.mask`).
@@ -82,7 +80,7 @@ def packed_observation(records: Records, layout: ObservationLayout, mask: Observ
 
 def _check(records: Records, layout: ObservationLayout) -> None:
     if "Market" not in records.tables:
-        raise UserError(f"the records hold no Market: extract with --fields {FIELDS}, and read all tables")
+        raise UserError("the records hold no Market: extract with --record standard, and read all tables")
     if len(records) and (not records.tile.shape[1] or not records.entity.counts.all()):
         # Every agent sees itself.
         raise UserError("the records hold no tiles or no entities: read them with both")

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from common import weights_and_biases
 from common.user_error import UserError
-from common.weights_and_biases import MirroredRun
+from common.weights_and_biases import MirroredRun, can_mirror
+
+_STILL = "work continues without it"
 
 
 @dataclass(frozen=True)
@@ -21,16 +22,6 @@ class Wandb:
     """User or team; by default that of your account."""
     mode: Literal["online", "offline"] = "online"
     """online uploads during training; offline writes files that `wandb sync` can upload later."""
-
-
-def check_login(options: Wandb | None) -> None:
-    """Refuse online logging without a login, before anything is written; without options, nothing is logged.
-
-    Raises:
-        UserError: says how to log in or to continue without.
-    """
-    if options is not None:
-        weights_and_biases.check_login(options.mode)
 
 
 class Mirror:
@@ -47,14 +38,14 @@ class Mirror:
         self._run: MirroredRun | None = None
 
     def __enter__(self) -> Self:
-        """Start the run; if the service refuses after all, one line says so."""
+        """Start the run; if nobody is logged in or the service refuses, one line says so."""
         options = self._options
-        if options is None:
-            return self
         try:
+            if options is None or not can_mirror(options.mode, _STILL):
+                return self
             self._run = MirroredRun(
                 options.mode, self._folder, project=options.project, entity=options.entity, name=self._name,
-                config=self._config, still="work continues without it",
+                config=self._config, still=_STILL,
             )  # fmt: skip
         except UserError as error:
             print(f"nothing is mirrored: {error}", file=sys.stderr)

@@ -86,23 +86,35 @@ class FinishedFiles:
         return self.read_json(RUN_FILE, RunDescription)[1]
 
 
-def open_finished(path: Path, script: str = "analyze_activations.py") -> FinishedFiles:
+def open_finished(path: Path, script: str = "") -> FinishedFiles:
     """Open the folder of a finished run.
 
     Args:
-        script: that writes such folders, for messages.
+        script: that writes such folders, for messages; by default the one that began the run, or that for clusters.
 
     Raises:
         UserError: there is no such folder, its run did not end, or its DONE.json is damaged.
     """
     if not (path / DONE_FILE).is_file():
+        begun_by = script or _script_of(path)
+        if (path / RUN_FILE).is_file():
+            raise UserError(f"{path} is not a finished run: let {begun_by} end, or repeat it")
         state = "is not a finished run" if path.exists() else "does not exist"
-        raise UserError(f"{path} {state}: give a folder that {script} wrote")
+        raise UserError(f"{path} {state}: give a folder that {begun_by} wrote")
     done: Any = read_small_json(path / DONE_FILE)
     try:
         return FinishedFiles(path, {str(name): str(proof["sha256"]) for name, proof in done["files"].items()})
     except (KeyError, TypeError, AttributeError):
         raise UserError(f"{path / DONE_FILE} is damaged: analyse the dump again") from None
+
+
+def _script_of(path: Path) -> str:
+    """Return the script that began a run, as far as its run.json says."""
+    usual = "analyze_activations.py"
+    if not (path / RUN_FILE).is_file():
+        return usual
+    described: Any = read_small_json(path / RUN_FILE)
+    return str(described.get("script", usual)) if isinstance(described, dict) else usual
 
 
 def _first_fault(error: ValidationError) -> str:

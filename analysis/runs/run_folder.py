@@ -12,6 +12,7 @@ import numpy as np
 
 from activation_store.schema import METADATA_FILE, DumpMetadata
 from analysis.runs.processor import processor
+from common.command_line import this_command
 from common.figure_settings import save_figure
 from common.files import (
     as_json,
@@ -65,7 +66,7 @@ class RunFolder:
     def _clear(self, locked: bool) -> None:
         """Remove what a run left that did not end; without locks, or with other arguments, it might still be wanted."""
         if not locked or read_bytes(self.path / RUN_FILE) != as_json(self._run):
-            raise UserError(f"{self.path} holds another, unfinished run: delete it, or choose another --output-dir")
+            raise UserError(f"{self.path} holds another, unfinished run: delete it, or choose another --name")
         for path in self.path.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
@@ -83,7 +84,7 @@ class RunFolder:
         written = {
             p.relative_to(self.path).as_posix(): {"sha256": sha256(p), "bytes": p.stat().st_size} for p in files
         }  # fmt: skip
-        self.save_json(DONE_FILE, {"files": written})
+        self.save_json(DONE_FILE, {"files": written, "command": this_command()})
 
     def save_json(self, name: str, content: object) -> None:
         """Write a JSON file."""
@@ -122,11 +123,11 @@ def write_figure(path: Path, figure: "Figure") -> None:
 def refuse_existing_run(path: Path) -> None:
     """Raise `UserError` if a path cannot take a new run: it is no folder, or holds a finished run or other files."""
     if (path / DONE_FILE).exists():
-        raise UserError(f"{path} already holds a run: delete it, or choose another --output-dir")
+        raise UserError(f"{path} already holds a run: delete it, or choose another --name")
     if (path / RUN_FILE).exists():
         return  # unfinished: `RunFolder` decides once it has the lock
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise UserError(f"{path} is not an empty folder: choose another --output-dir")
+        raise UserError(f"{path} is not an empty folder: choose another --name")
 
 
 def versions() -> dict[str, str]:

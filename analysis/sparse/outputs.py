@@ -11,7 +11,6 @@ from dataclasses import asdict
 import numpy as np
 import orjson
 import safetensors.numpy
-from rich.markup import escape
 from rich.table import Table
 
 from activation_store.schema import DumpMetadata
@@ -22,6 +21,7 @@ from analysis.sparse.report import Tested
 from analysis.sparse.states import Split
 from analysis.tables import tab_separated
 from common.files import make_folder
+from common.terminal_table import terminal_table
 
 CONFIG_FILE, WEIGHTS_FILE = "cfg.json", "sae_weights.safetensors"
 _LAYOUT_OF = "6.0.0"
@@ -111,10 +111,7 @@ def _draw(folder: RunFolder, results: Sequence[Tested]) -> None:
 
 def headline(results: Sequence[Tested]) -> Table:
     """Return a table of all dictionaries, without other seeds."""
-    shown = Table(title="states that no dictionary was fitted to", title_justify="left")
-    names = ("dictionary", "features a state", "alive", "not explained", "KL, nats", "KL of the mean avoided", "value")
-    for name in names:
-        shown.add_column(name, justify="left" if name == "dictionary" else "right", no_wrap=name == "dictionary")
+    rows = []
     for result in results:
         for row in result.scores():
             if result.fitted[row.name].entry.original:
@@ -122,8 +119,18 @@ def headline(results: Sequence[Tested]) -> Table:
             spliced = ("-",) * 3
             if result.spliced is not None:
                 spliced = f"{row.kl:.4f}", f"{row.kl_kept:.1%}", f"{row.value:.4f}"
-            shown.add_row(
-                escape(row.name), f"{row.active:.1f}", f"{row.alive:,} of {row.features:,}", f"{row.unexplained:.2%}",
-                *spliced,
-            )  # fmt: skip
-    return shown
+            rows.append(
+                (
+                    row.name,
+                    f"{row.active:.1f}",
+                    f"{row.alive:,} of {row.features:,}",
+                    f"{row.unexplained:.2%}",
+                    *spliced,
+                )
+            )
+    return terminal_table(
+        ("dictionary", "features a state", "alive", "not explained", "KL, nats", "KL of the mean avoided", "value"),
+        rows,
+        left=("dictionary",),
+        title="states that no dictionary was fitted to",
+    )

@@ -10,7 +10,8 @@ import tyro
 from activation_store.layers import check_layers
 from activation_store.sparse_dictionary import AUTOENCODERS, DictionaryKind
 from analysis.recorded.tracking import Wandb
-from common.argument_checks import at_least, check, did_you_mean, seed_value, split
+from common.argument_checks import at_least, check, did_you_mean, result_name, seed_value, split
+from common.result_places import OutputFolder
 from common.user_error import UserError
 
 MOST_FEATURES = 1 << 20
@@ -56,10 +57,10 @@ class SparseSettings:
     epochs: int = 10
     """Passes over the training states, at least 1."""
     untrained: bool = False
-    """Also fit everything to the memory of the untrained network that --untrained-twin recorded beside the policy."""
+    """Also fit everything to the memory of the untrained network that --record standard recorded beside the policy."""
     splice: bool = True
-    """Also let the policy act on reconstructed states, and compare its actions and values. Needs a dump recorded with
-    --layers all --fields Market,Task,ActionTargets, and the policy in --policies-dir."""
+    """Also let the policy act on reconstructed states, and compare its actions and values. Needs a dump of
+    --record standard, and the policy in --policies-dir."""
     meaning: bool = True
     """Also describe what each feature goes with, and write the page sparse_features.html."""
     feature_set: str = "extended"
@@ -76,8 +77,8 @@ class SparseSettings:
     """Folder of trained policies, for --splice."""
     name: str | None = None
     """Name of the run's folder; by default that of the dump followed by -sparse."""
-    output_dir: Path = Path("analysis_results")
-    """Parent folder of the run's folder."""
+    output_dir: OutputFolder = Path("analysis_results")
+    """Folder that --name goes into."""
     track: bool = True
     """Mirror the training curves to Weights & Biases; --no-track for local files only."""
     wandb: Wandb = field(default_factory=Wandb)
@@ -148,6 +149,7 @@ class SparseSettings:
         """
         check(
             self,
+            name=result_name(self.name),
             seeds=at_least(self.seeds, 1),
             epochs=at_least(self.epochs, 1),
             seed=seed_value(self.seed + self.seeds - 1),

@@ -9,9 +9,10 @@ import numpy as np
 from rich.console import Console
 
 from activation_store.layers import UNTRAINED
+from activation_store.recording import check_recorded
 from activation_store.schema import METADATA_FILE, DumpMetadata
 from activation_store.sparse_dictionary import AUTOENCODERS, DictionarySource
-from analysis.recorded.tracking import Mirror, check_login
+from analysis.recorded.tracking import Mirror
 from analysis.runs.run_folder import RunFolder, refuse_existing_run
 from analysis.sparse import describing, outputs
 from analysis.sparse.fitting import (
@@ -37,10 +38,8 @@ from analysis.sparse.splicing import (
 from analysis.sparse.stability import matched, stability
 from analysis.sparse.states import Split, States, check_enough, read_states, split_episodes
 from analysis.sparse.training import Epoch
-from common.argument_checks import did_you_mean
 from common.files import sha256
 from common.progress_view import step
-from common.user_error import UserError
 
 TESTED = 20_000
 """States of the test episodes that dictionaries are tested on, at most."""
@@ -57,11 +56,7 @@ def check_dump(settings: SparseSettings, metadata: DumpMetadata) -> RecordedPoli
     """
     wanted = [settings.layer, *([f"{UNTRAINED}_{settings.layer}"] if settings.untrained else [])]
     for layer in wanted:
-        if layer not in metadata.layers:
-            there = ", ".join(metadata.layers)
-            hint = did_you_mean(layer, metadata.layers)
-            more = "; record it with --untrained-twin" if layer != settings.layer else ""
-            raise UserError(f"{settings.dump} holds no layer {layer!r}, only: {there}{hint}{more}")
+        check_recorded(settings.dump, metadata, layer)
     if settings.meaning:
         describing.described_features(settings)  # refuses names that are not features
     settings.check_units(metadata.layers[settings.layer])
@@ -74,7 +69,6 @@ def check_dump(settings: SparseSettings, metadata: DumpMetadata) -> RecordedPoli
 def train_autoencoders(settings: SparseSettings, metadata: DumpMetadata, recorded: RecordedPolicy | None) -> Path:
     """Fit and test everything that is asked for; returns the run's folder."""
     console = Console()
-    check_login(settings.tracking)
     split = split_episodes(settings.dump, metadata, settings.seed)
     described = _described(settings, split)
     waiting = claim(settings, described)

@@ -13,12 +13,14 @@ import torch
 
 from activation_store.layers import ENCODER_OUTPUT, STATES, UNTRAINED
 from activation_store.reader import read_dump
+from activation_store.recording import record_again
 from activation_store.records import Records
 from activation_store.schema import DumpMetadata, refuse_kept_memory
 from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import memory_from_layers
 from agent_zoo.checkpoint import CheckpointInfo, build_untrained, load_checkpoint
+from agent_zoo.checkpoint_files import policy_path
 from agent_zoo.memories.memory import MemoryState
 from agent_zoo.network_parts.distribution import ActionDistribution
 from agent_zoo.observation import PackedObservation
@@ -67,7 +69,7 @@ def load_recorded_policy(folder: Path, metadata: DumpMetadata, policies: Path, l
             memory or parts of the observation.
     """
     refuse_kept_memory(folder, metadata)
-    path = policies / f"{metadata.policy}.safetensors"
+    path = policy_path(policies, metadata.policy)
     without = "or pass --no-splice"
     if not path.exists():
         raise UserError(f"{path}, whose states {folder} holds, is not there: give --policies-dir, {without}")
@@ -78,8 +80,8 @@ def load_recorded_policy(folder: Path, metadata: DumpMetadata, policies: Path, l
     policy, info = load_checkpoint(path)
     if missing := [name for name in state_layers(policy) if name not in metadata.layers]:
         raise UserError(
-            f"{folder} lacks {', '.join(missing)}, from which the memory is rebuilt: extract it again with --layers "
-            f"all, {without}"
+            f"{folder} lacks {', '.join(missing)}, from which the memory is rebuilt: {record_again(folder, metadata)}, "
+            f"{without}"
         )
     if layer not in policy.layer_units:
         raise UserError(f"{layer} is not a layer of {metadata.policy}: give another --layer, {without}")

@@ -8,7 +8,8 @@ import tyro
 
 from analysis.interventions.edits.edit_options import EditOptions, check_features, check_together, needs_directions
 from analysis.recorded.tracking import Wandb
-from common.argument_checks import at_least, between, check, did_you_mean, seed_value, split
+from common.argument_checks import at_least, between, check, did_you_mean, result_name, seed_value, split
+from common.result_places import OutputFolder
 from common.user_error import UserError
 
 LONGEST_HORIZON = 64
@@ -24,8 +25,8 @@ class WorldSettings:
     """Arguments of train_world_model.py."""
 
     dump: tyro.conf.Positional[Path]
-    """Dump of the policy: a folder written by extract_activations.py with --format parquet, at least the layers
-    lstm_hidden and lstm_cell, and --fields Market,Task,ActionTargets; episodes on at least two maps."""
+    """Dump of the policy: a folder written by extract_activations.py --record standard, with episodes on at
+    least two maps."""
     records: int = 1_000_000
     """Records (agent-ticks) to predict in training, at least 1. Beyond those of the training maps, they repeat."""
     horizon: int = 16
@@ -47,8 +48,8 @@ class WorldSettings:
     """Folder of the policy that was recorded."""
     name: str | None = None
     """Name of the model's folder; by default that of the dump."""
-    output_dir: Path = Path("world_models")
-    """Parent folder of the model's folder."""
+    output_dir: OutputFolder = Path("world_models")
+    """Folder that --name goes into."""
     track: bool = True
     """Mirror the training curves to Weights & Biases; --no-track for local files only."""
     wandb: Wandb = field(default_factory=Wandb)
@@ -71,6 +72,7 @@ class WorldSettings:
         """
         check(
             self,
+            name=result_name(self.name),
             records=at_least(self.records, 1),
             horizon=between(self.horizon, 1, LONGEST_HORIZON),
             batch=at_least(self.batch, 2),
@@ -125,7 +127,8 @@ class SimulationOptions:
     other_dice: int = 0
     """With --quality: recorded ticks from which the game itself is played on again, 0 to 4096; 0 for none. One agent of
     16 does the same again, while the dice of all others and of the game are thrown anew. How far that is from what was
-    recorded bounds what any model can foresee."""
+    recorded bounds what any model can foresee: `--quality --other-dice 32` says whether a model is bad or the game is
+    chance."""
     policies_dir: Path = Path("policies")
     """Folder of the recorded policy, for --other-dice."""
     maps_dir: Path = Path("maps")
@@ -173,8 +176,8 @@ class SimulationOptions:
     """Seed of starts, actions and latent states, 0 to 4294967295."""
     name: str | None = None
     """Name of the dump's folder; by default that of the recorded dump followed by -simulated."""
-    output_dir: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = field(default=Path("activation_data"))
-    """Parent folder of the dump."""
+    output_dir: OutputFolder = field(default=Path("activation_data"))
+    """Folder that --name goes into."""
     edits: tyro.conf.Suppress[tuple[EditOptions, ...]] = field(default=())
     """Edits of the policy, each with the options after its --edit."""
 
@@ -186,6 +189,7 @@ class SimulationOptions:
         """
         check(
             self,
+            name=result_name(self.name),
             lives=at_least(self.lives, 1),
             ticks=between(self.ticks, 1, 1024),
             seed=seed_value(self.seed),

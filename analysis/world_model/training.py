@@ -18,10 +18,11 @@ from activation_store.reader import read_metadata
 from activation_store.schema import METADATA_FILE
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint
+from agent_zoo.checkpoint_files import policy_path
 from agent_zoo.data_parallel import ALONE, Processes, join_processes
 from agent_zoo.memories.freed_memory import keep_freed_memory
 from analysis.figures.style import cluster_colour, new_figure, style
-from analysis.recorded.tracking import Mirror, check_login
+from analysis.recorded.tracking import Mirror
 from analysis.world_model.model import HEADS, Origin, WorldModel, build, measure, save_model
 from analysis.world_model.network import Sizes
 from analysis.world_model.options import MODEL_FILE, SETTINGS_FILE, WorldSettings
@@ -250,7 +251,7 @@ def check_material(settings: WorldSettings) -> tuple[RecurrentPolicy, Checkpoint
         UserError: the policy is missing, or the dump does not fit.
     """
     metadata = read_metadata(settings.dump)
-    path = settings.policies_dir / f"{metadata.policy}.safetensors"
+    path = policy_path(settings.policies_dir, metadata.policy)
     if not path.exists():
         raise UserError(f"{path}, whose lives {settings.dump} holds, is not there: give --policies-dir")
     policy, info = load_checkpoint(path)
@@ -272,7 +273,6 @@ def train_world_model(settings: WorldSettings, policy: RecurrentPolicy, info: Ch
     plan = orjson.dumps(decided, option=orjson.OPT_SORT_KEYS).decode()
     with ExitStack() as stack:
         if processes.leads:
-            check_login(settings.tracking)
             make_folder(folder)
             stack.enter_context(locked_folder(folder))
             _claim(settings, plan)

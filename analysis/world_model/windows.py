@@ -10,12 +10,13 @@ import torch
 
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, memory_names
 from activation_store.reader import Progress, read_metadata
+from activation_store.recording import record_again
 from activation_store.schema import DumpMetadata, refuse_kept_memory
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo
 from agent_zoo.memories.memory import MemoryState
 from agent_zoo.soft_path import check_reads_probabilities
-from analysis.recorded.recorded_observation import FIELDS, check_shows_everything, packed_observation
+from analysis.recorded.recorded_observation import check_shows_everything, packed_observation
 from analysis.recorded.sequences import Parts, SequenceBatch, windows
 from analysis.world_model.policy_interface import Surroundings, recorded_actions
 from analysis.world_model.scene import (
@@ -34,8 +35,6 @@ from common.user_error import UserError
 
 CONTEXT = 3
 """Ticks that the model sees before it predicts."""
-RECORDING = f"--format parquet --layers all --fields {FIELDS}"
-"""Options of `extract_activations.py` that record what a world model needs."""
 
 _TEST_SHARE = 4
 """One of so many maps is tested on."""
@@ -148,12 +147,12 @@ def check_dump(
     """
     refuse_kept_memory(folder, metadata)
     if metadata.format != "parquet":
-        raise UserError(f"{folder} is a JSON dump: record it with {RECORDING}")
+        raise UserError(f"{folder} is a JSON dump: {record_again(folder, metadata)}")
     if policy.layers == 0 or policy.cell != "lstm":
         raise UserError(f"a world model holds policies with an LSTM, but {metadata.policy} has another memory or none")
     needed = [name for kind in (LSTM_HIDDEN, LSTM_CELL) for name in memory_names(kind, policy.layers)]
     if missing := [layer for layer in needed if layer not in metadata.layers]:
-        raise UserError(f"{folder} lacks layer {', '.join(missing)}: extract it again with {RECORDING}")
+        raise UserError(f"{folder} lacks layer {', '.join(missing)}: {record_again(folder, metadata)}")
     if metadata.checkpoint_sha256 != sha256:
         raise UserError(
             f"{folder} was recorded from a policy with hash {str(metadata.checkpoint_sha256)[:12]}, not {sha256[:12]}: "
@@ -162,7 +161,7 @@ def check_dump(
     check_reads_probabilities(policy, info.agent)
     check_shows_everything(folder, info.layout)
     if "done" not in metadata.columns or "reward" in metadata.unrecorded:
-        raise UserError(f"{folder} lacks rewards or ends of lives: extract it again with {RECORDING}")
+        raise UserError(f"{folder} lacks rewards or ends of lives: {record_again(folder, metadata)}")
 
 
 def split_maps(folder: Path, metadata: DumpMetadata, seed: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

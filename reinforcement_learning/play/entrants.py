@@ -10,7 +10,7 @@ import torch
 
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, build_policy, load_checkpoint
-from agent_zoo.checkpoint_files import SUFFIX, policy_names
+from agent_zoo.checkpoint_files import SUFFIX, policy_names, policy_path
 from agent_zoo.observation import ObservationLayout
 from common.files import sha256
 from common.user_error import UserError
@@ -58,7 +58,7 @@ def load_entrants(folder: Path, only: Sequence[str] = ()) -> list[Entrant]:
     Raises:
         UserError: as `policy_names` and `load_checkpoint`.
     """
-    return [load_entrant(folder / f"{name}{SUFFIX}") for name in policy_names(folder, only)]
+    return [load_entrant(policy_path(folder, name)) for name in policy_names(folder, only)]
 
 
 def load_entrant(path: Path) -> Entrant:

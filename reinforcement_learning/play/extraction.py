@@ -106,7 +106,8 @@ def write(
                 new = new.take(~np.isin(new.episode, list(already[event.entrant])))
             if len(new):
                 writers[event.entrant].write(new)
-            tally.add_records(group, len(event.records), len(new))
+            latest = int(event.records.tick.max()) if len(event.records) else 0
+            tally.add_records(group, len(event.records), len(new), latest)
         elif isinstance(event, PlayedAgain):
             print(event.reason, file=sys.stderr)
             tally.start_over(group, sum(writer.drop_unfinished(group.numbers) for writer in writers))

@@ -10,7 +10,7 @@ import torch
 from activation_store.reader import read_dump
 from activation_store.schema import DumpMetadata, refuse_kept_memory
 from activation_store.selection import CAN_BE_LEFT_OUT
-from agent_zoo.checkpoint_files import SUFFIX, policy_names
+from agent_zoo.checkpoint_files import policy_names, policy_path
 from common.user_error import UserError
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.play.branches import BranchPoint
@@ -44,7 +44,7 @@ def recorded_contest(
         )
     refuse_kept_memory(folder, metadata)
     policy_names(policies, (metadata.policy,))
-    entrant = load_entrant(policies / f"{metadata.policy}{SUFFIX}")
+    entrant = load_entrant(policy_path(policies, metadata.policy))
     if entrant.sha256 != metadata.checkpoint_sha256:
         raise UserError(
             f"{folder} was recorded from a policy with hash {str(metadata.checkpoint_sha256)[:12]}, but "

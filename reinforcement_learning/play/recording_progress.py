@@ -14,6 +14,7 @@ class Recorded:
         episodes: finished.
         records: written.
         ended_episodes: in groups that have ended completely; episodes that end before their group are biased short.
+        ticks: of all episodes of groups that are being played; those of a group are as far as its latest record.
         record_bytes: size of a record on disk; None until an episode has been stored.
     """
 
@@ -21,6 +22,7 @@ class Recorded:
     records: int = 0
     ended_episodes: int = 0
     ended_records: int = 0
+    ticks: int = 0
     record_bytes: float | None = None
 
     def expected_records(self, episodes: int) -> int | None:
@@ -36,10 +38,12 @@ class Tally:
     def __init__(self) -> None:
         self._records: Counter[Group] = Counter()
         self._finished: Counter[Group] = Counter()
+        self._ticks: Counter[Group] = Counter()
         self._written = 0
 
-    def add_records(self, group: Group, count: int, written: int) -> None:
-        """Count records received from a group, and those written; the others are already stored."""
+    def add_records(self, group: Group, count: int, written: int, tick: int = 0) -> None:
+        """Count records received from a group, the last of them of a tick, and those written; others are stored."""
+        self._ticks[group] = max(self._ticks[group], tick)
         self._records[group] += count
         self._written += written
 
@@ -49,7 +53,7 @@ class Tally:
 
     def start_over(self, group: Group, dropped: int) -> None:
         """Forget a group that is played again; `dropped` of its records are no longer written."""
-        del self._records[group], self._finished[group]
+        del self._records[group], self._finished[group], self._ticks[group]
         self._written -= dropped
 
     def recorded(self, stored_records: int, stored_bytes: int) -> Recorded:
@@ -60,5 +64,6 @@ class Tally:
             records=self._written,
             ended_episodes=sum(len(group.numbers) for group in ended),
             ended_records=sum(self._records[group] for group in ended),
+            ticks=sum(len(group.numbers) * ticks for group, ticks in self._ticks.items() if group not in ended),
             record_bytes=stored_bytes / stored_records if stored_records else None,
         )

@@ -5,8 +5,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from activation_store.layers import UNTRAINED
+from activation_store.recording import RECORDINGS, Recording
+from activation_store.schema import DumpMetadata
 from activation_store.size_estimate import expected_record_bytes
-from agent_zoo.checkpoint_files import SUFFIX, find_checkpoints
+from agent_zoo.checkpoint_files import find_checkpoints, policy_path
 from common.argument_checks import SEEDS
 from common.files import free_bytes
 from common.user_error import UserError
@@ -24,7 +27,7 @@ from reinforcement_learning.play.entrants import (
     with_own_tasks,
 )
 from reinforcement_learning.play.extraction import Plan, metadata_of
-from reinforcement_learning.play.shadow_networks import untrained_twin, with_shadow_networks
+from reinforcement_learning.play.shadow_networks import shadow_layers, untrained_twin, with_shadow_networks
 from reinforcement_learning.settings import EnvironmentSettings, Settings, TaskSettings
 from reinforcement_learning.terminal import counted_progress
 
@@ -41,7 +44,7 @@ class Subjects:
     Attributes:
         share_world: whether all play in one world; otherwise each plays all agents of its own world.
         checkpoint: which of each policy's checkpoints.
-        untrained_twin: record a network with fresh weights beside each.
+        untrained_twin: record a network with fresh weights beside each, or beside each that has a memory.
         shadow_steps: agent-steps of checkpoints to record beside each; None stands for all.
         curriculum: tasks that agents are given; None takes the policy's own.
         task: given to everyone; None draws from the curriculum.
@@ -59,7 +62,7 @@ class Subjects:
     names: tuple[str, ...]
     share_world: bool
     checkpoint: Checkpoint
-    untrained_twin: bool
+    untrained_twin: bool | Literal["of memories"]
     shadow_steps: tuple[int | None, ...]
     curriculum: str | None
     task: str | None
@@ -131,8 +134,7 @@ def smoke_test_contest(seed: int, maps_dir: Path, device_name: str) -> Contest:
 def expected_size(contest: Contest, plan: Plan, output: Path) -> str:
     """Describe the maximum size of a contest's dumps, with a warning if the disk may be too small."""
     record_bytes = max(expected_record_bytes(metadata_of(contest, entrant, plan)) for entrant in contest.entrants)
-    ticks = min(contest.env.horizon, plan.most_ticks or contest.env.horizon)
-    most = contest.env.num_agents * ticks * plan.episodes
+    most = _most_records(contest, plan)
     size, free = most * record_bytes, free_bytes(output)
     names = ", ".join(entrant.name for entrant in contest.entrants)
     text = (
@@ -142,6 +144,29 @@ def expected_size(contest: Contest, plan: Plan, output: Path) -> str:
     if size > free:
         text += "\nthe disk may fill up: the finished episodes are then kept, and --resume continues"
     return text
+
+
+def other_sizes(contest: Contest, plan: Plan) -> str:
+    """Describe the maximum size of the same episodes for each name of `--record`, so that one can be chosen."""
+    sizes = []
+    for name, recording in RECORDINGS.items():
+        as_named = replace(plan, layers=recording.layers, fields=recording.fields, format=recording.format)
+        record_bytes = max(
+            expected_record_bytes(_beside_twin(metadata_of(contest, entrant, as_named), entrant, recording))
+            for entrant in contest.entrants
+        )
+        sizes.append(f"{name} {_most_records(contest, plan) * record_bytes / 1e9:.1f} GB")
+    return f"at most, for these episodes, with --record: {', '.join(sizes)}"
+
+
+def _beside_twin(metadata: DumpMetadata, entrant: Entrant, recording: Recording) -> DumpMetadata:
+    """Return a dump's metadata with the layers of an untrained network."""
+    names = shadow_layers(UNTRAINED, entrant.policy) if recording.untrained_twin and entrant.policy.layers else ()
+    return replace(metadata, layers=metadata.layers | dict.fromkeys(names, entrant.policy.policy.hidden_size))
+
+
+def _most_records(contest: Contest, plan: Plan) -> int:
+    return contest.env.num_agents * min(contest.env.horizon, plan.most_ticks or contest.env.horizon) * plan.episodes
 
 
 def _tasks(subjects: Subjects, together: Sequence[Entrant]) -> TaskSettings:
@@ -157,7 +182,7 @@ def _tasks(subjects: Subjects, together: Sequence[Entrant]) -> TaskSettings:
 def _load(subjects: Subjects, seed: int) -> list[Entrant]:
     """Load the policies, or their training checkpoints."""
     if subjects.checkpoint == "trained":
-        paths = {name: [subjects.policies_dir / f"{name}{SUFFIX}"] for name in subjects.names}
+        paths = {name: [policy_path(subjects.policies_dir, name)] for name in subjects.names}
     else:
         steps = subjects.checkpoint if isinstance(subjects.checkpoint, int) else None
         paths = {name: find_checkpoints(_checkpoint_folders(subjects, name), name, steps) for name in subjects.names}
@@ -175,7 +200,8 @@ def _checkpoint_folders(subjects: Subjects, name: str) -> list[Path]:
 
 def _watched(entrant: Entrant, name: str, subjects: Subjects, seed: int) -> Entrant:
     """Attach the requested shadow networks to an entrant; `name` is that of its training."""
-    shadow_networks = [untrained_twin(entrant, seed)] if subjects.untrained_twin else []
+    twin = bool(entrant.policy.layers) if subjects.untrained_twin == "of memories" else subjects.untrained_twin
+    shadow_networks = [untrained_twin(entrant, seed)] if twin else []
     for steps in subjects.shadow_steps:
         loaded = map(load_entrant, find_checkpoints(_checkpoint_folders(subjects, name), name, steps))
         shadow_networks += [replace(checkpoint, name=f"steps_{checkpoint.info.steps}") for checkpoint in loaded]

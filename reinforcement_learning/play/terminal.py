@@ -1,27 +1,32 @@
 """Terminal output while playing."""
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 
 from rich.console import Console
 
 from common.progress_view import progress
+from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import EpisodeLives
 from reinforcement_learning.play.recording_progress import Recorded
 from reinforcement_learning.progress import Progress
 
 
 @contextlib.contextmanager
-def extraction_progress() -> Iterator[Callable[[Recorded, int], None]]:
-    """Show records, their speed and, once some episodes have ended, the projected total and time left.
+def extraction_progress(most_ticks: int) -> Iterator[Callable[[Recorded, int], None]]:
+    """Show ticks and records, and, once some episodes have ended, the projected total and time left.
 
     Yields a callback that takes the recording so far and the number of episodes to play.
+
+    Args:
+        most_ticks: of an episode. One that ends earlier counts as whole, so that time left is overestimated.
     """
     console = Console()
     start = perf_counter()
     last = Recorded()
-    with progress("recording", "records", console) as report:
+    with progress("recording", "ticks", console) as report:
 
         def show(recorded: Recorded, episodes: int) -> None:
             nonlocal last
@@ -29,8 +34,8 @@ def extraction_progress() -> Iterator[Callable[[Recorded, int], None]]:
                 text = projection(recorded, episodes, perf_counter() - start)
                 console.print(text, highlight=False, soft_wrap=True)
             last = recorded
-            ended = f"{recorded.episodes} of {episodes} episodes finished"
-            report(recorded.records, recorded.expected_records(episodes), ended)
+            detail = f"{recorded.records:,} records, {recorded.episodes} of {episodes} episodes finished"
+            report(recorded.ended_episodes * most_ticks + recorded.ticks, episodes * most_ticks, detail)
 
         yield show
     console.print(f"{last.records:,} records in {perf_counter() - start:.0f} s", highlight=False)
@@ -51,21 +56,37 @@ def projection(recorded: Recorded, episodes: int, seconds: float) -> str:
 
 
 @contextlib.contextmanager
-def evaluation_progress(who: str, episodes: int) -> Iterator[Callable[[Sequence[EpisodeLives]], None]]:
-    """Show the policies and the number of episodes done; yields a callback that takes those just played."""
+def evaluation_progress(
+    who: str, groups: Sequence[Group], horizon: int
+) -> Iterator[Callable[[Group, Sequence[EpisodeLives] | int], None]]:
+    """Show the policies and how many ticks are done; yields a callback.
+
+    It takes a group of episodes, and the ticks that it went on by, or what it played if it has ended: 0 and fewer
+    ticks take back what it told.
+
+    Args:
+        horizon: most ticks of an episode. One that ends earlier counts as whole, so that time left is overestimated.
+    """
     console = Console()
+    episodes = sum(len(group.numbers) for group in groups)
+    whole = {group: horizon * len(group.rounds) for group in groups}
     console.print(f"playing {episodes:,} episodes: {who}", highlight=False, soft_wrap=True)
     start = perf_counter()
     agent_steps = 0
-    with progress("playing", "episodes", console) as report:
-        done = 0
-        report(done, episodes)
+    ticks: Counter[Group] = Counter()
+    done = 0
+    with progress("playing", "ticks", console) as report:
+        report(0, sum(whole.values()))
 
-        def show(played: Sequence[EpisodeLives]) -> None:
+        def show(group: Group, played: Sequence[EpisodeLives] | int) -> None:
             nonlocal agent_steps, done
-            agent_steps += sum(life.ticks for episode in played for lives in episode.lives for life in lives)
-            done += len(played)
-            report(done, episodes, f"{agent_steps / (perf_counter() - start):,.0f} agent-steps/s")
+            if isinstance(played, int):
+                ticks[group] = max(0, ticks[group] + played)
+            else:
+                agent_steps += sum(life.ticks for episode in played for lives in episode.lives for life in lives)
+                done += len(played)
+                ticks[group] = whole[group]
+            report(ticks.total(), sum(whole.values()), f"{done} of {episodes} episodes finished")
 
         yield show
     console.print(f"{agent_steps:,} agent-steps in {perf_counter() - start:.0f} s", highlight=False)

@@ -11,6 +11,9 @@ from reinforcement_learning.training.run_folder import RunFolder
 _ID_FILE = "wandb_id.txt"
 
 
+_STILL = "training continues, see metrics.jsonl"
+
+
 def check_login(settings: WandbSettings) -> None:
     """Refuse online logging without a login, before anything is written.
 
@@ -18,6 +21,15 @@ def check_login(settings: WandbSettings) -> None:
         UserError: says how to log in or to continue without.
     """
     weights_and_biases.check_login(settings.mode)
+
+
+def can_mirror(settings: WandbSettings) -> bool:
+    """Return whether metrics can be mirrored; a line says so if nobody is logged in.
+
+    Raises:
+        UserError: the service cannot be reached.
+    """
+    return weights_and_biases.can_mirror(settings.mode, _STILL)
 
 
 class NoTracker:
@@ -44,7 +56,7 @@ class WandbTracker:
         self._run = MirroredRun(
             wanted.mode, run.folder, run.folder / _ID_FILE,
             project=wanted.project, entity=wanted.entity, group=wanted.group, name=name,
-            config={"agent": agent, **asdict(settings)}, still="training continues, see metrics.jsonl",
+            config={"agent": agent, **asdict(settings)}, still=_STILL,
         )  # fmt: skip
 
     def log(self, metrics: dict[str, float]) -> None:

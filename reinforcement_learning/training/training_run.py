@@ -24,7 +24,7 @@ from reinforcement_learning.training.local_processes import share_of_work
 from reinforcement_learning.training.run_folder import RunFolder, make_run_folder
 from reinforcement_learning.training.stop_signal import StopSignal
 from reinforcement_learning.training.terminal import TrainingDisplay
-from reinforcement_learning.training.tracking import NoTracker, WandbTracker, check_login
+from reinforcement_learning.training.tracking import NoTracker, WandbTracker, can_mirror
 from reinforcement_learning.training.trainer import train
 from reinforcement_learning.training.training_state import TrainingState
 from reinforcement_learning.versions import versions
@@ -69,6 +69,7 @@ def train_policy(run: TrainingRun) -> None:
     keep_freed_memory()
     processes = join_processes(device)  # one, unless torchrun started several
     run = replace(run, name=leaders_text(run.name, processes), track=run.track and processes.leads)
+    run = replace(run, track=run.track and can_mirror(run.settings.wandb))
     _check_services(run, processes)
     folder, state = _open_folder(run, processes)
     with _withdrawn_if_refused(folder, processes.leads and not run.resume):
@@ -122,13 +123,11 @@ def codes_in_use(codes: int, metrics: dict[str, float]) -> str:
 
 
 def _check_services(run: TrainingRun, processes: Processes) -> None:
-    """Connect to the services that the run needs: an account, a cluster, a language model."""
+    """Connect to the services that the run needs: a cluster, a language model."""
     if processes.size > 1 and run.settings.task.syllabus != "none":
         raise UserError("--syllabus learns from the lives of one process: start it without torchrun")
     if processes.size > 1 and run.settings.train.has_opponents:
         raise UserError("train.pool_kernel: opponents need a run of one process: start it without torchrun")
-    if run.track:
-        check_login(run.settings.wandb)
     connect_workers(share_of_work(run.settings).rollout)
     with counted_progress("reading tasks with the language model", "tasks") as progress:
         offered_tasks(run.settings.task, run.settings.env, progress)

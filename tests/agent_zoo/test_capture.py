@@ -70,7 +70,7 @@ def test_memory_is_rebuilt_from_its_layers(policies: dict, observation, name: st
 def test_memory_that_was_not_recorded_whole_is_refused(policies: dict) -> None:
     recorded = {name: np.zeros((5, 32), np.float32) for name in MEMORY}
     missing = {name: recorded[name] for name in MEMORY if name != "lstm_cell_1"}
-    with pytest.raises(UserError, match="layer lstm_cell_1 was not recorded; extract again with --layers all"):
+    with pytest.raises(UserError, match="layer lstm_cell_1 was not recorded; extract again with --record standard"):
         memory_from_layers(policies["yao"], missing)
     narrow = {**recorded, "lstm_cell": np.zeros((5, 16), np.float32)}
     with pytest.raises(UserError, match=r"layer lstm_cell was recorded as \(5, 16\).*is \(5, 32\)"):

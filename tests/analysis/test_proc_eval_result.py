@@ -308,3 +308,14 @@ def test_bad_arguments_are_refused(tmp_path: Path) -> None:
     assert_refused(run_here(SCRIPT, tmp_path, "--seed", -1), "--seed", "0 to 4294967295")
     stray = write(tmp_path, "eval_pvp.json", {})
     assert_refused(run_here(SCRIPT, tmp_path), str(stray), "eval_<pvp|pve>_<seed>.json")
+
+
+def test_many_gaps_are_one_sentence_after_the_scores(tmp_path: Path) -> None:
+    for seed in range(10):
+        played = as_original(results(seed=seed))
+        gone = without(played, "strong", TASK) if seed % 2 else played
+        write(tmp_path, f"eval_pvp_{seed}.json", gone)
+    done = proc(tmp_path)
+    assert done.returncode == 0
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("warning: ") and "likewise in 4 more results of a policy and a seed" in line

@@ -53,5 +53,12 @@ def test_near_names_are_suggested(name: str, hint: str) -> None:
     assert did_you_mean(name, POLICIES) == hint
 
 
+@pytest.mark.parametrize(
+    ("word", "hint"), [("hunger", "self_food"), ("self_hp", "self_health"), ("Thirst", "self_water")]
+)
+def test_everyday_words_lead_to_the_games(word: str, hint: str) -> None:
+    assert did_you_mean(word, ["tick", "self_health", "self_food", "self_water"]) == f"; did you mean {hint}?"
+
+
 def test_no_more_than_three_names_are_suggested() -> None:
     assert did_you_mean("3M", [*POLICIES, "other_3M"]).count(" or ") == 2

@@ -72,9 +72,22 @@ def test_no_network_gives_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert_refuses("no route to host", MirroredRun, "online", tmp_path, still="all goes on")
 
 
+def test_without_a_login_work_goes_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(wandb, "login", lambda **_: False)
+    monkeypatch.setattr(wandb, "init", no_network)
+    with Mirror(Wandb(), "run", {}, tmp_path) as mirror:
+        mirror.log({"loss": 1.0})
+    line = capsys.readouterr().err
+    assert line.startswith("nothing is mirrored") and "nobody is logged in" in line and line.count("\n") == 1
+    assert_refuses("nobody is logged in", check_login, "online")
+
+
 def test_a_service_that_fails_later_ends_nothing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(wandb, "login", lambda **_: True)
     monkeypatch.setattr(wandb, "init", lambda **_: Broken())
     with Mirror(Wandb(), "run", {}, tmp_path) as mirror:
         mirror.log({"loss": 1.0})

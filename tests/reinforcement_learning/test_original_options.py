@@ -63,5 +63,5 @@ def test_files_of_evaluations_are_checked(options: tuple[str, ...], parts: tuple
 
 def test_the_originals_numbers_of_episodes_and_repetitions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["evaluate.py", "policies", "pvp", "--num-episode", "3", "--repeat", "2"])
-    parsed = evaluate.command_line.parse(evaluate.Arguments, None)
+    parsed = evaluate.command_line.parse(evaluate.Arguments, "")
     assert (parsed.episodes, parsed.repeats) == (3, 2)

@@ -34,11 +34,13 @@ class EditOptions:
     """Comma-separated names of directions, for collapse, steer and interchange; with --features, for collapse and steer
     also of sparse features such as feature_12."""
     origin: Annotated[str | None, tyro.conf.arg(name="from")] = None
-    """Direction that swap empties."""
+    """Direction that swap empties: `--edit swap --from ic_3 --to ic_5` lets agents that would have read high along ic_3
+    read high along ic_5 instead."""
     target: Annotated[str | None, tyro.conf.arg(name="to")] = None
     """Direction that swap adds to."""
     change: bool = False
-    """Edit the change of the state in each tick instead of the state, for collapse and swap."""
+    """Edit what a tick adds to the state instead of the state, for collapse and swap: `--edit collapse --direction tick
+    --change` lets the clock stop where it is, where without --change it is set to its mean."""
     dose: str | None = None
     """Comma-separated doses of steer, each an arm: in standard deviations of the read-out, such as -2,0,2; of a sparse
     feature its strength in activation units, such as 0,2,5."""
@@ -54,8 +56,9 @@ class EditOptions:
     itself, the shortest way, which may lead where no state ever is; covariance: along what goes with the read-out in
     unedited states, so that edited states look like states that occur."""
     donor: str | None = None
-    """Feature such as self_food, for transplant and interchange: each edited agent takes from an unedited agent whose
-    value is far from its own. Features are named as in --while; self_goal is the side of the map that is its task."""
+    """For transplant and interchange: the feature by which donors are chosen. With --donor self_food a hungry agent
+    takes from one that is full, and the other way round; with self_goal, the side of the map that is its task, from one
+    that goes to another side. Features are named as in --while."""
 
     @property
     def names(self) -> tuple[str, ...]:

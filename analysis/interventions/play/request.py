@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import tyro
 
 from analysis.interventions.edits.edit_options import EditOptions
+from common.result_places import OutputPlace, result_folder
 
 
 @dataclass(frozen=True)
@@ -53,8 +54,10 @@ class RunOptions(EditOptions):
     record: str = ""
     """Comma-separated layers, or `all`: also write activation dumps of the unedited and of the edited arms of the
     trained policy, with the activations after the edit, to dumps/ in the run's folder."""
-    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
-    """Folder of the run; by default interventions/ and a name made of the policy and the edits."""
+    name: str | None = None
+    """Name of the run's folder; by default made of the policy and the edits."""
+    output: OutputPlace = None
+    """Folder that --name goes into, by default interventions; without --name, the run's folder itself."""
     resume: bool = False
     """Continue an interrupted run with the same arguments; the result is the same as without the interruption."""
     vectorization: Literal["multiprocessing", "ray"] = "multiprocessing"
@@ -92,8 +95,6 @@ class RunOptions(EditOptions):
     @property
     def folder(self) -> Path:
         """The run's folder."""
-        if self.output is not None:
-            return self.output
         words = [str(self.policy)]
         for edit in self.edits:
             words += [edit.edit, *(name.replace("/", "_") for name in (*edit.names, *edit.variables))]
@@ -101,4 +102,4 @@ class RunOptions(EditOptions):
             along = edit.along if edit.along != "weights" else None
             words += filter(None, (dictionary, edit.erased_layer, "change" if edit.change else None, along, edit.donor))
         words += ["one-by-one"] if self.one_by_one else []
-        return Path("interventions") / "-".join(words)
+        return result_folder(self.output, self.name, Path("interventions") / "-".join(words))

@@ -218,15 +218,15 @@ def _claim(folder: Path, described: dict[str, Any], *, resume: bool) -> None:
         if folder.exists() and (
             not folder.is_dir() or any(not child.name.startswith(".") for child in folder.iterdir())
         ):
-            raise UserError(f"{folder} is not an empty folder: choose another --output")
+            raise UserError(f"{folder} is not an empty folder: choose another --name")
         make_folder(folder)
         return
     if not resume:
-        raise UserError(f"{folder} already holds a run: add --resume to continue it, or choose another --output")
+        raise UserError(f"{folder} already holds a run: add --resume to continue it, or choose another --name")
     content: Any = read_small_json(path)
     if not isinstance(content, dict):
         raise UserError(f"{path} is damaged: delete {folder} and play the run again")
     before = without_checksum(content, str(path))
     for name, value in without_checksum(with_checksum(described), str(path)).items():
         if name not in _NOT_SETTINGS and before.get(name) != value:
-            raise UserError(f"{folder} was started with other settings ({name}): use those, or choose another --output")
+            raise UserError(f"{folder} was started with other settings ({name}): use those, or choose another --name")

@@ -1,27 +1,35 @@
 """An evaluation: which policies play together, which episodes are still missing, and playing them."""
 
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from common.plural import plural
 from common.user_error import UserError, one_line
 from reinforcement_learning.device import pick_device
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.plain_world import Protocol
 from reinforcement_learning.game.tasks import check_tasks, curriculum, find_task
 from reinforcement_learning.play.admission import Admitted, admit_all, admit_fitting
-from reinforcement_learning.play.contest import Contest, maps_of
+from reinforcement_learning.play.contest import Contest, Group, maps_of
 from reinforcement_learning.play.entrants import Entrant, load_entrants, shared_tasks, untrained_entrant
-from reinforcement_learning.play.evaluating.results import SeedResults, play_to_the_end
+from reinforcement_learning.play.evaluating.results import SeedResults, TicksPlayed, play_to_the_end
 from reinforcement_learning.play.jobs import PlayedAgain
-from reinforcement_learning.play.parallel_play import play_groups
+from reinforcement_learning.play.parallel_play import play_groups, processes_of
 from reinforcement_learning.play.terminal import evaluation_progress
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import EnvironmentSettings, Settings, TaskSettings
 from reinforcement_learning.terminal import counted_progress
 
 UNTRAINED_SEED = 0
+_TICKS_LIVED = 235
+"""Of a shipped policy's agents, on average, in worlds of 1,024 ticks."""
+_LEFT_OUT_SHOWN = 3
+_STEPS_PER_CORE = 1_600
+"""Agent-steps per second, half of what `benchmarks.extraction` measured on two cores."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +85,7 @@ def contests(evaluation: Evaluation) -> list[Contest]:
             for contest in alone
         ]
     admitted = (admit_all if evaluation.names else admit_fitting)(trained, evaluation.env, evaluation.task, maps)
-    for reason in admitted.left_out:
-        print(f"left out: {one_line(reason)}", file=sys.stderr)
+    _print_left_out(admitted.left_out)
     floors = (_floor(evaluation, admitted.tasks, maps),) if evaluation.untrained else ()
     together = (*admitted.entrants, *floors)
     if not 2 <= len(together) <= evaluation.env.num_agents:
@@ -89,21 +96,48 @@ def contests(evaluation: Evaluation) -> list[Contest]:
     return [Contest(together, evaluation.env, admitted.tasks, maps, device, protocol=evaluation.protocol)]
 
 
+def _print_left_out(reasons: Sequence[str]) -> None:
+    for reason in reasons[:_LEFT_OUT_SHOWN]:
+        print(f"left out: {one_line(reason)}", file=sys.stderr)
+    if (more := len(reasons) - _LEFT_OUT_SHOWN) > 0:
+        print(f"left out: {more} more; name one with -p to see why", file=sys.stderr)
+
+
 def _floor(evaluation: Evaluation, tasks: TaskSettings, maps: Path) -> Entrant:
     """Build the requested untrained agent for the same world."""
     assert evaluation.untrained is not None
     return untrained_entrant(evaluation.untrained, Settings(env=evaluation.env, task=tasks), maps, UNTRAINED_SEED)
 
 
-def evaluate(evaluation: Evaluation, contest: Contest) -> list[SeedResults]:
-    """Play the missing episodes of a contest, and return all its results.
+def cost(evaluation: Evaluation, planned: Sequence[tuple[Contest, list[SeedResults]]]) -> str:
+    """Say in one line what is to be played, and roughly for how long."""
+    missing = sum(len(group.numbers) for _, seeds in planned for results in seeds for group in results.missing)
+    if not missing:
+        return "all episodes are there"
+    env, policies, processes = evaluation.env, len(planned[0][0].entrants), processes_of(evaluation.workers)
+    least, more = divmod(env.num_agents, policies)
+    agents = f"{least} or {least + 1}" if more else str(least)
+    who = f"{policies} policies share each world, {agents} of {env.num_agents} agents each"
+    if evaluation.mode == "pve":
+        who = (
+            f"{len(planned)} polic{'y plays' if len(planned) == 1 else 'ies in turn play'} all {env.num_agents} agents"
+        )
+    steps = missing * env.num_agents * min(env.horizon, _TICKS_LIVED)
+    minutes = max(1, round(steps / _STEPS_PER_CORE / processes / 60))
+    return (
+        f"{missing:,} episodes of up to {env.horizon:,} ticks, {plural(len(evaluation.seeds), 'seed')}; {who}; roughly "
+        f"{plural(minutes, 'minute')} on {plural(processes, 'process', 'processes')}, more with policies that live long"
+    )
+
+
+def evaluate(evaluation: Evaluation, contest: Contest, seeds: list[SeedResults]) -> list[SeedResults]:
+    """Play the missing episodes of a contest, and return all its results, `seeds`, which `find_results` found.
 
     What a damaged journal lost is played again, and named on standard error.
 
     Raises:
         UserError: results on disk are damaged, or were made with other settings.
     """
-    seeds = find_results(evaluation, contest)
     for results in seeds:
         if results.damage:
             print(results.damage, file=sys.stderr)
@@ -111,13 +145,18 @@ def evaluate(evaluation: Evaluation, contest: Contest) -> list[SeedResults]:
     if missing:
         by_seed = {results.seed: results for results in seeds}
         who = ", ".join(entrant.name for entrant in contest.entrants)
-        with evaluation_progress(who, sum(len(group.numbers) for group in missing)) as on_episodes:
+        with evaluation_progress(who, missing, evaluation.env.horizon) as show:
+            counted: Counter[Group] = Counter()
             for group, played in play_groups(contest, missing, play_to_the_end, evaluation.workers):
-                if isinstance(played, PlayedAgain):  # a group tells its lives once, at its end: nothing to take back
+                if isinstance(played, PlayedAgain):  # a group tells its lives once, at its end: only ticks count again
                     print(played.reason, file=sys.stderr)
-                    continue
-                by_seed[group.seed].add(played)
-                on_episodes(played)
+                    show(group, -counted.pop(group, 0))
+                elif isinstance(played, TicksPlayed):
+                    counted[group] += played.ticks
+                    show(group, played.ticks)
+                else:
+                    by_seed[group.seed].add(played)
+                    show(group, played)
     return seeds
 
 

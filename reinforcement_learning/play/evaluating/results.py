@@ -28,6 +28,7 @@ LENGTH = "length"
 TASK_PREFIX = "curriculum/"
 EPISODE_PREFIX = "episode/"
 PROVENANCE = "provenance"
+_TICKS_BETWEEN = 16
 _USUAL = EnvironmentSettings()
 _LEFT_OUT = {
     name: getattr(_USUAL, name)
@@ -90,13 +91,24 @@ class Summary:
     task_progress: float
 
 
-def play_to_the_end(pool: PolicyPool, group: Group) -> Iterator[list[EpisodeLives]]:
-    """Play a group of episodes to their end, and yield all their lives at once."""
-    yield [
-        lives
-        for place, numbers in enumerate(group.rounds)
-        for lives in pool.play(group.seed, numbers, first=place == 0)
-    ]
+@dataclass(frozen=True)
+class TicksPlayed:
+    """A group of episodes went on by so many ticks."""
+
+    ticks: int
+
+
+def play_to_the_end(pool: PolicyPool, group: Group) -> Iterator[TicksPlayed | list[EpisodeLives]]:
+    """Play a group of episodes to their end; yield how far it is at intervals, and last all lives at once."""
+    played: list[EpisodeLives] = []
+    for place, numbers in enumerate(group.rounds):
+        pool.start(group.seed, numbers, first=place == 0)
+        while not pool.is_over:
+            pool.step()
+            if pool.ticks % _TICKS_BETWEEN == 0:
+                yield TicksPlayed(_TICKS_BETWEEN)
+        played += pool.finished()
+    yield played
 
 
 def provenance_of(contest: Contest, entrant: Entrant, mode: str, seed: int, episodes: int) -> Provenance:

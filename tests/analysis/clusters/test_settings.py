@@ -28,7 +28,7 @@ def test_both_spellings_mean_the_same() -> None:
         "4",
     ]
     first, second = (
-        command_line.parse(AnalysisSettings, None, args=["x", *(w if w.isdigit() else f"--{w}" for w in words)])
+        command_line.parse(AnalysisSettings, "", args=["x", *(w if w.isdigit() else f"--{w}" for w in words)])
         for words in (dashes, [word.replace("-", "_") for word in dashes])
     )
     assert first == second

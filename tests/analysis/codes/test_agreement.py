@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from activation_store.reader import read_dump, read_metadata
+from activation_store.recording import SEEN_FIELDS
 from activation_store.schema import DumpMetadata
 from agent_zoo.capture import ALL_LAYERS
 from agent_zoo.checkpoint import save_checkpoint
 from analysis.codes.agreement import CODES, GAUSSIAN, TRAINED, UNTRAINED, Agreement, Pair, agreement_of
 from analysis.codes.replayed import EVERY, draw_lives, load_networks, replay
-from analysis.recorded.recorded_observation import FIELDS
 from common.files import sha256
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import Entrant, load_entrant, untrained_entrant
@@ -82,7 +82,7 @@ def trainings(small_world, task, maps, tmp_path_factory: pytest.TempPathFactory)
         save_checkpoint(policies / f"{name}.safetensors", each.policy, each.info)
 
     contest = Contest((load_entrant(policies / "own.safetensors"),), world, task, maps, torch.device("cpu"))
-    plan = Plan(6, None, 4, ALL_LAYERS, tuple(FIELDS.split(",")), format="parquet")
+    plan = Plan(6, None, 4, ALL_LAYERS, SEEN_FIELDS, format="parquet")
     extract(contest, plan, [folder / "own"], Workers(1), lambda *_: None)
     return Trainings(folder / "own", policies)
 
@@ -177,17 +177,17 @@ def test_bad_input_is_refused_in_one_line(trainings: Trainings, tmp_path: Path, 
 @pytest.mark.parametrize(
     ("layers", "fields", "parts"),
     [
-        (("lstm_hidden",), FIELDS, "holds no layer semantic_code"),
-        (("semantic_code",), FIELDS, "holds no layer lstm_hidden"),
-        (("lstm_hidden", "semantic_code"), "Market,Task", "recorded without ActionTargets"),
+        (("lstm_hidden",), SEEN_FIELDS, "holds no layer semantic_code"),
+        (("semantic_code",), SEEN_FIELDS, "holds no layer lstm_hidden"),
+        (("lstm_hidden", "semantic_code"), ("Market", "Task"), "recorded without ActionTargets"),
     ],
 )
 def test_a_dump_that_lacks_something_is_refused(
-    trainings: Trainings, small_world, task, maps, tmp_path: Path, layers: tuple, fields: str, parts: str
+    trainings: Trainings, small_world, task, maps, tmp_path: Path, layers: tuple, fields: tuple, parts: str
 ) -> None:
     entrant = load_entrant(trainings.policies / "own.safetensors")
     contest = Contest((entrant,), small_world, task, maps, torch.device("cpu"))
-    plan = Plan(1, 2, 4, layers, tuple(fields.split(",")), format="parquet")
+    plan = Plan(1, 2, 4, layers, fields, format="parquet")
     extract(contest, plan, [tmp_path / "dump"], Workers(1), lambda *_: None)
     metadata = read_metadata(tmp_path / "dump")
     assert_refuses(parts, load_networks, tmp_path / "dump", metadata, ["other"], trainings.policies)

@@ -9,13 +9,14 @@ import pytest
 import torch
 
 from activation_store.reader import read_dump
+from activation_store.recording import SEEN_FIELDS
 from activation_store.records import Records
 from activation_store.writer import DumpWriter
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import capture
 from agent_zoo.memories.memory import MemoryState
 from agent_zoo.observation import ObservationLayout, PackedObservation, PackedRows
-from analysis.recorded.recorded_observation import FIELDS, check_shows_everything, packed_observation
+from analysis.recorded.recorded_observation import check_shows_everything, packed_observation
 from analysis.recorded.sequences import Parts, SequenceBatch, lives, windows
 from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest, Group
@@ -56,7 +57,7 @@ def played(request, small_world, task, maps, tmp_path_factory) -> Played:
         agent, layers = "neurips23_start_kit", 1
     entrant = tiny_entrant(env, task, maps, agent, seed=2, lstm_layers=layers)
     contest = Contest((entrant,), env, task, maps, torch.device("cpu"))
-    plan = Plan(2, None, 3, LAYERS, tuple(FIELDS.split(",")), format="parquet")
+    plan = Plan(2, None, 3, LAYERS, SEEN_FIELDS, format="parquet")
     folder, shown, advance = tmp_path_factory.mktemp("dumps") / "all", [], PolicyPool.advance
 
     def watched(pool: PolicyPool, choices: Sequence[EntrantActions]) -> None:
@@ -161,7 +162,7 @@ def test_records_that_lack_something_are_refused(played: Played) -> None:
         packed_observation(next(lives(played.dump, parts=Parts(leave_out=("tile",)))).records, layout, mask)
     with pytest.raises(UserError, match="no tiles or no entities"):
         packed_observation(next(lives(played.dump, parts=Parts(leave_out=("entity",)))).records, layout, mask)
-    with pytest.raises(UserError, match="hold no Market: extract with --fields Market,Task,ActionTargets"):
+    with pytest.raises(UserError, match="hold no Market: extract with --record standard"):
         packed_observation(next(lives(played.dump, parts=Parts(leave_out=("tables",)))).records, layout, mask)
     with pytest.raises(UserError, match="no column 'task'"):
         packed_observation(next(lives(played.dump, parts=Parts(columns=("legal",)))).records, layout, mask)

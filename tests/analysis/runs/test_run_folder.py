@@ -1,11 +1,13 @@
 """A run's folder is claimed once, holds a complete run or none, and contains no pickle."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import orjson
 import pytest
 
+from analysis.runs.finished_files import open_finished
 from analysis.runs.processor import processor
 from analysis.runs.run_folder import DONE_FILE, RUN_FILE, RunFolder
 from common.files import sha256
@@ -83,3 +85,18 @@ def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
     with RunFolder(tmp_path, {}):
         pass
     assert (tmp_path / DONE_FILE).exists()
+
+
+@pytest.mark.parametrize(
+    ("described", "script"),
+    [(None, "analyze_activations.py"), ({}, "analyze_activations.py"), ({"script": "simulate.py"}, "simulate.py")],
+)
+def test_a_run_that_did_not_end_is_of_the_script_that_began_it(
+    tmp_path: Path, described: dict[str, str] | None, script: str
+) -> None:
+    """Its run.json says which."""
+    if described is not None:
+        (tmp_path / RUN_FILE).write_text(json.dumps(described))
+    what_to_do = "give a folder that" if described is None else "let"
+    with pytest.raises(UserError, match=f"is not a finished run: {what_to_do} {script}"):
+        open_finished(tmp_path)

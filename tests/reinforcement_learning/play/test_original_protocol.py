@@ -78,9 +78,9 @@ def test_episodes_of_a_world_follow_one_another(contest: Contest, pool: PolicyPo
     groups = contest.groups(seed=1, episodes=8)
     assert sorted(number for group in groups for number in group.numbers) == list(range(8))
     assert len(groups) == ORIGINAL_WORLDS and groups[0].rounds == [(0,), (6,)]
-    (played,) = play_to_the_end(pool, groups[0])
+    *_, played = play_to_the_end(pool, groups[0])
     assert [episode.number for episode in played] == [0, 6]
-    (again,) = play_to_the_end(pool, groups[0])
+    *_, again = play_to_the_end(pool, groups[0])
     assert played == again
     after = pool.memories[0].hidden.clone()
     pool.play(1, [6])

@@ -10,9 +10,10 @@ from scipy import stats
 
 from activation_store.columns import unpack_legal
 from activation_store.reader import read_dump, read_metadata
+from activation_store.recording import SEEN_FIELDS
 from activation_store.schema import Records
 from agent_zoo.capture import capture
-from analysis.recorded.recorded_observation import FIELDS, packed_observation
+from analysis.recorded.recorded_observation import packed_observation
 from analysis.recorded.sequences import lives
 from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest
@@ -21,7 +22,7 @@ from reinforcement_learning.play.recording_progress import Recorded
 from reinforcement_learning.play.workers import Workers
 from tests.tiny_policies import tiny_contest
 
-PLAN = Plan(2, None, seed=4, layers=("lstm_hidden",), fields=tuple(FIELDS.split(",")), format="parquet")
+PLAN = Plan(2, None, seed=4, layers=("lstm_hidden",), fields=SEEN_FIELDS, format="parquet")
 SHORT = Plan(6, 8, seed=4, layers=("action_decoder",), format="parquet")
 
 

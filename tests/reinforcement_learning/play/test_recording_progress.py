@@ -29,6 +29,18 @@ def test_what_runs_is_not_counted_as_ended() -> None:
     assert "about 15 more minutes" in told  # 450 records more, at 270 in 9 minutes
 
 
+def test_ticks_count_until_their_group_ends() -> None:
+    tally = Tally()
+    tally.add_records(FIRST, 50, 50, tick=10)
+    tally.add_records(SECOND, 30, 30, tick=4)
+    assert tally.recorded(0, 0).ticks == 2 * 10 + 2 * 4
+    tally.finish_episode(FIRST)
+    tally.finish_episode(FIRST)
+    assert (tally.recorded(0, 0).ticks, tally.recorded(0, 0).ended_episodes) == (2 * 4, 2)
+    tally.start_over(SECOND, 30)
+    assert tally.recorded(0, 0).ticks == 0
+
+
 def test_no_fewer_are_expected_than_there_are() -> None:
     tally = Tally()
     tally.add_records(FIRST, 10, 10)

@@ -154,3 +154,12 @@ def test_conditions_that_make_no_sense_are_refused(text: str, said: str) -> None
 def test_ticks_that_make_no_sense_are_refused(first: int, until: int | None) -> None:
     with pytest.raises(UserError):
         When(first, until)
+
+
+def test_where_a_run_is_written(policies: Path) -> None:
+    """-o alone is the run's folder, as before there was a --name."""
+    folders = [
+        parse(policies, "--edit", "clear", *words).folder.as_posix()
+        for words in ([], ["--name", "mine"], ["-o", "there", "--name", "mine"], ["-o", "there/mine"])
+    ]
+    assert folders == ["interventions/kit-clear", "interventions/mine", "there/mine", "there/mine"]

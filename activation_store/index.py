@@ -1,0 +1,102 @@
+"""What is in the folders of results: dumps, runs and trainings, with their size, age and the command that made them."""
+
+import shlex
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from activation_store.reader import read_metadata
+from activation_store.recording import command_of_dump
+from activation_store.schema import METADATA_FILE
+from common.checked_json import read_small_json
+from common.files import visible
+from common.user_error import UserError
+
+FOLDERS = (
+    "activation_data", "analysis_results", "interventions", "world_models", "agent_plots", "runs", "demo",
+    "study_results",
+)  # fmt: skip
+"""Where scripts write by default."""
+_DONE, _RUN, _TRAINING, _MODEL = "DONE.json", "run.json", "settings.json", "model.safetensors"
+_DEEPEST = 3
+_UNITS = (("days", 86_400), ("hours", 3_600), ("minutes", 60))
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One folder of results.
+
+    Attributes:
+        bytes: of all its files.
+        made: seconds since the epoch, of its newest file.
+        command: that made it, "" if nothing says so.
+    """
+
+    folder: Path
+    kind: str
+    bytes: int
+    made: float
+    command: str
+
+    def row(self, now: float) -> tuple[str, str, str, str, str]:
+        """Return it as texts."""
+        return str(self.folder), self.kind, _size(self.bytes), _age(now - self.made), self.command
+
+
+def entries(folders: Sequence[Path]) -> list[Entry]:
+    """Return all dumps, runs, world models and trainings in some folders, and in those inside of them, by name."""
+    return [entry for folder in folders for entry in _inside(folder, _DEEPEST)]
+
+
+def rows(folders: Sequence[Path]) -> list[tuple[str, str, str, str, str]]:
+    """Return what `entries` returns, as texts."""
+    now = time.time()
+    return [entry.row(now) for entry in entries(folders)]
+
+
+def _inside(folder: Path, depth: int) -> Iterator[Entry]:
+    if not folder.is_dir():
+        return
+    if known := _known(folder):
+        kind, command = known
+        files = [path.stat() for path in folder.rglob("*") if path.is_file()]
+        yield Entry(folder, kind, sum(file.st_size for file in files), max(file.st_mtime for file in files), command)
+    elif depth:
+        for path in visible(folder, "*"):
+            yield from _inside(path, depth - 1)
+
+
+def _known(folder: Path) -> tuple[str, str] | None:
+    """Return what a folder holds, and the command that made it; None for no results."""
+    try:
+        if (folder / METADATA_FILE).is_file():
+            metadata = read_metadata(folder)
+            return ("dump", command_of_dump(folder, metadata)) if metadata.origin == "game" else ("simulated dump", "")
+        if (folder / _DONE).is_file():
+            return "run", str(_json(folder / _DONE).get("command") or "")
+        if (folder / _RUN).is_file():
+            return "run", ""
+        if (folder / _TRAINING).is_file():
+            agent = str(_json(folder / _TRAINING).get("agent", ""))
+            return "training", shlex.join(["python", "train.py", "-a", agent, "-n", folder.name])
+        return ("world model", "") if (folder / _MODEL).is_file() else None
+    except UserError as error:
+        return "damaged", str(error)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    content = read_small_json(path)
+    return content if isinstance(content, dict) else {}
+
+
+def _size(number: int) -> str:
+    return f"{number / 1e9:.1f} GB" if number >= 1e9 else f"{number / 1e6:.1f} MB"
+
+
+def _age(seconds: float) -> str:
+    for unit, length in _UNITS:
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return "just now"

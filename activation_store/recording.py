@@ -1,0 +1,134 @@
+"""What an extraction records, by the names of `--record`, and the command that records a dump again with more."""
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from activation_store.layers import ACTION_DECODER, STATES, UNTRAINED, is_layer, layer_names
+from activation_store.schema import DumpMetadata, Format
+from common.argument_checks import did_you_mean
+from common.user_error import UserError
+
+Record = Literal["activations", "standard", "everything"]
+
+SEEN_FIELDS = ("Market", "Task", "ActionTargets")
+"""Optional fields without which the policy cannot be run again on what it saw."""
+FIELDS = (*SEEN_FIELDS, "Logits")
+
+_FOLDER = Path("activation_data")
+_SEED = 1
+_MAP_SEED = 1  # of dumps of policies that were trained on the default maps
+_CHECKPOINT_DIGITS = 10
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What one name of `--record` stands for.
+
+    Attributes:
+        untrained_twin: also the memory of an untrained network, of policies that have a memory.
+    """
+
+    layers: tuple[str, ...]
+    fields: tuple[str, ...]
+    untrained_twin: bool
+    format: Format
+    episodes: int
+
+
+RECORDINGS: dict[Record, Recording] = {
+    "activations": Recording((ACTION_DECODER,), (), untrained_twin=False, format="json", episodes=4),
+    "standard": Recording(("all",), SEEN_FIELDS, untrained_twin=True, format="parquet", episodes=8),
+    "everything": Recording(("all",), FIELDS, untrained_twin=True, format="parquet", episodes=8),
+}
+
+
+def record_again(folder: Path, metadata: DumpMetadata, record: Record = "standard") -> str:
+    """Return what to do about something that a dump lacks: the command that records its policy again, beside it.
+
+    The command plays as the dump was played: the same episodes, tasks and rules.
+    """
+    if "intervention" in metadata.environment:
+        return "it was played with an edit: give intervene.py --record all"
+    if metadata.origin != "game":
+        return "it holds simulated lives, which have no more: give a dump of the game"
+    name = f"{folder.resolve().name}-{record}"
+    if metadata.environment.get("opponents"):
+        name = record  # each of several dumps is named after its policy as well
+    usual = RECORDINGS[record]
+    how = ["--record", record, *_options([("-n", max(len(metadata.episodes), usual.episodes), usual.episodes)])]
+    return f"record it with `{shlex.join([*_command(folder, metadata, how), '--name', name])}`"
+
+
+def command_of_dump(folder: Path, metadata: DumpMetadata) -> str:
+    """Return a command that records what a dump holds, as far as its metadata say how it was recorded."""
+    how = ["-n", str(len(metadata.episodes)), "--layers", ",".join(name for name in metadata.layers if is_layer(name))]
+    if any(name.startswith(f"{UNTRAINED}_") for name in metadata.layers):
+        how.append("--untrained-twin")
+    names = ("Market", "Task", "ActionTargets", "Logits")
+    held = ("Market" in metadata.tables, *(column in metadata.columns for column in ("task", "legal", "logits")))
+    if fields := [name for name, there in zip(names, held, strict=True) if there]:
+        how += ["--fields", ",".join(fields)]
+    if metadata.format != "json":
+        how += ["--format", metadata.format]
+    name = [] if folder.resolve().name == metadata.policy else ["--name", folder.resolve().name]
+    return shlex.join([*_command(folder, metadata, how), *name])
+
+
+def check_recorded(folder: Path, metadata: DumpMetadata, layer: str) -> None:
+    """Refuse a layer that a dump does not hold.
+
+    Raises:
+        UserError: names the layers that it holds, and the one that may be meant or the command that records all.
+    """
+    if layer in metadata.layers:
+        return
+    known = _has(metadata, layer.removeprefix(f"{UNTRAINED}_"))
+    more = f"; {record_again(folder, metadata)}" if known else did_you_mean(layer, metadata.layers)
+    raise UserError(f"{folder} holds no layer {layer!r}, only: {', '.join(metadata.layers)}{more}")
+
+
+def _has(metadata: DumpMetadata, layer: str) -> bool:
+    """Whether the policy of a dump has a layer, as far as the dump says what its memory is."""
+    memory = metadata.environment.get("memory")
+    if not isinstance(memory, dict) or memory.get("cell") not in STATES:
+        return is_layer(layer)
+    return layer in layer_names(int(memory.get("layers", 1)), memory["cell"], codebook=True)
+
+
+def _command(folder: Path, metadata: DumpMetadata, how: list[str]) -> list[str]:
+    """Return the command that plays as a dump was played, and records what `how` says."""
+    world = metadata.environment
+    policy, _, steps = metadata.policy.rpartition("_")
+    checkpoint = bool(policy) and steps.isdecimal() and len(steps) == _CHECKPOINT_DIGITS
+    others = [str(other) for other in world.get("opponents") or ()]
+    names = [metadata.policy, *others]
+    if checkpoint:
+        names = [policy, *(other.removesuffix(f"_{steps}") for other in others)]
+    command = ["python", "extract_activations.py", "pvp" if others else "pve", "-p", ",".join(names)]
+    if checkpoint:
+        command += ["--checkpoint", str(int(steps))]
+    further = [("--seed", metadata.seed, _SEED), *_of_world(world), ("-o", folder.parent, _FOLDER)]
+    return [*command, *how, *_options(further)]
+
+
+def _options(chosen: list[tuple[str, object, object]]) -> list[str]:
+    """Return the words of options whose values are not the usual ones."""
+    return [word for option, value, usual in chosen if value not in (None, usual) for word in (option, str(value))]
+
+
+def _of_world(world: dict[str, Any]) -> list[tuple[str, object, object]]:
+    """Return options with their values and the values that need not be named."""
+    original = world.get("protocol") == "original"
+    task = world.get("task") if isinstance(world.get("task"), dict) else {}
+    assert isinstance(task, dict)
+    return [
+        ("--max-steps", world.get("most_ticks"), None),
+        ("--map-seed", _MAP_SEED if original else world.get("map_seed"), _MAP_SEED),
+        ("--food-regrowth", world.get("food_regrowth"), 1),
+        ("--random-actions", world.get("random_actions"), 0),
+        ("--curriculum", task.get("curriculum"), "evaluation" if original else "training"),
+        ("--task", task.get("only"), None),
+        ("--protocol", world.get("protocol"), "toolkit"),
+    ]

@@ -1,0 +1,70 @@
+"""The list of dumps and runs."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from activation_store.index import entries, rows
+from tests.command import assert_refuses
+from tests.planted import planted_dump, write_planted
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    planted = planted_dump(agents=2, episodes=1, ticks=6, layers={"action_decoder": 4, "lstm_cell": 2})
+    return write_planted(tmp_path_factory.mktemp("dumps") / "whole", planted)
+
+
+@pytest.fixture
+def results(dump: Path, tmp_path: Path) -> Path:
+    """A dump, a finished run two folders deep, one that did not end, a training, and something else."""
+    (tmp_path / "data").mkdir()
+    dump.rename(tmp_path / "data" / "planted")
+    run = tmp_path / "results" / "RUN"
+    run.mkdir(parents=True)
+    (run / "run.json").write_text("{}")
+    (run / "figure.png").write_bytes(bytes(3_000_000))
+    (run / "DONE.json").write_text(json.dumps({"files": {}, "command": "python train_probes.py data/planted"}))
+    stopped = tmp_path / "results" / "STOPPED"
+    stopped.mkdir()
+    (stopped / "run.json").write_text("{}")
+    training = tmp_path / "runs" / "mine"
+    training.mkdir(parents=True)
+    (training / "settings.json").write_text(json.dumps({"agent": "hybrid"}))
+    (tmp_path / "else").mkdir()
+    (tmp_path / "else" / "notes.txt").touch()
+    return tmp_path
+
+
+def test_everything_is_listed_once_with_its_command(results: Path) -> None:
+    listed = {entry.folder.relative_to(results).as_posix(): entry for entry in entries([results])}
+    assert {name: entry.kind for name, entry in listed.items()} == {
+        "data/planted": "dump", "results/RUN": "run", "results/STOPPED": "run", "runs/mine": "training",
+    }  # fmt: skip
+    assert listed["results/RUN"].command == "python train_probes.py data/planted"
+    assert listed["runs/mine"].command == "python train.py -a hybrid -n mine"
+    assert listed["data/planted"].command.startswith("python extract_activations.py pve -p")
+    assert "--layers" in listed["data/planted"].command
+
+
+def test_size_and_age_are_told(results: Path) -> None:
+    for path in (results / "results" / "RUN").iterdir():
+        os.utime(path, (time.time() - 3 * 86_400,) * 2)
+    (row,) = (row for row in rows([results / "results"]) if row[0].endswith("RUN"))
+    assert row[1:4] == ("run", "3.0 MB", "3 days")
+
+
+def test_a_damaged_dump_is_listed_as_damaged(results: Path) -> None:
+    (results / "data" / "planted" / "metadata.json").write_text("{")
+    (entry,) = entries([results / "data"])
+    assert entry.kind == "damaged" and "metadata.json" in entry.command
+
+
+def test_nothing_to_list_is_one_line(tmp_path: Path) -> None:
+    from activation_store.__main__ import Runs, runs
+
+    assert_refuses("there are no dumps and no runs", runs, Runs((tmp_path,)))
+    assert_refuses("is not a folder", runs, Runs((tmp_path / "none",)))

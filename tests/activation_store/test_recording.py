@@ -1,0 +1,89 @@
+"""The command that records a dump again with what it lacks."""
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from activation_store.recording import RECORDINGS, check_recorded, record_again
+from activation_store.schema import DumpMetadata
+from common.user_error import UserError
+from tests.planted import planted_metadata
+
+FOLDER = Path("activation_data/start_kit_3M")
+EPISODES = [{"number": number} for number in range(4)]
+
+
+@pytest.fixture
+def metadata() -> DumpMetadata:
+    return replace(planted_metadata(), policy="start_kit_3M", seed=1, episodes=EPISODES, environment={"opponents": []})
+
+
+def command(folder: Path, metadata: DumpMetadata) -> str:
+    _, line, end = record_again(folder, metadata).split("`")
+    assert not end
+    return line
+
+
+def test_the_usual_dump_is_recorded_in_one_short_line(metadata: DumpMetadata) -> None:
+    assert command(FOLDER, metadata) == (
+        "python extract_activations.py pve -p start_kit_3M --record standard --name start_kit_3M-standard"
+    )
+
+
+@pytest.mark.parametrize(
+    ("environment", "options"),
+    [
+        ({"most_ticks": 96}, "--max-steps 96"),
+        ({"map_seed": 7}, "--map-seed 7"),
+        ({"map_seed": 7, "protocol": "original"}, "--protocol original"),
+        ({"random_actions": 0.25}, "--random-actions 0.25"),
+        ({"food_regrowth": 0.0}, "--food-regrowth 0.0"),
+        ({"task": {"curriculum": "two_ways", "only": "go north"}}, "--curriculum two_ways --task 'go north'"),
+        ({"task": {"curriculum": "training", "only": None}, "map_seed": 1, "food_regrowth": 1}, ""),
+    ],
+)
+def test_the_same_world_is_asked_for(metadata: DumpMetadata, environment: dict[str, Any], options: str) -> None:
+    line = command(FOLDER, replace(metadata, environment=environment))
+    between = line.removeprefix("python extract_activations.py pve -p start_kit_3M --record standard ")
+    assert between.removesuffix("--name start_kit_3M-standard").strip() == options
+
+
+def test_episodes_seed_and_folder_are_kept(metadata: DumpMetadata) -> None:
+    many = replace(metadata, episodes=[{"number": number} for number in range(20)], seed=5)
+    assert "--record standard -n 20 --seed 5 -o 'my data' --name" in command(Path("my data/start_kit_3M"), many)
+    assert "-n" not in shlex.split(command(FOLDER, metadata)), "8 are the default, and 4 are too few for probes"
+
+
+def test_opponents_and_checkpoints_are_named(metadata: DumpMetadata) -> None:
+    shared = replace(metadata, environment={"opponents": ["takeru_3M"]})
+    assert "pvp -p start_kit_3M,takeru_3M --record standard --name standard" in command(FOLDER, shared)
+    checkpoint = replace(metadata, policy="start_kit_3M_0000750000")
+    assert "pve -p start_kit_3M --checkpoint 750000 --record standard" in command(FOLDER, checkpoint)
+
+
+def test_what_cannot_be_recorded_again_is_not_advised(metadata: DumpMetadata) -> None:
+    assert "give a dump of the game" in record_again(FOLDER, replace(metadata, origin="simulated"))
+    assert "intervene.py --record all" in record_again(FOLDER, replace(metadata, environment={"intervention": {}}))
+
+
+def test_a_layer_that_is_not_recorded_and_one_that_does_not_exist(metadata: DumpMetadata) -> None:
+    dump = replace(metadata, layers={"lstm_hidden": 4})
+    check_recorded(FOLDER, dump, "lstm_hidden")
+    with pytest.raises(
+        UserError, match="holds no layer 'untrained_lstm_cell', only: lstm_hidden; record it with `pyth"
+    ):
+        check_recorded(FOLDER, dump, "untrained_lstm_cell")
+    with pytest.raises(UserError, match="did you mean lstm_hidden"):
+        check_recorded(FOLDER, dump, "lstm_hiden")
+    shallow = replace(dump, environment={"memory": {"cell": "gru", "layers": 1}})
+    for layer in ("lstm_cell", "lstm_hidden_1"):  # which its policy does not have
+        with pytest.raises(UserError, match="only: lstm_hidden; did you mean lstm_hidden"):
+            check_recorded(FOLDER, shallow, layer)
+
+
+def test_everything_holds_what_standard_holds() -> None:
+    standard, everything = RECORDINGS["standard"], RECORDINGS["everything"]
+    assert standard.layers == everything.layers and set(standard.fields) < set(everything.fields)

@@ -1,0 +1,65 @@
+"""README's commands as they stand there, one after the other, on one recording."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.command import ROOT, environment
+
+POLICY = "start_kit_3M"
+LESS = {
+    "train.py": "--debug --env.num-agents 16 --env.num-npcs 16 --env.num-maps 2 --env.horizon 32 "
+    "--train.batch-size 1024 --train.minibatch-rows 32 --train.total-agent-steps 1024",
+    "evaluate.py": "-r 1 -n 2 --env.horizon 16",
+    "extract_activations.py": "-n 4 --max-steps 96",
+    "analyze_activations.py": "--subsample 80 --permutations 99 --bootstraps 99",
+    "explore.py": "",
+    "train_probes.py": "--targets self_food --probes linear --subsample 16 --resamples 100",
+    "analyze_dynamics.py": "--reach 8 --states 50 --spectrum-states 10 --followed-states 10 --tsne-records 200 "
+    "--permutations 99 --bootstraps 2 --components 4 --clusters 8 --behaviours 4",
+    "saliency.py": "--samples 4 --ticks 4 --lags 2 --check-states 8",
+    "train_sparse_autoencoder.py": "--width 2x --k 8 --epochs 1 --kind topk",
+    "intervene.py": "-n 2 --max-steps 16 --controls 1",
+    "simulate.py": "-n 4 --ticks 4",
+    "study.py": "--plan",
+}
+"""What makes each script quick; options that README names are given again, and the last one counts."""
+NEEDS_A_FILE = {"import_policy.py"}
+"""Reads a file that is not shipped."""
+
+
+def readme_rows() -> list[list[str]]:
+    """Return the commands of README's table of the pipeline, as words."""
+    text = (ROOT / "README.md").read_text()
+    table = text.split("## The pipeline")[1].split("\n## ")[0]
+    return [shlex.split(command) for command in re.findall(r"\| `python ([^`]+)` \|", table)]
+
+
+def test_every_row_is_tried() -> None:
+    scripts = [row[0] for row in readme_rows()]
+    assert set(scripts) == LESS.keys() | NEEDS_A_FILE and len(scripts) == len(set(scripts))
+
+
+@pytest.mark.slow
+def test_the_rows_run_one_after_the_other_on_one_recording(tmp_path: Path) -> None:
+    (tmp_path / "policies").mkdir()
+    for name in (POLICY, "start_kit_s1"):
+        (tmp_path / "policies" / f"{name}.safetensors").symlink_to(ROOT / "policies" / f"{name}.safetensors")
+    for name in ("world_models", "studies", "maps"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    for row in readme_rows():
+        script, *words = row
+        if script in NEEDS_A_FILE:
+            continue
+        if "analysis_results/RUN" in words:
+            (run,) = (tmp_path / "analysis_results").glob(f"{POLICY}-sub*")
+            words = [str(run) if word == "analysis_results/RUN" else word for word in words]
+        done = subprocess.run(
+            [sys.executable, ROOT / script, *words, *LESS[script].split()],
+            cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=3600, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{shlex.join(row)}: {done.stderr[-2000:]}"
