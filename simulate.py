@@ -109,7 +109,7 @@ def simulate_lives(options: SimulationOptions, held_out: "HeldOut", path: Path) 
 
 def measure_quality(options: SimulationOptions, held_out: "HeldOut", path: Path) -> None:
     """Measure how well ticks are predicted; print the headline and write tables and a figure."""
-    from analysis.world_model import noise_ceiling, quality
+    from analysis.world_model.measures import noise_ceiling, quality
     from common.progress_view import progress
 
     courses = real_courses(options, held_out) if options.other_dice else None

@@ -335,9 +335,6 @@ class WorldNetwork(nn.Module):
         vitals = changed_levels(levels, self.say_vitals(around).view(-1, len(VITALS), CHANGES))
         shifted = shifted.flatten(2)
         material = (shifted[:, :materials] + _FLOOR).log() + painted[:, :materials]
-        if decided:
-            sure = known.flatten(2)
-            material = _floored(sure * shifted[:, :materials] + (1 - sure) * material.softmax(dim=1))
         if decided and self.sees_body:
             vitals = torch.cat([vitals[:, :1], _floored(stores)], dim=1)
         kind = _logit(shifted[:, materials : materials + kinds]) + painted[:, materials : materials + kinds]
