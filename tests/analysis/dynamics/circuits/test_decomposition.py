@@ -1,4 +1,4 @@
-"""Contributions to a read-out of an LSTM: they add up, and in networks built by hand they are the ones that were built."""
+"""Contributions to a read-out of an LSTM: they add up, and networks built by hand have those that were built."""
 
 import numpy as np
 import pytest
@@ -31,12 +31,12 @@ def built(units: int, weights: dict[tuple[int, int, int], float], biases: dict[t
     memory = LSTM(units, 1).double()
     for parameter in memory.parameters():
         parameter.zero_()
-    bias = memory.bias_ih_l0.view(4, units)
+    bias = memory.all_weights[0][2].view(4, units)
     bias[OUTPUT] = OPEN
     for (gate, unit), value in biases.items():
         bias[gate, unit] = value
     for (gate, unit, source), value in weights.items():
-        memory.weight_ih_l0.view(4, units, units)[gate, unit, source] = value
+        memory.all_weights[0][0].view(4, units, units)[gate, unit, source] = value
     return memory
 
 
@@ -118,7 +118,7 @@ def test_the_trace_ends_at_the_one_path_that_carries_the_cue() -> None:
     memory = built(2, {(CANDIDATE, 0, 0): 3.0}, {(INPUT, 0): OPEN, (FORGET, 0): OPEN, (INPUT, 1): OPEN,
                                                  (FORGET, 1): -OPEN})  # fmt: skip
     with torch.no_grad():
-        memory.weight_hh_l0.view(4, 2, 2)[CANDIDATE, 1, 0] = 2.0
+        memory.all_weights[0][1].view(4, 2, 2)[CANDIDATE, 1, 0] = 2.0
     read = noise(2)
     read[:, :, 0] = 0
     read[1, :, 0] = torch.linspace(-1, 1, LIVES)
