@@ -11,6 +11,7 @@
     python intervene.py -p NAME --edit erase --variable tick --layer lstm_cell  # what can be read linearly, removed
     python intervene.py -p start_kit_3M --edit transplant --donor self_food --every 16      # another agent's memory
     python intervene.py -p NAME --directions FILE --edit interchange --direction self_food --donor self_food
+    python intervene.py --edit interchange --learn activation_data/NAME --donor self_goal   # the subspace, from a dump
     python intervene.py -p NAME --edit clear --record all                   # and activation dumps of both arms
     python intervene.py -p NAME --edit clear --follow 32                    # and how long a single edit lasts
     python intervene.py report interventions/RUN                            # tables, figures and page again
@@ -31,6 +32,7 @@ import tyro
 from activation_store.layers import check_layers
 from activation_store.sparse_dictionary import FEATURE
 from agent_zoo.checkpoint_files import policy_names
+from analysis.dynamics.subspaces.options import LearnOptions
 from analysis.interventions.edits.edit_options import (
     EditOptions,
     check_features,
@@ -61,6 +63,14 @@ def main() -> None:
     if sys.argv[1:2] == ["report"]:
         report_arguments = command_line.parse(ReportArguments, __doc__, args=sys.argv[2:])
         report(report_arguments.folder, report_arguments.equivalent_within)
+        return
+    if any(argument.partition("=")[0] == "--learn" for argument in sys.argv[1:]):
+        learn_options = command_line.parse(LearnOptions, __doc__)
+        learn_options.check()
+
+        from analysis.dynamics.subspaces.learn_run import learn
+
+        learn(learn_options)
         return
     options = parse(sys.argv[1:])
     workers = chosen_workers(options.vectorization, options.ray_address, options.workers)
