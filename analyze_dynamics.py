@@ -5,6 +5,7 @@
     python analyze_dynamics.py activation_data/NAME --policy runs/NAME/checkpoints/NAME_0003000000.safetensors
     python analyze_dynamics.py activation_data/NAME-simulated --layer world_hidden --components 128 --clusters 128
     python analyze_dynamics.py activation_data/NAME-simulated --behaviours-of lstm_hidden,world_hidden --reach 12
+    python analyze_dynamics.py activation_data/NAME --circuit goal_north --directions RUN/directions.safetensors
 
 Record the dump with extract_activations.py --record standard. Figures,
 tables, summary.txt, directions.safetensors and report.html are written to analysis_results/RUN/; see docs/dynamics.md.
@@ -33,11 +34,16 @@ def main() -> None:
 
     features = with_heads_of(metadata, features_named(split(settings.features)))
     loaded = None
-    if settings.of_memory:
+    if settings.of_memory or settings.circuit:
         loaded = load_policy_of(metadata, settings.dump, settings.policy, settings.policies_dir)
         check_lengths(settings.dump, settings.lives, settings.seed, settings.reach, settings.lags)
     with RunFolder(settings.run_folder, description(settings, settings.dump, metadata)) as folder:
-        analyse(settings, metadata, features, loaded, folder)
+        if settings.circuit and loaded is not None:
+            from analysis.dynamics.circuits.circuit_run import trace_circuit
+
+            trace_circuit(settings, metadata, *loaded, folder)
+        else:
+            analyse(settings, metadata, features, loaded, folder)
     print(f"figures, tables and report.html: {folder.path}")
 
 

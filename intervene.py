@@ -11,6 +11,8 @@
     python intervene.py -p NAME --edit erase --variable tick --layer lstm_cell  # what can be read linearly, removed
     python intervene.py -p start_kit_3M --edit transplant --donor self_food --every 16      # another agent's memory
     python intervene.py -p NAME --directions FILE --edit interchange --direction self_food --donor self_food
+    python intervene.py --edit interchange --learn activation_data/NAME --donor self_goal   # the subspace, from a dump
+    python intervene.py -p NAME --directions FILE --edit steer --direction self_food --dose 2 --through cell  # one path
     python intervene.py -p NAME --edit clear --record all                   # and activation dumps of both arms
     python intervene.py -p NAME --edit clear --follow 32                    # and how long a single edit lasts
     python intervene.py report interventions/RUN                            # tables, figures and page again
@@ -31,6 +33,7 @@ import tyro
 from activation_store.layers import check_layers
 from activation_store.sparse_dictionary import FEATURE
 from agent_zoo.checkpoint_files import policy_names
+from analysis.dynamics.subspaces.options import LearnOptions
 from analysis.interventions.edits.edit_options import (
     EditOptions,
     check_features,
@@ -39,7 +42,7 @@ from analysis.interventions.edits.edit_options import (
     separate_edits,
 )
 from analysis.interventions.effects.equivalence import margins
-from analysis.interventions.play.request import RunOptions
+from analysis.interventions.play.request import PATHS, RunOptions
 from common import argument_checks, command_line
 from common.argument_checks import at_least, regrowth_value, result_name, seed_value, split
 from common.user_error import UserError
@@ -61,6 +64,14 @@ def main() -> None:
     if sys.argv[1:2] == ["report"]:
         report_arguments = command_line.parse(ReportArguments, __doc__, args=sys.argv[2:])
         report(report_arguments.folder, report_arguments.equivalent_within)
+        return
+    if any(argument.partition("=")[0] == "--learn" for argument in sys.argv[1:]):
+        learn_options = command_line.parse(LearnOptions, __doc__)
+        learn_options.check()
+
+        from analysis.dynamics.subspaces.learn_run import learn
+
+        learn(learn_options)
         return
     options = parse(sys.argv[1:])
     workers = chosen_workers(options.vectorization, options.ray_address, options.workers)
@@ -100,6 +111,7 @@ def parse(arguments: list[str]) -> RunOptions:
     if split(options.record) not in ((), ("all",)):
         check_layers(split(options.record))
     check_together(options.edits, "run")
+    _check_paths(options)
     if options.follow and all(edit.edit == "freeze" for edit in options.edits):
         raise UserError(
             "--follow does nothing with --edit freeze, which changes nothing in its first tick: leave it out"
@@ -113,6 +125,20 @@ def parse(arguments: list[str]) -> RunOptions:
     if options.directions is None and any(needs_directions(edit, options.features) for edit in options.edits):
         raise UserError("--directions names no file: give the directions.safetensors of a run on this policy")
     return options
+
+
+def _check_paths(options: RunOptions) -> None:
+    if not options.through:
+        return
+    if wrong := [path for path in options.paths if path not in PATHS]:
+        raise UserError(f"--through names {wrong[0]!r}: the paths are {', '.join(PATHS)}")
+    if set(options.paths) == set(PATHS):
+        raise UserError("--through names all paths, as without it: leave it or one of them out")
+    if of_memory := [edit.edit for edit in options.edits if edit.edit in ("clear", "freeze", "transplant")]:
+        raise UserError(f"--through is for edits of states in a tick, and --edit {of_memory[0]} is made between ticks")
+    for option, given in (("--follow", options.follow > 0), ("--record", bool(options.record))):
+        if given:
+            raise UserError(f"{option} does not go with --through: leave one of them out")
 
 
 def _check_one_by_one(options: RunOptions) -> None:

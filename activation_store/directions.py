@@ -30,7 +30,7 @@ _STRICT = ConfigDict(strict=True, extra="forbid")
 
 SourceKind = Literal[
     "probe", "cluster difference", "principal component", "independent component", "non-negative component",
-    "slow mode", "sparse feature", "cluster axis",
+    "slow mode", "sparse feature", "cluster axis", "learnt subspace",
 ]  # fmt: skip
 """How a direction was found; a new method needs a new entry here."""
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import nmmo
 import torch
@@ -61,7 +61,14 @@ class SegmentOutputs:
 
 
 class BasePolicy(nn.Module, ABC):
-    """Encoder, action decoder and critic; subclasses define how observations are encoded."""
+    """Encoder, action decoder and critic; subclasses define how observations are encoded.
+
+    Attributes:
+        linear_parts: of the observation, if the encoder's output is `projection`, a linear layer, of what becomes of
+            each of them, equally wide and side by side; empty for other encoders.
+    """
+
+    linear_parts: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self, layout: ObservationLayout, hidden_size: int, *, published: bool = False, rectified: bool = False

@@ -166,6 +166,46 @@ def test_half_lives_stand_beside_those_of_interventions(
     assert "<b>followed_edits.png.</b>" in (folder / "report.html").read_text()
 
 
+@pytest.fixture(scope="module")
+def circuit(recorded: RecordedPolicy, results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("circuit")
+    done = run_well(
+        "analyze_dynamics.py", recorded.dump, "--policies-dir", recorded.policies, "--circuit", "ic_1", "--directions",
+        results / "directions.safetensors", "--reach", 6, "--lives", 20, "--output-dir", output,
+    )  # fmt: skip
+    assert "Written through the gates of the layer" in done.stdout
+    return output / f"{NAME}-circuit-ic_1"
+
+
+def test_the_parts_of_a_circuit_add_up_and_are_all_there(circuit: Path) -> None:
+    lines = [line.split("\t") for line in (circuit / "circuit.tsv").read_text().splitlines()]
+    assert lines[0] == ["kind", "part", "share", "low", "high"]
+    sums: dict[str, float] = {}
+    for kind, _, share, *_ in lines[1:]:
+        sums[kind] = sums.get(kind, 0) + float(share)
+    assert sums.keys() == {
+        "gate", "source", "source and gate", "gate and unit", "tick", "traced source", "traced tick", "input unit",
+    }  # fmt: skip
+    assert all(total == pytest.approx(1, abs=1e-3) for kind, total in sums.items() if kind != "gate and unit")
+    named = {part for kind, part, *_ in lines[1:] if kind == "traced source"}
+    assert named == {"tiles", "own row", "entities", "inventory", "market", "task"}
+    units = [line.split("\t") for line in (circuit / "units.tsv").read_text().splitlines()[1:]]
+    assert len(units) == 16 and sum(float(unit[1]) for unit in units) == pytest.approx(1, abs=1e-3)
+    heads = [line.split("\t") for line in (circuit / "heads.tsv").read_text().splitlines()[1:]]
+    assert {"north", "south", "stay"} <= {option for head, option, *_ in heads if head == "Move.Direction"}
+    assert "<b>circuit.png.</b>" in (circuit / "report.html").read_text()
+
+
+def test_circuits_that_cannot_be_found_are_refused(recorded: RecordedPolicy, results: Path, tmp_path: Path) -> None:
+    ours = ("analyze_dynamics.py", recorded.dump, "--policies-dir", recorded.policies, "--output-dir", tmp_path / "out")
+    file = ("--directions", results / "directions.safetensors")
+    assert_refused(run_here(*ours, "--circuit", "ic_1"), "--circuit and --directions go together")
+    assert_refused(run_here(*ours, *file, "--circuit", "ic_9"), "holds no direction 'ic_9'")
+    assert_refused(run_here(*ours, *file, "--circuit", "ic_1", "--reach", 256), "no life in", "lasts 256 ticks")
+    assert_refused(run_here(*ours, *file, "--circuit", "ic_1", "--behaviours-of", "lstm_cell"), "is a run of its own")
+    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").glob("*"))
+
+
 def test_bad_input_is_refused_in_one_line(recorded: RecordedPolicy, recording, tmp_path: Path) -> None:
     def refused(*arguments: object, parts: tuple[str, ...]) -> None:
         assert_refused(run_here("analyze_dynamics.py", *arguments, "--output-dir", tmp_path / "results"), *parts)

@@ -32,6 +32,8 @@ class Policy(LinearRowsPolicy):
             rows are read in the game's own units.
     """
 
+    linear_parts = ("tiles", "own row", "entities", "inventory", "market", "task")
+
     def __init__(self, layout: ObservationLayout, hidden_size: int = 256):
         super().__init__(layout, hidden_size)
         self.side = layout.view_side

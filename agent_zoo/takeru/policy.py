@@ -39,6 +39,8 @@ class Policy(LinearRowsPolicy):
             inventory is read place by place, and four columns of entities share one short table of embeddings.
     """
 
+    linear_parts = ("tiles", "own row", "inventory", "market", "task")
+
     def __init__(self, layout: ObservationLayout, hidden_size: int = 256):
         super().__init__(layout, hidden_size)
         self.material = nn.Embedding(layout.materials, MATERIAL_EMBEDDING)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from analysis.statistics.inference import LEVEL
 
@@ -13,6 +14,9 @@ Kind = Literal["pca", "ica", "nmf"]
 
 TITLES: dict[Kind, str] = {"pca": "principal", "ica": "independent", "nmf": "non-negative"}
 PREFIXES: dict[Kind, str] = {"pca": "pc", "ica": "ic", "nmf": "nmf"}
+MOST_FITTED: dict[str, int] = {"nmf": 3000}
+"""Records that components of a kind are fitted to, refitted to and compared with Gaussians on, at most. The Gaussians
+of non-negative components are some 240 fits."""
 _ITERATIONS = 400
 
 
@@ -139,7 +143,10 @@ def matched(patterns: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def _fit(kind: Kind, z: np.ndarray, components: int, seed: int) -> tuple[np.ndarray, Axes]:
-    return {"pca": _principal, "ica": _independent, "nmf": _non_negative}[kind](z, components, seed)
+    fit = {"pca": _principal, "ica": _independent, "nmf": _non_negative}[kind]
+    # Hundreds of fits to small matrices: on a busy machine, threads that wait for each other take ten times as long.
+    with threadpool_limits(1, "blas"):
+        return fit(z, components, seed)
 
 
 def _principal(z: np.ndarray, components: int, seed: int) -> tuple[np.ndarray, Axes]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.dynamics.decompositions import TITLES, Decomposition
+from analysis.dynamics.decompositions import MOST_FITTED, TITLES, Decomposition
 from analysis.dynamics.jacobians import time_constants
 from analysis.dynamics.results import LEVEL, Effects, Motion, States, distinctive, strongest
 from analysis.features.feature import Feature
@@ -29,8 +29,8 @@ def state_lines(states: States) -> list[str]:
     for kind, decomposition in states.decompositions.items():
         lines += [
             "",
-            f"{len(decomposition.names)} {TITLES[decomposition.kind]} components explain {decomposition.total:.1%} of "
-            f"the variance; stability {np.mean(decomposition.stability):.2f} on average, "
+            f"{len(decomposition.names)} {TITLES[decomposition.kind]} components{_fitted_to(kind, len(data))} explain "
+            f"{decomposition.total:.1%} of the variance; stability {np.mean(decomposition.stability):.2f} on average, "
             f"{np.min(decomposition.stability):.2f} at worst; Gaussians' {np.mean(decomposition.floor):.2f} on "
             f"average, {np.max(decomposition.floor):.2f} at best; stable: {_stable_names(decomposition)}",
         ]
@@ -60,6 +60,12 @@ def state_lines(states: States) -> list[str]:
         f"{states.plane_floor:.0%}",
     ]
     return lines
+
+
+def _fitted_to(kind: str, records: int) -> str:
+    """Say to how many records components were fitted, and compared with Gaussians, if not to all."""
+    most = MOST_FITTED.get(kind, records)
+    return f" (fitted to {most:,} states and compared with Gaussians of as many)" if records > most else ""
 
 
 def _stable_names(decomposition: Decomposition) -> str:

@@ -69,6 +69,11 @@ class DynamicsSettings:
     """Comma-separated run folders of intervene.py --follow on this policy, each of which steers or collapses along one
     direction of its memory: the half-lives that they measured in the running game stand beside those of the same edit
     here."""
+    circuit: str = ""
+    """Name of a direction in --directions that reads a state of an LSTM: instead of everything else, what writes it in
+    the first --reach ticks of lives, gate by gate and input by input, which units keep it, and which heads read it."""
+    directions: Path | None = None
+    """directions.safetensors of train_probes.py, analyze_dynamics.py or another run on this policy, for --circuit."""
     tsne_records: int = 3000
     """Records in the t-SNE plane, 200 to 100000; its time grows steeply with them."""
     permutations: int = 299
@@ -96,6 +101,9 @@ class DynamicsSettings:
     def run_folder(self) -> Path:
         """The run's folder."""
         of = f"-{'+'.join(self.behaviour_layers)}" if self.behaviours_of else ""
+        if self.circuit:
+            words = f"{self.dump.resolve().name}-circuit-{self.circuit.replace('/', '_')}"
+            return self.output_dir / (self.name or words)
         return self.output_dir / (self.name or f"{self.dump.resolve().name}-{self.layer}-dynamics{of}")
 
     def check(self) -> None:
@@ -123,6 +131,12 @@ class DynamicsSettings:
             bootstraps=between(self.bootstraps, 2, 1000),
             seed=seed_value(self.seed),
         )
+        if bool(self.circuit) != (self.directions is not None):
+            raise UserError(
+                "--circuit and --directions go together: name a direction, and the directions.safetensors that holds it"
+            )
+        if self.circuit and (self.behaviours_of or self.interventions):
+            raise UserError("--circuit is a run of its own: leave --behaviours-of and --interventions out")
 
     def check_against(self, metadata: DumpMetadata) -> None:
         """Refuse settings that this dump cannot satisfy according to its metadata.
@@ -130,6 +144,8 @@ class DynamicsSettings:
         Raises:
             UserError: the layer is not in the dump or never changes in a life, or has too few units or records.
         """
+        if self.circuit:
+            return  # the direction names the layer, and only whole lives are read
         self._check_layer(self.layer, "--layer", metadata)
         for layer in self.behaviour_layers:
             self._check_layer(layer, "--behaviours-of", metadata)

@@ -9,7 +9,7 @@ from analysis.clusters.dataset import Dataset, Step, read_dataset
 from analysis.clusters.projection import tsne_embedding
 from analysis.clusters.settings import AnalysisSettings
 from analysis.dynamics.behaviours import resampled_lives
-from analysis.dynamics.decompositions import TITLES, Axes, Decomposition, Kind, Scale, decompose
+from analysis.dynamics.decompositions import MOST_FITTED, TITLES, Axes, Decomposition, Kind, Scale, decompose
 from analysis.dynamics.floors import above_gaussians
 from analysis.dynamics.neighbours import (
     cluster_agreement,
@@ -47,11 +47,10 @@ def study_states(
     data = read_dataset(reading, metadata, features, step)
     scale = Scale.of(data.activations)
     z = scale.z(data.activations)
-    resamples = resampled_lives(data.lives.index, settings.bootstraps, settings.seed)
     decompositions: dict[str, Decomposition] = {}
     associations: dict[str, ShiftedCorrelations] = {}
     for kind in TITLES:
-        decompositions[kind] = _decomposed(kind, z, data.lives, settings, resamples, parts, step)
+        decompositions[kind] = _decomposed(kind, z, data.lives, settings, parts, step)
         associations[kind] = _associated(decompositions[kind].scores, data, settings, parts, f"{kind}-features", step)
     wide = decompose("pca", z, min(max(DIMENSIONS, settings.components), *z.shape), settings.seed, [])
     points = wide.scores * np.linalg.norm(wide.axes.patterns, axis=1)  # principal components, not whitened
@@ -75,13 +74,16 @@ def compared(data: Dataset, label: np.ndarray, settings: DynamicsSettings) -> Di
 
 
 def _decomposed(
-    kind: Kind, z: np.ndarray, lives: Lives, settings: DynamicsSettings, resamples: list[np.ndarray], parts: Parts,
-    step: Step,
+    kind: Kind, whole: np.ndarray, all_lives: Lives, settings: DynamicsSettings, parts: Parts, step: Step
 ) -> Decomposition:  # fmt: skip
+    """Decompose z-scores, and compare the stability of components with Gaussians, all on the same records."""
     count = settings.components if kind == "pca" else min(settings.components, MOST_PAIRED)
-    with step(f"{count} {TITLES[kind]} components of {len(z):,} states") as progress:
+    z, lives = fewer_records(whole, all_lives, MOST_FITTED.get(kind, len(whole)))
+    of = f"{len(z):,}" + (f" of {len(whole):,}" if len(z) < len(whole) else "")
+    with step(f"{count} {TITLES[kind]} components of {of} states") as progress:
 
         def compute() -> dict[str, np.ndarray]:
+            resamples = resampled_lives(lives.index, settings.bootstraps, settings.seed)
             decomposition = decompose(kind, z, count, settings.seed, resamples, progress)
             return {
                 "patterns": decomposition.axes.patterns,
@@ -105,7 +107,17 @@ def _decomposed(
             return {"floor": floor, "stability_q": q}
 
         stored = parts.arrays(f"{kind}-gaussians", compare)
-        return replace(decomposition, floor=stored["floor"], stability_q=stored["stability_q"])
+    scores = whole @ axes.read_outs.T
+    return replace(decomposition, scores=scores, floor=stored["floor"], stability_q=stored["stability_q"])
+
+
+def fewer_records(z: np.ndarray, lives: Lives, most: int) -> tuple[np.ndarray, Lives]:
+    """Leave out records evenly along lives, so that at most so many are left, with their lives."""
+    if len(z) <= most:
+        return z, lives
+    kept = np.zeros(len(z), bool)
+    kept[lives.order[np.arange(most) * len(z) // most]] = True
+    return z[kept], lives.of_records(kept)
 
 
 def _associated(

@@ -145,12 +145,13 @@ def _drawn(dump: Path, count: int, shortest: int, seed: int) -> tuple[np.ndarray
 
 def read_tracks(
     dump: Path, metadata: DumpMetadata, update: Update | None, layer: str, count: int, seed: int,
-    progress: Progress | None = None, others: Sequence[str] = (),
+    progress: Progress | None = None, others: Sequence[str] = (), shortest: int = SHORTEST_LIFE,
 ) -> Tracks:  # fmt: skip
     """Read whole lives, drawn at random, and check that the policy gives their states if its update is needed.
 
     Args:
         update: of its policy; None if the layer is no state of the memory.
+        shortest: ticks that a life must last.
 
     Raises:
         UserError: the dump lacks a layer, or has too short lives, or its states are not the policy's.
@@ -160,7 +161,7 @@ def read_tracks(
         raise UserError(
             f"{dump} lacks {', '.join(missing)}, which the policy's update needs: {record_again(dump, metadata)}"
         )
-    chosen = drawn_lives(dump, count, SHORTEST_LIFE, seed)
+    chosen = drawn_lives(dump, count, shortest, seed)
     records = read_dump(
         dump, layers=list(dict.fromkeys((*needed, layer, *others))), columns=feature_columns(metadata),
         lives=chosen.tolist(), leave_out=["tables", *MAY_BE_UNRECORDED], progress=progress,

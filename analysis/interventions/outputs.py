@@ -63,7 +63,7 @@ def report_run(
         open_finished(folder).read(LIVES_FILE)  # refuses one that was changed
     run, lives = read_run_file(folder / RUN_FILE), read_lives(folder / LIVES_FILE)
     within = margins(run.equivalent_within if equivalent_within is None else equivalent_within)
-    lines = write_effects(folder, lives, run.arms, draws, run.seed, run.erased, within)
+    lines = write_effects(folder, lives, run.arms, draws, run.seed, run.erased, within, run.through)
     shown: ShownReplays | str
     try:
         shown = read_shown_replays(folder, lives, run.arms, progress or (lambda share: None))
@@ -86,7 +86,7 @@ def write_page(folder: Path, lines: Sequence[str], replays: ShownReplays | str) 
 
 def write_effects(
     folder: Path, table: LivesTable, arms: Sequence[Arm], draws: int, seed: int, erased: Sequence[Readability] = (),
-    within: Margins | None = None,
+    within: Margins | None = None, through: Sequence[str] = (),
 ) -> list[str]:  # fmt: skip
     """Measure effects, write effects.json, effects.tsv, effects_by_episode.tsv and figures; return the summary's lines.
 
@@ -98,6 +98,7 @@ def write_effects(
     Args:
         draws: permutations of each test, and resamples of each interval; 9,999 allow for about 500 tests.
         within: effects smaller than these do not matter; None for none.
+        through: paths along which edits acted, if not along all.
 
     Raises:
         UserError: as `study_effects`, or a file cannot be written.
@@ -115,6 +116,8 @@ def write_effects(
         LASTING_FIGURE: persistence_figure(study),
     }
     lines = [*summary_lines(study), *readability_lines(erased)]
+    if through:
+        lines.insert(1, f"Edits act through {' and '.join(through)} alone; all else is as without them in each tick.")
     content = {**vars(study), "arms": [arm.content() for arm in arms], "erased": [vars(reading) for reading in erased]}
     write_json(folder / EFFECTS_FILE, {"summary": lines, **content})
     write_text(folder / TABLE_FILE, effects_table(study).as_text())

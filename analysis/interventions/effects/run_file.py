@@ -24,6 +24,7 @@ class PlayedRun:
         seed: of the run, from 0.
         erased: how well what its edits erased can be read.
         equivalent_within: margins that were given before it was played, as the user wrote them.
+        through: paths along which its edits acted, if not along all.
     """
 
     __pydantic_config__ = ConfigDict(strict=True)
@@ -32,6 +33,7 @@ class PlayedRun:
     arms: tuple[Arm, ...]
     erased: tuple[Readability, ...] = ()
     equivalent_within: str = ""
+    through: tuple[str, ...] = ()
 
 
 def read_run_file(path: Path) -> PlayedRun:

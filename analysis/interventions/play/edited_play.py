@@ -21,6 +21,7 @@ from analysis.interventions.play.draws import DonorLots, Donors, drawn_agents
 from analysis.interventions.play.experiment import ArmPlan
 from analysis.interventions.play.outcomes import DonorOutcomes, FollowedEdits, LifeOutcomes, goals_of
 from analysis.interventions.play.recordings import ArmRecorder, KeptReplay
+from analysis.interventions.play.request import PATHS
 from analysis.interventions.play.when import memory_states
 from reinforcement_learning.game.ground_truth import OwnRows
 from reinforcement_learning.play.contest import Group
@@ -111,8 +112,11 @@ class _EditedGame:
             begun = begun_by(self.plan, unedited, given, torch.from_numpy(self.age[edited]), acting[rows])
             memory.put(acting[rows].to(device), begun)
         tick = _Tick(self.plan, rows, donors, memory.take(acting.to(device)), differ(begun, unedited))
-        with self.policy.hooked(tick.hooks()), self.recorder.capturing() if self.recorder else nullcontext():
+        hooks = tick.hooks() if "heads" in self.plan.through else {}
+        with self.policy.hooked(hooks), self.recorder.capturing() if self.recorder else nullcontext():
             (choice,) = self.pool.decide()
+        if self.plan.states and len(rows) and set(self.plan.through) != set(PATHS):
+            self._hold_other_paths(choice, tick)
         if self.followed:
             self.followed.follow(choice.decision)
         if len(rows):
@@ -129,6 +133,21 @@ class _EditedGame:
         self.outcomes.after_tick()
         if self.recorder:
             yield from self.recorder.after()
+
+    @torch.no_grad()
+    def _hold_other_paths(self, choice: EntrantActions, tick: "_Tick") -> None:
+        """Give the memory after the tick what the edit does to it along its paths, and no more.
+
+        If the heads are among these, the decision was made with the edit, and the other paths get what the tick
+        computes without it. Otherwise it was made without, and the edit's paths get what the tick computes with it.
+        """
+        decision, edits_heads = choice.decision, "heads" in self.plan.through
+        with self.policy.hooked({} if edits_heads else tick.hooks()):
+            *_, after = self.policy(decision.observation.to(tick.before.hidden.device), tick.before)
+        rows = tick.rows.to(after.hidden.device)
+        for path in ("hidden", "cell"):
+            if (path in self.plan.through) != edits_heads:
+                getattr(decision.next_state, path)[:, rows] = getattr(after, path)[:, rows]
 
     def _edited_rows(self, slots: np.ndarray, own: np.ndarray) -> tuple[torch.Tensor, Mapping[DonorRule, Donors]]:
         """Which of the acting agents, given their own rows, are edited in this tick, (E,) int64, and their donors."""
@@ -209,7 +228,7 @@ class _EditedGame:
             begun = begun_by(plan, unedited, given, age, edited)
             before = MemoryState.concatenate([begun, others])
             hooks = _Tick(plan, torch.arange(count), donors, before, differ(begun, unedited)).hooks()
-            with self.policy.hooked(hooks):
+            with self.policy.hooked(hooks if "heads" in plan.through else {}):
                 distribution, value, _ = self.policy(seen, before)
             mine = torch.arange(count, device=value.device)
             # In play, never in total: a control edits the state that the edit's own arm was in.

@@ -15,7 +15,7 @@ from analysis.interventions.edits.state_edits import StateEdit
 from analysis.interventions.edits.state_moments import Distances
 from analysis.interventions.play.edits import Edit, Moments, measured_in
 from analysis.interventions.play.outcomes import DataSpan
-from analysis.interventions.play.request import RunOptions
+from analysis.interventions.play.request import PATHS, RunOptions
 from analysis.interventions.play.when import When
 
 AT_ONCE_CONTROLS = 20
@@ -44,6 +44,7 @@ class ArmPlan:
         recorded: layers whose activations are recorded in every tick; none if the arm is not recorded.
         follow: number of ticks for which agents are followed after each edit, which is then made in a single tick; 0 if
             they are edited in all ticks.
+        through: paths along which edits of states act.
         controls: plans of random edits that are not played, but compared with the edit in its own states, at once.
     """
 
@@ -60,6 +61,7 @@ class ArmPlan:
     replayed: int | None = None
     recorded: tuple[str, ...] = ()
     follow: int = 0
+    through: tuple[str, ...] = PATHS
     controls: "tuple[ArmPlan, ...]" = ()
 
     @property
@@ -213,7 +215,7 @@ class Experiment:
         random = np.random.default_rng(seed)
         made = [edit.in_arm(arm, moments, random, self.kept) for edit in edits]
         return ArmPlan(
-            arm.name, self.drawn, self.when,
+            arm.name, self.drawn, self.when, through=self.options.paths,
             states=tuple(edit for edit in made if isinstance(edit, StateEdit)),
             memories=tuple(edit for edit in made if isinstance(edit, MemoryEdit)),
         )  # fmt: skip

@@ -7,7 +7,11 @@ from typing import Annotated, Literal
 import tyro
 
 from analysis.interventions.edits.edit_options import EditOptions
+from common.argument_checks import split
 from common.result_places import OutputPlace, result_folder
+
+PATHS = ("heads", "hidden", "cell")
+"""From a state that is edited to what comes of it: decisions of the same tick, and the memory that the next one has."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,10 @@ class RunOptions(EditOptions):
     condition: Annotated[str | None, tyro.conf.arg(name="while")] = None
     """Edit only while this holds for the agent, such as 'self_food < 30'; also if its policy does not see the value.
     With --features also 'feature_12 > 3': the strength in the memory with which the tick begins."""
+    through: str = ""
+    """Comma-separated paths along which edits of states act, all others being held as they would be without the edit:
+    heads, what the action heads read in the same tick; hidden, the hidden states that the next tick reads; cell, the
+    cells that it keeps. By default all."""
     follow: int = 0
     """Also make the edit in single ticks, in arms of their own, and say what is left of it in each of this many ticks
     after it; 0 for none. The policy needs a memory."""
@@ -93,6 +101,11 @@ class RunOptions(EditOptions):
         return next((edit.doses for edit in self.edits if edit.doses), ())
 
     @property
+    def paths(self) -> tuple[str, ...]:
+        """Paths along which edits of states act, as in `PATHS`."""
+        return split(self.through) or PATHS
+
+    @property
     def folder(self) -> Path:
         """The run's folder."""
         words = [str(self.policy)]
@@ -102,4 +115,5 @@ class RunOptions(EditOptions):
             along = edit.along if edit.along != "weights" else None
             words += filter(None, (dictionary, edit.erased_layer, "change" if edit.change else None, along, edit.donor))
         words += ["one-by-one"] if self.one_by_one else []
+        words += ["through", *self.paths] if self.through else []
         return result_folder(self.output, self.name, Path("interventions") / "-".join(words))

@@ -18,6 +18,7 @@ from activation_store.interventions import (
     LivesTable,
     write_lives,
 )
+from activation_store.layers import ENCODER_OUTPUT
 from activation_store.sparse_dictionary import FEATURE, SparseDictionary, read_dictionary
 from agent_zoo.capture import layer_units
 from agent_zoo.network_parts.own_features import GOAL
@@ -158,6 +159,10 @@ def _experiment(options: RunOptions, contest: Contest) -> Experiment:
     for edit in edits:
         edit.check(policy.layer_units, entrant.name, entrant.sha256, options.one_by_one)
     edited = {layer for edit in edits for layer in edit.layers}
+    if options.through and (after := edited - {ENCODER_OUTPUT, *memory}):
+        raise UserError(f"--through: {after.pop()} comes after the memory, so edits of it act through the heads alone")
+    if options.through and not policy.layers:
+        raise UserError(f"--through: {entrant.name} is feed-forward, so edits act through the heads alone")
     reported = tuple(direction for direction in directions or () if direction.layer in edited)
     return Experiment(options, edits, drawn, when, reported, memory)
 
@@ -178,11 +183,12 @@ def _described(experiment: Experiment, contest: Contest) -> dict[str, Any]:
     arguments = {
         name: str(value) if isinstance(value, Path) else value
         for name, value in asdict(options).items()
-        if name not in _NOT_SETTINGS
+        if name not in _NOT_SETTINGS and (name, value) != ("through", "")  # as before there were paths
     }
     return {
         "arguments": arguments,
         "equivalent_within": options.equivalent_within,
+        **({"through": list(options.paths)} if options.through else {}),
         "seed": options.seed,
         "policy": contest.entrants[0].name,
         "drawn": experiment.drawn,

@@ -8,6 +8,7 @@ import pytest
 from analysis.dynamics.behaviours import resampled_lives
 from analysis.dynamics.decompositions import Scale, decompose, matched
 from analysis.dynamics.floors import above_gaussians
+from analysis.dynamics.states_stage import fewer_records
 from analysis.lives import Lives
 from analysis.statistics.inference import LEVEL
 from tests.planted_lives import make_lives
@@ -126,3 +127,17 @@ def test_principal_components_of_a_gaussian_are_as_stable(planted) -> None:
     assert found.stability.min() > 0.9 and found.floor.size == 0 and not found.stable.any()
     floor, q = above_gaussians(found, z, lives, 0)
     assert (q > LEVEL).all() and floor.mean() > 0.9
+
+
+def test_records_are_left_out_evenly_along_lives_and_not_before_there_are_too_many() -> None:
+    lives, rng = make_lives([30, 80, 10, 40]), np.random.default_rng(0)
+    z = rng.normal(size=(160, 3))
+    same, own = fewer_records(z, lives, 160)
+    assert same is z and own is lives
+    few, theirs = fewer_records(z, lives, 40)
+    assert len(few) == 40 and theirs.lengths.tolist() == pytest.approx([7.5, 20, 2.5, 10], abs=0.51)
+    place = [int(np.flatnonzero((z == row).all(axis=1))[0]) for row in few]
+    np.testing.assert_array_equal(lives.index[place], theirs.index)
+    within = [np.diff(np.flatnonzero(np.isin(lives.order[start : start + length], place))) for start, length in
+              zip(lives.starts, lives.lengths, strict=True)]  # fmt: skip
+    assert set(np.concatenate(within).tolist()) == {4}

@@ -46,7 +46,8 @@ def test_directions_edited_one_by_one_are_ranked_in_text_and_picture(tmp_path: P
         in_play={"weak": 1.0, "strong": 1e-4},
     )  # fmt: skip
     table, arms = plant(planted)
-    lines = write_effects(tmp_path, table, arms, draws=999, seed=1)
+    lines = write_effects(tmp_path, table, arms, draws=999, seed=1, through=["heads", "cell"])
+    assert lines[1].startswith("Edits act through heads and cell alone")
     assert {path.name for path in tmp_path.iterdir()} == {
         "effects.json",
         "effects.tsv",

@@ -1,0 +1,329 @@
+"""The circuit of a direction of an LSTM's memory: what writes it, what keeps it, and which heads read it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from activation_store.directions import Direction
+from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, memory_names
+from agent_zoo.base import RecurrentPolicy
+from agent_zoo.memories.lstm_memory import LSTM
+from agent_zoo.memories.memory import MemoryState
+from analysis.dynamics.circuits.decomposition import GATES, Played, gained_and_lost, played, traced, written
+from analysis.features.actions import STYLES
+from analysis.features.choices import DIRECTIONS
+
+OWN = "own hidden state"
+ENCODER = "encoder output"
+BELOW = "layer below"
+RANDOM_DIRECTIONS = 20
+UNITS_SHOWN = 12
+"""Units for which it is said which gates wrote into them."""
+_RESAMPLES = 500
+_FEWEST_LIVES = 5
+_ENDS = (2.5, 97.5)
+_OPTIONS = {"Move.Direction": (*DIRECTIONS, "stay"), "Attack.Style": tuple(STYLES)}
+
+
+@dataclass(frozen=True)
+class Share:
+    """How much of a read-out's variance over lives a part makes up: their covariance, divided by the variance.
+
+    Shares of all parts of the same kind add up to 1. One below 0 is of a part that works against the others.
+
+    Attributes:
+        kind: way in which the read-out was divided.
+        part: which part.
+        low, high: 95% interval over resampled lives; NaN with fewer than five lives.
+    """
+
+    kind: str
+    part: str
+    share: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class HeldIn:
+    """A unit of the layer that is read.
+
+    Attributes:
+        forget_gate: mean over ticks and lives.
+        kept: share of what the unit held after the first tick that forget gates have left at the end; mean over lives.
+    """
+
+    unit: int
+    share: float
+    low: float
+    high: float
+    forget_gate: float
+    kept: float
+
+
+@dataclass(frozen=True)
+class ReadBy:
+    """What an option's logit gains, less the mean of its head, along with a standard deviation of the read-out.
+
+    Attributes:
+        low, high: 95% interval over resampled lives.
+        random: the same as far along random directions: the root of the mean square.
+    """
+
+    head: str
+    option: str
+    logit: float
+    low: float
+    high: float
+    random: float
+
+
+@dataclass(frozen=True, eq=False)
+class Circuit:
+    """The circuit of a direction after T ticks of L lives.
+
+    Attributes:
+        spread: standard deviation of the read-out over lives.
+        remainder: largest difference between the sum of the parts and the read-out less that of the reference.
+        shares: by gate, source, source and gate, gate and unit (of the first ones), tick, and traced to the end by
+            source and tick.
+        units: in order of their share.
+        inputs: units of what the layer reads and of its own hidden state, in order of their share.
+        heads: options of the heads that have a fixed list of them.
+        gained: what each tick adds to the read-out, (T, L); empty for one of a hidden state.
+        lost: what each tick takes by forgetting, likewise.
+        read_out: after the last tick, (L,).
+    """
+
+    direction: Direction
+    ticks: int
+    spread: float
+    remainder: float
+    shares: list[Share]
+    units: list[HeldIn]
+    inputs: list[Share]
+    heads: list[ReadBy]
+    gained: np.ndarray
+    lost: np.ndarray
+    read_out: np.ndarray
+
+    def of(self, kind: str) -> list[Share]:
+        """Return the shares of one way to divide the read-out."""
+        return [share for share in self.shares if share.kind == kind]
+
+    def strongest(self, count: int) -> list[ReadBy]:
+        """Return the options whose logits move most, at most three of each head."""
+        ranked = sorted(self.heads, key=lambda option: -abs(option.logit))
+        few = [one for place, one in enumerate(ranked) if sum(one.head == other.head for other in ranked[:place]) < 3]
+        return few[:count]
+
+
+@dataclass(frozen=True, eq=False)
+class Resampled:
+    """Shares of the variance of a read-out, (L,), and their intervals."""
+
+    read_out: np.ndarray
+    weights: np.ndarray = field(init=False)  # (1 + resamples, L): the lives themselves first
+
+    def __post_init__(self) -> None:
+        lives = len(self.read_out)
+        draws = np.random.default_rng(0).multinomial(lives, np.full(lives, 1 / lives), _RESAMPLES)
+        object.__setattr__(self, "weights", np.concatenate([np.ones((1, lives)), draws]) / lives)
+
+    def shares(self, kind: str, parts: Mapping[str, np.ndarray]) -> list[Share]:
+        """Return the share of each part, (L,)."""
+        table = np.stack(list(parts.values()), axis=1)
+        own = self.read_out - self.read_out.mean()
+        mean = self.weights @ own
+        variance = self.weights @ own**2 - mean**2  # (1 + resamples,)
+        covariance = self.weights @ (table * own[:, None]) - (self.weights @ table) * mean[:, None]
+        shares = covariance / np.where(variance > 0, variance, np.nan)[:, None]
+        low, high = self._interval(shares[1:])
+        return [
+            Share(kind, part, float(shares[0, place]), float(low[place]), float(high[place]))
+            for place, part in enumerate(parts)
+        ]
+
+    def means(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return means over lives of values, (L, K), and the ends of their intervals, (K,) each."""
+        means = self.weights @ values
+        return means[0], *self._interval(means[1:])
+
+    def _interval(self, drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if len(self.read_out) < _FEWEST_LIVES:
+            nothing = np.full(drawn.shape[1], np.nan)
+            return nothing, nothing
+        low, high = np.nanpercentile(drawn, _ENDS, axis=0)
+        return low, high
+
+
+def find_circuit(
+    policy: RecurrentPolicy, memory: LSTM, direction: Direction, read: np.ndarray, parts: Mapping[str, np.ndarray],
+    seed: int,
+) -> Circuit:  # fmt: skip
+    """Divide the read-out after the last tick of lives, each from birth.
+
+    The reference is one more life, which reads what all lives read on average in each tick.
+
+    Args:
+        memory: of the policy, in double precision.
+        direction: of a state of it.
+        read: what the memory read, (T, L, units).
+        parts: of it, which add up to it but for a constant, (T, L, units) each; none if it has no such parts.
+    """
+    inputs = torch.from_numpy(read).double()
+    life, reference = played(memory, inputs), played(memory, inputs.mean(dim=1, keepdim=True))
+    of_cell = direction.layer.startswith(LSTM_CELL)
+    layer = memory_names(LSTM_CELL if of_cell else LSTM_HIDDEN, policy.layers).index(direction.layer)
+    weight = torch.from_numpy(direction.weight).double()
+    states, theirs = (one[layer].cell[-1] if of_cell else one[layer].hidden[-1] for one in (life, reference))
+    read_out = (states @ weight).numpy()
+    resampled = Resampled(read_out)
+    direct = written(memory, life, reference, layer, weight, of_cell=of_cell)
+    by_gate = _by_source(memory, layer, direct.below, direct.slopes, parts) | {OWN: direct.own.sum(dim=3)}
+    whole, slope = traced(memory, life, reference, layer, weight, of_cell=of_cell)
+    by_input = {ENCODER: whole.sum(dim=2)}
+    if parts:
+        by_input = {name: (slope * _centred(part)).sum(dim=2) for name, part in parts.items()}
+    difference = (states - theirs) @ weight
+    together = torch.stack([part.sum(dim=(0, 1)) for part in by_gate.values()]).sum(dim=0)
+    units = _units(life[layer], (weight * (states - theirs)).numpy(), resampled)
+    of_units = (direct.slopes * (life[layer].sums - reference[layer].sums)).sum(dim=1)  # (4, L, units)
+    held = {f"unit {held.unit}": of_units[:, :, held.unit] for held in units[:UNITS_SHOWN]}
+    shares = [
+        share
+        for kind, divided in _divided(by_gate, by_input, held)
+        for share in resampled.shares(kind, {name: part.numpy() for name, part in divided.items()})
+    ]
+    flows = gained_and_lost(life[layer], weight) if of_cell else (torch.empty(0, 0), torch.empty(0, 0))
+    heads = _heads(policy, direction, life, inputs[-1], states.numpy(), resampled, seed)
+    return Circuit(
+        direction, len(read), float(read_out.std()), float((together - difference).abs().max()), shares,
+        units, _inputs(direct.below, direct.own, BELOW if layer else ENCODER, resampled), heads,
+        flows[0].numpy(), flows[1].numpy(), read_out,
+    )  # fmt: skip
+
+
+def _centred(part: np.ndarray) -> torch.Tensor:
+    values = torch.from_numpy(part).double()
+    return values - values.mean(dim=1, keepdim=True)
+
+
+def _by_source(
+    memory: LSTM, layer: int, below: torch.Tensor, slopes: torch.Tensor, parts: Mapping[str, np.ndarray]
+) -> dict[str, torch.Tensor]:
+    """What each gate's reading of each part of its input adds, (4, T, L) each."""
+    if layer or not parts:
+        return {BELOW if layer else ENCODER: below.sum(dim=3)}
+    weights = memory.all_weights[0][0].detach().unflatten(0, (4, -1))
+    by_input = torch.einsum("gtlu,guj->gtlj", slopes, weights)
+    return {name: (by_input * _centred(part)).sum(dim=3) for name, part in parts.items()}
+
+
+def _divided(
+    by_gate: Mapping[str, torch.Tensor], by_input: Mapping[str, torch.Tensor], held: Mapping[str, torch.Tensor]
+) -> Iterator[tuple[str, dict[str, torch.Tensor]]]:
+    """Yield each way to divide the read-out, with its parts, (L,) each.
+
+    Args:
+        by_gate: what gates wrote from each source, (4, T, L).
+        by_input: what is traced to each source, (T, L).
+        held: what gates wrote into some units, (4, L).
+    """
+    together = torch.stack(list(by_gate.values())).sum(dim=0)  # (4, T, L)
+    yield "gate", {gate: together[number].sum(dim=0) for number, gate in enumerate(GATES)}
+    yield "source", {name: part.sum(dim=(0, 1)) for name, part in by_gate.items()}
+    yield (
+        "source and gate",
+        {
+            f"{name} > {gate}": part[number].sum(dim=0)
+            for name, part in by_gate.items()
+            for number, gate in enumerate(GATES)
+        },
+    )
+    yield (
+        "gate and unit",
+        {f"{gate} > {name}": part[number] for name, part in held.items() for number, gate in enumerate(GATES)},
+    )
+    yield "tick", {str(tick): part for tick, part in enumerate(together.sum(dim=0))}
+    yield "traced source", {name: part.sum(dim=0) for name, part in by_input.items()}
+    yield "traced tick", {str(tick): part for tick, part in enumerate(torch.stack(list(by_input.values())).sum(dim=0))}
+
+
+def _units(layer: Played, parts: np.ndarray, resampled: Resampled) -> list[HeldIn]:
+    """How much of the read-out is in each unit, (L, units), and how well it is kept there."""
+    forget = layer.gates[GATES.index("forget gate")]
+    mean, kept = forget.mean(dim=(0, 1)).tolist(), forget[1:].prod(dim=0).mean(dim=0).tolist()
+    shares = resampled.shares("unit", {str(unit): part for unit, part in enumerate(parts.T)})
+    units = [
+        HeldIn(unit, share.share, share.low, share.high, mean[unit], kept[unit]) for unit, share in enumerate(shares)
+    ]
+    return sorted(units, key=lambda unit: -unit.share)
+
+
+def _inputs(below: torch.Tensor, own: torch.Tensor, name: str, resampled: Resampled) -> list[Share]:
+    """How much of the read-out each unit of the inputs wrote, over all gates and ticks."""
+    parts = {
+        f"{source} {unit}": part
+        for source, table in ((name, below), (OWN, own))
+        for unit, part in enumerate(table.sum(dim=(0, 1)).numpy().T)
+    }
+    return sorted(resampled.shares("input unit", parts), key=lambda share: -share.share)
+
+
+@torch.no_grad()
+def _heads(
+    policy: RecurrentPolicy, direction: Direction, life: list[Played], read: torch.Tensor, states: np.ndarray,
+    resampled: Resampled, seed: int,
+) -> list[ReadBy]:  # fmt: skip
+    """Move states half a standard deviation of the read-out to both sides, and decide.
+
+    States are moved along what goes with the read-out, its covariance with the units.
+
+    Args:
+        read: by the memory in the last tick, (L, units).
+        states: of the layer after it, (L, units).
+    """
+    before = MemoryState(
+        *(torch.stack([getattr(one, kind)[-2] for one in life]).float() for kind in ("hidden", "cell"))
+    )
+    own = resampled.read_out - resampled.read_out.mean()
+    pattern = (states - states.mean(axis=0)).T @ own / len(own) / own.std()  # (units,)
+    random = np.random.default_rng([seed, 11]).standard_normal((RANDOM_DIRECTIONS, len(pattern)))
+    random *= np.linalg.norm(pattern) / np.linalg.norm(random, axis=1, keepdims=True)
+
+    def logits(change: np.ndarray) -> dict[str, np.ndarray]:
+        added = torch.from_numpy(change).float()
+        with policy.hooked({direction.layer: lambda state: state + added}):
+            hidden, _ = policy.remember(read.float(), before)
+        decoder, seen = policy.policy.action_decoder, policy.read(hidden)
+        listed = [head for head in decoder.layout.heads if head.candidates is None]
+        scores = {head.name: decoder.own_scores(head, seen).double() for head in listed}
+        return {name: (score - score.mean(dim=1, keepdim=True)).numpy() for name, score in scores.items()}
+
+    def gains(along: np.ndarray) -> dict[str, np.ndarray]:
+        up, down = logits(along / 2), logits(-along / 2)
+        return {name: up[name] - down[name] for name in up}
+
+    ours, theirs = gains(pattern), [gains(along) for along in random]
+    return [
+        ReadBy(
+            name, option, float(mean[place]), float(low[place]), float(high[place]),
+            float(np.sqrt(np.mean([each[name][:, place].mean() ** 2 for each in theirs]))),
+        )
+        for name, table in ours.items()
+        for mean, low, high in [resampled.means(table)]
+        for place, option in enumerate(_options(name, table.shape[1]))
+    ]  # fmt: skip
+
+
+def _states(life: list[Played]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """Hidden and cell states of all layers."""
+    return [one.hidden for one in life], [one.cell for one in life]
+
+
+def _options(head: str, count: int) -> list[str]:
+    names = _OPTIONS.get(head, ())
+    return list(names) if len(names) == count else [f"option {number}" for number in range(count)]

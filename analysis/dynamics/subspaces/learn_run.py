@@ -1,0 +1,305 @@
+"""A run of `intervene.py --edit interchange --learn`: a subspace is learnt, and tried on other lives."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from rich.console import Console
+
+from activation_store.directions import DIRECTIONS_FILE, Direction, Source, direction_from, write_directions
+from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, STATES, memory_names
+from activation_store.reader import read_metadata
+from activation_store.schema import DumpMetadata
+from agent_zoo.base import RecurrentPolicy
+from agent_zoo.capture import memory_from_layers
+from agent_zoo.checkpoint import build_untrained
+from agent_zoo.memories.memory import MemoryState
+from analysis.clusters.dataset import Step
+from analysis.dynamics.memory_length import means_over_lives
+from analysis.dynamics.subspaces.alignment import (
+    AHEAD,
+    Exchange,
+    Reader,
+    Situations,
+    Sources,
+    along,
+    decisions,
+    follows,
+    learnt_subspace,
+    varying,
+)
+from analysis.dynamics.subspaces.options import GOAL, LearnOptions
+from analysis.dynamics.tracks import Tracks, load_policy_of, read_tracks
+from analysis.dynamics.update import Update
+from analysis.features import feature_matrix, features_named
+from analysis.features.registry import CATEGORIES
+from analysis.runs.run_folder import RunFolder, description
+from analysis.tables import tab_separated
+from common.progress_view import step
+from common.user_error import UserError
+
+RANDOM_SUBSPACES = 20
+_TRAINED_ON = 2 / 3
+_MOST_RECORDS, _MOST_PAIRS = 20_000, 2000
+_FEWEST_LIVES = 8
+"""Lives with each value, on either side of the division."""
+_ENDS = (2.5, 97.5)
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """After how many exchanges the actions tell the source's value.
+
+    Attributes:
+        what: was exchanged.
+        accuracy: share of pairs; half of them have the same value. Of random subspaces, the mean.
+        low, high: 95% interval over resampled lives; of random subspaces, the lowest and the highest.
+    """
+
+    what: str
+    accuracy: float
+    low: float
+    high: float
+    pairs: int
+    lives: int
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """Lives of one network, divided in two.
+
+    Attributes:
+        reader: of the value, fitted to the unedited actions of the lives to learn from.
+        told: share of unedited ticks of the other lives of which it tells the value.
+    """
+
+    policy: RecurrentPolicy
+    train: Situations
+    test: Situations
+    reader: Reader
+    told: float
+
+    def accuracy(self, what: str, layer: str, exchange: Exchange, seed: int) -> Accuracy:
+        """Try an exchange on the other lives; the same pairs for the same seed."""
+        pairs = Sources(self.test).pairs(_MOST_PAIRS, np.random.default_rng([seed, 2]))
+        right = follows(self.policy, layer, self.test, self.reader, exchange, pairs).astype(np.float64)
+        life = self.test.life[pairs[0]]
+        low, high = np.percentile(means_over_lives(right[:, None], life), _ENDS)
+        return Accuracy(what, float(right.mean()), float(low), float(high), len(right), len(np.unique(life)))
+
+
+def learn(options: LearnOptions) -> None:
+    """Learn a subspace, try it beside controls, and write directions that edits can use.
+
+    Raises:
+        UserError: the dump or the policy do not fit, or too few lives have different values.
+    """
+    options.check()
+    metadata = read_metadata(options.learn)
+    policy, info = load_policy_of(metadata, options.learn, options.policy, options.policies_dir)
+    policy.requires_grad_(False)
+    update = Update(policy)
+    update.place(options.layer)  # refuses a layer that is no state
+    show: Step = partial(step, Console())
+    with RunFolder(options.folder, description(options, options.learn, metadata)) as folder:
+        with show(f"reading {options.lives} lives") as progress:
+            tracks = read_tracks(
+                options.learn, metadata, update, options.layer, options.lives, options.seed, progress
+            )  # fmt: skip
+        label, names = _labels(options, tracks, metadata)
+        with show("reading the value in the actions"), torch.no_grad():
+            trained = _side(options, policy, tracks, memory_from_layers(policy, tracks.records.activations), label)
+        with show("learning the subspace") as progress:
+            subspace = _learn(options, trained, progress)
+        with show(f"trying it, and {RANDOM_SUBSPACES} random ones"):
+            tried = list(_tried(options, trained, subspace))
+        with show("the same with an untrained memory") as progress:
+            twin = build_untrained(info, options.seed).requires_grad_(False)
+            with torch.no_grad():
+                untrained = _side(options, twin, tracks, _played(twin, tracks), label)
+            theirs = along(torch.from_numpy(_learn(options, untrained, progress)))
+            tried.append(untrained.accuracy("learnt in an untrained memory", options.layer, theirs, options.seed))
+        write_directions(folder.path / DIRECTIONS_FILE, list(_directions(options, metadata, trained, subspace, tracks)))
+        folder.save_text("accuracies.tsv", tab_separated([asdict(row) for row in tried]))
+        lines = list(_lines(options, names, trained, untrained, tried))
+        folder.save_text("summary.txt", "\n".join(lines) + "\n")
+    print("\n".join(lines))
+    print(f"directions, to be played: {folder.path / DIRECTIONS_FILE}")
+
+
+def _learn(options: LearnOptions, side: Side, progress: Callable[[float], None]) -> np.ndarray:
+    if options.dimensions > (most := len(varying(side.train.states.numpy()))):
+        raise UserError(f"--dimensions is {options.dimensions}: states of {options.layer} vary in {most} only")
+    return learnt_subspace(
+        side.policy, options.layer, side.train, side.reader, options.dimensions, options.seed, progress
+    )
+
+
+def _labels(options: LearnOptions, tracks: Tracks, metadata: DumpMetadata) -> tuple[np.ndarray, list[str]]:
+    """Return the number of the value of each record, -1 for none, (B,), and the names of the values.
+
+    Raises:
+        UserError: fewer than two values are common.
+    """
+    if options.donor != GOAL:
+        values = feature_matrix(tracks.records, metadata, features_named([options.donor]))[:, 0]
+        upper = values > np.median(values)
+        return _common(options, upper.astype(np.int64), ["low", "high"], tracks)
+    sides = CATEGORIES["goal"].features[:-1]
+    has = feature_matrix(tracks.records, metadata, sides)
+    label = np.where(has.any(axis=1), has.argmax(axis=1), -1)
+    return _common(options, label, [side.name.removeprefix("goal_") for side in sides], tracks)
+
+
+def _common(
+    options: LearnOptions, label: np.ndarray, names: list[str], tracks: Tracks
+) -> tuple[np.ndarray, list[str]]:  # fmt: skip
+    """Leave out values that hardly any life has."""
+    lives = [len(np.unique(tracks.lives.index[label == number])) for number in range(len(names))]
+    kept = [number for number, count in enumerate(lives) if count >= 3 * _FEWEST_LIVES]
+    if len(kept) < 2:
+        raise UserError(
+            f"--donor {options.donor}: in {options.learn}, fewer than two values are those of {3 * _FEWEST_LIVES} "
+            "lives, so there is nothing to exchange"
+        )
+    place = np.full(len(names) + 1, -1)  # the last for those without a value
+    place[kept] = np.arange(len(kept))
+    return place[label], [names[number] for number in kept]
+
+
+@torch.no_grad()
+def _played(policy: RecurrentPolicy, tracks: Tracks) -> MemoryState:
+    """Return the memory after each record of a policy that reads the recorded outputs of the encoder from birth."""
+    states = policy.initial_state(len(tracks))
+    lives = tracks.lives
+    for tick in range(int(lives.lengths.max())):
+        now = lives.order[lives.starts[lives.lengths > tick] + tick]
+        before = states.take(torch.from_numpy(tracks.ahead(now, -1))) if tick else policy.initial_state(len(now))
+        _, after = policy.remember(torch.from_numpy(tracks.read[now]).float(), before)
+        states.put(torch.from_numpy(now), after)
+    return states
+
+
+def _side(
+    options: LearnOptions, policy: RecurrentPolicy, tracks: Tracks, memory: MemoryState, label: np.ndarray
+) -> Side:
+    """Divide the lives of a network in two, by chance, and fit the reader.
+
+    Raises:
+        UserError: too few ticks or lives are left.
+    """
+    records = tracks.with_ticks_around(1, AHEAD)
+    records = records[(tracks.records.tick[records] >= options.from_tick) & (label[records] >= 0)]
+    random = np.random.default_rng([options.seed, 3])
+    chosen = random.random(len(tracks.lives)) < _TRAINED_ON
+    if len(records) > _MOST_RECORDS:
+        records = np.sort(random.choice(records, _MOST_RECORDS, replace=False))
+    sides = []
+    for wanted in (True, False):
+        own = records[chosen[tracks.lives.index[records]] == wanted]
+        for number in range(label.max() + 1):
+            lives = len(np.unique(tracks.lives.index[own[label[own] == number]]))
+            if lives < _FEWEST_LIVES:
+                raise UserError(
+                    f"--from-tick {options.from_tick}: only {lives} lives with one of the values of {options.donor} "
+                    f"are left to {'learn from' if wanted else 'try it on'}, and {_FEWEST_LIVES} are needed; extract "
+                    "more or longer episodes"
+                )
+        sides.append(_situations(options.layer, policy, tracks, memory, label, own))
+    train, test = sides
+    reader = Reader.fitted(decisions(policy, options.layer, train), train.label)
+    told = reader.right(decisions(policy, options.layer, test), test.label)
+    return Side(policy, train, test, reader, float(told.mean()))
+
+
+def _situations(
+    layer: str, policy: RecurrentPolicy, tracks: Tracks, memory: MemoryState, label: np.ndarray, records: np.ndarray
+) -> Situations:
+    kind = next(kind for kind in (LSTM_CELL, LSTM_HIDDEN) if layer.startswith(kind))
+    assert kind in STATES[policy.cell]
+    number = memory_names(kind, policy.layers).index(layer)
+    states = (memory.cell if kind == LSTM_CELL else memory.hidden)[number]
+    read = np.stack([tracks.read[tracks.ahead(records, ahead)] for ahead in range(1 + AHEAD)])
+    return Situations(
+        memory.take(torch.from_numpy(tracks.ahead(records, -1))), torch.from_numpy(read).float(),
+        states[torch.from_numpy(records)], label[records], tracks.lives.index[records], tracks.records.tick[records],
+    )  # fmt: skip
+
+
+def _tried(options: LearnOptions, side: Side, subspace: np.ndarray) -> Iterator[Accuracy]:
+    """Yield the accuracy of the learnt subspace on the other lives, and those of its controls."""
+    accuracy = partial(side.accuracy, layer=options.layer, seed=options.seed)
+    yield accuracy("learnt subspace", exchange=along(torch.from_numpy(subspace)))
+    means = np.stack([
+        side.train.states[torch.from_numpy(side.train.label == number)].numpy().mean(axis=0)
+        for number in range(side.train.label.max() + 1)
+    ])  # fmt: skip
+    apart = np.linalg.svd(means - means.mean(axis=0), full_matrices=False)[2][: min(options.dimensions, len(means) - 1)]
+    yield accuracy("between the means of the values", exchange=along(torch.from_numpy(apart.astype(np.float32))))
+    basis, random = varying(side.train.states.numpy()), np.random.default_rng([options.seed, 4])
+    others = []
+    for _ in range(RANDOM_SUBSPACES):
+        turned = np.linalg.qr(random.standard_normal((len(basis), options.dimensions)))[0].T @ basis
+        others.append(accuracy("random", exchange=along(torch.from_numpy(turned.astype(np.float32)))))
+    values = [other.accuracy for other in others]
+    yield Accuracy(
+        f"{RANDOM_SUBSPACES} random subspaces", float(np.mean(values)), min(values), max(values), others[0].pairs,
+        others[0].lives,
+    )  # fmt: skip
+    yield accuracy("whole state", exchange=lambda own, theirs: theirs)
+    yield accuracy("nothing", exchange=lambda own, theirs: own)
+
+
+def _directions(
+    options: LearnOptions, metadata: DumpMetadata, side: Side, subspace: np.ndarray, tracks: Tracks
+) -> Iterator[Direction]:
+    """Yield `learnt_N`, from 1; the read-out of the first is higher for the last of the values."""
+    states = side.train.states.numpy().astype(np.float64)
+    (own,) = np.isin(tracks.lives.index, side.train.life).nonzero()
+    episodes = len(np.unique(tracks.records.episode[own]))
+    source = Source(
+        "learnt subspace", options.folder.name, options.learn.resolve().name, metadata.policy,
+        metadata.checkpoint_sha256,
+    )  # fmt: skip
+    for number, weight in enumerate(subspace, start=1):
+        higher = np.cov(states @ weight, side.train.label)[0, 1] >= 0
+        yield direction_from(
+            f"learnt_{number}", options.layer, weight if higher else -weight, states.mean(axis=0), "activation",
+            side.train.states.numpy(), len(np.unique(side.train.life)), episodes, source,
+        )  # fmt: skip
+
+
+def _lines(
+    options: LearnOptions, names: list[str], trained: Side, untrained: Side, tried: list[Accuracy]
+) -> Iterator[str]:
+    """Yield what was found, in words."""
+    yield (
+        f"{options.donor} ({', '.join(names)}) in {options.dimensions} of the dimensions of {options.layer}, learnt "
+        f"from {len(np.unique(trained.train.life))} lives, tried on {tried[0].lives} others, from tick "
+        f"{options.from_tick} on."
+    )
+    yield (
+        f"The actions of a tick and the {AHEAD} after it tell the value in {trained.told:.1%} of unedited ticks; those "
+        f"of an untrained memory on the same inputs in {untrained.told:.1%}."
+    )
+    yield "After how many exchanges they tell the source's value, which is the base's own in half of the pairs:"
+    for row in tried:
+        ends = "lowest and highest" if "random" in row.what else "95% over lives"
+        yield f"  {row.what}: {row.accuracy:.3f} ({row.low:.3f} to {row.high:.3f}, {ends})"
+    as_high = tried[0].accuracy > tried[2].high
+    yield (
+        f"The learnt subspace is {'above' if as_high else 'not above'} all random ones (p "
+        f"{'= ' if as_high else '> '}{1 / (1 + RANDOM_SUBSPACES):.3f})."
+    )
+    names_of = ",".join(f"learnt_{number}" for number in range(1, options.dimensions + 1))
+    yield (
+        f"To play it: python intervene.py -p {trained_name(options)} --directions {options.folder / DIRECTIONS_FILE} "
+        f"--edit interchange --direction {names_of} --donor {options.donor}"
+    )
+
+
+def trained_name(options: LearnOptions) -> str:
+    """The policy's name as `intervene.py -p` takes it."""
+    return options.policy.stem if options.policy else read_metadata(options.learn).policy
