@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeVar
 
 from common.figure_settings import draw_without_screen
 from common.lasting_output import lost_output, make_output_last
-from common.user_error import UserError, path_fault, printable
+from common.user_error import TOO_LITTLE_MEMORY, UserError, path_fault, printable
 
 Arguments = TypeVar("Arguments")
 
@@ -88,6 +88,9 @@ def run(main: Callable[[], None]) -> NoReturn:
         if (fault := path_fault(error)) is None:
             raise
         print(f"error: {fault}", file=sys.stderr)
+        _end(EXIT_BAD_INPUT)
+    except MemoryError:
+        print(f"error: {TOO_LITTLE_MEMORY}", file=sys.stderr)
         _end(EXIT_BAD_INPUT)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
