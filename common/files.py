@@ -12,7 +12,7 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import orjson
 
@@ -345,6 +345,24 @@ def read_json(path: Path) -> object:
         return orjson.loads(read_bytes(path))
     except orjson.JSONDecodeError as error:
         raise UserError(f"{path} is not valid JSON ({error}): it is damaged or of another kind") from None
+
+
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """Read a file with a JSON object on each line; a last line that a kill cut short is passed over.
+
+    Raises:
+        UserError: as `read_bytes`; or a line is no JSON object.
+    """
+    objects = []
+    for number, line in enumerate(read_bytes(path).splitlines(keepends=True), 1):
+        if line.endswith(b"\n"):
+            try:
+                objects.append(orjson.loads(line))
+            except orjson.JSONDecodeError as error:
+                raise UserError(f"{path} is damaged: line {number} is not JSON ({error})") from None
+            if not isinstance(objects[-1], dict):
+                raise UserError(f"{path} is damaged: line {number} is not a JSON object")
+    return objects
 
 
 def sha256(path: Path, report: Callable[[int], None] | None = None) -> str:
