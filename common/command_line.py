@@ -6,6 +6,7 @@ interrupted by Ctrl-C. Losing the output never ends the work; see `common.lastin
 
 import atexit
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
@@ -93,6 +94,7 @@ def run(main: Callable[[], None]) -> NoReturn:
         print(f"error: {TOO_LITTLE_MEMORY}", file=sys.stderr)
         _end(EXIT_BAD_INPUT)
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the end takes a moment, which a second Ctrl-C must not disturb
         print("interrupted", file=sys.stderr)
         _end(EXIT_INTERRUPTED)
     except SystemExit as ended:

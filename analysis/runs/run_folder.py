@@ -66,14 +66,20 @@ class RunFolder:
         """Remove what a run left that did not end; without locks, or with other arguments, it might still be wanted."""
         if not locked or read_bytes(self.path / RUN_FILE) != as_json(self._run):
             raise UserError(f"{self.path} holds another, unfinished run: delete it, or choose another --output-dir")
+        self._remove_results()
+
+    def _remove_results(self) -> None:
+        """Remove all but what says whose they are: somebody who interrupts once more must not leave them nameless."""
         for path in self.path.iterdir():
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            if path.name != RUN_FILE:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         with self._held:
             if kind is not None:
+                self._remove_results()
                 shutil.rmtree(self.path)
                 return
             self._finish()

@@ -14,6 +14,7 @@ import torch
 from common.user_error import UserError
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.jobs import GroupPlayer, Job, PackedContest, Result
+from reinforcement_learning.processes import name_temporary_folder
 
 
 def play_in_processes(
@@ -24,6 +25,7 @@ def play_in_processes(
     Raises:
         UserError: as raised by the job; or a process was killed.
     """
+    name_temporary_folder()
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     waiting, playing, workers = deque(wanted), dict[Connection, Group](), []

@@ -83,3 +83,27 @@ def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
     with RunFolder(tmp_path, {}):
         pass
     assert (tmp_path / DONE_FILE).exists()
+
+
+def test_an_interrupt_of_the_cleaning_leaves_what_the_same_run_can_claim(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C twice: the second one comes while the results of an interrupted run are removed."""
+    path, removed = tmp_path / "run", []
+
+    def unlink_once(self: Path, missing_ok: bool = False) -> None:
+        if removed:
+            raise KeyboardInterrupt
+        removed.append(self)
+        self.rename(tmp_path / "gone")
+
+    with pytest.raises(KeyboardInterrupt), RunFolder(path, {}) as folder:
+        for name in "zyxab":
+            (path / name).write_text("")
+        monkeypatch.setattr(Path, "unlink", unlink_once)
+        raise KeyboardInterrupt
+    monkeypatch.undo()
+    assert removed and sorted(each.name for each in path.iterdir()) != ["run.json"]
+    with RunFolder(path, {}) as folder:
+        folder.save_text("c.txt", "words")
+    assert sorted(each.name for each in path.iterdir()) == [DONE_FILE, "c.txt", RUN_FILE]
