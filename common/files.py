@@ -234,13 +234,31 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_text(path: Path, content: str) -> None:
-    """Write `content` to `path` as UTF-8, whole or not at all."""
-    write_bytes(path, content.encode())
+    """Write `content` to `path` as UTF-8, whole or not at all; of paths that are not, odd bytes become escapes."""
+    write_bytes(path, content.encode(errors="backslashreplace"))
 
 
 def as_json(content: object) -> bytes:
-    """Return `content` as indented JSON; data classes, paths' strings and numpy values are understood."""
-    return orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE)
+    """Return `content` as indented JSON; data classes, paths' strings and numpy values are understood.
+
+    Paths that are not UTF-8 are written with escapes, `caf\\xe9`.
+    """
+    option = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
+    try:
+        return orjson.dumps(content, option=option)
+    except TypeError:
+        return orjson.dumps(in_utf_8(content), option=option)
+
+
+def in_utf_8(content: Any) -> Any:
+    """Return JSON's values with escapes in place of bytes that paths hold and texts cannot."""
+    if isinstance(content, str):
+        return os.fsencode(content).decode(errors="backslashreplace")
+    if isinstance(content, dict):
+        return {in_utf_8(key): in_utf_8(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [in_utf_8(value) for value in content]
+    return content
 
 
 def write_json(path: Path, content: object) -> None:
