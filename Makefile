@@ -3,6 +3,7 @@
 # make study  all studies in studies/: from the shipped policies to pages in docs/findings/, in about three hours on two cores
 # make test   the tests, on all cores, except the slow ones
 # make test-slow  the slow tests: runs of several processes that take minutes
+# make soak   an hour each of extraction, evaluation and training, whose memory must not grow
 # make lint   ruff and mypy
 # make setup  what the demo and all scripts need: uv if it is not on PATH, and the project's environment in .venv/
 # make setup-all  the optional parts (Ray, curricula, language models) and the tools of tests and lint as well
@@ -11,7 +12,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: setup setup-all demo study test test-slow lint browser clean
+.PHONY: setup setup-all demo study test test-slow soak lint browser clean
 
 UV_VERSION := 0.13.8
 # The first interpreter that runs and is of a supported version; a shim on PATH may not run.
@@ -88,6 +89,9 @@ test: setup-all
 
 test-slow: setup-all
 	$(RUN) -m pytest -n auto $(BY_FILE) -m slow
+
+soak: setup-all
+	NMMO_SOAK_MINUTES=60 $(RUN) -m pytest -n 0 -s tests/test_soak.py
 
 lint: setup-all
 	$(RUN) -m ruff check .

@@ -79,9 +79,8 @@ def _temporary(path: Path) -> tuple[int, str]:
 
 def _remove_leftovers(path: Path) -> None:
     """Remove the temporary files that killed processes left beside `path` when they wrote it."""
-    leftover = re.compile(re.escape(f".{path.name}.") + "[a-z0-9_]{8}" + re.escape(PARTIAL_SUFFIX))
     with os.scandir(path.parent) as places:
-        names = [place.name for place in places if leftover.fullmatch(place.name)]
+        names = [place.name for place in places if is_leftover(Path(place.name), path.name)]
     for name in names:
         with contextlib.suppress(OSError):  # gone meanwhile, or of somebody else
             descriptor = os.open(path.parent / name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -90,6 +89,11 @@ def _remove_leftovers(path: Path) -> None:
                     (path.parent / name).unlink()
             finally:
                 os.close(descriptor)
+
+
+def is_leftover(path: Path, name: str) -> bool:
+    """Return whether a path is a temporary file that stood for a file of some name."""
+    return re.fullmatch(re.escape(f".{name}.") + "[a-z0-9_]{8}" + re.escape(PARTIAL_SUFFIX), path.name) is not None
 
 
 def _lock(descriptor: int) -> bool | None:

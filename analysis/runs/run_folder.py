@@ -16,6 +16,7 @@ from common.figure_settings import save_figure
 from common.files import (
     as_json,
     atomic_file,
+    is_leftover,
     locked_folder,
     make_folder,
     read_bytes,
@@ -131,7 +132,8 @@ def refuse_existing_run(path: Path) -> None:
         raise UserError(f"{path} already holds a run: delete it, or choose another --output-dir")
     if (path / RUN_FILE).exists():
         return  # unfinished: `RunFolder` decides once it has the lock
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+    # A run that was killed at once leaves no more than a temporary file.
+    if path.exists() and (not path.is_dir() or any(not is_leftover(each, RUN_FILE) for each in path.iterdir())):
         raise UserError(f"{path} is not an empty folder: choose another --output-dir")
 
 
