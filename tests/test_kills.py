@@ -19,8 +19,6 @@ import pytest
 from common.files import PARTIAL_SUFFIX
 from tests.command import ROOT, environment
 from tests.fuzz import Bench
-from tests.planted import planted_dump, write_planted
-from tests.planted_panel import planted_dynamics_run
 from tests.test_train import ONE_UPDATE, folders
 from tests.tiny_policies import world_options
 from tests.trained_world_model import arguments, trained_world_model
@@ -51,6 +49,7 @@ class Writer:
     Attributes:
         command: script and arguments, for a folder in which it writes.
         again: arguments that are added after a kill.
+        resumed: the command for what is left, if it is another one.
         fresh: whether what the kill left has to be deleted first, as the command says.
     """
 
@@ -58,10 +57,7 @@ class Writer:
     command: Callable[[Bench, Path], tuple[Any, ...]]
     again: tuple[str, ...] = ()
     fresh: bool = False
-
-
-def dump(bench: Bench, folder: Path) -> Path:
-    return write_planted(bench.folder() / "dump", planted_dump(agents=4, episodes=2, ticks=30), format="parquet")
+    resumed: Callable[[Bench, Path], tuple[Any, ...]] | None = None
 
 
 def analyze(bench: Bench, folder: Path) -> tuple[Any, ...]:
@@ -89,10 +85,10 @@ def simulate(bench: Bench, folder: Path) -> tuple[Any, ...]:
     return "simulate.py", folder / "small", "-n", 40, "--ticks", 4, "--dump", recorded.dump, "-o", folder / "dumps"
 
 
-def panel(bench: Bench, folder: Path) -> tuple[Any, ...]:
+def explore(bench: Bench, folder: Path) -> tuple[Any, ...]:
     if not folder.exists():
-        planted_dynamics_run(folder / "run", bench["analysed"].dump)
-    return "panel.py", folder / "run", "--dump", bench["analysed"].dump, "-n", 12
+        shutil.copytree(bench["analysed"].run, folder)
+    return "explore.py", folder, "--dump", bench["analysed"].dump
 
 
 def world_model(bench: Bench, folder: Path) -> tuple[Any, ...]:
@@ -103,14 +99,18 @@ def train(bench: Bench, folder: Path) -> tuple[Any, ...]:
     return "train.py", "-n", "x", *ONE_UPDATE, *folders(folder, bench["small_world"].maps_dir)
 
 
+def resume_training(bench: Bench, folder: Path) -> tuple[Any, ...]:
+    return "train.py", "--resume", folder / "runs" / "x", "--no-track"
+
+
 def convert(bench: Bench, folder: Path) -> tuple[Any, ...]:
     return "activation_store/__main__.py", "convert", bench["features_dump"].dump, folder / "new", "--format", "json"
 
 
 WRITERS = (
     Writer("analyze", analyze), Writer("evaluate", evaluate), Writer("extract", extract, ("--resume",)),
-    Writer("simulate", simulate), Writer("panel", panel), Writer("world model", world_model, ("--resume",)),
-    Writer("convert", convert, fresh=True),
+    Writer("simulate", simulate, fresh=True), Writer("explore", explore), Writer("convert", convert, fresh=True),
+    Writer("world model", world_model, ("--resume",)), Writer("train", train, resumed=resume_training),
 )  # fmt: skip
 
 
@@ -152,10 +152,12 @@ def test_a_command_that_was_killed_ends_as_one_that_was_not(
         code, _, said = run(command, kill_at=moment)
         assert code == -signal.SIGKILL, said
         begun = any(contents(folder)) if folder.exists() else False
+        if writer.resumed and begun:
+            command = writer.resumed(bench, folder)
         code, _, said = run((*command, *(writer.again if begun else ())))
         if writer.fresh and code == 2 and "delete it" in said:
             shutil.rmtree(folder)
-            code, _, said = run(command)
+            code, _, said = run(writer.command(bench, folder))
         assert code == 0, f"after a kill at file {moment} of {named}: {said}"
         assert contents(folder) == contents(tmp_path / "whole"), f"after a kill at file {moment} of {named}"
         assert not any(name.endswith(PARTIAL_SUFFIX) for name in contents(folder))

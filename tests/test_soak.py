@@ -23,6 +23,8 @@ from tests.tiny_policies import save_policies, world_options
 MINUTES = float(os.environ.get("NMMO_SOAK_MINUTES", "3"))
 LARGEST_SLOPE = 1.0
 """Megabytes a minute."""
+ONCE = 10.0
+"""Megabytes that allocators may still take once, which a short watch cannot tell from growth."""
 WARM_UP = 1 / 3
 """Share of the time in which a process may still take what it needs."""
 
@@ -101,4 +103,4 @@ def test_memory_does_not_grow(
         held = megabytes(process)
     with capsys.disabled():
         print(f"\n{what}: {held:.0f} MB after {MINUTES:g} minutes, {found:+.2f} MB a minute")
-    assert found < LARGEST_SLOPE
+    assert found < LARGEST_SLOPE + ONCE / MINUTES

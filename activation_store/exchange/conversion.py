@@ -12,7 +12,7 @@ from activation_store.lives import number_lives
 from activation_store.reader import read_batches, read_identity, read_metadata
 from activation_store.schema import DumpMetadata, Format, Precision
 from activation_store.selection import Selection, select
-from activation_store.writer import DumpWriter, state_of
+from activation_store.writer import DumpWriter
 from common.user_error import UserError
 
 
@@ -30,7 +30,6 @@ def convert(
     Raises:
         UserError: the source is not a complete dump, or the folder already holds one.
     """
-    _refuse_unfinished(folder)
     if original := find_original(source):
         import_original(original, folder, form, precision or "float32", report)
         return
@@ -48,7 +47,6 @@ def sample(
     Raises:
         UserError: the source is not a complete dump or holds fewer, or the folder already holds a dump.
     """
-    _refuse_unfinished(folder)
     metadata = read_metadata(source)
     identity = read_identity(source)
     all_lives, _ = number_lives(identity)
@@ -63,12 +61,6 @@ def sample(
         episodes={life[-1] for life in chosen},
     )
     _copy(source, metadata, selection, folder, metadata, report)
-
-
-def _refuse_unfinished(folder: Path) -> None:
-    """Refuse what was left by a kill, which may also have been an extraction that took hours and can be resumed."""
-    if state_of(folder) == "unfinished":
-        raise UserError(f"{folder} holds an unfinished dump: delete it, or choose another folder")
 
 
 def _copy(

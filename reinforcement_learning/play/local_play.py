@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from common.user_error import UserError
+from reinforcement_learning.game.memory_use import tidy_memory
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.jobs import GroupPlayer, Job, PackedContest, Result
 from reinforcement_learning.processes import name_temporary_folder
@@ -41,6 +42,7 @@ def play_in_processes(
             for connection in wait(list(playing)):
                 assert isinstance(connection, Connection)
                 message = _heard_from(connection)
+                tidy_memory()
                 if isinstance(message, _Result):
                     yield playing[connection], message.content
                 elif waiting:
