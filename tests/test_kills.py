@@ -74,7 +74,8 @@ def evaluate(bench: Bench, folder: Path) -> tuple[Any, ...]:
 def extract(bench: Bench, folder: Path) -> tuple[Any, ...]:
     return (
         "extract_activations.py", "pve", "-p", "kit", "-n", 5, "--max-steps", 5, "--format", "parquet", "-o", folder,
-        "--policies-dir", bench["three_policies"], "--maps-dir", bench["small_world"].maps_dir, "--num-envs", 1,
+        "--policies-dir", bench["three_policies"], "--maps-dir", bench["maps"].parent, "--num-envs", 1,
+        "--map-seed", bench["small_world"].map_seed,
     )  # fmt: skip
 
 
@@ -150,9 +151,11 @@ def test_a_command_that_was_killed_ends_as_one_that_was_not(
         folder = tmp_path / f"killed_{moment}"
         command = writer.command(bench, folder)
         code, _, said = run(command, kill_at=moment)
+        if code == 0 and moment > 1:
+            continue  # it named fewer files: the first run had made what they share, such as maps
         assert code == -signal.SIGKILL, said
         begun = any(contents(folder)) if folder.exists() else False
-        if writer.resumed and begun:
+        if writer.resumed and any(name.endswith("settings.json") for name in contents(folder)):
             command = writer.resumed(bench, folder)
         code, _, said = run((*command, *(writer.again if begun else ())))
         if writer.fresh and code == 2 and "delete it" in said:
