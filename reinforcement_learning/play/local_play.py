@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from common.user_error import UserError
-from reinforcement_learning.game.memory_use import tidy_memory
+from reinforcement_learning.memory_use import tidy_memory
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.jobs import GroupPlayer, Job, PackedContest, Result
 from reinforcement_learning.processes import name_temporary_folder
