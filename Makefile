@@ -5,6 +5,7 @@
 # make test-slow  the slow tests: runs of several processes that take minutes
 # make test-readers  whether pandas, polars, DuckDB, datasets and SAELens read what is written for them; they are installed
 #             on top of the environment for this alone
+# make soak   an hour each of extraction, evaluation and training, whose memory must not grow
 # make lint   ruff and mypy
 # make setup  what the demo and all scripts need: uv if it is not on PATH, and the project's environment in .venv/
 # make setup-all  the optional parts (Ray, curricula, language models) and the tools of tests and lint as well
@@ -14,7 +15,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: setup setup-all demo study test test-slow test-readers lint browser clean clean-caches
+.PHONY: setup setup-all demo study test test-slow test-readers soak lint browser clean clean-caches
 
 UV_VERSION := 0.13.8
 # The first interpreter that runs and is of a supported version; a shim on PATH may not run. Where none is, uv fetches one.
@@ -100,6 +101,9 @@ test-slow: setup-all
 
 test-readers: setup-all
 	$(UV) run --quiet --no-sync $(addprefix --with ,$(READERS)) python -m pytest $(READ)
+
+soak: setup-all
+	NMMO_SOAK_MINUTES=60 $(RUN) -m pytest -n 0 -s tests/test_soak.py
 
 lint: setup-all
 	$(RUN) -m ruff check .

@@ -6,6 +6,7 @@ arm and the life of the same agent of the same episode in its twin are a pair.
 """
 
 import functools
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ConfigDict
 
+from activation_store.formats.safe_parquet import arrow_faults, check_expansion, check_pages
 from common.files import atomic_path, read_bytes
 from common.user_error import UserError
 
@@ -240,11 +242,8 @@ def read_lives(path: Path) -> LivesTable:
     Raises:
         UserError: the file is missing, damaged, or lacks a column.
     """
-    try:
+    with arrow_faults(path, "it cannot be read as a table of lives"):
         read = _read_table(path)
-    except (OSError, pa.ArrowException) as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise UserError(f"{path} cannot be read as a table of lives ({reason})") from None
     columns = {name: read[name].to_numpy(zero_copy_only=False) for name in read.column_names}
     if missing := [name for name in KEYS if name not in columns]:
         raise UserError(f"{path} is no table of lives: it lacks the column {missing[0]}")
@@ -265,17 +264,27 @@ def _read_table(path: Path) -> pa.Table:
 
     Arms are kept as numbers of names, so that a long name is not repeated in every row.
     """
-    file = pq.ParquetFile(pa.BufferReader(read_bytes(path)), read_dictionary=["arm"])
+    content = read_bytes(path)
+    file = pq.ParquetFile(pa.BufferReader(content), read_dictionary=["arm"])
     rows, columns = file.metadata.num_rows, file.metadata.num_columns
     groups = sum(file.metadata.row_group(place).num_rows for place in range(file.metadata.num_row_groups))
     if not 0 <= rows * max(columns, len(KEYS)) <= _MOST_NUMBERS or groups != rows:
         raise UserError(f"{path} is no table of lives: it claims {rows:,} rows of {columns:,} columns")
+    if strange := [column.name for column in file.schema_arrow if not _is_of_lives(column)]:
+        raise UserError(f"{path} is no table of lives: {strange[0]!r} holds no numbers")
+    check_expansion(file, len(content))
+    for group in range(file.num_row_groups):
+        check_pages(io.BytesIO(content), file.metadata.row_group(group), file.schema_arrow.names)
     read = file.read(use_threads=False)
     arms = read["arm"].chunks if "arm" in read.column_names else []
     names = [str(name) for chunk in arms if pa.types.is_dictionary(chunk.type) for name in chunk.dictionary.to_pylist()]
     if rows * max(map(len, names), default=0) > _MOST_NUMBERS * 2:
         raise UserError(f"{path} is no table of lives: the names of its arms are too long")
     return read
+
+
+def _is_of_lives(column: pa.Field) -> bool:
+    return column.name == "arm" or pa.types.is_primitive(column.type)
 
 
 def _name(column: str) -> str:

@@ -30,6 +30,8 @@ from common.user_error import UserError
 Progress = Callable[[float], None]
 """Called with the share of the work done, from 0 to 1."""
 
+State = tuple[int, int, int, int]
+"""Of a file: its device, number, bytes and time of the last change."""
 _SHARE_OF_VERIFYING = 0.1
 _LARGEST_EXPANSION = 1000
 """Real dumps compress to about half their size; a far higher ratio means a file made to exhaust memory."""
@@ -117,12 +119,13 @@ def read_batches(
     if metadata.format == "parquet":
         yield from _read_shards(folder, metadata, selection, report)
     else:
-        _verify_file(folder / RECORDS_FILE, metadata, lambda share: report(share * _SHARE_OF_VERIFYING))
+        verified = _verify_file(folder / RECORDS_FILE, metadata, lambda share: report(share * _SHARE_OF_VERIFYING))
         rest = 1 - _SHARE_OF_VERIFYING
         batches = read_json_batches(
             folder, metadata, selection, lambda share: report(_SHARE_OF_VERIFYING + share * rest)
         )
         yield from _no_io_errors(folder / RECORDS_FILE, batches)
+        _check_unchanged(folder / RECORDS_FILE, verified)
     report(1.0)
 
 
@@ -151,17 +154,19 @@ def _read_shards(folder: Path, metadata: DumpMetadata, selection: Selection, rep
         if proof.episode is not None and selection.wants_episode(proof.episode)
     }
     total, before = sum(proof.records for proof in wanted.values()), 0
-    for path in _proved([folder / name for name in wanted], metadata):
+    for path, verified in _proved([folder / name for name in wanted], metadata):
         proof = wanted[path.name]
         for batch, passed in read_shard_batches(path, metadata, proof, selection):
             yield batch
             report((before + passed) / total)
+        _check_unchanged(path, verified)
         before += proof.records
 
 
-def _proved(paths: Sequence[Path], metadata: DumpMetadata) -> Iterator[Path]:
-    """Yield each path once its hash is verified; while one is in use, a thread verifies the next one only.
+def _proved(paths: Sequence[Path], metadata: DumpMetadata) -> Iterator[tuple[Path, State]]:
+    """Yield each path once its hash is verified, and its state then.
 
+    While one is in use, a thread verifies the next one only.
     A file verified much earlier would no longer be in the operating system's cache and be read from disk twice.
     """
     if not paths:
@@ -169,10 +174,10 @@ def _proved(paths: Sequence[Path], metadata: DumpMetadata) -> Iterator[Path]:
     with ThreadPoolExecutor(1) as thread:
         proof = thread.submit(_verify_file, paths[0], metadata, _ignore)
         for path, following in zip(paths, [*paths[1:], None], strict=True):
-            proof.result()
+            verified = proof.result()
             if following:
                 proof = thread.submit(_verify_file, following, metadata, _ignore)
-            yield path
+            yield path, verified
 
 
 def _shards(metadata: DumpMetadata) -> list[tuple[str, DumpFile]]:
@@ -180,9 +185,11 @@ def _shards(metadata: DumpMetadata) -> list[tuple[str, DumpFile]]:
     return sorted(metadata.files.items(), key=lambda item: item[1].episode or 0)
 
 
-def _verify_file(path: Path, metadata: DumpMetadata, report: Progress) -> None:
+def _verify_file(path: Path, metadata: DumpMetadata, report: Progress) -> State:
+    """Return the state that a file was in when its size and hash were those of the metadata."""
     proof = metadata.files[path.name]
     try:
+        state = _state(path)
         size = path.stat().st_size
         if size < proof.bytes:
             raise UserError(f"{path} is truncated: {size} of {proof.bytes} bytes are left; copy or extract it again")
@@ -193,6 +200,18 @@ def _verify_file(path: Path, metadata: DumpMetadata, report: Progress) -> None:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
     if digest != proof.sha256:
         raise UserError(f"{path} does not match its SHA-256: it is damaged or was edited; copy or extract it again")
+    return state
+
+
+def _check_unchanged(path: Path, verified: State) -> None:
+    """Refuse a file that something else has replaced or written to since it was verified."""
+    if _state(path) != verified:
+        raise UserError(f"{path} changed while it was read: wait until it is written, and repeat the command")
+
+
+def _state(path: Path) -> State:
+    found = path.stat()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _check_plausible(path: Path, metadata: DumpMetadata, proof: DumpFile) -> None:

@@ -39,7 +39,7 @@ _RECORD_KEYS = (
 )  # fmt: skip
 _TABLES_ALWAYS = ("Tile", "Entity", "Inventory", "CurrentTick")
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
-_UNITS_AT_MOST = 1 << 20
+_UNITS_AT_MOST = 1 << 14
 
 Format = Literal["json", "parquet"]
 Precision = Literal["float32", "float16"]

@@ -46,7 +46,7 @@ def refuse_existing_dump(folder: Path, resume: bool = False) -> None:
     if state_of(folder) == "unfinished":
         if resume:
             return
-        raise UserError(f"{folder} already holds a dump, an unfinished one: resume it, or delete it first")
+        raise UserError(f"{folder} already holds a dump, an unfinished one: delete it first, or resume its extraction")
     for path in (folder / METADATA_FILE, folder / RECORDS_FILE, *shards_in(folder)):
         if path.exists():
             raise UserError(f"{folder} already holds a dump ({path.name}): choose another or delete it first")

@@ -207,6 +207,8 @@ def load_checkpoint(path: Path) -> tuple[RecurrentPolicy, CheckpointInfo]:
             f"{path} does not fit the agent {info.agent!r} of this version ({reason}): it was made by another "
             "architecture, or is damaged"
         ) from None
+    except UserError as error:  # the agent that the file names is not here
+        raise UserError(f"{path}: {error}") from None
     return policy.eval(), info
 
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import orjson
@@ -19,7 +19,7 @@ import torch
 import torch.distributed
 from torch import nn
 
-from agent_zoo.torchrun import check_started_together, number_of_processes
+from agent_zoo.torchrun import MEETING_SOCKET, check_started_together, number_of_processes
 from common.user_error import UserError
 
 TIMEOUT = timedelta(minutes=30)
@@ -88,7 +88,7 @@ class ProcessGroup:
             torch.cuda.set_device(device)
         try:
             torch.distributed.init_process_group(
-                "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=TIMEOUT
+                "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo", timeout=TIMEOUT, **_meeting_place()
             )
         except (ValueError, RuntimeError) as error:
             raise UserError(
@@ -171,6 +171,18 @@ def join_processes(device: torch.device) -> Processes:
     if not processes.leads:
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 (stays open to the end)
     return processes
+
+
+def _meeting_place() -> dict[str, Any]:
+    """Return where processes that `--processes` started meet; where those of `torchrun` do is in the environment."""
+    if MEETING_SOCKET not in os.environ:
+        return {}
+    rank, size = int(os.environ["RANK"]), number_of_processes()
+    listening = int(os.environ[MEETING_SOCKET]) if rank == 0 else None  # PyTorch's own would listen on all interfaces
+    store = torch.distributed.TCPStore(
+        os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), size, rank == 0, TIMEOUT, master_listen_fd=listening
+    )
+    return {"store": store, "rank": rank, "world_size": size}
 
 
 def _say_that_it_waits() -> None:

@@ -4,6 +4,8 @@ import os
 
 from common.user_error import UserError
 
+MEETING_SOCKET = "NMMO_MEETING_SOCKET"
+"""Environment variable with the descriptor of an open socket, at which the first process of `--processes` listens."""
 _MORE = ("RANK", "MASTER_ADDR", "MASTER_PORT")
 
 

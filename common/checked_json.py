@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from common.files import read_json
+from common.files import as_json, read_json
 from common.user_error import UserError
 
 CHECKSUM = "checksum"
@@ -15,7 +15,7 @@ _BYTES_AT_MOST = 1 << 26
 
 def with_checksum(content: dict[str, Any]) -> dict[str, Any]:
     """Return the content with its checksum added; data classes and numpy values become plain values."""
-    plain = orjson.loads(orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY))
+    plain = orjson.loads(as_json(content))
     return {**plain, CHECKSUM: _checksum(plain)}
 
 

@@ -7,6 +7,7 @@ interrupted by Ctrl-C. Losing the output never ends the work; see `common.lastin
 import atexit
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any, NoReturn, TypeVar
 from common.figure_settings import draw_without_screen
 from common.help_text import HELP, asks_for_help, join_lines_of_options, print_description
 from common.lasting_output import lost_output, make_output_last
-from common.user_error import UserError, path_fault, printable
+from common.user_error import TOO_LITTLE_MEMORY, UserError, path_fault, printable
 
 Arguments = TypeVar("Arguments")
 
@@ -104,7 +105,11 @@ def run(main: Callable[[], None]) -> NoReturn:
             raise
         print(f"error: {fault}", file=sys.stderr)
         _end(EXIT_BAD_INPUT)
+    except MemoryError:
+        print(f"error: {TOO_LITTLE_MEMORY}", file=sys.stderr)
+        _end(EXIT_BAD_INPUT)
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the end takes a moment, which a second Ctrl-C must not disturb
         print("interrupted", file=sys.stderr)
         _end(EXIT_INTERRUPTED)
     except SystemExit as ended:

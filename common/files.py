@@ -12,7 +12,7 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import orjson
 
@@ -79,9 +79,8 @@ def _temporary(path: Path) -> tuple[int, str]:
 
 def _remove_leftovers(path: Path) -> None:
     """Remove the temporary files that killed processes left beside `path` when they wrote it."""
-    leftover = re.compile(re.escape(f".{path.name}.") + "[a-z0-9_]{8}" + re.escape(PARTIAL_SUFFIX))
     with os.scandir(path.parent) as places:
-        names = [place.name for place in places if leftover.fullmatch(place.name)]
+        names = [place.name for place in places if is_leftover(Path(place.name), path.name)]
     for name in names:
         with contextlib.suppress(OSError):  # gone meanwhile, or of somebody else
             descriptor = os.open(path.parent / name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -90,6 +89,11 @@ def _remove_leftovers(path: Path) -> None:
                     (path.parent / name).unlink()
             finally:
                 os.close(descriptor)
+
+
+def is_leftover(path: Path, name: str) -> bool:
+    """Return whether a path is a temporary file that stood for a file of some name."""
+    return re.fullmatch(re.escape(f".{name}.") + "[a-z0-9_]{8}" + re.escape(PARTIAL_SUFFIX), path.name) is not None
 
 
 def _lock(descriptor: int) -> bool | None:
@@ -234,13 +238,31 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_text(path: Path, content: str) -> None:
-    """Write `content` to `path` as UTF-8, whole or not at all."""
-    write_bytes(path, content.encode())
+    """Write `content` to `path` as UTF-8, whole or not at all; of paths that are not, odd bytes become escapes."""
+    write_bytes(path, content.encode(errors="backslashreplace"))
 
 
 def as_json(content: object) -> bytes:
-    """Return `content` as indented JSON; data classes, paths' strings and numpy values are understood."""
-    return orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE)
+    """Return `content` as indented JSON; data classes, paths' strings and numpy values are understood.
+
+    Paths that are not UTF-8 are written with escapes, `caf\\xe9`.
+    """
+    option = orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
+    try:
+        return orjson.dumps(content, option=option)
+    except TypeError:
+        return orjson.dumps(in_utf_8(content), option=option)
+
+
+def in_utf_8(content: Any) -> Any:
+    """Return JSON's values with escapes in place of bytes that paths hold and texts cannot."""
+    if isinstance(content, str):
+        return os.fsencode(content).decode(errors="backslashreplace")
+    if isinstance(content, dict):
+        return {in_utf_8(key): in_utf_8(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [in_utf_8(value) for value in content]
+    return content
 
 
 def write_json(path: Path, content: object) -> None:
@@ -345,6 +367,24 @@ def read_json(path: Path) -> object:
         return orjson.loads(read_bytes(path))
     except orjson.JSONDecodeError as error:
         raise UserError(f"{path} is not valid JSON ({error}): it is damaged or of another kind") from None
+
+
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """Read a file with a JSON object on each line; a last line that a kill cut short is passed over.
+
+    Raises:
+        UserError: as `read_bytes`; or a line is no JSON object.
+    """
+    objects = []
+    for number, line in enumerate(read_bytes(path).splitlines(keepends=True), 1):
+        if line.endswith(b"\n"):
+            try:
+                objects.append(orjson.loads(line))
+            except orjson.JSONDecodeError as error:
+                raise UserError(f"{path} is damaged: line {number} is not JSON ({error})") from None
+            if not isinstance(objects[-1], dict):
+                raise UserError(f"{path} is damaged: line {number} is not a JSON object")
+    return objects
 
 
 def sha256(path: Path, report: Callable[[int], None] | None = None) -> str:

@@ -6,6 +6,7 @@ import os
 LONGEST_MESSAGE = 500
 """Characters that a message has at most, as shown."""
 
+TOO_LITTLE_MEMORY = "there is too little memory: end other programs, or ask for less of it"
 _OF_PATHS = {errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP}
 _GAP = " [...] "
 _END_SHOWN = 150

@@ -1,16 +1,25 @@
 """Processes: how many cores they may use, and how they end."""
 
+import atexit
 import functools
 import multiprocessing
 import os
+import shutil
 import sys
+import tempfile
 import threading
 import time
+from multiprocessing import process
 from multiprocessing.context import ForkContext, SpawnContext
+from pathlib import Path
+from typing import Any
 
 PARENT_PROCESS = "NMMO_PARENT_PROCESS"
 """Environment variable that tells a training run the id of the process that started it, with which it ends."""
 
+_TEMPORARY = "nmmo-"
+_LONGEST_FOLDER = 70
+"""Bytes of a folder's name below which a socket can still have a name: the system allows it about 100 in all."""
 _WATCH_SECONDS = 0.2
 
 
@@ -30,6 +39,32 @@ def worker_context() -> ForkContext | SpawnContext:
     if sys.platform == "linux":
         return multiprocessing.get_context("fork")
     return multiprocessing.get_context("spawn")
+
+
+@functools.cache  # once is enough
+def name_temporary_folder() -> None:
+    """Give Python's folder for talking to other processes a name that says whose it is, and remove those of the dead.
+
+    Python would call it pymp-SOMETHING, and nobody could tell later which ones a killed process has left.
+    """
+    settings: dict[str, Any] = vars(process.current_process())["_config"]
+    if "tempdir" in settings:  # made already, or our parent's
+        return
+    base = tempfile.gettempdir()
+    if len(os.fsencode(base)) > _LONGEST_FOLDER:
+        base = "/tmp"
+    for left in Path(base).glob(f"{_TEMPORARY}*-*"):
+        owner = left.name.removeprefix(_TEMPORARY).partition("-")[0]
+        if owner.isdecimal() and not Path("/proc", owner).exists() and Path("/proc/self").exists():
+            shutil.rmtree(left, ignore_errors=True)  # of another user: nothing happens
+    made = tempfile.mkdtemp(prefix=f"{_TEMPORARY}{os.getpid()}-", dir=base)
+    atexit.register(_remove, made, os.getpid())
+    settings["tempdir"] = made
+
+
+def _remove(folder: str, owner: int) -> None:
+    if os.getpid() == owner:  # a forked process has inherited the folder, but is not to remove it
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @functools.cache  # once is enough

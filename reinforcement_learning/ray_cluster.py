@@ -1,9 +1,12 @@
 """Connecting to a Ray cluster, on which training plays its worlds and trained policies play their episodes."""
 
+import contextlib
 import logging
 import os
+import secrets
 import signal
 import socket
+from pathlib import Path
 from typing import Any
 
 from common.user_error import UserError
@@ -21,6 +24,10 @@ def connect(address: str) -> None:
         UserError: Ray is not installed, or no cluster answers there.
     """
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # no usage reports to Ray's developers; read when a cluster starts
+    if address == "local":
+        _keep_to_this_machine()
+    else:
+        _hide_token()
     try:
         import ray
     except ImportError:
@@ -43,6 +50,25 @@ def connect(address: str) -> None:
     finally:
         if signal.getsignal(signal.SIGTERM) is not on_terminate:  # Ray's handler would end the process at once
             signal.signal(signal.SIGTERM, on_terminate)
+
+
+def _keep_to_this_machine() -> None:
+    """Let a cluster that this process starts listen on the loopback interface only, and to this process's children.
+
+    Ray reads these variables when it is imported; whoever has set one of them has asked for something else.
+    """
+    os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # on all systems: no address that others can reach
+    if "RAY_AUTH_MODE" not in os.environ:
+        os.environ["RAY_AUTH_MODE"] = "token"
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # never on the disk
+
+
+def _hide_token() -> None:
+    """Take the token of the user's clusters, which Ray lets everybody read, away from other users."""
+    with contextlib.suppress(OSError, RuntimeError):  # it is somebody else's, or there is no home
+        token = Path.home() / ".ray" / "auth_token"
+        if token.is_file() and not token.is_symlink():
+            token.chmod(0o600)
 
 
 def cores() -> int:

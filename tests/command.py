@@ -47,8 +47,10 @@ def run_here(script: str, *arguments: object) -> subprocess.CompletedProcess[str
             patch.delenv(name)
         for name, value in environment().items():
             patch.setenv(name, value)
+        interrupt = signal.getsignal(signal.SIGINT)
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(warned), pytest.raises(SystemExit) as ended:
             command_line.run(main)
+        signal.signal(signal.SIGINT, interrupt)
     code = ended.value.code
     if code == command_line.EXIT_INTERRUPTED:
         raise KeyboardInterrupt  # an interrupt is meant for the tests, not for the running script

@@ -1,7 +1,9 @@
 """Fixtures on the real game: small maps and few agents, everything else as for users."""
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,13 +26,13 @@ from tests.witness import Witness
 
 AGENT = "neurips23_start_kit"
 LONGEST_FIRST = (
-    "test_train.py", "test_data_parallel.py", "test_analyze_activations.py", "test_explore.py", "test_resume.py",
-    "test_evaluate.py", "test_extract_activations.py", "test_extraction.py", "test_train_probes.py", "test_figures.py",
-    "test_ray_worlds.py", "test_explorer_page.py", "test_render_replay.py", "test_recorded_observation.py",
-    "test_fast_game.py", "test_train_tasks.py", "test_original_tools.py", "test_automatic_curriculum.py",
-    "test_analyze_dynamics.py", "test_saliency.py", "test_train_sparse_autoencoder.py", "test_train_world_model.py",
-    "test_study.py", "test_semantic_clusters.py", "test_conversion.py", "test_reader.py", "test_export.py",
-    "test_training_view.py",
+    "test_fuzz.py", "test_train.py", "test_data_parallel.py", "test_analyze_activations.py", "test_explore.py",
+    "test_resume.py", "test_evaluate.py", "test_extract_activations.py", "test_extraction.py", "test_train_probes.py",
+    "test_figures.py", "test_ray_worlds.py", "test_explorer_page.py", "test_render_replay.py",
+    "test_recorded_observation.py", "test_fast_game.py", "test_train_tasks.py", "test_original_tools.py",
+    "test_automatic_curriculum.py", "test_analyze_dynamics.py", "test_saliency.py", "test_train_sparse_autoencoder.py",
+    "test_train_world_model.py", "test_study.py", "test_semantic_clusters.py", "test_conversion.py", "test_reader.py",
+    "test_export.py", "test_training_view.py",
 )  # fmt: skip
 """Files of tests that take longest. A worker runs whole files, so the last ones to be taken should be short."""
 
@@ -38,6 +40,19 @@ LONGEST_FIRST = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     order = {name: place for place, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: order.get(item.path.name, len(order)))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say what the fuzz test tried, in whichever process it ran."""
+    counts: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            for name, counted in getattr(report, "user_properties", ()):
+                if name == "fuzz" and report.when == "call":
+                    counts.update(counted)
+    if counts:
+        shown = ", ".join(f"{kind} {count:,}" for kind, count in counts.items())
+        terminalreporter.write_line(f"damaged and forged files: {shown}")
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """Damage of every kind, a fixed number of cases, and limits within which a reader must say what is wrong.
 
 A case may end in two ways: with the reader's own error in one line, or with the content that the file tells.
+`tests/readers/` registers every reader, and `tests/test_fuzz.py` tries and counts them.
 """
 
 import contextlib
@@ -8,17 +9,19 @@ import json
 import resource
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import orjson
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 from common.checked_json import CHECKSUM, with_checksum
 from common.tensor_file import Kind, read_tensors, write_tensors
-from common.user_error import LONGEST_MESSAGE, UserError
+from common.user_error import LONGEST_MESSAGE, TOO_LITTLE_MEMORY, UserError
 
 SECONDS = 5
 """Of a processor: other tests on the same machine must not make a case fail. By the clock, six times as much."""
@@ -85,17 +88,88 @@ def limited() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
+refused: list[str] = []
+"""What readers have said of damaged files."""
+
+
 def read_or_refuse(read: Callable[[], Read], place: Path) -> Read | None:
     """Return what a reader made of a file, or None where it refused it in one line that names the place."""
     try:
         with limited():
             return read()
-    except TooLong:
-        raise AssertionError(f"it took more than {SECONDS} s") from None
     except UserError as error:
         message = str(error)
+        if TOO_LITTLE_MEMORY in message or "does not fit into memory" in message:
+            raise MemoryError(message) from None
         assert message.isprintable() and len(message) <= LONGEST_MESSAGE and str(place) in message, message
+        refused.append(message)
         return None
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """What readers take their whole files from: fixtures by name, and folders."""
+
+    request: pytest.FixtureRequest
+    factory: pytest.TempPathFactory
+
+    def __getitem__(self, fixture: str) -> Any:
+        return self.request.getfixturevalue(fixture)
+
+    def folder(self) -> Path:
+        return self.factory.mktemp("whole")
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A way of reading that must withstand damage.
+
+    Attributes:
+        opens: the functions by which it opens files, as `package.module:function`.
+        cases: how often it is tried.
+        attempt: damages a file in an empty folder and has it read; asserts that what is read is what the file tells.
+    """
+
+    name: str
+    opens: tuple[str, ...]
+    cases: int
+    attempt: Callable[[Bench, Path, st.DataObject], None]
+
+
+READERS: list[Reader] = []
+
+
+def reader(*opens: str, cases: int = 40) -> Callable[[Any], Any]:
+    """Register a function as `Reader.attempt`, under its own name."""
+
+    def register(attempt: Any) -> Any:
+        READERS.append(Reader(attempt.__name__, opens, cases, attempt))
+        return attempt
+
+    return register
+
+
+def file_reader(
+    *opens: str, write: Callable[[Bench, Path], Path], read: Callable[[Path], object], kind: Kind | None = None,
+    cases: int = 40,
+) -> None:  # fmt: skip
+    """Register the reader of one file, of which no more is asked than to refuse it or to read it.
+
+    Args:
+        write: makes a whole file, and what it needs, in an empty folder; returns its path.
+        read: gets that path.
+        kind: of a file of tensors.
+    """
+
+    def attempt(bench: Bench, folder: Path, data: st.DataObject) -> None:
+        path = write(bench, folder)
+        if kind:
+            damaged_tensors(data, path, kind)
+        else:
+            path.write_bytes(damaged_file(data, path.name, path.read_bytes()))
+        read_or_refuse(lambda: read(path), folder)
+
+    READERS.append(Reader(opens[0], opens, cases, attempt))
 
 
 def flip(path: Path, place: int, bits: int = 1, whole: bytes | None = None) -> None:
@@ -154,6 +228,19 @@ def damaged_json(data: st.DataObject, content: Any) -> bytes:
     return orjson.dumps(content)
 
 
+def damaged_file(data: st.DataObject, name: str, content: bytes) -> bytes:
+    """Damage JSON, a line of JSON, or bytes; what carries a checksum gets one that fits half of the time."""
+    if not name.endswith((".json", ".jsonl")) or data.draw(st.integers(0, 3), label="bytes") == 0:
+        return junk(data, content)
+    if name.endswith(".json"):
+        text = damaged_json(data, orjson.loads(content))
+        return resigned(text) if CHECKSUM in orjson.loads(content) and data.draw(st.booleans(), label="sign") else text
+    lines = content.splitlines()
+    place = data.draw(st.integers(0, len(lines) - 1), label="line")
+    lines[place] = damaged_json(data, orjson.loads(lines[place]))
+    return b"".join(line + b"\n" for line in lines)
+
+
 def resigned(text: bytes) -> bytes:
     """Give JSON that carries a checksum the one that fits its content, if it can be read at all."""
     try:
@@ -203,7 +290,7 @@ def damaged_tensors(data: st.DataObject, path: Path, kind: Kind) -> tuple[dict[s
         _damage_container(data, path)
         return (arrays, text) if _same_tensors(path, kind, arrays, text) else None
     if what == "header":
-        text = damaged_json(data, orjson.loads(text)).decode()
+        text = damaged_json(data, orjson.loads(text)).decode() if text.startswith("{") else data.draw(st.text())
     else:
         _damage_arrays(data, arrays)
     write_tensors(path, arrays, text, kind)

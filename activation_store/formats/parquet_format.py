@@ -4,6 +4,7 @@ Readers select records from five integer columns, then read the large columns on
 """
 
 import contextlib
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from activation_store.formats.parquet_layout import (
     read_rows,
     to_table,
 )
+from activation_store.formats.safe_parquet import arrow_faults, check_expansion, check_pages
 from activation_store.gathering import Gathering, no_rows, tiles_shape
 from activation_store.lives import number_lives, rank_in_life
 from activation_store.records import RaggedRows, Records
@@ -110,9 +112,9 @@ def read_shard_batches(
     Raises:
         UserError: the shard contradicts its metadata.
     """
-    with _arrow_faults(path):
-        file = _open(path, metadata, proof)
-        identity, lives, life = _identity(path, file, proof)
+    with arrow_faults(path), open_file(path) as raw:
+        file = _open(path, raw, metadata, proof)
+        identity, lives, life = _identity(path, raw, file, proof)
         keep = _kept(path, identity, lives, life, selection)
         wanted = _wanted_columns(metadata, selection)
         start = 0
@@ -121,6 +123,7 @@ def read_shard_batches(
             start = rows.stop
             kept = keep[rows]
             if kept.any():
+                check_pages(raw, file.metadata.row_group(group), wanted)
                 table = file.read_row_group(group, columns=wanted, use_threads=False)
                 _check_lengths(table, len(kept))
                 chosen = slice(None) if kept.all() else np.flatnonzero(kept)
@@ -134,20 +137,19 @@ def read_shard_identity(path: Path, metadata: DumpMetadata, proof: DumpFile) -> 
     Raises:
         UserError: the shard contradicts its metadata.
     """
-    with _arrow_faults(path):
-        return _identity(path, _open(path, metadata, proof), proof)[0]
+    with arrow_faults(path), open_file(path) as raw:
+        return _identity(path, raw, _open(path, raw, metadata, proof), proof)[0]
 
 
-def _open(path: Path, metadata: DumpMetadata, proof: DumpFile) -> "pq.ParquetFile":
+def _open(path: Path, raw: io.FileIO, metadata: DumpMetadata, proof: DumpFile) -> "pq.ParquetFile":
+    """Read the footer of an open file, whose path Arrow need not be able to spell."""
     import pyarrow.parquet as pq
 
-    with open_file(path) as raw:
-        raw.seek(-8, 2)
-        if int.from_bytes(raw.read(4), "little") > _FOOTER_BYTES_AT_MOST:
-            raise UserError(f"{path} has an implausibly large footer: copy or extract it again")
+    raw.seek(-8, 2)
+    if int.from_bytes(raw.read(4), "little") > _FOOTER_BYTES_AT_MOST:
+        raise UserError(f"{path} has an implausibly large footer: copy or extract it again")
     file = pq.ParquetFile(
-        path,
-        memory_map=False,
+        raw,
         thrift_string_size_limit=_FOOTER_BYTES_AT_MOST,
         thrift_container_size_limit=_FOOTER_BYTES_AT_MOST // 8,
     )
@@ -174,6 +176,7 @@ def _check_sizes(path: Path, file: "pq.ParquetFile", metadata: DumpMetadata, pro
             is_table = chunk.path_in_schema.startswith(TABLE)
             if is_table and chunk.num_values > group.num_rows * ROWS_AT_MOST:
                 raise UserError(f"{path} has tables of an absurd size: copy or extract it again")
+    check_expansion(file, proof.bytes)
 
 
 def _kept(
@@ -188,9 +191,11 @@ def _kept(
 
 
 def _identity(
-    path: Path, file: "pq.ParquetFile", proof: DumpFile
+    path: Path, raw: io.FileIO, file: "pq.ParquetFile", proof: DumpFile
 ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
     """Return the columns of `IDENTITY`, the lives, and each record's life."""
+    for group in range(file.num_row_groups):
+        check_pages(raw, file.metadata.row_group(group), IDENTITY)
     table = file.read(columns=list(IDENTITY), use_threads=False)
     _check_lengths(table, proof.records)
     identity = {name: table.column(name).to_numpy() for name in IDENTITY}
@@ -279,15 +284,3 @@ def _tables(
             raise UserError(f"{path}: a record has more than {ROWS_AT_MOST} rows in {name}: extract it again")
         tables[name] = rows if isinstance(chosen, slice) else rows.take(chosen)
     return tables
-
-
-@contextlib.contextmanager
-def _arrow_faults(path: Path) -> Iterator[None]:
-    """Turn Arrow's errors about a damaged file into one line that names the file."""
-    import pyarrow as pa
-
-    try:
-        yield
-    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, NotImplementedError, MemoryError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
-        raise UserError(f"{path} is damaged ({reason}): copy or extract it again") from None

@@ -17,6 +17,7 @@ from common.figure_settings import save_figure
 from common.files import (
     as_json,
     atomic_file,
+    is_leftover,
     locked_folder,
     make_folder,
     read_bytes,
@@ -67,14 +68,20 @@ class RunFolder:
         """Remove what a run left that did not end; without locks, or with other arguments, it might still be wanted."""
         if not locked or read_bytes(self.path / RUN_FILE) != as_json(self._run):
             raise UserError(f"{self.path} holds another, unfinished run: delete it, or choose another --name")
+        self._remove_results()
+
+    def _remove_results(self) -> None:
+        """Remove all but what says whose they are: somebody who interrupts once more must not leave them nameless."""
         for path in self.path.iterdir():
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            if path.name != RUN_FILE:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         with self._held:
             if kind is not None:
+                self._remove_results()
                 shutil.rmtree(self.path)
                 return
             self._finish()
@@ -126,7 +133,8 @@ def refuse_existing_run(path: Path) -> None:
         raise UserError(f"{path} already holds a run: delete it, or choose another --name")
     if (path / RUN_FILE).exists():
         return  # unfinished: `RunFolder` decides once it has the lock
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+    # A run that was killed at once leaves no more than a temporary file.
+    if path.exists() and (not path.is_dir() or any(not is_leftover(each, RUN_FILE) for each in path.iterdir())):
         raise UserError(f"{path} is not an empty folder: choose another --name")
 
 

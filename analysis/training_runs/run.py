@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 
 from common.checked_json import read_small_json
-from common.files import read_bytes, sha256
+from common.files import read_json_lines, sha256
 from common.user_error import UserError
 
 SETTINGS_FILE = "settings.json"
@@ -103,13 +102,7 @@ def _settings(path: Path) -> dict[str, Any]:
 
 
 def _updates(path: Path) -> list[dict[str, Any]]:
-    lines = read_bytes(path).splitlines(keepends=True)
-    try:
-        updates = [orjson.loads(line) for line in lines if line.endswith(b"\n")]
-    except orjson.JSONDecodeError as error:
-        raise UserError(f"{path} is damaged: a line is not JSON ({error})") from None
+    updates = read_json_lines(path)
     if not updates:
         raise UserError(f"{path} holds no update yet: train for longer, or leave this run out")
-    if not all(isinstance(update, dict) for update in updates):
-        raise UserError(f"{path} is damaged: a line is not a JSON object")
     return updates

@@ -40,8 +40,8 @@ from common.files import (
     atomic_path,
     locked_folder,
     make_folder,
-    read_bytes,
     read_json,
+    read_json_lines,
     read_lines,
     sha256,
     write_bytes,
@@ -358,7 +358,7 @@ def _keep_lines(path: Path, lines: int) -> None:
 
 def _headline(path: Path) -> str:
     """Say how well the last batches were predicted."""
-    last = orjson.loads(read_bytes(path).splitlines()[-1])
+    last = read_json_lines(path)[-1]
     side = "test" if "test/loss" in last else "train"
     parts = [f"{name} {last[f'{side}/share/{name}']:.2f}" for name in ("material", "kinds", "vitals", "hidden")]
     return (
@@ -374,7 +374,7 @@ def draw_curves(metrics: Path, target: Path) -> None:
         metrics: file with one JSON object a line.
         target: image to write.
     """
-    lines = [orjson.loads(line) for line in read_bytes(metrics).splitlines()]
+    lines = read_json_lines(metrics)
     side = "test" if any("test/loss" in line for line in lines) else "train"
     with style():
         figure = new_figure(10, 6.5)

@@ -17,7 +17,7 @@ import pufferlib.vector
 
 from common.user_error import UserError
 from reinforcement_learning.game.serial_worlds import serial_worlds
-from reinforcement_learning.processes import end_with_parent, worker_context
+from reinforcement_learning.processes import end_with_parent, name_temporary_folder, worker_context
 
 
 class ProcessWorlds:
@@ -36,6 +36,7 @@ class ProcessWorlds:
             creators: each builds one world.
             num_workers: processes; they share the worlds evenly.
         """
+        name_temporary_folder()
         self.driver_env = creators[0]()
         self.emulated = self.driver_env.emulated
         self.agents_per_batch = self.driver_env.num_agents * len(creators)

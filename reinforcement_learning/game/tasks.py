@@ -102,9 +102,19 @@ def save_weights(path: Path, specs: Sequence[TaskSpec], weights: np.ndarray) -> 
 
 
 def read_weights(path: Path, specs: Sequence[TaskSpec]) -> np.ndarray:
-    """Read the exact sampling weights, (tasks,) float64."""
+    """Read the exact sampling weights, (tasks,) float64.
+
+    Raises:
+        UserError: the file is missing or damaged.
+    """
     saved: Any = read_json(path)
-    return np.array([saved[spec.name] for spec in specs])
+    try:
+        weights = np.array([saved[spec.name] for spec in specs], np.float64)
+    except (KeyError, TypeError, ValueError):
+        raise UserError(f"{path} is damaged: it must hold the weight of each task") from None
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+        raise UserError(f"{path} is damaged: weights must be 0 or more, and not all 0")
+    return weights
 
 
 def draw_tasks(

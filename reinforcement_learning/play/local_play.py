@@ -12,8 +12,10 @@ from typing import Any
 import torch
 
 from common.user_error import UserError
+from reinforcement_learning.memory_use import tidy_memory
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.jobs import GroupPlayer, Job, PackedContest, Result
+from reinforcement_learning.processes import name_temporary_folder
 
 
 def play_in_processes(
@@ -24,6 +26,7 @@ def play_in_processes(
     Raises:
         UserError: as raised by the job; or a process was killed.
     """
+    name_temporary_folder()
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     waiting, playing, workers = deque(wanted), dict[Connection, Group](), []
@@ -39,6 +42,7 @@ def play_in_processes(
             for connection in wait(list(playing)):
                 assert isinstance(connection, Connection)
                 message = _heard_from(connection)
+                tidy_memory()
                 if isinstance(message, _Result):
                     yield playing[connection], message.content
                 elif waiting:

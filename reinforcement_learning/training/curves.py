@@ -8,7 +8,6 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
-import orjson
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -16,7 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
 
 from common.figure_settings import figure_settings, save_figure
-from common.files import read_bytes, write_bytes
+from common.files import read_json_lines, write_bytes
 from common.user_error import UserError
 
 MOST_POINTS = 300
@@ -116,15 +115,15 @@ def read_curves(metrics_file: Path) -> Curves:
     Raises:
         UserError: there are no metrics, or they cannot be read.
     """
-    try:
-        lines = read_bytes(metrics_file).splitlines(keepends=True)
-        updates = [orjson.loads(line) for line in lines if line.endswith(b"\n")]
-    except orjson.JSONDecodeError as error:
-        raise UserError(f"{metrics_file} is damaged: a line is not JSON ({error})") from None
+    updates = read_json_lines(metrics_file)
     if not updates:
         raise UserError(f"{metrics_file} holds no update yet")
     names = sorted({name for update in updates for name in update})
-    table = np.array([[update.get(name, np.nan) for name in names] for update in updates], dtype=np.float64)
+    try:
+        table = np.array([[update.get(name, np.nan) for name in names] for update in updates], dtype=np.float64)
+        steps = table[:, names.index("agent_steps")]
+    except (TypeError, ValueError):
+        raise UserError(f"{metrics_file} is damaged: a line holds no numbers, or none has agent_steps") from None
     together = -(-len(updates) // MOST_POINTS)
     starts = np.arange(0, len(updates), together)
     known = np.isfinite(table)
@@ -133,7 +132,7 @@ def read_curves(metrics_file: Path) -> Curves:
     mean = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
     last = np.append(starts[1:], len(updates)) - 1
     values = {name: mean[:, column] for column, name in enumerate(names)}
-    return Curves(table[last, names.index("agent_steps")], values, together)
+    return Curves(steps[last], values, together)
 
 
 def _line(axes: Axes, curves: Curves, name: str, label: str | None = None, colour: int = 0, style: str = "-") -> None:

@@ -5,14 +5,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import orjson
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from common.files import append_bytes, read_lines, write_bytes
+from common.user_error import UserError
 
 TABLE_FILE = "elo.tsv"
 HISTORY_FILE = "elo.jsonl"
 START = 1000.0
 _STEP = 32.0
 _TEN_TO_ONE = 400.0
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line of `elo.jsonl`; for its fields see `Ratings`."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    learner: float = START
+    others: dict[str, float] = field(default_factory=dict)
+    games: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.others.keys() != self.games.keys():
+            raise ValueError("ratings and games are of different policies")
 
 
 @dataclass
@@ -33,11 +50,19 @@ class Ratings:
 
     @staticmethod
     def after(folder: Path, updates: int) -> "Ratings":
-        """Return the ratings after some updates, dropping later ones; new ones for a new run."""
+        """Return the ratings after some updates, dropping later ones; new ones for a new run.
+
+        Raises:
+            UserError: the last line to keep is damaged.
+        """
         path = folder / HISTORY_FILE
         lines = read_lines(path)[:updates] if updates else []
+        try:
+            last = TypeAdapter(_Line).validate_json(lines[-1], strict=True) if lines else _Line()
+        except ValidationError:
+            raise UserError(f"{path} is damaged in line {len(lines)}: remove it, and all ratings begin anew") from None
         write_bytes(path, b"".join(lines))
-        return Ratings(folder, **orjson.loads(lines[-1])) if lines else Ratings(folder)
+        return Ratings(folder, last.learner, last.others, last.games)
 
     def know(self, names: Iterable[str]) -> None:
         """Rate checkpoints that have not played as the learner is now."""

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
-from agent_zoo.torchrun import check_started_together, number_of_processes
+from agent_zoo.torchrun import MEETING_SOCKET, check_started_together, number_of_processes
 from common.user_error import UserError
 from reinforcement_learning.processes import PARENT_PROCESS, usable_cores
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.training.stop_signal import StopSignal
 
+LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 _LOOK_EVERY = 0.2
 _SECONDS_TO_END = 30
 """Time that processes have to end once one of them has failed."""
@@ -60,10 +61,15 @@ def run_together(command: Sequence[str], size: int) -> int:
         command: program and arguments, the same for all.
         size: number of processes.
     """
-    shared = _shared_environment(size)
     last_words: list[str] = []
     with StopSignal() as stop, ExitStack() as running:
-        started = [running.enter_context(_start(command, {**shared, **_rank(number)})) for number in range(size)]
+        meeting = running.enter_context(socket.create_server(("127.0.0.1", 0)))
+        shared = _shared_environment(size, meeting)
+        started = [
+            running.enter_context(_start(command, {**shared, **_rank(number)}, [] if number else [meeting.fileno()]))
+            for number in range(size)
+        ]
+        meeting.close()
         readers = [threading.Thread(target=_pass_on, args=(process, last_words)) for process in started]
         for reader in readers:
             reader.start()
@@ -76,9 +82,9 @@ def run_together(command: Sequence[str], size: int) -> int:
     return next((code for code in (_exit_code(process) for process in started) if code), 0)
 
 
-def _start(command: Sequence[str], environment: dict[str, str]) -> subprocess.Popen[str]:
+def _start(command: Sequence[str], environment: dict[str, str], sockets: Sequence[int]) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        command, env=environment, stderr=subprocess.PIPE, text=True, errors="replace",
+        command, env=environment, pass_fds=sockets, stderr=subprocess.PIPE, text=True, errors="replace",
         start_new_session=True,  # Ctrl-C reaches it once, from this process
     )  # fmt: skip
 
@@ -87,16 +93,21 @@ def _rank(number: int) -> dict[str, str]:
     return {"RANK": str(number), "LOCAL_RANK": str(number)}
 
 
-def _shared_environment(size: int) -> dict[str, str]:
-    """Return the environment variables that PyTorch reads, and one for a child to end with this process."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+def _shared_environment(size: int, meeting: socket.socket) -> dict[str, str]:
+    """Return the environment variables that PyTorch reads, and one for a child to end with this process.
+
+    All that the processes listen at is on the loopback interface, which other machines cannot reach.
+
+    Args:
+        meeting: the socket at which the first process will listen; it is open, so nobody else can take its port.
+    """
     return {
         "OMP_NUM_THREADS": str(max(1, usable_cores() // size)),
+        **dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), LOOPBACK),
         **os.environ,
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
+        "MASTER_PORT": str(meeting.getsockname()[1]),
+        MEETING_SOCKET: str(meeting.fileno()),
         "WORLD_SIZE": str(size),
         "LOCAL_WORLD_SIZE": str(size),
         PARENT_PROCESS: str(os.getpid()),

@@ -7,7 +7,7 @@ import orjson
 from filelock import FileLock, Timeout
 
 from agent_zoo.checkpoint_files import SUFFIX
-from common.files import append_bytes, make_folder, read_lines, write_bytes, write_json
+from common.files import append_bytes, is_leftover, make_folder, read_lines, write_bytes, write_json
 from common.user_error import UserError
 from reinforcement_learning.settings import RUN_SETTINGS_FILE, Settings, plain_settings
 
@@ -26,7 +26,8 @@ def make_run_folder(folder: Path) -> None:
         UserError: it already holds a run, or cannot be made.
     """
     make_folder(folder)
-    if any(folder.iterdir()):
+    # A training that was killed as it began has left no more than its lock and a temporary file.
+    if any(path.name != LOCK_FILE and not is_leftover(path, RUN_SETTINGS_FILE) for path in folder.iterdir()):
         raise UserError(f"{folder} already holds a run: choose another name with -n, or continue it with --resume")
 
 

@@ -1,5 +1,6 @@
 """Damaged and forged parquet dumps are refused in one line."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,55 @@ def test_bombs_are_refused_before_they_are_read(dump: Path) -> None:
     assert "row groups of an absurd size" in one_line(dump)
     sign(dump, SHARD, records=10**9)
     assert "too small for the 1000000000 records" in one_line(dump)
+
+
+def test_tables_that_take_far_more_memory_than_their_file_are_refused_before_they_are_read(dump: Path) -> None:
+    """Each of their numbers alone is possible."""
+    records, rows = 4096, 300
+
+    def enlarge(table: pa.Table) -> pa.Table:
+        many = table.take(np.zeros(records, np.int64))
+        place = many.schema.get_field_index("table/Entity")
+        kind = many.schema.field(place).type
+        width = kind.value_type.byte_width
+        values = pa.FixedSizeBinaryArray.from_buffers(
+            kind.value_type, records * rows, [None, pa.py_buffer(bytes(records * rows * width))]
+        )
+        offsets = pa.array(np.arange(records + 1, dtype=np.int32) * rows)
+        return many.set_column(place, many.schema.field(place), pa.ListArray.from_arrays(offsets, values, type=kind))
+
+    rewrite(dump, enlarge, compression="zstd")
+    sign(dump, SHARD, records=records)
+    assert (dump / SHARD).stat().st_size < 1 << 18
+    assert "bytes of memory for" in one_line(dump)
+
+
+def test_a_page_that_unpacks_to_more_than_the_footer_says_is_refused(dump: Path) -> None:
+    chunk = next(
+        chunk
+        for chunk in map(pq.ParquetFile(dump / SHARD).metadata.row_group(0).column, range(100))
+        if chunk.path_in_schema == "tile/material#0"
+    )
+    start = chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset
+    flip(dump / SHARD, start + 3, bits=2)  # after its kind comes the size of what is packed in it
+    sign(dump, SHARD)
+    assert "the pages of tile/material#0 hold" in one_line(dump)
+
+
+def test_a_dump_below_a_name_that_is_no_text_is_read(dump: Path) -> None:
+    odd = dump.parent / os.fsdecode(b"caf\xe9")
+    odd.mkdir()
+    dump.rename(odd / "dump")
+    assert len(read_dump(odd / "dump")) == read_metadata(odd / "dump").records
+
+
+def test_too_little_memory_is_not_called_damage(dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise pa.lib.ArrowMemoryError("malloc of size 1048576 failed")
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", fail)
+    message = one_line(dump)
+    assert "there is too little memory" in message and "damaged" not in message
 
 
 @pytest.mark.parametrize("name", [SHARD, METADATA_FILE])

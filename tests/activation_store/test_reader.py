@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -14,8 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from activation_store.reader import read_dump, read_metadata
+from activation_store.reader import read_batches, read_dump, read_metadata
 from activation_store.schema import IDENTITY, METADATA_FILE, RECORDS_FILE, DumpMetadata
+from activation_store.selection import select
 from activation_store.subsample import Subsample
 from common.files import write_json
 from common.user_error import UserError
@@ -197,7 +199,7 @@ def test_signed_junk_in_the_metadata_is_refused_or_harmless(dump: Path, whole: P
 def test_counts_that_could_not_fit_allocate_nothing(dump: Path) -> None:
     sign(dump, RECORDS_FILE, records=10**15)
     assert "is too small for the" in one_line(dump)
-    sign(dump, RECORDS_FILE, records=12, lives=2, layers={"action_decoder": 10**6})
+    sign(dump, RECORDS_FILE, records=12, lives=2, layers={"action_decoder": 10**4})
     assert "is too small for the" in one_line(dump)
     sign(dump, RECORDS_FILE, records=12, lives=2, layers={"action_decoder": 10**12})
     assert "has 1000000000000 units" in one_line(dump)
@@ -286,3 +288,16 @@ def test_negative_ticks_are_read(tmp_path: Path) -> None:
 )
 def test_impossible_requests(dump: Path, options: dict[str, Any]) -> None:
     assert re.search("--subsample is 0|--skip-first is -1|no layer 'nothing'", one_line(dump, **options))
+
+
+@pytest.mark.parametrize("form", ["json", "parquet"])
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path, form: Any) -> None:
+    dump = write_planted(tmp_path / "dump", planted_dump(agents=2, episodes=2, ticks=6), format=form)
+    metadata = read_metadata(dump)
+    batches = read_batches(dump, metadata, select(dump, metadata))
+    next(batches)
+    first = dump / sorted(metadata.files)[0]
+    first.write_bytes(first.read_bytes())  # as a copy does that was not finished
+    os.utime(first, ns=(0, 0))
+    with pytest.raises(UserError, match="changed while it was read"):
+        list(batches)

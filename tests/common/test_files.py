@@ -20,7 +20,9 @@ from common.files import (
     sums_hold,
     visible,
     write_bytes,
+    write_json,
     write_sums,
+    write_text,
 )
 from common.user_error import UserError
 from tests.command import ROOT
@@ -121,3 +123,11 @@ def test_hashes_hold_until_a_byte_changes(tmp_path: Path) -> None:
     assert sums_hold(tmp_path, ["a"]) and not sums_hold(tmp_path, ["a", "b"])
     (tmp_path / "a").write_bytes(b"2")
     assert not sums_hold(tmp_path, ["a"])
+
+
+def test_names_that_are_no_text_are_written_with_escapes(tmp_path: Path) -> None:
+    odd = os.fsdecode(b"caf\xe9")
+    write_json(tmp_path / "a.json", {odd: [odd, 1]})
+    assert read_json(tmp_path / "a.json") == {r"caf\xe9": [r"caf\xe9", 1]}
+    write_text(tmp_path / "a.txt", odd)
+    assert (tmp_path / "a.txt").read_bytes() == rb"caf\udce9"

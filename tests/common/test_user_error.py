@@ -5,11 +5,12 @@ import os
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from common import command_line
 from common.files import read_json
-from common.user_error import LONGEST_MESSAGE, UserError, printable
+from common.user_error import LONGEST_MESSAGE, TOO_LITTLE_MEMORY, UserError, printable
 from tests.command import assert_refused, assert_refuses, run_here
 
 HOSTILE = "a\nb\r\x1b[31mred\x07\u202e\x00\ud800é 'x'"
@@ -87,6 +88,13 @@ def test_a_path_that_cannot_be_used_is_named(number: int, capsys: pytest.Capture
         command_line.run(main)
     assert ended.value.code == 2
     assert capsys.readouterr().err == f"error: folder/fi\\nle cannot be used: {os.strerror(number)}\n"
+
+
+def test_too_little_memory_is_named_wherever_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command_line.run(lambda: print(np.empty(1 << 50)))
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == f"error: {TOO_LITTLE_MEMORY}\n"
 
 
 def test_other_failures_of_the_system_keep_their_traceback() -> None:

@@ -119,11 +119,12 @@ class PlayedArms:
             return None
         try:
             content: Any = read_small_json(path)
-            rows = without_checksum(content, str(path))
-        except (UserError, AttributeError):
+            stored = without_checksum(content, str(path))
+            LivesTable.of_rows(stored["rows"])
+            fits = stored["numbers"] == list(group.numbers) and stored["arm"] == group.arm
+        except (UserError, AttributeError, LookupError, TypeError, ValueError, OverflowError):
             return None  # played again
-        fits = rows["numbers"] == list(group.numbers) and rows["arm"] == group.arm
-        return rows["rows"] if fits and self._has_replay(group, rows.get("replay")) else None
+        return stored["rows"] if fits and self._has_replay(group, stored.get("replay")) else None
 
     def _has_replay(self, group: ArmGroup, proof: str | None) -> bool:
         if group.arm not in self._replays or REPLAYED_EPISODE not in group.numbers:

@@ -10,6 +10,7 @@ from reinforcement_learning.game.fast_game.actions import executable
 from reinforcement_learning.game.fast_game.observations import FastObservation, ObservationWriter
 from reinforcement_learning.game.fast_game.realm import take_over
 from reinforcement_learning.game.fast_game.tasks import FastGameStateGenerator, Watch, all_rewards
+from reinforcement_learning.memory_use import tidy_memory
 
 
 class FastGame(nmmo.Env):
@@ -30,6 +31,9 @@ class FastGame(nmmo.Env):
     def reset(self, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
         """Start an episode."""
         self.writer.start_episode()
+        for task in self.tasks or ():  # else Neural MMO keeps the last state of every episode for ever
+            task.close()
+        tidy_memory()
         observations, infos = super().reset(seed=seed, options=options)
         self._gamestate_generator = FastGameStateGenerator(self._gamestate_generator)
         self._watches = [Watch(task) for task in self.tasks]

@@ -11,7 +11,7 @@ from pathlib import Path
 import orjson
 
 from common.argument_checks import did_you_mean
-from common.files import read_bytes
+from common.files import read_json_lines
 from common.user_error import UserError
 from reinforcement_learning.processes import PARENT_PROCESS
 from reinforcement_learning.settings import RUN_SETTINGS_FILE, Settings
@@ -141,7 +141,7 @@ def _wait(command: Sequence[str], stop: StopSignal) -> int:
 
 def _judged(trial: Trial, metrics_file: Path, metric: str) -> Trial:
     """Return a trial with the last value of the metric, or failed if none was reported."""
-    updates = [orjson.loads(line) for line in read_bytes(metrics_file).splitlines()]
+    updates = read_json_lines(metrics_file)
     reported = [update[metric] for update in updates if update.get(metric) is not None]
     if not reported:
         names = sorted({name for update in updates for name in update})

@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from agent_zoo.original.curriculum import read_curriculum
 from tests.command import assert_refuses
-from tests.fuzz import budget, junk, limited, read_or_refuse
+from tests.fuzz import limited
 from tests.original_files import Call, Code, Name, call, code, pickled, saved_array, saved_curriculum
 
 VECTORS = {f"task {number}": np.arange(number, number + 5).astype(np.float16) for number in range(3)}
@@ -116,12 +114,3 @@ def test_what_stands_beside_names_and_embeddings_stays_inert(tmp_path: Path) -> 
     content = code([call("nmmo", "TaskSpec", state=state)])
     assert read(tmp_path / "a.pkl", b"\x80\x02" + content + b".")["a"].tolist() == [0, 1, 2, 3, 4]
     assert not (tmp_path / "canary").exists()
-
-
-@budget(150)
-@given(data=st.data())
-def test_damage_gives_one_line_or_the_rest(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    path = tmp_path_factory.mktemp("damaged") / "a.pkl"
-    path.write_bytes(junk(data, saved_curriculum(VECTORS)))
-    vectors = read_or_refuse(lambda: read_curriculum(path), path)
-    assert vectors is None or all(vector.dtype == np.float16 for vector in vectors.values())

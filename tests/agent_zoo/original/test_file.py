@@ -17,13 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import nn
 
 from agent_zoo.original.file import OriginalFile, newest_model, read_original
 from tests.command import ROOT, assert_refuses
-from tests.fuzz import budget, junk, limited, read_or_refuse
+from tests.fuzz import limited
 from tests.original_files import (
     ORDERED,
     Call,
@@ -464,20 +462,6 @@ def test_what_is_no_plain_file_is_refused(tmp_path: Path, make_path: Callable[[P
 def test_the_format_of_torch_before_zip_archives_is_refused(tmp_path: Path) -> None:
     torch.save({"a": torch.ones(2)}, tmp_path / "a.pt", _use_new_zipfile_serialization=False)
     assert "torch before 1.6" in refused(tmp_path / "a.pt")
-
-
-@budget(300)
-@given(data=st.data())
-def test_damage_gives_one_line_or_the_rest(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    path = tmp_path_factory.mktemp("damaged") / "a.pt"
-    program, storages = pickled(network(scale=call("numpy", "ndarray", 3))), {"0": FOUR}
-    if data.draw(st.booleans(), label="in the pickle"):
-        content = archive(junk(data, program), storages)
-    else:
-        content = junk(data, archive(program, storages))
-    write(path, content)
-    original = read_or_refuse(lambda: read_original(path), path)
-    assert original is None or all(isinstance(values, torch.Tensor) for values in original.tensors.values())
 
 
 @pytest.mark.skipif(not FIXTURES.is_dir(), reason="the original's checkpoints are not in the repository")

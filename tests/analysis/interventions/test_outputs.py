@@ -6,8 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from activation_store.interventions import Readability, write_lives
 from analysis.interventions.effects.outcomes import title, title_with_unit
@@ -22,7 +20,6 @@ from common.checked_json import with_checksum
 from common.files import write_json
 from tests.analysis.figures.test_figures import texts
 from tests.command import assert_refuses
-from tests.fuzz import budget, damaged_json, read_or_refuse, resigned
 from tests.planted_interventions import EDIT, RANDOM, Planted, plant, with_followed
 
 PLANTED = Planted({EDIT: {"ticks": -25.0}, RANDOM: {"meals": -0.6}}, doses=(1.0, 2.0), agents=32, edited=16)
@@ -204,15 +201,6 @@ GOOD = {"seed": 3, "arms": Planted().arms()}
 def test_a_file_of_no_intervention_run_is_refused(tmp_path: Path, content: object, message: str) -> None:
     write_json(tmp_path / "run.json", content)
     assert_refuses(message, read_run_file, tmp_path / "run.json")
-
-
-@budget(150)
-@given(data=st.data())
-def test_damaged_run_files(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    path = tmp_path_factory.mktemp("run") / "run.json"
-    text = damaged_json(data, with_checksum(GOOD))
-    path.write_bytes(resigned(text) if data.draw(st.booleans(), label="signed again") else text)
-    read_or_refuse(lambda: read_run_file(path), path)
 
 
 LONG = "steer a_direction_with_a_rather_long_name_and_$dollars$_in_it at the second layer of the memory"

@@ -19,6 +19,7 @@ from analysis.replays.events import CAUSES, DEATH, KILL, LEVEL_UP, Events, event
 from analysis.replays.file import read_replay
 from analysis.replays.replay import Replay, policy_of
 from tests.command import assert_refuses
+from tests.fuzz import read_or_refuse
 from tests.recorded import POLICIES, Recording
 
 COLUMNS = ("row", "col", "health", "level")
@@ -245,3 +246,28 @@ def test_nothing_is_left_of_the_metadata_pickle(recording: Recording, tmp_path: 
     copy = tmp_path / recording.replay.name
     shutil.copy(recording.replay, copy)
     assert read_replay(copy).ticks == len(recording.truth)
+
+
+BOMBS = (
+    b" " * (1 << 25),
+    b'{"map":' + b" " * (1 << 25),
+    b'{"map":[' + b"[0,0]," * (1 << 22),
+    b'{"map":[["' + b"a" * 100_000 + b'"' + b",1" * 100_000 + b"]],",
+    b'{"packets":[' + b"{}," * (1 << 22),
+    b'{"packets":[{"resource":[' + b"[0,0]," * (1 << 22),
+    b'{"packets":[' + b'{"resource":[],"player":{},"npc":{}},' * (1 << 20),
+    b'{"' + b"a" * (1 << 25),
+    b"[" * (1 << 25),
+    b"{\"a\":" * (1 << 22),
+    b'{"map":' + b"1" * (1 << 25),
+)  # fmt: skip
+"""A few kilobytes that unpack to 10 million bytes and more."""
+
+
+@pytest.mark.parametrize("bomb", BOMBS, ids=lambda bomb: repr(bomb[:30]))
+@pytest.mark.slow
+def test_bombs_in_replays(tmp_path: Path, bomb: bytes) -> None:
+    path = tmp_path / "bomb.replay.lzma"
+    path.write_bytes(lzma.compress(bomb, format=lzma.FORMAT_ALONE, preset=1))
+    assert path.stat().st_size < 100_000
+    assert read_or_refuse(lambda: read_replay(path), path) is None

@@ -100,3 +100,27 @@ def test_a_run_that_did_not_end_is_of_the_script_that_began_it(
     what_to_do = "give a folder that" if described is None else "let"
     with pytest.raises(UserError, match=f"is not a finished run: {what_to_do} {script}"):
         open_finished(tmp_path)
+
+
+def test_an_interrupt_of_the_cleaning_leaves_what_the_same_run_can_claim(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C twice: the second one comes while the results of an interrupted run are removed."""
+    path, removed = tmp_path / "run", []
+
+    def unlink_once(self: Path, missing_ok: bool = False) -> None:
+        if removed:
+            raise KeyboardInterrupt
+        removed.append(self)
+        self.rename(tmp_path / "gone")
+
+    with pytest.raises(KeyboardInterrupt), RunFolder(path, {}) as folder:
+        for name in "zyxab":
+            (path / name).write_text("")
+        monkeypatch.setattr(Path, "unlink", unlink_once)
+        raise KeyboardInterrupt
+    monkeypatch.undo()
+    assert removed and sorted(each.name for each in path.iterdir()) != ["run.json"]
+    with RunFolder(path, {}) as folder:
+        folder.save_text("c.txt", "words")
+    assert sorted(each.name for each in path.iterdir()) == [DONE_FILE, "c.txt", RUN_FILE]

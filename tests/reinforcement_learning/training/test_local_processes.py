@@ -89,6 +89,23 @@ def test_processes_know_their_number_and_share_the_cores(capfd: pytest.CaptureFi
     assert sorted(capfd.readouterr().out.splitlines()) == [f"0 0 2 2 {threads}", f"1 1 2 2 {threads}"]
 
 
+def test_what_processes_say_to_each_other_cannot_be_reached_from_other_machines(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    code = together("""if True:
+        import os, psutil, torch
+        from agent_zoo.data_parallel import ALONE, join_processes
+        processes = join_processes(torch.device("cpu"))
+        assert processes.concatenate(torch.tensor([processes.rank])).tolist() == [0, 1]
+        at = {c.laddr.ip for c in psutil.Process().net_connections("inet") if c.status == psutil.CONN_LISTEN}
+        os.write(1, f"{processes.rank} {' '.join(at)}\\n".encode())
+        processes.leave()""")
+    shown = capfd.readouterr()
+    assert code == 0, shown.err
+    assert sorted(shown.out.splitlines()) == ["0 127.0.0.1", "1 127.0.0.1"]
+
+
 @pytest.mark.parametrize(
     ("first", "second", "shown"),
     [

@@ -1,5 +1,6 @@
 """Replays, evaluation results and runs with damage of every kind, signed: what the file tells, or one line."""
 
+import functools
 import io
 import lzma
 import shutil
@@ -10,7 +11,6 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.evaluation.held_out_tasks import TASK_NAMES
@@ -22,46 +22,29 @@ from analysis.panel.dynamics import read_dynamics
 from analysis.panel.saliency import read_saliency
 from analysis.replays.file import read_replay
 from analysis.runs.finished_run import read_run
-from tests.analysed import Analysed
 from tests.analysis.runs.test_arrays import npy
-from tests.fuzz import budget, damaged_json, junk, read_or_refuse
+from tests.fuzz import Bench, damaged_json, junk, read_or_refuse, reader
 from tests.planted_panel import planted_dynamics_run, planted_saliency_run
 from tests.planted_results import as_original, play, provenance
 from tests.planted_run import rewrite
-from tests.recorded import Recording
 
 RESULTS = play({"one": 0.3, "other": 0.6}, 6, 40, np.random.default_rng(0), tasks_in_turn=True)
 for policy in RESULTS:
     RESULTS[policy]["provenance"] = provenance("pvp", 1, 6)
-BOMBS = (
-    b" " * (1 << 25),
-    b'{"map":' + b" " * (1 << 25),
-    b'{"map":[' + b"[0,0]," * (1 << 22),
-    b'{"map":[["' + b"a" * 100_000 + b'"' + b",1" * 100_000 + b"]],",
-    b'{"packets":[' + b"{}," * (1 << 22),
-    b'{"packets":[{"resource":[' + b"[0,0]," * (1 << 22),
-    b'{"packets":[' + b'{"resource":[],"player":{},"npc":{}},' * (1 << 20),
-    b'{"' + b"a" * (1 << 25),
-    b"[" * (1 << 25),
-    b"{\"a\":" * (1 << 22),
-    b'{"map":' + b"1" * (1 << 25),
-)  # fmt: skip
-"""A few kilobytes that unpack to 10 million bytes and more."""
 
 
-@pytest.fixture(scope="module")
-def replay(recording: Recording) -> dict[str, Any]:
+@functools.cache
+def replay(bench: Bench) -> dict[str, Any]:
     """The JSON of a replay, three packets of it."""
-    whole = orjson.loads(lzma.decompress(recording.replay.read_bytes()))
+    whole = orjson.loads(lzma.decompress(bench["recording"].replay.read_bytes()))
     return {"map": whole["map"], "packets": whole["packets"][20:23]}
 
 
-@budget(250)
-@given(data=st.data())
-def test_replays(replay: dict[str, Any], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    path = tmp_path_factory.mktemp("replay") / "episode.replay.lzma"
+@reader("analysis.replays.stream:_content", "analysis.replays.stream:_decompressed", cases=250)
+def replays(bench: Bench, folder: Path, data: st.DataObject) -> None:
+    path = folder / "episode.replay.lzma"
     as_bytes = data.draw(st.integers(0, 3), label="bytes") == 0
-    text = junk(data, orjson.dumps(replay)) if as_bytes else damaged_json(data, replay)
+    text = junk(data, orjson.dumps(replay(bench))) if as_bytes else damaged_json(data, replay(bench))
     packed = data.draw(st.sampled_from(["plain", "packed", "damaged"]), label="form")
     content = text if packed == "plain" else lzma.compress(text, format=lzma.FORMAT_ALONE, preset=0)
     path.write_bytes(junk(data, content) if packed == "damaged" else content)
@@ -79,19 +62,9 @@ def test_replays(replay: dict[str, Any], tmp_path_factory: pytest.TempPathFactor
                     assert getattr(entities, name)[tick, place] == value
 
 
-@pytest.mark.parametrize("bomb", BOMBS, ids=lambda bomb: repr(bomb[:30]))
-@pytest.mark.slow
-def test_bombs_in_replays(tmp_path: Path, bomb: bytes) -> None:
-    path = tmp_path / "bomb.replay.lzma"
-    path.write_bytes(lzma.compress(bomb, format=lzma.FORMAT_ALONE, preset=1))
-    assert path.stat().st_size < 100_000
-    assert read_or_refuse(lambda: read_replay(path), path) is None
-
-
-@budget(400)
-@given(data=st.data())
-def test_evaluation_results(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    path = tmp_path_factory.mktemp("results") / "eval_pvp_1.json"
+@reader("analysis.evaluation.results:read_results", cases=400)
+def evaluation_results(bench: Bench, folder: Path, data: st.DataObject) -> None:
+    path = folder / "eval_pvp_1.json"
     content: Any = data.draw(st.sampled_from([RESULTS, as_original(RESULTS)]), label="kind")
     if data.draw(st.integers(0, 3), label="bytes") == 0:
         path.write_bytes(junk(data, orjson.dumps(content)))
@@ -130,7 +103,7 @@ def archive(**members: bytes) -> bytes:
     return file.getvalue()
 
 
-def damaged_file(data: st.DataObject, name: str, content: bytes) -> bytes:
+def damaged_part(data: st.DataObject, name: str, content: bytes) -> bytes:
     if name.endswith(".json") and data.draw(st.integers(0, 4), label="bytes"):
         return damaged_json(data, orjson.loads(content))
     if name.endswith(".npy") and data.draw(st.booleans(), label="array"):
@@ -143,20 +116,25 @@ def damaged_file(data: st.DataObject, name: str, content: bytes) -> bytes:
     return junk(data, content)
 
 
-@budget(150)
-@given(data=st.data())
-def test_runs(analysed: Analysed, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+@reader(
+    "analysis.runs.finished_files:read",
+    "analysis.runs.finished_files:description",
+    "analysis.runs.finished_files:open_finished",
+    "analysis.runs.finished_run:read_run",
+    cases=150,
+)
+def runs(bench: Bench, folder: Path, data: st.DataObject) -> None:
     """Damage to a file that DONE.json then vouches for, or to DONE.json itself."""
-    folder = tmp_path_factory.mktemp("runs") / "run"
-    shutil.copytree(analysed.run, folder, ignore=shutil.ignore_patterns("*.png", "*.html"))
+    folder = folder / "run"
+    shutil.copytree(bench["analysed"].run, folder, ignore=shutil.ignore_patterns("*.png", "*.html"))
     names = ["summary.json", "summary.json", "run.json", "embedding.npy", "cluster_labels.npz", "DONE.json"]
     name = data.draw(st.sampled_from(names), label="file")
-    content = damaged_file(data, name, (folder / name).read_bytes())
+    content = damaged_part(data, name, (folder / name).read_bytes())
     if name == "DONE.json":
         (folder / name).write_bytes(content)
     else:
         rewrite(folder, name, content)
-    dump = data.draw(st.sampled_from([None, analysed.dump]), label="dump")
+    dump = data.draw(st.sampled_from([None, bench["analysed"].dump]), label="dump")
     found = read_or_refuse(lambda: read_run(folder, dump), folder)
     if found is None:
         return
@@ -169,25 +147,22 @@ def test_runs(analysed: Analysed, tmp_path_factory: pytest.TempPathFactory, data
         assert np.array_equal(found.embedding, np.load(folder / name))
 
 
-@pytest.fixture(scope="module")
-def of_panel(analysed: Analysed, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+@functools.cache
+def of_panel(bench: Bench) -> tuple[Path, Path]:
     """A run of analyze_dynamics.py and one of saliency.py."""
-    folder = tmp_path_factory.mktemp("panel")
-    return planted_dynamics_run(folder / "moves", analysed.dump), planted_saliency_run(folder / "maps", analysed.dump)
+    folder, dump = bench.folder(), bench["analysed"].dump
+    return planted_dynamics_run(folder / "moves", dump), planted_saliency_run(folder / "maps", dump)
 
 
-@budget(150)
-@given(data=st.data())
-def test_runs_of_the_panel(
-    of_panel: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
+@reader("analysis.panel.dynamics:read_dynamics", "analysis.panel.saliency:read_saliency", cases=150)
+def runs_of_the_panel(bench: Bench, folder: Path, data: st.DataObject) -> None:
     """Damage that DONE.json vouches for, to what the panel reads."""
-    folder = tmp_path_factory.mktemp("runs") / "run"
+    folder = folder / "run"
     of_dynamics = data.draw(st.booleans(), label="dynamics")
-    shutil.copytree(of_panel[0] if of_dynamics else of_panel[1], folder)
+    shutil.copytree(of_panel(bench)[not of_dynamics], folder)
     names = ["motion.npz", "states.npz", "summary.json", "directions.safetensors", "behaviour_labels.npz", "run.json"]
     name = data.draw(st.sampled_from(names if of_dynamics else ["maps.npz", "sanity.json", "run.json"]), label="file")
-    content = damaged_file(data, name, (folder / name).read_bytes())
+    content = damaged_part(data, name, (folder / name).read_bytes())
     rewrite(folder, name, content)
     if not of_dynamics:
         maps = read_or_refuse(lambda: read_saliency(folder), folder)

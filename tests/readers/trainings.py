@@ -1,6 +1,6 @@
 """Training states, settings, curricula and evaluations with damage of every kind: what the file tells, or one line."""
 
-from collections.abc import Callable
+import functools
 from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 import orjson
-import pytest
 import torch
 import yaml
-from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_zoo.memories.memory import MemoryState
@@ -23,7 +21,7 @@ from reinforcement_learning.play.evaluating.results import SeedResults
 from reinforcement_learning.settings import Settings, load_settings, read_run_settings
 from reinforcement_learning.training.training_state import TrainingState
 from tests.conftest import AGENT
-from tests.fuzz import RAW_VALUES, VALUES, budget, damaged_json, damaged_tensors, junk, read_or_refuse, resigned
+from tests.fuzz import RAW_VALUES, VALUES, Bench, damaged_json, damaged_tensors, junk, read_or_refuse, reader, resigned
 from tests.reinforcement_learning.play.evaluating.test_journal import episode
 from tests.tiny_policies import tiny_entrant
 
@@ -50,10 +48,9 @@ def state() -> TrainingState:
     )
 
 
-@budget(150)
-@given(data=st.data())
-def test_training_states(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    path = tmp_path_factory.mktemp("state") / "training_state.safetensors"
+@reader("reinforcement_learning.training.training_state:load", cases=150)
+def training_states(bench: Bench, folder: Path, data: st.DataObject) -> None:
+    path = folder / "training_state.safetensors"
     state().save(path)
     truth = damaged_tensors(data, path, "training state")
     found = read_or_refuse(lambda: TrainingState.load(path), path)
@@ -100,28 +97,26 @@ def damaged_yaml(data: st.DataObject, content: bytes) -> bytes:
     return "\n".join(lines).encode(errors="surrogatepass")
 
 
-@budget(150)
-@given(data=st.data())
-def test_settings_files(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    path = tmp_path_factory.mktemp("config") / "config.yaml"
+@reader("reinforcement_learning.settings:load_settings", cases=150)
+def settings_files(bench: Bench, folder: Path, data: st.DataObject) -> None:
+    path = folder / "config.yaml"
     path.write_bytes(damaged_yaml(data, CONFIG.read_bytes()))
     found = read_or_refuse(lambda: load_settings(path, AGENT), path)
     assert found is None or isinstance(found, Settings)
 
 
-@budget(100)
-@given(data=st.data())
-def test_curricula(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    path = tmp_path_factory.mktemp("tasks") / "mine.yaml"
+@reader("reinforcement_learning.game.task_file:read_tasks", cases=100)
+def curricula(bench: Bench, folder: Path, data: st.DataObject) -> None:
+    path = folder / "mine.yaml"
     path.write_bytes(damaged_yaml(data, TASKS.encode()))
     found = read_or_refuse(lambda: read_tasks(path), path)
     assert found is None or all(spec.sampling_weight > 0 for spec in found)
 
 
-@budget(120)
-@given(data=st.data())
-def test_settings_of_runs(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    folder = tmp_path_factory.mktemp("run")
+@reader(
+    "reinforcement_learning.settings:read_run_settings", "reinforcement_learning.settings:read_policies_dir", cases=120
+)
+def settings_of_runs(bench: Bench, folder: Path, data: st.DataObject) -> None:
     content = {"agent": AGENT, "settings": orjson.loads(orjson.dumps(asdict(Settings()), default=str)), "versions": {}}
     (folder / "settings.json").write_bytes(damaged_json(data, content))
     found = read_or_refuse(lambda: read_run_settings(folder), folder)
@@ -134,13 +129,17 @@ EPISODES = 6
 TASKS_PLAYED = [name.removeprefix(PREFIX) for name in TASK_NAMES[:6]]
 
 
-@pytest.fixture(scope="module")
-def evaluation(small_world, task, maps) -> Callable[[Path], SeedResults]:
-    """Opens what an evaluation of two policies has left in a folder."""
-    entrant = tiny_entrant(small_world, task, maps, "takeru", seed=1, hidden_size=8)
-    entrants = (entrant, replace(entrant, name="other"))
-    contest = Contest(entrants, small_world, task, maps, torch.device("cpu"))
-    return lambda folder: SeedResults(folder / "eval_pvp_1.json", contest, "pvp", 1, EPISODES)
+@functools.cache
+def contest(bench: Bench) -> Contest:
+    """An evaluation of two policies."""
+    world = bench["small_world"], bench["task"], bench["maps"]
+    entrant = tiny_entrant(*world, "takeru", seed=1, hidden_size=8)
+    return Contest((entrant, replace(entrant, name="other")), *world, torch.device("cpu"))
+
+
+def evaluation(bench: Bench, folder: Path) -> SeedResults:
+    """What it has left in a folder."""
+    return SeedResults(folder / "eval_pvp_1.json", contest(bench), "pvp", 1, EPISODES)
 
 
 def play(results: SeedResults, groups: int = EPISODES) -> None:
@@ -155,22 +154,17 @@ def lists_in(folder: Path) -> dict[str, dict[str, Any]]:
     }
 
 
-@pytest.fixture(scope="module")
-def whole(evaluation: Callable[[Path], SeedResults], tmp_path_factory: pytest.TempPathFactory) -> Path:
+@functools.cache
+def whole(bench: Bench) -> Path:
     """A folder with all results."""
-    folder = tmp_path_factory.mktemp("whole")
-    play(evaluation(folder))
+    folder = bench.folder()
+    play(evaluation(bench, folder))
     return folder
 
 
-@budget(100)
-@given(data=st.data())
-def test_journals_of_evaluations(
-    evaluation: Callable[[Path], SeedResults], whole: Path, tmp_path_factory: pytest.TempPathFactory,
-    data: st.DataObject,
-) -> None:  # fmt: skip
-    folder = tmp_path_factory.mktemp("evaluation")
-    play(evaluation(folder), groups=1)
+@reader("reinforcement_learning.play.evaluating.journal:_read", cases=100)
+def journals_of_evaluations(bench: Bench, folder: Path, data: st.DataObject) -> None:
+    play(evaluation(bench, folder), groups=1)
     (journal,) = folder.iterdir()
     kind = data.draw(st.sampled_from(["bytes", "line", "signed line"]), label="what")
     if kind == "bytes":
@@ -181,25 +175,20 @@ def test_journals_of_evaluations(
         line = damaged_json(data, orjson.loads(lines[place]))
         lines[place] = resigned(line) if kind == "signed line" else line
         journal.write_bytes(b"".join(line + b"\n" for line in lines))
-    results = read_or_refuse(lambda: evaluation(folder), folder)
+    results = read_or_refuse(lambda: evaluation(bench, folder), folder)
     if results is None:
         return
     read_or_refuse(lambda: play(results), folder)
     if kind != "signed line":
-        assert lists_in(folder) == lists_in(whole)
+        assert lists_in(folder) == lists_in(whole(bench))
 
 
-@budget(100)
-@given(data=st.data())
-def test_results_of_evaluations(
-    evaluation: Callable[[Path], SeedResults], whole: Path, tmp_path_factory: pytest.TempPathFactory,
-    data: st.DataObject,
-) -> None:  # fmt: skip
-    folder = tmp_path_factory.mktemp("evaluation")
-    content = (whole / "eval_pvp_1.json").read_bytes()
+@reader("reinforcement_learning.play.evaluating.results:_read_results", cases=100)
+def results_of_evaluations(bench: Bench, folder: Path, data: st.DataObject) -> None:
+    content = (whole(bench) / "eval_pvp_1.json").read_bytes()
     damage = data.draw(st.sampled_from([junk, lambda data, content: damaged_json(data, orjson.loads(content))]))
     (folder / "eval_pvp_1.json").write_bytes(damage(data, content))
-    results = read_or_refuse(lambda: evaluation(folder), folder)
+    results = read_or_refuse(lambda: evaluation(bench, folder), folder)
     if results is not None and results.were_there:
         summaries = read_or_refuse(results.summaries, folder)
-        assert summaries in (None, evaluation(whole).summaries())
+        assert summaries in (None, evaluation(bench, whole(bench)).summaries())

@@ -1,35 +1,30 @@
 """Checkpoints with damage of every kind, with a hash that fits: the agent that the file tells, or one line."""
 
+import functools
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import orjson
-import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_zoo.checkpoint import load_checkpoint, read_info, save_checkpoint
 from reinforcement_learning.play.entrants import Entrant
-from tests.fuzz import budget, damaged_tensors, read_or_refuse
+from tests.fuzz import Bench, damaged_tensors, read_or_refuse, reader
 from tests.tiny_policies import tiny_entrant
 
 
-@pytest.fixture(scope="module")
-def subjects(small_world, task, maps) -> dict[str, Entrant]:
-    return {
-        agent: tiny_entrant(small_world, task, maps, agent, seed=1, hidden_size=8) for agent in ("takeru", "yaofeng")
-    }
+@functools.cache
+def subject(bench: Bench, agent: str) -> Entrant:
+    return tiny_entrant(bench["small_world"], bench["task"], bench["maps"], agent, seed=1, hidden_size=8)
 
 
-@budget(100)
-@given(data=st.data())
-def test_checkpoints(
-    subjects: dict[str, Entrant], tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
-    subject = subjects[data.draw(st.sampled_from(sorted(subjects)), label="agent")]
-    path = tmp_path_factory.mktemp("checkpoint") / "policy.safetensors"
-    save_checkpoint(path, subject.policy, replace(subject.info, steps=123))
+@reader("agent_zoo.checkpoint:read_info", "agent_zoo.checkpoint:load_checkpoint", cases=100)
+def checkpoints(bench: Bench, folder: Path, data: st.DataObject) -> None:
+    entrant = subject(bench, data.draw(st.sampled_from(["takeru", "yaofeng"]), label="agent"))
+    path = folder / "policy.safetensors"
+    save_checkpoint(path, entrant.policy, replace(entrant.info, steps=123))
     truth = damaged_tensors(data, path, "policy")
     info = read_or_refuse(lambda: read_info(path), path)
     loaded = read_or_refuse(lambda: load_checkpoint(path), path)

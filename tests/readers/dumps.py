@@ -1,8 +1,7 @@
 """Dumps and directions with damage of every kind, signed: the content that the file tells, or one line."""
 
-import itertools
+import functools
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,6 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from activation_store.directions import Direction, Source, read_directions, write_directions
@@ -19,32 +16,26 @@ from activation_store.reader import read_dump, read_metadata
 from activation_store.records import Records
 from activation_store.schema import IDENTITY, METADATA_FILE, RECORDS_FILE, SCHEMA_VERSION, shard_name
 from tests.activation_store.damage import sign
-from tests.fuzz import budget, damaged_json, damaged_tensors, junk, read_or_refuse, resigned
+from tests.fuzz import Bench, damaged_json, damaged_tensors, junk, read_or_refuse, reader, resigned
 from tests.planted import planted_dump, with_optional_parts, write_planted
 
 SHARD = shard_name(0)
 
 
-@pytest.fixture(scope="module")
-def wholes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+@functools.cache
+def wholes(bench: Bench) -> dict[str, Path]:
     planted = with_optional_parts(planted_dump(agents=2, episodes=2, ticks=6, layers={"action_decoder": 4}))
-    folder = tmp_path_factory.mktemp("dumps")
+    folder = bench.folder()
     return {name: write_planted(folder / name, planted, format=name) for name in ("json", "parquet")}
 
 
-@pytest.fixture
-def copies(wholes: dict[str, Path], tmp_path: Path) -> Iterator[dict[str, Path]]:
-    """Fresh copies of both dumps, one after the other."""
-    return (
-        {name: Path(shutil.copytree(whole, tmp_path / str(number) / name)) for name, whole in wholes.items()}
-        for number in itertools.count()
-    )
+def copy(bench: Bench, folder: Path, name: str) -> Path:
+    return Path(shutil.copytree(wholes(bench)[name], folder / name))
 
 
-@budget(120)
-@given(data=st.data())
-def test_metadata(copies: Iterator[dict[str, Path]], data: st.DataObject) -> None:
-    folder = next(copies)[data.draw(st.sampled_from(["json", "parquet"]))]
+@reader("activation_store.reader:read_metadata", cases=120)
+def metadata(bench: Bench, folder: Path, data: st.DataObject) -> None:
+    folder = copy(bench, folder, data.draw(st.sampled_from(["json", "parquet"])))
     path = folder / METADATA_FILE
     if data.draw(st.integers(0, 4), label="bytes") == 0:
         path.write_bytes(junk(data, path.read_bytes()))
@@ -71,10 +62,9 @@ def check_told(records: Records, told: list[dict[str, Any]]) -> None:
     assert activations.tolist() == np.float32([record["activation"] for record in told]).tolist()
 
 
-@budget(200)
-@given(data=st.data())
-def test_json_dumps(copies: Iterator[dict[str, Path]], data: st.DataObject) -> None:
-    folder = next(copies)["json"]
+@reader("activation_store.formats.json_format:_record_lines", cases=200)
+def json_dumps(bench: Bench, folder: Path, data: st.DataObject) -> None:
+    folder = copy(bench, folder, "json")
     path = folder / RECORDS_FILE
     content = path.read_bytes()
     if data.draw(st.integers(0, 3), label="bytes") == 0:
@@ -90,10 +80,14 @@ def test_json_dumps(copies: Iterator[dict[str, Path]], data: st.DataObject) -> N
         check_told(records, orjson.loads(path.read_bytes()))
 
 
-@budget(250)
-@given(data=st.data())
-def test_parquet_dumps(copies: Iterator[dict[str, Path]], data: st.DataObject) -> None:
-    folder = next(copies)["parquet"]
+@reader(
+    "activation_store.formats.parquet_format:_open",
+    "activation_store.formats.parquet_format:read_shard_batches",
+    "activation_store.formats.parquet_format:read_shard_identity",
+    cases=250,
+)
+def parquet_dumps(bench: Bench, folder: Path, data: st.DataObject) -> None:
+    folder = copy(bench, folder, "parquet")
     path, before = folder / SHARD, read_metadata(folder)
     kind = data.draw(st.sampled_from(["bytes", "bytes", "bytes", "column"]), label="what")
     if kind == "bytes":
@@ -116,10 +110,9 @@ def test_parquet_dumps(copies: Iterator[dict[str, Path]], data: st.DataObject) -
             assert getattr(records, name)[first].tolist() == told.column(name).to_pylist()
 
 
-@budget(150)
-@given(data=st.data())
-def test_directions(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    path = tmp_path_factory.mktemp("directions") / "directions.safetensors"
+@reader("activation_store.directions:read_directions", cases=150)
+def directions(bench: Bench, folder: Path, data: st.DataObject) -> None:
+    path = folder / "directions.safetensors"
     source = Source("probe", "run", "dump", "policy", "ab" * 32)
     weights = np.linspace(-1, 1, 14, dtype=np.float32).reshape(2, 7)
     write_directions(path, [

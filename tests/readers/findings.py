@@ -1,12 +1,11 @@
 """Study files, their templates, pages and states of studies with damage of every kind: what they tell, or one line."""
 
 import copy
+import functools
 import shutil
 from pathlib import Path
 
 import orjson
-import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from analysis.findings.page import History, Played, verify_page, write_page
@@ -14,14 +13,14 @@ from analysis.findings.page_template import PageText, read_template
 from analysis.findings.running import STATE_FILE, StageState, StudyRun
 from analysis.findings.study_file import Study, read_study
 from tests.analysis.findings.test_study_file import CONTROL, SAYS, STUDY, TEXT, template, written
-from tests.fuzz import budget, damaged_json, junk, read_or_refuse
+from tests.fuzz import Bench, damaged_json, junk, read_or_refuse, reader
 
 TABLE = "outcome\tvalue\trandom\nticks\t-58.3\t12.27\n"
 
 
-@pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("page")
+@functools.cache
+def page(bench: Bench) -> Path:
+    folder = bench.folder()
     for place, stage in enumerate(("clear_a", "clear_b", "page")):
         (folder / "results" / stage).mkdir(parents=True)
         (folder / "results" / stage / "effects.tsv").write_text(TABLE.replace("-58.3", f"-{58 - place}.3"))
@@ -37,20 +36,18 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "study.md"
 
 
-@budget(150)
-@given(data=st.data())
-def test_study_files(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    path = written(tmp_path_factory.mktemp("study"), STUDY)
+@reader("analysis.findings.study_file:read_study", cases=150)
+def study_files(bench: Bench, folder: Path, data: st.DataObject) -> None:
+    path = written(folder, STUDY)
     as_bytes = data.draw(st.integers(0, 3), label="bytes") == 0
     path.write_bytes(junk(data, orjson.dumps(STUDY)) if as_bytes else damaged_json(data, copy.deepcopy(STUDY)))
     study = read_or_refuse(lambda: read_study(path), path)
     assert study is None or isinstance(study, Study)
 
 
-@budget(150)
-@given(data=st.data())
-def test_templates(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    path = tmp_path_factory.mktemp("template") / "study.md.jinja"
+@reader("analysis.findings.page_template:read_template", cases=150)
+def templates(bench: Bench, folder: Path, data: st.DataObject) -> None:
+    path = folder / "study.md.jinja"
     path.write_bytes(junk(data, TEXT.encode()))
     text = read_or_refuse(lambda: read_template(path), path)
     assert text is None or isinstance(text, PageText)
@@ -58,11 +55,14 @@ def test_templates(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
         text.render(dict.fromkeys(text.claims, ""), dict.fromkeys(text.parts, ""))
 
 
-@budget(60)
-@given(data=st.data())
-def test_what_lies_beside_a_page(page: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    folder = tmp_path_factory.mktemp("copy")
-    shutil.copytree(page.parent, folder / "x")
+@reader(
+    "analysis.findings.page:verify_page",
+    "analysis.findings.page:_read_history",
+    "analysis.findings.results:_read",
+    cases=60,
+)
+def what_lies_beside_a_page(bench: Bench, folder: Path, data: st.DataObject) -> None:
+    shutil.copytree(page(bench).parent, folder / "x")
     damaged = (
         folder
         / "x"
@@ -86,10 +86,8 @@ def test_what_lies_beside_a_page(page: Path, tmp_path_factory: pytest.TempPathFa
         assert damaged.read_text().split() == before.decode().split()  # only what is between the cells changed
 
 
-@budget(60)
-@given(data=st.data())
-def test_states_of_studies(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    folder = tmp_path_factory.mktemp("state")
+@reader("analysis.findings.running:__post_init__", cases=60)
+def states_of_studies(bench: Bench, folder: Path, data: st.DataObject) -> None:
     state = {"key": "0" * 64, "command": "x", "read": {"a": "b"}, "seconds": 1.5, "files": {"c": 1}}
     (folder / STATE_FILE).write_bytes(damaged_json(data, {"clear_a": state}))
     study = Study(())

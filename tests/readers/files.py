@@ -1,0 +1,312 @@
+"""Readers of small files, most of them left by runs that were interrupted: what they tell, or one line."""
+
+import functools
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import orjson
+import torch
+from hypothesis import strategies as st
+
+from activation_store.exchange.conversion import convert
+from activation_store.interventions import LivesTable, read_lives, write_lives
+from activation_store.journal import Journal, begun_with, read_journal
+from activation_store.reader import read_metadata
+from activation_store.sparse_dictionary import read_dictionary, write_dictionary
+from agent_zoo.original.curriculum import read_curriculum
+from agent_zoo.original.file import read_original
+from analysis.interventions.effects.run_file import read_run_file
+from analysis.interventions.play.intervention_run import ArmGroup, PlayedArms
+from analysis.interventions.play.start import _claim
+from analysis.runs.names import read_names
+from analysis.runs.parts import Parts
+from analysis.sparse.fitting import Entry, _read_curve, claim
+from analysis.sparse.training import Epoch, Plan, _Training, normalisation
+from analysis.training_runs.held_out import _checkpoint_hashes
+from analysis.training_runs.run import read_run
+from analysis.world_model import training as world_training
+from analysis.world_model.model import WorldModel, load_model, save_model
+from common.checked_json import with_checksum
+from common.files import read_json_lines
+from common.tensor_file import write_tensors
+from reinforcement_learning.game.embedding_file import file_embeddings, write_embeddings
+from reinforcement_learning.game.language_model_encoder import _read_cache
+from reinforcement_learning.game.maps import _looks_like_a_map
+from reinforcement_learning.game.tasks import TaskSpec, curriculum, read_weights, save_weights
+from reinforcement_learning.settings import Settings, TaskSettings
+from reinforcement_learning.training.curves import read_curves
+from reinforcement_learning.training.elo import Ratings
+from reinforcement_learning.training.sweeps.search_space import SearchSpace
+from reinforcement_learning.training.sweeps.sweep import read_sweep
+from reinforcement_learning.training.sweeps.sweep_folder import SweepFolder, Trial, _read_trials
+from tests.activation_store.exchange.test_original_tools import as_original, truth
+from tests.activation_store.test_sparse_dictionary import dictionary
+from tests.agent_zoo.original.test_curriculum import VECTORS
+from tests.agent_zoo.original.test_file import FOUR, archive, network, pickled
+from tests.analysis.interventions.test_outputs import GOOD
+from tests.analysis.world_model.conftest import Recorded, recorded_of
+from tests.fuzz import Bench, file_reader, junk, read_or_refuse, reader
+from tests.original_files import call, saved_curriculum
+from tests.planted_interventions import EDIT, Planted, plant
+from tests.planted_training_runs import plant_run
+from tests.readers.dumps import wholes
+
+STATES = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
+SWEEP = b"method: random\nmetric: {name: score, goal: maximize}\nparameters:\n  train.gamma: {min: 0.9, max: 0.99}\n"
+
+
+def put(name: str, content: bytes, folder: Path) -> Path:
+    (folder / name).write_bytes(content)
+    return folder / name
+
+
+def lines(*contents: object) -> bytes:
+    return b"".join(orjson.dumps(content, option=orjson.OPT_APPEND_NEWLINE) for content in contents)
+
+
+def written(name: str, content: bytes) -> Any:
+    """How to write a file whose bytes are known."""
+    return lambda bench, folder: put(name, content, folder)
+
+
+def journal(bench: Bench, folder: Path) -> Path:
+    Journal(begun_with(read_metadata(wholes(bench)["json"]))).write(folder)
+    return next(folder.iterdir())
+
+
+def original_records(bench: Bench, folder: Path) -> Path:
+    records = truth(agents=1, episodes=1, ticks=2)
+    return put("dump.json", orjson.dumps([as_original(records, i) for i in range(len(records))]), folder)
+
+
+def lives(bench: Bench, folder: Path) -> Path:
+    table, _ = plant(Planted({EDIT: {"ticks": -25.0}}, doses=(1.0,), agents=6, edited=3, episodes=1))
+    write_lives(folder / "lives.parquet", table)
+    return folder / "lives.parquet"
+
+
+def sparse_dictionary(bench: Bench, folder: Path) -> Path:
+    write_dictionary(folder / "x.safetensors", dictionary())
+    return folder / "x.safetensors"
+
+
+def unfinished_autoencoder(bench: Bench, folder: Path) -> Path:
+    _Training(Plan("topk", 6, 2, 0, 3), normalisation(STATES, 0)).write(folder / "x.safetensors")
+    return folder / "x.safetensors"
+
+
+def parts(bench: Bench, folder: Path) -> Path:
+    Parts(folder / "run", {"seed": 1}).arrays("stage", lambda: {"values": np.arange(6.0)})
+    return folder / ".run.parts" / "stage.npz"
+
+
+def training_run(bench: Bench, folder: Path) -> Path:
+    return plant_run(folder, "x", 1, {"score": float}, updates=3)
+
+
+def embeddings(bench: Bench, folder: Path) -> Path:
+    write_embeddings(folder / "x.safetensors", {"a": np.ones(8, np.float32)}, "a test")
+    return folder / "x.safetensors"
+
+
+def cache(bench: Bench, folder: Path) -> Path:
+    write_tensors(folder / "x.safetensors", {"0" * 64: np.ones(4, np.float32)}, "", "task embeddings")
+    return folder / "x.safetensors"
+
+
+@functools.cache
+def specs(bench: Bench) -> tuple[TaskSpec, ...]:
+    return tuple(curriculum(bench["task"], bench["small_world"]))
+
+
+def world_model(bench: Bench, folder: Path) -> Path:
+    save_model(folder / "model.safetensors", small_model(bench), recorded(bench).origin())
+    return folder / "model.safetensors"
+
+
+@functools.cache
+def recorded(bench: Bench) -> Recorded:
+    return recorded_of(bench["features_dump"])
+
+
+@functools.cache
+def small_model(bench: Bench) -> WorldModel:
+    return recorded(bench).model()
+
+
+def group(bench: Bench, folder: Path) -> Path:
+    row = {"arm": "edit", "episode": 0, "agent": 1, "edited": True, "ticks": 12.0}
+    return put(
+        "arm000-000000.json", orjson.dumps(with_checksum({"arm": "edit", "numbers": [0], "rows": [row]})), folder
+    )
+
+
+def rows_of_group(path: Path) -> LivesTable:
+    played: Any = SimpleNamespace(_path=lambda _: path, _has_replay=lambda *_: True)
+    return LivesTable.of_rows(PlayedArms._stored(played, ArmGroup(0, (0,), "edit")) or [])
+
+
+def map_files(bench: Bench, folder: Path) -> Path:
+    for name in ("map.npy", "fractal.npy"):
+        np.save(folder / name, np.full((8, 8), 2))
+    return folder / "map.npy"
+
+
+def claimed(path: Path) -> Any:
+    """Settings of a run that is continued."""
+    return SimpleNamespace(folder=path.parent, training_folder=path.parent, resume=True, plain=dict)
+
+
+def sweep_folder(folder: Path) -> Path:
+    space = SearchSpace("random", "score", "maximize", {"train.gamma": {"min": 0.9, "max": 0.99}})
+    return SweepFolder(folder, space, "takeru", Settings()).path
+
+
+def with_tasks(bench: Bench, folder: Path) -> Path:
+    save_weights(folder / "weights.json", specs(bench), np.ones(len(specs(bench))))
+    SPECS.append(specs(bench))
+    return folder / "weights.json"
+
+
+@reader("agent_zoo.original.file:read_original", "agent_zoo.original.torch_archive:__init__", cases=200)
+def originals(bench: Bench, folder: Path, data: st.DataObject) -> None:
+    program, storages = pickled(network(scale=call("numpy", "ndarray", 3))), {"0": FOUR}
+    in_pickle = data.draw(st.booleans(), label="in the pickle")
+    content = archive(junk(data, program), storages) if in_pickle else junk(data, archive(program, storages))
+    path = put("a.pt", content, folder)
+    original = read_or_refuse(lambda: read_original(path), path)
+    assert original is None or all(isinstance(values, torch.Tensor) for values in original.tensors.values())
+
+
+SPECS: list[tuple[TaskSpec, ...]] = []
+NORMAL = normalisation(STATES, 0)
+TRIALS = [asdict(Trial(number, f"x_{number}", "finished", {"train.gamma": 0.9}, 1.0, 10)) for number in range(2)]
+RATINGS = [{"learner": 1000.0 + each, "others": {"a": 990.0}, "games": {"a": each}} for each in range(3)]
+METRICS = [{"records": 10 * each, "test/loss": 0.5} for each in range(1, 4)]
+
+file_reader("activation_store.journal:read_journal", write=journal, read=lambda path: read_journal(path.parent))
+file_reader(
+    "activation_store.exchange.original_tools:_objects", write=original_records,
+    read=lambda path: convert(path, path.parent / "new", "parquet", None, lambda _: None),
+)  # fmt: skip
+file_reader("activation_store.interventions:_read_table", write=lives, read=read_lives, cases=80)
+file_reader(
+    "activation_store.sparse_dictionary:read_dictionary", write=sparse_dictionary, read=read_dictionary,
+    kind="sparse dictionary", cases=80,
+)  # fmt: skip
+file_reader(
+    "analysis.sparse.training:read", write=unfinished_autoencoder, kind="autoencoder training",
+    read=lambda path: _Training.read(path, Plan("topk", 6, 2, 0, 3), NORMAL),
+)  # fmt: skip
+file_reader(
+    "analysis.sparse.fitting:_read_curve",
+    write=written("x.curve.json", orjson.dumps([asdict(Epoch(1, 50, 0.5, 0.1, 3.0, 0)) for _ in range(2)])),
+    read=lambda path: _read_curve(path.parent, Entry("x", "topk", 4, 2, 0, None)),
+)
+file_reader(
+    "agent_zoo.original.curriculum:read_curriculum", write=written("a.pkl", saved_curriculum(VECTORS)),
+    read=read_curriculum, cases=100,
+)  # fmt: skip
+file_reader(
+    "analysis.interventions.effects.run_file:read_run_file", read=read_run_file,
+    write=written("run.json", orjson.dumps(with_checksum(GOOD))), cases=100,
+)  # fmt: skip
+file_reader(
+    "analysis.runs.names:read_names",
+    write=written("labels.yaml", b"0: eats\n1: 'flees'\n"),
+    read=lambda path: read_names(path.parent),
+)
+file_reader(
+    "analysis.runs.parts:_read", "analysis.runs.arrays:arrays_of", write=parts,
+    read=lambda path: Parts(path.parents[1] / "run", {"seed": 1}).arrays("stage", lambda: {"values": np.arange(6.0)}),
+)  # fmt: skip
+file_reader(
+    "analysis.runs.parts:_stored_key",
+    write=lambda bench, folder: parts(bench, folder).with_name("key.json"),
+    read=lambda path: Parts(path.parents[1] / "run", {"seed": 1}),
+)
+file_reader(
+    "analysis.training_runs.run:_settings",
+    read=lambda path: read_run(path.parent),
+    write=lambda bench, folder: training_run(bench, folder) / "settings.json",
+)
+file_reader(
+    "analysis.training_runs.run:_updates",
+    read=lambda path: read_run(path.parent),
+    write=lambda bench, folder: training_run(bench, folder) / "metrics.jsonl",
+)
+file_reader(
+    "reinforcement_learning.training.curves:read_curves",
+    read=read_curves,
+    write=lambda bench, folder: training_run(bench, folder) / "metrics.jsonl",
+)
+file_reader(
+    "analysis.training_runs.held_out:_checkpoint_hashes",
+    write=written("SHA256SUMS", b"ab" * 32 + b"  x_1.safetensors\n"),
+    read=lambda path: _checkpoint_hashes(path.parent),
+)
+file_reader(
+    "analysis.world_model.training:_keep_lines", "analysis.world_model.training:_headline",
+    "analysis.world_model.training:draw_curves", "common.files:read_json_lines",
+    "reinforcement_learning.training.sweeps.local_sweep:_judged",
+    "reinforcement_learning.training.run_folder:keep_metrics", write=written("metrics.jsonl", lines(*METRICS)),
+    read=lambda path: (world_training._keep_lines(path, 3), read_json_lines(path)),
+)  # fmt: skip
+file_reader(
+    "reinforcement_learning.game.embedding_file:_read",
+    write=embeddings,
+    kind="task embeddings",
+    read=lambda path: file_embeddings(["a"], TaskSettings(encoder="file", embedding_size=8, embeddings=str(path))),
+)
+file_reader(
+    "reinforcement_learning.game.language_model_encoder:_read_cache", write=cache, read=_read_cache,
+    kind="task embeddings",
+)  # fmt: skip
+file_reader(
+    "reinforcement_learning.game.tasks:read_weights", write=with_tasks, read=lambda path: read_weights(path, SPECS[-1]),
+)  # fmt: skip
+file_reader(
+    "reinforcement_learning.training.elo:after",
+    write=written("elo.jsonl", lines(*RATINGS)),
+    read=lambda path: Ratings.after(path.parent, 3),
+)
+file_reader(
+    "reinforcement_learning.training.sweeps.sweep:read_sweep",
+    write=written("sweep.yaml", SWEEP),
+    read=lambda path: read_sweep(path, Settings()),
+)
+file_reader(
+    "reinforcement_learning.training.sweeps.sweep_folder:_read_trials",
+    write=written("trials.jsonl", lines(*TRIALS)),
+    read=_read_trials,
+)
+file_reader("analysis.world_model.model:load_model", write=world_model, kind="world model", read=load_model)
+file_reader("analysis.interventions.play.intervention_run:_stored", write=group, read=rows_of_group, cases=80)
+file_reader(
+    "reinforcement_learning.game.maps:_looks_like_a_map",
+    write=map_files,
+    read=lambda path: _looks_like_a_map(path.parent),
+)
+file_reader(
+    "analysis.interventions.play.start:_claim",
+    write=written("run.json", orjson.dumps(with_checksum({"seed": 1}))),
+    read=lambda path: _claim(path.parent, {"seed": 1}, resume=True),
+)
+file_reader(
+    "analysis.sparse.fitting:claim",
+    write=written("plan.json", orjson.dumps(with_checksum({"seed": 1}))),
+    read=lambda path: claim(claimed(path), {"seed": 1}),
+)
+file_reader(
+    "analysis.world_model.training:_claim",
+    write=written("settings.json", orjson.dumps({"decided": {"seed": 1}})),
+    read=lambda path: world_training._claim(claimed(path), '{"seed":1}'),
+)
+file_reader(
+    "reinforcement_learning.training.sweeps.sweep_folder:__init__",
+    write=lambda bench, folder: sweep_folder(folder) / "sweep.json",
+    read=lambda path: sweep_folder(path.parent),
+)
