@@ -53,14 +53,20 @@ setup-all: .venv/.ready-all
 sync = @test -n "$(PYTHON)" || echo "no Python from 3.11 to 3.14 with venv is installed: uv fetches $(FETCHED)"; \
 	$(UV) sync --quiet --python "$(or $(PYTHON),$(FETCHED))"
 
+# Scripts find the project also where Python does not look into their folder (PYTHONSAFEPATH).
+on-path = @$(RUN) -c "import os, pathlib, sysconfig; \
+	pathlib.Path(sysconfig.get_path('purelib'), 'nmmo_interpretability.pth').write_text(os.getcwd() + '\n')"
+
 # Inexact: what `make setup-all` installed before stays.
 .venv/.ready: pyproject.toml | $(filter .uv/%,$(UV))
 	$(sync) --inexact
+	$(on-path)
 	$(compile-game)
 	@touch $@
 
 .venv/.ready-all: pyproject.toml | $(filter .uv/%,$(UV))
 	$(sync) --all-extras
+	$(on-path)
 	$(compile-game)
 	@touch .venv/.ready $@
 
