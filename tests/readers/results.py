@@ -13,6 +13,7 @@ import orjson
 import pytest
 from hypothesis import strategies as st
 
+from activation_store.index import entries
 from analysis.evaluation.held_out_tasks import TASK_NAMES
 from analysis.evaluation.missing_tasks import scorable
 from analysis.evaluation.protocol import check_comparable
@@ -21,7 +22,9 @@ from analysis.evaluation.scores import gather
 from analysis.panel.dynamics import read_dynamics
 from analysis.panel.saliency import read_saliency
 from analysis.replays.file import read_replay
+from analysis.runs.finished_files import open_finished
 from analysis.runs.finished_run import read_run
+from compare_runs import other_runs
 from tests.analysis.runs.test_arrays import npy
 from tests.fuzz import Bench, damaged_json, junk, read_or_refuse, reader
 from tests.planted_panel import planted_dynamics_run, planted_saliency_run
@@ -172,3 +175,27 @@ def runs_of_the_panel(bench: Bench, folder: Path, data: st.DataObject) -> None:
     if found is not None:
         assert found.r.shape == found.jacobian.shape == found.significant.shape
         assert len(found.differences) == len(found.shares) == len(found.r)
+
+
+DESCRIBED = {
+    "run.json": {"script": "compare_runs.py", "arguments": {"runs": ["one", "two"]}, "versions": {"numpy": "2.3"}},
+    "DONE.json": {"command": "python compare_runs.py one two", "files": {}},
+    "settings.json": {"agent": "takeru", "settings": {}},
+}
+
+
+@reader("activation_store.index:_json", "analysis.runs.finished_files:_script_of", "compare_runs:other_runs", cases=150)
+def descriptions(bench: Bench, folder: Path, data: st.DataObject) -> None:
+    """Files by which folders of results say what they hold: a list of them never fails, and names what is damaged."""
+    name = data.draw(st.sampled_from(sorted(DESCRIBED)))
+    path = folder / name
+    as_bytes = data.draw(st.integers(0, 3), label="bytes") == 0
+    whole = DESCRIBED[name]
+    path.write_bytes(junk(data, orjson.dumps(whole)) if as_bytes else damaged_json(data, whole))
+    (entry,) = entries([folder])
+    assert entry.kind in {"run", "training", "damaged"} and str(path) in (
+        entry.command if entry.kind == "damaged" else str(path)
+    )
+    if name == "run.json":
+        read_or_refuse(lambda: other_runs(folder, (Path("one"), Path("two"))), folder)
+        read_or_refuse(lambda: open_finished(folder), folder)
