@@ -10,8 +10,9 @@ Health, food and water are distributions over levels, which a distribution over 
 the food of a hungry agent and of one that is nearly full, and an empty stomach cannot get emptier. A network that
 predicts changes need not learn that for each level.
 
-In simulations, food, water and the terrain that was in view follow the game's rules instead, which foresee them better
-(`rules.py`): the network predicts the rest. In training it predicts everything.
+In simulations, food and water follow the game's rules instead, which foresee them better (`rules.py`), on terrain as it
+was seen. What the policy sees of the terrain, and all else, are the network's predictions: with its tiles, which say how
+sure they are, memory and decisions are foreseen better than with the rules' tiles. In training it predicts everything.
 """
 
 import functools
@@ -38,6 +39,7 @@ from analysis.world_model.scene import (
     framed,
     moved_terrain,
     shift,
+    with_unknown,
     with_view,
 )
 
@@ -349,7 +351,9 @@ class WorldNetwork(nn.Module):
         scene = SoftScene(
             material.softmax(dim=1), kind.sigmoid(), health, target.sigmoid(), self._own(before, read, vitals, moved),
             types, items * (1 - types[:, :, :1]), legal.sigmoid(),
-            with_view(moved_terrain(before.terrain, move.argmax(dim=1)), material.argmax(dim=1)),
+            (with_unknown if decided else with_view)(
+                moved_terrain(before.terrain, move.argmax(dim=1)), material.argmax(dim=1)
+            ),
         )  # fmt: skip
         return Prediction(scene, material, kind, target, health, vitals, item_type, legal, move, reward, end)
 

@@ -15,7 +15,7 @@ import torch
 from torch.nn.functional import one_hot
 
 from agent_zoo.network_parts.layers import ENTITY_SCALES
-from analysis.world_model.scene import MOVES, SoftScene, framed, moved_terrain, shift, with_view
+from analysis.world_model.scene import MOVES, SoftScene, framed, moved_terrain, shift, view_of, with_unknown, with_view
 
 _ROUNDING = 1e-4
 """Shares are float32."""
@@ -96,14 +96,21 @@ class Rules:
         own = scene.own.index_copy(1, torch.tensor(places), torch.stack(values, dim=1)) if places else scene.own
         return replace(
             scene, material=material, kinds=others[:, :-2], health=others[:, -2], target=others[:, -1], own=own,
-            terrain=with_view(moved_terrain(left.terrain, moved), material.argmax(dim=1)),
+            terrain=with_unknown(moved_terrain(left.terrain, moved), material.argmax(dim=1)),
         )  # fmt: skip
 
     def meals(self, scene: SoftScene) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the probabilities that an agent eats and drinks in the next tick, (B,) each, where it stands now."""
+        """Return whether an agent eats and drinks in the next tick, (B,) each, where the terrain says that it stands.
+
+        The gradients are those of the probabilities of the tiles in view.
+        """
         middle, beside = _around(scene)
+        ground = view_of(scene.terrain).flatten(1)  # (B, V)
         dry = (1 - scene.material[:, self.water, beside]).prod(dim=1)
-        return scene.material[:, self.foliage, middle], 1 - dry
+        likely = (scene.material[:, self.foliage, middle], 1 - dry)
+        certain = (ground[:, middle] == self.foliage, (ground[:, beside] == self.water).any(dim=1))
+        eats, drinks = (sure + soft - soft.detach() for sure, soft in zip(certain, likely, strict=True))
+        return eats, drinks
 
     def stores(self, levels: torch.Tensor, eats: torch.Tensor, drinks: torch.Tensor) -> torch.Tensor:
         """Return the distributions of food and water after a tick.
@@ -125,14 +132,14 @@ class Rules:
     def harvested(self, scene: SoftScene) -> SoftScene:
         """Return the scenes once agents have taken what they stand on and the fish beside them."""
         middle, beside = _around(scene)
-        material = scene.material.clone()
-        for kind, left in self.harvested_materials.items():
-            material[:, left, middle] = material[:, left, middle] + material[:, kind, middle]
-            material[:, kind, middle] = 0
-        fish, left = self.fished
-        material[:, left, beside] = material[:, left, beside] + material[:, fish, beside]
-        material[:, fish, beside] = 0
-        return replace(scene, material=material, terrain=with_view(scene.terrain, material.argmax(dim=1)))
+        material, ground = scene.material.clone(), view_of(scene.terrain).flatten(1).clone()
+        changes = [([middle], kind, left) for kind, left in self.harvested_materials.items()]
+        for tiles, kind, left in [*changes, (beside, *self.fished)]:
+            material[:, left, tiles] = material[:, left, tiles] + material[:, kind, tiles]
+            material[:, kind, tiles] = 0
+            here = ground[:, tiles]
+            ground[:, tiles] = torch.where(here == kind, left, here)
+        return replace(scene, material=material, terrain=with_view(scene.terrain, ground))
 
     def _body(self, vitals: torch.Tensor, eats: torch.Tensor, drinks: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Return health, food and water after a tick, (B,) each. Health depends on food and water before it."""
