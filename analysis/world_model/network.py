@@ -10,9 +10,9 @@ Health, food and water are distributions over levels, which a distribution over 
 the food of a hungry agent and of one that is nearly full, and an empty stomach cannot get emptier. A network that
 predicts changes need not learn that for each level.
 
-In simulations, food and water follow the game's rules instead, which foresee them better (`rules.py`), on terrain as it
-was seen. What the policy sees of the terrain, and all else, are the network's predictions: with its tiles, which say how
-sure they are, memory and decisions are foreseen better than with the rules' tiles. In training it predicts everything.
+In simulations, food and water follow the game's rules instead, which foresee them better (`rules.py`), on terrain as
+it was seen. What the policy sees of the terrain, and all else, are the network's predictions: with its tiles, which say
+how sure they are, memory and decisions are foreseen better than with the rules' tiles. In training it predicts all.
 """
 
 import functools
