@@ -36,7 +36,8 @@ def main() -> None:
     loaded = None
     if settings.of_memory or settings.circuit:
         loaded = load_policy_of(metadata, settings.dump, settings.policy, settings.policies_dir)
-        check_lengths(settings.dump, settings.lives, settings.seed, settings.reach, settings.lags)
+        if not settings.circuit:  # which follows one stretch of each life, and says itself if none is long enough
+            check_lengths(settings.dump, settings.lives, settings.seed, settings.reach, settings.lags)
     with RunFolder(settings.run_folder, description(settings, settings.dump, metadata)) as folder:
         if settings.circuit and loaded is not None:
             from analysis.dynamics.circuits.circuit_run import trace_circuit

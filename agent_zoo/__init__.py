@@ -12,7 +12,7 @@ from common.user_error import UserError
 
 REQUIRED_CLASSES = ("Policy", "Recurrent", "RewardWrapper")
 EARLIER_CLASS = "EarlierPolicy"
-_NO_AGENTS = ("memories", "network_parts", "original", "semantic")
+_NO_AGENTS = ("hub", "memories", "network_parts", "original", "semantic")
 """Folders of what agents share."""
 
 

@@ -114,7 +114,7 @@ def test_an_exception_keeps_the_finished_episodes(tmp_path: Path, form: str) -> 
         writer.finish_episode(1, {"episode": 1, "seed": 7})
         raise KeyboardInterrupt
     assert state_of(tmp_path) == "unfinished" and len(list(tmp_path.iterdir())) == 2
-    assert_refuses("unfinished one: resume it, or delete it", write, tmp_path, planted)
+    assert_refuses("unfinished one: delete it first, or resume its extraction", write, tmp_path, planted)
     assert write(tmp_path, planted, resume=True) == [0, 2]
     assert_same_records(read_dump(tmp_path), completed(planted.records))
 

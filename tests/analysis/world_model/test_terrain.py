@@ -4,6 +4,7 @@ import torch
 from torch.nn import functional
 
 from analysis.world_model.network import WorldState
+from analysis.world_model.rules import Rules
 from analysis.world_model.scene import MOVES, REACH, UNKNOWN, edged, framed, moved_terrain, unknown_terrain, with_view
 from analysis.world_model.windows import CONTEXT
 
@@ -60,7 +61,7 @@ def test_terrain_of_recorded_ticks_is_what_they_showed(recorded) -> None:
 
 
 def test_the_decoder_shows_remembered_terrain_again(recorded) -> None:
-    """A new network changes nothing, so what comes into view is what the frame holds."""
+    """A new network changes nothing, so what comes into view is what the frame holds, but for what the agent takes."""
     model = recorded.model()
     network, windows = model.network, recorded.windows(batch=32)[0]
     scene = windows.last_given(network.shape.materials)
@@ -70,7 +71,7 @@ def test_the_decoder_shows_remembered_terrain_again(recorded) -> None:
         for number in range(len(MOVES)):
             network.say_move[-1].bias.copy_(50 * functional.one_hot(torch.tensor(number), len(MOVES)))
             found = network.decode(state, scene, windows.action[:, CONTEXT - 1], decided=True).scene
-            wanted = moved_terrain(scene.terrain, torch.full((len(windows),), number))
+            wanted = moved_terrain(Rules.of_game().harvested(scene).terrain, torch.full((len(windows),), number))
             side = network.shape.side
             near = wanted[:, REACH : REACH + side, REACH : REACH + side].long().flatten(1)
             known = near != UNKNOWN
