@@ -309,10 +309,10 @@ def test_a_stage_names_the_command_that_records_what_it_lacks(folder: Path, tmp_
 
 
 def test_everything_and_parts_of_it(folder: Path, tmp_path: Path) -> None:
-    short = ("pve", "-p", "tiny", "-n", 1, "--max-steps", 4)
+    short = ("pve", "-p", "tiny", "-n", 1, "--max-steps", 4, "--precision", "float16")
     done = extract(folder, *short, "--record", "everything", "--layers", "lstm_cell", "--name", "all", output=tmp_path)
     assert done.returncode == 0, done.stderr
     metadata = read_metadata(tmp_path / "all")
     assert set(metadata.layers) == {"lstm_cell", "untrained_lstm_hidden", "untrained_lstm_cell"}
-    assert "logits" in metadata.columns
+    assert metadata.precision == "float16" and "logits" in metadata.columns
     assert_refused(extract(folder, *short, "--name", "../x", output=tmp_path), "--name is ../x: must be a file's name")

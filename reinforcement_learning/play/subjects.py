@@ -150,7 +150,10 @@ def other_sizes(contest: Contest, plan: Plan) -> str:
     """Describe the maximum size of the same episodes for each name of `--record`, so that one can be chosen."""
     sizes = []
     for name, recording in RECORDINGS.items():
-        as_named = replace(plan, layers=recording.layers, fields=recording.fields, format=recording.format)
+        precision = "float32" if recording.format == "json" else plan.precision  # JSON holds no other
+        as_named = replace(
+            plan, layers=recording.layers, fields=recording.fields, format=recording.format, precision=precision
+        )
         record_bytes = max(
             expected_record_bytes(_beside_twin(metadata_of(contest, entrant, as_named), entrant, recording))
             for entrant in contest.entrants
