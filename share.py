@@ -1,7 +1,7 @@
 """Share policies, dumps and reports: policies on the Hugging Face hub, all of them as artifacts of Weights & Biases.
 
-    python share.py push policies/NAME.safetensors OWNER/NAME    # with a model card, written from its header
-    python share.py pull OWNER/NAME                              # becomes policies/NAME.safetensors
+    python share.py push my_policies/NAME.safetensors OWNER/NAME    # with a model card, written from its header
+    python share.py pull OWNER/NAME                              # becomes my_policies/NAME.safetensors
     python share.py wandb activation_data/NAME analysis_results/NAME
 
 Policies are safetensors files whose hashes are checked; nothing that is fetched is run. The hub needs the extra `hub`
@@ -46,7 +46,7 @@ class Pull:
     """Name of the policy, where the repository holds several."""
     revision: str | None = None
     """Branch, tag or commit; by default the newest."""
-    policies_dir: Path = Path("policies")
+    policies_dir: Path = Path("my_policies")
     """Folder of the policies."""
     overwrite: bool = False
     """Replace a policy of that name."""
