@@ -199,6 +199,7 @@ class WorldNetwork(nn.Module):
         """
         super().__init__()
         self.action, self.sees_body = action, sees_body
+        self.follows_rules = True  # False in a world with rules of its own
         self.shape, self.sizes, self.kind, self.vitals, self.position = shape, sizes, kind, vitals, position
         channels, hidden = sizes.channels, sizes.hidden
         small = ((shape.side + 1) // 2 + 1) // 2  # side of a view after two strides of 2
@@ -309,7 +310,8 @@ class WorldNetwork(nn.Module):
                 predictions follow from predictions.
         """
         levels = spread_levels(before.own[:, self.vitals])
-        if decided:
+        ruled = decided and self.follows_rules
+        if ruled:
             rules = Rules.of_game()
             stores = rules.stores(levels[:, 1:], *rules.meals(before))
             before = rules.harvested(before)
@@ -337,7 +339,7 @@ class WorldNetwork(nn.Module):
         vitals = changed_levels(levels, self.say_vitals(around).view(-1, len(VITALS), CHANGES))
         shifted = shifted.flatten(2)
         material = (shifted[:, :materials] + _FLOOR).log() + painted[:, :materials]
-        if decided and self.sees_body:
+        if ruled and self.sees_body:
             vitals = torch.cat([vitals[:, :1], _floored(stores)], dim=1)
         kind = _logit(shifted[:, materials : materials + kinds]) + painted[:, materials : materials + kinds]
         health = shifted[:, -2] + painted[:, -2]
@@ -351,7 +353,7 @@ class WorldNetwork(nn.Module):
         scene = SoftScene(
             material.softmax(dim=1), kind.sigmoid(), health, target.sigmoid(), self._own(before, read, vitals, moved),
             types, items * (1 - types[:, :, :1]), legal.sigmoid(),
-            (with_unknown if decided else with_view)(
+            (with_unknown if ruled else with_view)(
                 moved_terrain(before.terrain, move.argmax(dim=1)), material.argmax(dim=1)
             ),
         )  # fmt: skip

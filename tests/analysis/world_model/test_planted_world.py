@@ -84,6 +84,7 @@ def foreseen(recorded, tmp_path_factory: pytest.TempPathFactory) -> tuple[Traini
     stats = measure(batches, recorded.info.layout)
     torch.manual_seed(0)
     model = build(recorded.policy, recorded.info, stats, SIZES, "sphere")
+    model.network.follows_rules = False
     training = Training(model, WorldSettings(Path("planted"), 320 * 8 * HORIZON, learning_rate=3e-3), "planted")
 
     def epochs(number: int) -> Iterator[Windows]:
