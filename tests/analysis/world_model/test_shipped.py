@@ -27,6 +27,6 @@ def verdicts(measure: str, rival: str) -> list[int]:
 def test_its_quality_is_what_the_documentation_says() -> None:
     assert all(verdicts(measure, "copy") == [1] * 16 for measure in ("tiles", "vitals", "memory", "policy"))
     assert verdicts("tiles", "rules") == [-1] * 16
-    assert verdicts("vitals", "rules") == [1] * 11 + [0, 0, 1, 1, 1]
-    assert verdicts("memory", "rules") == [0] + [1] * 15
-    assert verdicts("policy", "rules") == [0] * 6 + [1] * 10
+    assert verdicts("vitals", "rules") == [0] + [1] * 14 + [0]
+    assert verdicts("memory", "rules") == [1] * 16
+    assert verdicts("policy", "rules") == [0] * 3 + [1] * 13
