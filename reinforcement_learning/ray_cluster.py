@@ -6,6 +6,7 @@ import os
 import secrets
 import signal
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +56,11 @@ def connect(address: str) -> None:
 def _keep_to_this_machine() -> None:
     """Let a cluster that this process starts listen on the loopback interface only, and to this process's children.
 
-    Ray reads these variables when it is imported; whoever has set one of them has asked for something else.
+    Ray reads these variables when it is imported, so a process that has done so already starts a cluster without a
+    token. Whoever has set one of them has asked for something else.
     """
     os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # on all systems: no address that others can reach
-    if "RAY_AUTH_MODE" not in os.environ:
+    if "RAY_AUTH_MODE" not in os.environ and "ray" not in sys.modules:
         os.environ["RAY_AUTH_MODE"] = "token"
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # never on the disk
 

@@ -1,5 +1,6 @@
 """train_world_model.py and simulate.py as users run them, on a small real dump."""
 
+import itertools
 import os
 import shutil
 from collections.abc import Callable
@@ -164,13 +165,14 @@ def test_quality_is_measured_on_other_maps(trained: Path, features_dump: Recorde
     assert not (folder / "other_dice.tsv").exists()
     assert (folder / "quality.png").stat().st_size > 10_000
     rows = rows_of(folder / "open_loop.tsv")
-    assert {(row["measure"], int(row["horizon"])) for row in rows} == {
-        (measure, horizon) for measure in ("tiles", "entities", "vitals", "memory", "policy") for horizon in range(1, 5)
-    }
+    measures, rivals = ("tiles", "entities", "vitals", "memory", "policy"), ("copy", "rules")
+    assert sorted((row["measure"], int(row["horizon"]), row["rival"]) for row in rows) == sorted(
+        itertools.product(measures, range(1, 5), rivals)
+    )
     for row in rows:
         assert float(row["model_low"]) <= float(row["model"]) <= float(row["model_high"])
         sign = -1 if row["measure"] in ("vitals", "policy") else 1
-        difference = sign * (float(row["model"]) - float(row["copied"]))
+        difference = sign * (float(row["model"]) - float(row["other"]))
         assert float(row["better"]) == pytest.approx(difference, abs=1e-6)
     quality = orjson.loads((folder / "quality.json").read_bytes())
     shares = {each["what"]: each for each in quality["behaviours"]}
