@@ -54,7 +54,7 @@ sync = @test -n "$(PYTHON)" || echo "no Python from 3.11 to 3.14 with venv is in
 	$(UV) sync --quiet --python "$(or $(PYTHON),$(FETCHED))"
 
 # Scripts find the project also where Python does not look into their folder (PYTHONSAFEPATH).
-on-path = @$(RUN) -c "import os, pathlib, sysconfig; \
+on-path = @test ! -x $(RUN) || $(RUN) -c "import os, pathlib, sysconfig; \
 	pathlib.Path(sysconfig.get_path('purelib'), 'nmmo_interpretability.pth').write_text(os.getcwd() + '\n')"
 
 # Inexact: what `make setup-all` installed before stays.
