@@ -1,4 +1,4 @@
-"""Ways to install: what pip is told, which Python `make` takes, and what it removes."""
+"""Ways to install: what pip builds, which Python `make` takes, and what it removes."""
 
 import importlib.util
 import os

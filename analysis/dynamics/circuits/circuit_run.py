@@ -173,7 +173,7 @@ def circuit_lines(circuit: Circuit, policy: RecurrentPolicy, *, has_parts: bool)
     yield f" What was read by tick {half} makes half of it, by tick {most} .9, for good."
     if not has_parts:
         yield (
-            " Parts of the observation are told apart only if the encoder ends in a linear layer, and the dump was "
+            " The observation is divided into its parts only if the encoder ends in a linear layer and the dump was "
             "recorded with --fields Market,Task,ActionTargets."
         )
     yield ""

@@ -2,9 +2,9 @@
 
 A rotation of a state is learnt such that, once a few rotated coordinates of a base take the values of a source, the
 policy acts as agents with the source's value of a variable do (Geiger et al. 2024, "Finding alignments between
-interpretable causal variables and distributed neural representations"). How agents with a value act is told by a
-logistic regression from their logits, which is fitted to unedited ticks and stays as it is. Everything that a base
-reads stays as recorded, so nothing passes through the game.
+interpretable causal variables and distributed neural representations"). A logistic
+regression, fitted to the logits of unedited ticks and then kept, says which value the actions belong to. Everything
+that a base reads stays as recorded, so nothing passes through the game.
 """
 
 from collections.abc import Callable

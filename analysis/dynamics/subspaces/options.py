@@ -22,7 +22,7 @@ class LearnOptions:
     another value of --donor would is learnt on two thirds of its lives, and tried on the others."""
     donor: str
     """What is to be exchanged: self_goal, the side of the map that is the agent's task; or a feature of
-    docs/features.md, such as self_food, whose lower and upper half are told apart."""
+    docs/features.md, such as self_food, divided at its median."""
     edit: Literal["interchange"] = "interchange"
     """The edit that it is learnt for."""
     layer: str = LSTM_CELL

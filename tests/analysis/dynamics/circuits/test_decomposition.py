@@ -103,7 +103,7 @@ def test_a_counter_is_written_by_every_event_through_the_input_gate() -> None:
 
 
 def test_a_forget_gate_that_clears_the_memory_is_what_wrote_the_difference() -> None:
-    """All lives write the same in the first tick; those that are told so forget it later."""
+    """All lives write the same in the first tick; some forget it later."""
     memory = built(2, {(CANDIDATE, 0, 0): 1.0, (FORGET, 0, 1): -2 * OPEN}, {(INPUT, 0): OPEN, (FORGET, 0): OPEN})
     read = torch.zeros(4, 2, 2, dtype=torch.float64)
     read[0, :, 0], read[2, 1, 1] = 1.0, 1.0
