@@ -49,6 +49,7 @@ def test_the_rows_run_one_after_the_other_on_one_recording(tmp_path: Path) -> No
     (tmp_path / "policies").mkdir()
     for name in (POLICY, "start_kit_s1"):
         (tmp_path / "policies" / f"{name}.safetensors").symlink_to(ROOT / "policies" / f"{name}.safetensors")
+    (ROOT / "maps").mkdir(exist_ok=True)  # a link to a folder that is not there could not be filled
     for name in ("world_models", "studies", "maps"):
         (tmp_path / name).symlink_to(ROOT / name)
     for row in readme_rows():
