@@ -273,7 +273,6 @@ def _format(arguments: Arguments) -> Format:
 
 
 def _places(arguments: Arguments, names: list[list[str]]) -> list[list[Path]]:
-    """Return the folder of each dump; `names` are those of the policies that share a world."""
     if arguments.name is None:
         return [[arguments.output / name for name in together] for together in names]
     if sum(map(len, names)) == 1:

@@ -24,20 +24,14 @@ _WIDTH_AT_MOST = 1 << 16
 
 @dataclass(frozen=True)
 class Column:
-    """One optional column.
-
-    Attributes:
-        width: numbers per record; None for a single number.
-        unit: of its values; "0 or 1" for a yes-or-no column.
-        definition: one sentence that says exactly what it holds.
-    """
+    """One optional column."""
 
     __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
 
     dtype: Dtype
-    width: int | None
-    unit: str
-    definition: str
+    width: int | None  # numbers per record; None for a single number
+    unit: str  # of its values; "0 or 1" for a yes-or-no column
+    definition: str  # one sentence that says exactly what it holds
 
     def shape(self, records: int) -> tuple[int, ...]:
         """Return the shape of the column for this number of records."""

@@ -37,46 +37,29 @@ SourceKind = Literal[
 
 @dataclass(frozen=True)
 class Source:
-    """Where a direction comes from.
-
-    Attributes:
-        run: name of the folder of the run that found it.
-        dump: name of the folder of the dump that it was fitted on.
-        policy: whose activations the dump holds.
-        checkpoint_sha256: of the policy's checkpoint file, 64 hexadecimal digits; None if unknown.
-    """
+    """Where a direction comes from."""
 
     __pydantic_config__ = _STRICT
 
     kind: SourceKind
-    run: str
-    dump: str
-    policy: str
-    checkpoint_sha256: str | None
+    run: str  # name of the folder of the run that found it
+    dump: str  # name of the folder of the dump that it was fitted on
+    policy: str  # whose activations the dump holds
+    checkpoint_sha256: str | None  # of the policy's checkpoint file, 64 hexadecimal digits; None if unknown
 
 
 @dataclass(frozen=True, eq=False)
 class Direction:
-    """One direction in the activations of one layer.
+    """One direction in the activations of one layer."""
 
-    Attributes:
-        name: unique within the file.
-        layer: of the network, named as in dumps.
-        weight: of each unit's raw activation, (units,) float32, not all zero.
-        bias: added to the weighted sum, in the read-out's unit.
-        mean: of the read-out over the records that it was fitted on.
-        spread: standard deviation of the read-out over the same records.
-        records: that it was fitted on.
-    """
-
-    name: str
-    layer: str
-    weight: np.ndarray
-    bias: float
+    name: str  # unique within the file
+    layer: str  # of the network, named as in dumps
+    weight: np.ndarray  # of each unit's raw activation, (units,) float32, not all zero
+    bias: float  # added to the weighted sum, in the read-out's unit
     unit: str
-    mean: float
-    spread: float
-    records: int
+    mean: float  # of the read-out over the records that it was fitted on
+    spread: float  # standard deviation of the read-out over the same records
+    records: int  # that it was fitted on
     lives: int
     episodes: int
     source: Source
@@ -130,14 +113,10 @@ def direction_from(
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """The contents of a file of directions.
-
-    Attributes:
-        directions: in the order in which they were written.
-    """
+    """The contents of a file of directions."""
 
     path: Path
-    directions: tuple[Direction, ...]
+    directions: tuple[Direction, ...]  # in the order in which they were written
 
     def __len__(self) -> int:
         return len(self.directions)
@@ -306,15 +285,11 @@ class PlannedDisplacement:
 
     Probes name their targets so, and directions end with the name of their target. Interventions along such a direction
     say whether the path bends as the direction predicts.
-
-    Attributes:
-        axis: row, tiles to the south; or col, tiles to the east.
-        plan: name of the direction before that of the target, such as masked_3M/lstm_cell; empty for a target.
     """
 
-    axis: Axis
+    axis: Axis  # row, tiles to the south; or col, tiles to the east
     ticks: int
-    plan: str = ""
+    plan: str = ""  # name of the direction before that of the target, such as masked_3M/lstm_cell; empty for a target
 
     @property
     def name(self) -> str:

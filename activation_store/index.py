@@ -26,19 +26,13 @@ _UNITS = (("days", 86_400), ("hours", 3_600), ("minutes", 60))
 
 @dataclass(frozen=True)
 class Entry:
-    """One folder of results.
-
-    Attributes:
-        bytes: of all its files.
-        made: seconds since the epoch, of its newest file.
-        command: that made it, "" if nothing says so.
-    """
+    """One folder of results."""
 
     folder: Path
     kind: str
-    bytes: int
-    made: float
-    command: str
+    bytes: int  # of all its files
+    made: float  # seconds since the epoch, of its newest file
+    command: str  # that made it, "" if nothing says so
 
     def row(self, now: float) -> tuple[str, str, str, str, str]:
         """Return it as texts."""

@@ -66,27 +66,21 @@ KEYS = ("arm", "episode", "agent", "edited")
 
 @dataclass(frozen=True)
 class Arm:
-    """One way of playing the episodes.
-
-    Attributes:
-        name: unique in its run.
-        policy: whose agents are edited: the trained policy, or one of the same architecture with random weights.
-        dose: of the edit; None if the edit has none.
-        twin: name of the unedited arm that its lives are compared with; its own name in an unedited arm.
-        direction: name of the only direction or sparse feature that is edited, in a run that edits them one by one.
-        number: of a random control among those of its kind, dose and direction, from 1; 0 for other arms. It seeds the
-            control while a run is played, and is not written.
-    """
+    """One way of playing the episodes."""
 
     __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
 
-    name: str
+    name: str  # unique in its run
     kind: ArmKind
     policy: Literal["trained", "untrained"]
-    dose: float | None
-    twin: str
+    """Whose agents are edited: the trained policy, or one of the same architecture with random weights."""
+    dose: float | None  # of the edit; None if the edit has none
+    twin: str  # name of the unedited arm that its lives are compared with; its own name in an unedited arm
     direction: str | None = None
+    """Name of the only direction or sparse feature that is edited, in a run that edits them one by one."""
     number: int = 0
+    """Of a random control among those of its kind, dose and direction, from 1; 0 for other arms. It seeds the control
+    while a run is played, and is not written."""
 
     @property
     def is_studied(self) -> bool:
@@ -114,43 +108,32 @@ class Arm:
 
 @dataclass(frozen=True)
 class Readability:
-    """How well an erased variable can be read: R2 of least-squares read-outs, the share of its variance explained.
-
-    Attributes:
-        states: number of unedited states that the eraser was fitted to.
-        after: in these states once they are erased, by the best read-out from them.
-        unedited: in unedited states of episodes other than those that the read-out was fitted to; below 0 if it is
-            worse there than a constant. None if all episodes were played in one group, or it does not vary.
-        in_play: the same in the arm's edited states.
-    """
+    """How well an erased variable can be read: R2 of least-squares read-outs, the share of its variance explained."""
 
     __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
 
     arm: str
     layer: str
     variable: str
-    states: int
+    states: int  # number of unedited states that the eraser was fitted to
     before: float
-    after: float
+    after: float  # in these states once they are erased, by the best read-out from them
     unedited: float | None
-    in_play: float | None
+    """In unedited states of episodes other than those that the read-out was fitted to; below 0 if it is worse there
+    than a constant. None if all episodes were played in one group, or it does not vary."""
+    in_play: float | None  # the same in the arm's edited states
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a column of a table of lives holds.
-
-    Attributes:
-        measure: such as `ticks`, `died_of`, `kl`, `gain`; `planned`, by how many tiles an edit moved the read-out of a
-            planned displacement; `lasting`, what is left of an edit; `follows_lower` and `follows_higher`, how often an
-            option follows a donor.
-        of: which cause, head, option or direction, or what and how many ticks later; empty if there is only one.
-        against: of a change at once: what it is compared with; None for other outcomes.
-    """
+    """What a column of a table of lives holds."""
 
     measure: str
-    of: str = ""
-    against: Comparison | None = None
+    """Such as `ticks`, `died_of`, `kl`, `gain`; `planned`, by how many tiles an edit moved the read-out of a planned
+    displacement; `lasting`, what is left of an edit; `follows_lower` and `follows_higher`, how often an option follows
+    a donor."""
+    of: str = ""  # which cause, head, option or direction, or what and how many ticks later; empty if there is only one
+    against: Comparison | None = None  # of a change at once: what it is compared with; None for other outcomes
 
     @property
     def name(self) -> str:
@@ -185,21 +168,13 @@ def replayed_arms(arms: Sequence[Arm]) -> dict[str, Arm]:
 
 @dataclass(frozen=True, eq=False)
 class LivesTable:
-    """One row for every life, of L lives.
+    """One row for every life, of L lives."""
 
-    Attributes:
-        arm: name of the arm, (L,) str.
-        episode: number of the episode, (L,) int64.
-        agent: the game's number of the agent, (L,) int64.
-        edited: whether the agent was drawn at random to be edited, also in unedited arms, (L,) bool.
-        outcomes: by name, (L,) float64 each; NaN where an outcome does not exist for a life.
-    """
-
-    arm: np.ndarray
-    episode: np.ndarray
-    agent: np.ndarray
-    edited: np.ndarray
-    outcomes: Mapping[str, np.ndarray]
+    arm: np.ndarray  # name of the arm, (L,) str
+    episode: np.ndarray  # number of the episode, (L,) int64
+    agent: np.ndarray  # the game's number of the agent, (L,) int64
+    edited: np.ndarray  # whether the agent was drawn at random to be edited, also in unedited arms, (L,) bool
+    outcomes: Mapping[str, np.ndarray]  # by name, (L,) float64 each; NaN where an outcome does not exist for a life
 
     def __len__(self) -> int:
         return len(self.arm)

@@ -24,20 +24,14 @@ _STRICT = ConfigDict(strict=True, extra="forbid")
 
 @dataclass(frozen=True)
 class StoredEpisode:
-    """An episode whose records are all on disk.
-
-    Attributes:
-        description: its entry in the dump's metadata; None for none.
-        shard: size and hash of its file; None if it has no records and therefore no file.
-        precision_error: error from rounding its activations, by layer.
-    """
+    """An episode whose records are all on disk."""
 
     __pydantic_config__ = _STRICT
 
     episode: int
-    description: dict[str, Any] | None
-    shard: DumpFile | None
-    precision_error: dict[str, PrecisionError]
+    description: dict[str, Any] | None  # its entry in the dump's metadata; None for none
+    shard: DumpFile | None  # size and hash of its file; None if it has no records and therefore no file
+    precision_error: dict[str, PrecisionError]  # error from rounding its activations, by layer
 
 
 @dataclass(frozen=True)

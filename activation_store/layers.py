@@ -33,15 +33,11 @@ UNTRAINED = "untrained"
 
 @dataclass(frozen=True)
 class Layer:
-    """One kind of layer.
+    """One kind of layer."""
 
-    Attributes:
-        name: of the layer; of the last one if there are several.
-        of: what has one: each policy, each layer of its memory, or a policy with a codebook.
-    """
-
-    name: str
+    name: str  # of the layer; of the last one if there are several
     of: Literal["policy", "memory layer", "codebook"]
+    """What has one: each policy, each layer of its memory, or a policy with a codebook."""
     meaning: str
 
 
@@ -69,7 +65,6 @@ def layer_names(memory_layers: int, cell: MemoryCell = "lstm", codebook: bool = 
 
     Args:
         memory_layers: 0 for a feed-forward policy.
-        codebook: whether the policy has a semantic plane and a codebook.
     """
     names: list[str] = []
     for layer in LAYERS:
@@ -109,10 +104,6 @@ def check_policy_layers(
     names: Iterable[str], memory_layers: int, cell: MemoryCell = "lstm", codebook: bool = False
 ) -> None:
     """Refuse layers that a given policy does not have.
-
-    Args:
-        memory_layers: of the policy, 0 if it is feed-forward.
-        codebook: whether the policy has a semantic plane and a codebook.
 
     Raises:
         UserError: names the first one, and the layers that exist.

@@ -79,6 +79,5 @@ def rank_in_life(life: np.ndarray, tick: np.ndarray) -> np.ndarray:
 
 
 def _numbered(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct values in ascending order, and the index of each value among them."""
     distinct = np.unique(values)
     return distinct, np.searchsorted(distinct, values)  # far faster than `np.unique` with `return_inverse`

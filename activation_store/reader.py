@@ -82,13 +82,9 @@ def read_dump(
 
     Args:
         subsample: which records of each life to keep, such as `Subsample(10)`, one in ten; all by default.
-        layers: the layers to keep; None for all.
-        columns: the optional columns to keep; None for all.
         leave_out: fields not to read: `tile`, `entity`, `inventory` and `tables` are returned without rows; `reward`,
             `value` and `log_probability` as NaN.
-        episodes: keep only these; None for all.
         lives: keep only these, each a slot, an agent and an episode; None for all.
-        progress: called with the share of the work done, from 0 to 1.
 
     Raises:
         UserError: anything that `read_metadata` raises; the records are truncated, damaged, malformed or out of order;
@@ -181,7 +177,6 @@ def _proved(paths: Sequence[Path], metadata: DumpMetadata) -> Iterator[tuple[Pat
 
 
 def _shards(metadata: DumpMetadata) -> list[tuple[str, DumpFile]]:
-    """Return the files of a parquet dump in order of episodes."""
     return sorted(metadata.files.items(), key=lambda item: item[1].episode or 0)
 
 

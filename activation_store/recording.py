@@ -24,15 +24,11 @@ _CHECKPOINT_DIGITS = 10
 
 @dataclass(frozen=True)
 class Recording:
-    """What one name of `--record` stands for.
-
-    Attributes:
-        untrained_twin: also the memory of an untrained network, of policies that have a memory.
-    """
+    """What one name of `--record` stands for."""
 
     layers: tuple[str, ...]
     fields: tuple[str, ...]
-    untrained_twin: bool
+    untrained_twin: bool  # also the memory of an untrained network, of policies that have a memory
     format: Format
     episodes: int
 
@@ -114,12 +110,10 @@ def _command(folder: Path, metadata: DumpMetadata, how: list[str]) -> list[str]:
 
 
 def _options(chosen: list[tuple[str, object, object]]) -> list[str]:
-    """Return the words of options whose values are not the usual ones."""
     return [word for option, value, usual in chosen if value not in (None, usual) for word in (option, str(value))]
 
 
 def _of_world(world: dict[str, Any]) -> list[tuple[str, object, object]]:
-    """Return options with their values and the values that need not be named."""
     original = world.get("protocol") == "original"
     task = world.get("task") if isinstance(world.get("task"), dict) else {}
     assert isinstance(task, dict)

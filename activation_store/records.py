@@ -11,15 +11,10 @@ from common.user_error import UserError
 
 @dataclass(frozen=True)
 class RaggedRows:
-    """Rows of a table grouped by record, without padding.
+    """Rows of a table grouped by record, without padding."""
 
-    Attributes:
-        values: (total rows, columns) int16.
-        offsets: (records + 1,) int64; record i owns rows offsets[i] to offsets[i + 1].
-    """
-
-    values: np.ndarray
-    offsets: np.ndarray
+    values: np.ndarray  # (total rows, columns) int16
+    offsets: np.ndarray  # (records + 1,) int64; record i owns rows offsets[i] to offsets[i + 1]
 
     @property
     def counts(self) -> np.ndarray:
@@ -46,40 +41,25 @@ class Records:
 
     Unrecorded fields are NaN (`reward`, `value`, `log_probability` of imported dumps); tables that were left out on
     reading have no rows.
-
-    Attributes:
-        step: ticks played since the recording of the episode began, (B,) int64.
-        env_id: the slot of its world that held the agent's memory, (B,) int64.
-        agent_id: the agent's id in the game, from 1, (B,) int64.
-        episode: number of the episode across all environments, (B,) int64.
-        tick: the game's tick in this episode, (B,) int64.
-        reward: for this record's action, (B,) float32.
-        value: the critic's estimate, (B,) float32.
-        action: index chosen in each head, (B, H) int64.
-        log_probability: of the chosen index in each head, (B, H) float32.
-        activations: layer name -> (B, units) float32.
-        tile: row, column and material of the 15x15 view, (B, 225, 3) int16.
-        entity: visible entities, including the agent itself; columns named in the metadata.
-        inventory: items carried; columns named in the metadata.
-        columns: optional columns by name, (B,) or (B, width); dtype, unit and definition are in the metadata.
-        tables: other optional tables by name, such as Market; columns named in the metadata.
     """
 
-    step: np.ndarray
-    env_id: np.ndarray
-    agent_id: np.ndarray
-    episode: np.ndarray
-    tick: np.ndarray
-    reward: np.ndarray
-    value: np.ndarray
-    action: np.ndarray
-    log_probability: np.ndarray
-    activations: dict[str, np.ndarray]
-    tile: np.ndarray
-    entity: RaggedRows
-    inventory: RaggedRows
+    step: np.ndarray  # ticks played since the recording of the episode began, (B,) int64
+    env_id: np.ndarray  # the slot of its world that held the agent's memory, (B,) int64
+    agent_id: np.ndarray  # the agent's id in the game, from 1, (B,) int64
+    episode: np.ndarray  # number of the episode across all environments, (B,) int64
+    tick: np.ndarray  # the game's tick in this episode, (B,) int64
+    reward: np.ndarray  # for this record's action, (B,) float32
+    value: np.ndarray  # the critic's estimate, (B,) float32
+    action: np.ndarray  # index chosen in each head, (B, H) int64
+    log_probability: np.ndarray  # of the chosen index in each head, (B, H) float32
+    activations: dict[str, np.ndarray]  # layer name -> (B, units) float32
+    tile: np.ndarray  # row, column and material of the 15x15 view, (B, 225, 3) int16
+    entity: RaggedRows  # visible entities, including the agent itself; columns named in the metadata
+    inventory: RaggedRows  # items carried; columns named in the metadata
     columns: dict[str, np.ndarray] = field(default_factory=dict)
+    """Optional columns by name, (B,) or (B, width); dtype, unit and definition are in the metadata."""
     tables: dict[str, RaggedRows] = field(default_factory=dict)
+    """Other optional tables by name, such as Market; columns named in the metadata."""
 
     def __len__(self) -> int:
         return len(self.step)

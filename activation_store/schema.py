@@ -67,20 +67,15 @@ class ActionHead:
 
 @dataclass(frozen=True)
 class DumpFile:
-    """The expected size, hash and counts of one of a dump's files.
-
-    Attributes:
-        sha256: of its bytes, 64 hexadecimal digits.
-        episode: the only one in the file; None if it holds all episodes.
-    """
+    """The expected size, hash and counts of one of a dump's files."""
 
     __pydantic_config__ = _STRICT
 
-    sha256: str
+    sha256: str  # of its bytes, 64 hexadecimal digits
     bytes: int
     records: int
     lives: int
-    episode: int | None = None
+    episode: int | None = None  # the only one in the file; None if it holds all episodes
 
 
 @dataclass(frozen=True)
@@ -99,58 +94,36 @@ class PrecisionError:
 
 @dataclass(frozen=True)
 class DumpMetadata:
-    """Everything a reader needs to interpret the records and to verify that they are complete.
-
-    Attributes:
-        policy: name of the policy.
-        agent: folder of `agent_zoo` that it was built from.
-        checkpoint_sha256: of the checkpoint file; None if there is none.
-        steps_trained: agent-steps; None if unknown.
-        layers: name -> units.
-        entity_columns: of the Entity table, in order.
-        inventory_columns: of the Inventory table, in order.
-        action_heads: in order.
-        environment: settings of the world.
-        combat_status_ticks: ticks for which the game counts an agent as in combat after an attack.
-        seed: of the extraction; None if unknown.
-        precision: that activations are stored in.
-        columns: optional columns by name.
-        tables: optional tables, name -> columns in order.
-        unrecorded: fields of `MAY_BE_UNRECORDED` that this dump lacks; readers return NaN.
-        precision_error: by layer, if activations were ever rounded.
-        episodes: number, seed and map of each.
-        files: sizes, hashes and counts by file name.
-        versions: of the libraries that made the dump.
-        origin: whether the lives were played in the game, or simulated by a world model.
-        world_model_sha256: of the file of the world model that simulated them; None if they were played.
-    """
+    """Everything a reader needs to interpret the records and to verify that they are complete."""
 
     __pydantic_config__ = _STRICT
 
     policy: str
-    agent: str
-    checkpoint_sha256: str | None
-    steps_trained: int | None
-    layers: dict[str, int]
-    entity_columns: tuple[str, ...]
-    inventory_columns: tuple[str, ...]
-    action_heads: tuple[ActionHead, ...]
+    agent: str  # folder of `agent_zoo` that it was built from
+    checkpoint_sha256: str | None  # of the checkpoint file; None if there is none
+    steps_trained: int | None  # agent-steps; None if unknown
+    layers: dict[str, int]  # name -> units
+    entity_columns: tuple[str, ...]  # of the Entity table, in order
+    inventory_columns: tuple[str, ...]  # of the Inventory table, in order
+    action_heads: tuple[ActionHead, ...]  # in order
     environment: dict[str, Any]
-    combat_status_ticks: int
-    seed: int | None
+    combat_status_ticks: int  # ticks for which the game counts an agent as in combat after an attack
+    seed: int | None  # of the extraction; None if unknown
     format: Format = "json"
-    precision: Precision = "float32"
-    columns: dict[str, Column] = field(default_factory=dict)
-    tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    unrecorded: tuple[str, ...] = ()
+    precision: Precision = "float32"  # that activations are stored in
+    columns: dict[str, Column] = field(default_factory=dict)  # optional columns by name
+    tables: dict[str, tuple[str, ...]] = field(default_factory=dict)  # optional tables, name -> columns in order
+    unrecorded: tuple[str, ...] = ()  # fields of `MAY_BE_UNRECORDED` that this dump lacks; readers return NaN
     precision_error: dict[str, PrecisionError] = field(default_factory=dict)
-    episodes: list[dict[str, Any]] = field(default_factory=list)
+    """By layer, if activations were ever rounded."""
+    episodes: list[dict[str, Any]] = field(default_factory=list)  # number, seed and map of each
     records: int = 0
     lives: int = 0
-    files: dict[str, DumpFile] = field(default_factory=dict)
-    versions: dict[str, str] = field(default_factory=dict)
-    origin: Origin = "game"
+    files: dict[str, DumpFile] = field(default_factory=dict)  # sizes, hashes and counts by file name
+    versions: dict[str, str] = field(default_factory=dict)  # of the libraries that made the dump
+    origin: Origin = "game"  # whether the lives were played in the game, or simulated by a world model
     world_model_sha256: str | None = None
+    """Of the file of the world model that simulated them; None if they were played."""
     schema_version: int = SCHEMA_VERSION
 
     @property

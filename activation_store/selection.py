@@ -18,24 +18,16 @@ CAN_BE_LEFT_OUT = (*OBSERVATIONS, "tables", *MAY_BE_UNRECORDED)
 
 @dataclass(frozen=True)
 class Selection:
-    """What to read of a dump.
-
-    Attributes:
-        columns: optional columns to read.
-        tables: optional tables to read.
-        leave_out: fields not to read: `OBSERVATIONS` are returned without rows, `MAY_BE_UNRECORDED` as NaN.
-        subsample: which records of each life to keep.
-        episodes: to keep; None for all.
-        lives: to keep; None for all.
-    """
+    """What to read of a dump."""
 
     layers: tuple[str, ...]
     columns: tuple[str, ...]
     tables: tuple[str, ...]
     leave_out: frozenset[str] = frozenset()
+    """Fields not to read: `OBSERVATIONS` are returned without rows, `MAY_BE_UNRECORDED` as NaN."""
     subsample: Subsample = ALL_RECORDS
-    episodes: frozenset[int] | None = None
-    lives: frozenset[Life] | None = None
+    episodes: frozenset[int] | None = None  # to keep; None for all
+    lives: frozenset[Life] | None = None  # to keep; None for all
 
     def wants_episode(self, episode: int) -> bool:
         """Return whether any record of this episode may be kept."""

@@ -38,27 +38,17 @@ BASELINES: tuple[DictionaryKind, ...] = ("pca", "ica", "k_means")
 
 @dataclass(frozen=True)
 class DictionarySource:
-    """What a dictionary was fitted to.
-
-    Attributes:
-        run: name of the folder of the run that fitted it.
-        dump: name of the dump's folder.
-        dump_sha256: of the dump's metadata file, 64 hexadecimal digits.
-        policy: whose states the dump holds.
-        checkpoint_sha256: of the policy's checkpoint file; None if unknown.
-        layer: of the policy; a network beside it has a prefix, such as `untrained_lstm_cell`.
-        records: states that it was fitted to.
-    """
+    """What a dictionary was fitted to."""
 
     __pydantic_config__ = _STRICT
 
-    run: str
-    dump: str
-    dump_sha256: str
-    policy: str
-    checkpoint_sha256: str | None
-    layer: str
-    records: int
+    run: str  # name of the folder of the run that fitted it
+    dump: str  # name of the dump's folder
+    dump_sha256: str  # of the dump's metadata file, 64 hexadecimal digits
+    policy: str  # whose states the dump holds
+    checkpoint_sha256: str | None  # of the policy's checkpoint file; None if unknown
+    layer: str  # of the policy; a network beside it has a prefix, such as `untrained_lstm_cell`
+    records: int  # states that it was fitted to
     lives: int
     episodes: int
     seed: int
@@ -71,25 +61,16 @@ class SparseDictionary:
     An autoencoder computes z = (state - centre) @ encoder.T + encoder_bias. Of `topk`, the k largest positive z of a
     state are the strengths, the others are 0. Of the other kinds, the z above their feature's threshold are. Baselines
     choose k features by matching pursuit, and their strengths can be negative.
-
-    Attributes:
-        k: features that a state has: exactly or at most for topk and the baselines, on average for the others.
-        decoder: the features' directions, each of length 1, (F, U) float32.
-        centre: the state without features, (U,) float32.
-        source: what it was fitted to.
-        encoder: (F, U) float32; None for baselines.
-        encoder_bias: (F,) float32; None for baselines.
-        threshold: (F,) float32, not negative; all 0 for topk; None for baselines.
     """
 
     kind: DictionaryKind
-    k: int
-    decoder: np.ndarray
-    centre: np.ndarray
-    source: DictionarySource
-    encoder: np.ndarray | None = None
-    encoder_bias: np.ndarray | None = None
-    threshold: np.ndarray | None = None
+    k: int  # features that a state has: exactly or at most for topk and the baselines, on average for the others
+    decoder: np.ndarray  # the features' directions, each of length 1, (F, U) float32
+    centre: np.ndarray  # the state without features, (U,) float32
+    source: DictionarySource  # what it was fitted to
+    encoder: np.ndarray | None = None  # (F, U) float32; None for baselines
+    encoder_bias: np.ndarray | None = None  # (F,) float32; None for baselines
+    threshold: np.ndarray | None = None  # (F,) float32, not negative; all 0 for topk; None for baselines
 
     @property
     def features(self) -> int:

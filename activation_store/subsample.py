@@ -18,16 +18,11 @@ class Subsample:
     The first record kept is drawn for each life among its first `every` records after `skip_first`. So every record
     after the skipped ones is equally likely to be kept, and different lives keep different ticks. The draw depends only
     on the seed and the life, not on what else is read or in which order.
-
-    Attributes:
-        every: keep one record in this many, from 1 (all).
-        skip_first: records at the start of each life that are never kept, from 0.
-        seed: of the draws, from 0 to 2**32 - 1.
     """
 
-    every: int = 1
-    skip_first: int = 0
-    seed: int = 0
+    every: int = 1  # keep one record in this many, from 1 (all)
+    skip_first: int = 0  # records at the start of each life that are never kept, from 0
+    seed: int = 0  # of the draws, from 0 to 2**32 - 1
 
     def check(self) -> None:
         """Refuse invalid values.

@@ -162,7 +162,6 @@ class DumpWriter:
         """Record that an episode is complete; from here on its records survive a crash.
 
         Args:
-            episode: its number; it may have no records.
             description: its entry in the metadata: number, seed, map and so on.
 
         Raises:

@@ -44,20 +44,14 @@ _ACTION_GAIN = 0.01  # nearly equal probabilities before training
 
 @dataclass(frozen=True)
 class SegmentOutputs:
-    """A policy's outputs for N observations in segments of consecutive ticks, all in the order of the observations.
+    """A policy's outputs for N observations in segments of consecutive ticks, all in the order of the observations."""
 
-    Attributes:
-        distribution: over the actions.
-        value: (N,).
-        encoder_output: input of the memory, (N, units).
-        hidden: input of the decode step, (N, units): the hidden state of the memory's last layer, or the encoder's
-            output in a feed-forward policy.
-    """
-
-    distribution: ActionDistribution
-    value: torch.Tensor
-    encoder_output: torch.Tensor
+    distribution: ActionDistribution  # over the actions
+    value: torch.Tensor  # (N,)
+    encoder_output: torch.Tensor  # input of the memory, (N, units)
     hidden: torch.Tensor
+    """Input of the decode step, (N, units): the hidden state of the memory's last layer, or the encoder's output in a
+    feed-forward policy."""
 
 
 class BasePolicy(nn.Module, ABC):
@@ -73,13 +67,6 @@ class BasePolicy(nn.Module, ABC):
     def __init__(
         self, layout: ObservationLayout, hidden_size: int, *, published: bool = False, rectified: bool = False
     ):
-        """Build the decoder and the critic.
-
-        Args:
-            hidden_size: number of units.
-            published: see `ActionDecoder`.
-            rectified: see `ActionDecoder`.
-        """
         super().__init__()
         if hidden_size < 1:
             raise ValueError(f"hidden_size is {hidden_size}")

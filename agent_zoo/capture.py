@@ -25,7 +25,6 @@ def capture(policy: RecurrentPolicy, layers: Sequence[str]) -> Iterator[Captured
     """Within the block, every tick that the policy plays puts its activations into the yielded dictionary.
 
     Args:
-        policy: the policy that will play.
         layers: names of `activation_store.layers`, or `ALL_LAYERS`.
 
     Yields:
@@ -62,7 +61,6 @@ def run_with_layers(
 
     Args:
         policy: to run; under `torch.no_grad()` unless gradients are wanted.
-        memory: before the tick.
         layers: names of `activation_store.layers`; by default all layers of the policy.
 
     Returns:

@@ -71,39 +71,28 @@ _NUMBERS_BESIDE_WEIGHTS = 1 << 20
 
 @dataclass(frozen=True)
 class CheckpointInfo:
-    """Everything needed to rebuild an agent, except its weights.
+    """Everything needed to rebuild an agent, except its weights."""
 
-    Attributes:
-        agent: folder in agent_zoo/.
-        policy_arguments: of the agent's `Policy`, without the layout.
-        recurrent_arguments: of the agent's `Recurrent`, without the policy; if there is no `cell`, the memory is an
-            LSTM.
-        task: the curriculum, the encoder and the embedding's size, as in the settings, without the cache folder of
-            embeddings.
-        environment: the world that it was trained in, as in the settings, without the folder of its maps.
-        steps: agent-steps trained; 0 if they are unknown.
-        seed: of the training run; 0 if it is unknown.
-        reward: as in the settings, without what was left to the agent; one that lacks `as_published` is older than the
-            published rewards. Empty in the oldest, which had no settings of rewards.
-        semantic: of the semantic plane and its codebook; None in a policy without.
-        network: `published` computes what the agent's original computed; `earlier`, also in headers that do not say,
-            is what the agent's folder calls `EarlierPolicy`. An agent that has only one network ignores it.
-        origin: of a policy that was imported; None in one that was trained here.
-    """
-
-    agent: str
-    policy_arguments: dict[str, Any]
+    agent: str  # folder in agent_zoo/
+    policy_arguments: dict[str, Any]  # of the agent's `Policy`, without the layout
     recurrent_arguments: dict[str, Any]
+    """Of the agent's `Recurrent`, without the policy; if there is no `cell`, the memory is an LSTM."""
     layout: ObservationLayout
     task: dict[str, Any]
-    environment: dict[str, Any]
-    steps: NonNegativeInt
-    seed: int
+    """The curriculum, the encoder and the embedding's size, as in the settings, without the cache folder of
+    embeddings."""
+    environment: dict[str, Any]  # the world that it was trained in, as in the settings, without the folder of its maps
+    steps: NonNegativeInt  # agent-steps trained; 0 if they are unknown
+    seed: int  # of the training run; 0 if it is unknown
     versions: dict[str, str]
     reward: dict[str, bool | int | float] = field(default_factory=dict)
-    semantic: SemanticShape | None = None
+    """As in the settings, without what was left to the agent; one that lacks `as_published` is older than the published
+    rewards. Empty in the oldest, which had no settings of rewards."""
+    semantic: SemanticShape | None = None  # of the semantic plane and its codebook; None in a policy without
     network: Network = "earlier"
-    origin: Origin | None = None
+    """`published` computes what the agent's original computed; `earlier`, also in headers that do not say, is what the
+    agent's folder calls `EarlierPolicy`. An agent that has only one network ignores it."""
+    origin: Origin | None = None  # of a policy that was imported; None in one that was trained here
 
     __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
 

@@ -78,9 +78,6 @@ class ProcessGroup:
     def __init__(self, device: torch.device):
         """Connect to the other processes.
 
-        Args:
-            device: of this process's network.
-
         Raises:
             UserError: they cannot be reached, or environment variables of `torchrun` are missing.
         """

@@ -25,7 +25,6 @@ def log_probability(distribution: ActionDistribution, actions: torch.Tensor, ign
 
     Args:
         actions: the environment's numbers of the options taken, (B, H) int64.
-        ignore_idle: leave out options that the game ignores.
     """
     by_head = distribution.log_probability(actions)  # (B, H)
     if ignore_idle:

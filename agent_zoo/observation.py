@@ -24,21 +24,15 @@ CandidateTable = Literal["entity", "inventory", "market"]
 
 @dataclass(frozen=True)
 class ActionHead:
-    """One discrete choice of the policy.
-
-    Attributes:
-        name: action and argument, for example `Attack.Target`.
-        size: number of options.
-        noop: the option that does nothing, always the last; None if there is none.
-        candidates: the table whose rows are the options before the no-op; None if the options are not rows.
-    """
+    """One discrete choice of the policy."""
 
     __pydantic_config__ = _STRICT
 
-    name: str
-    size: _Size
-    noop: int | None
+    name: str  # action and argument, for example `Attack.Target`
+    size: _Size  # number of options
+    noop: int | None  # the option that does nothing, always the last; None if there is none
     candidates: CandidateTable | None
+    """The table whose rows are the options before the no-op; None if the options are not rows."""
 
 
 @dataclass(frozen=True)
@@ -76,15 +70,10 @@ class ObservationLayout:
 
 @dataclass(frozen=True)
 class PackedRows:
-    """Used rows of a table for a batch of B agents.
+    """Used rows of a table for a batch of B agents."""
 
-    Attributes:
-        values: (total rows, columns) int16.
-        counts: rows of each agent, (B,) int64.
-    """
-
-    values: torch.Tensor
-    counts: torch.Tensor
+    values: torch.Tensor  # (total rows, columns) int16
+    counts: torch.Tensor  # rows of each agent, (B,) int64
 
     @cached_property
     def most(self) -> int:
@@ -120,29 +109,17 @@ class PackedRows:
 
 @dataclass(frozen=True)
 class PackedObservation:
-    """The observations of B agents.
+    """The observations of B agents."""
 
-    Attributes:
-        material: of each tile in view, (B, tiles) uint8.
-        centre: row and column of the agent's own tile, (B, 2) int16.
-        agent_id: (B,) int16.
-        tick: (B,) int16.
-        entity: visible entities, including the agent itself.
-        inventory: items carried.
-        market: items for sale.
-        task: embedding of the agent's task, (B, task size) float16.
-        legal: legality of every option of every head, as bits, (B, ceil(mask size / 8)) uint8.
-    """
-
-    material: torch.Tensor
-    centre: torch.Tensor
-    agent_id: torch.Tensor
-    tick: torch.Tensor
-    entity: PackedRows
-    inventory: PackedRows
-    market: PackedRows
-    task: torch.Tensor
-    legal: torch.Tensor
+    material: torch.Tensor  # of each tile in view, (B, tiles) uint8
+    centre: torch.Tensor  # row and column of the agent's own tile, (B, 2) int16
+    agent_id: torch.Tensor  # (B,) int16
+    tick: torch.Tensor  # (B,) int16
+    entity: PackedRows  # visible entities, including the agent itself
+    inventory: PackedRows  # items carried
+    market: PackedRows  # items for sale
+    task: torch.Tensor  # embedding of the agent's task, (B, task size) float16
+    legal: torch.Tensor  # legality of every option of every head, as bits, (B, ceil(mask size / 8)) uint8
 
     def __len__(self) -> int:
         return len(self.agent_id)

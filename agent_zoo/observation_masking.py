@@ -22,23 +22,15 @@ _CLOCKS = ("time_alive", "latest_combat_tick")
 
 @dataclass(frozen=True)
 class ObservationMask:
-    """Which parts are hidden; by default none.
+    """Which parts are hidden; by default none."""
 
-    Attributes:
-        own: columns set to 0 in the agent's own row.
-        everyone: columns set to 0 in all entity rows, including the agent's own.
-        clock: whether the policy sees the tick; it is set to 0 otherwise.
-        absolute: whether positions are those on the map; otherwise they are relative to the agent.
-        view_radius: how far the agent sees, in tiles in each direction.
-        task_ticks: for how many ticks of a life the policy sees its task, which is all zeros afterwards; None: always.
-    """
-
-    own: tuple[str, ...] = ()
-    everyone: tuple[str, ...] = ()
-    clock: bool = True
-    absolute: bool = True
-    view_radius: int = FULL_RADIUS
+    own: tuple[str, ...] = ()  # columns set to 0 in the agent's own row
+    everyone: tuple[str, ...] = ()  # columns set to 0 in all entity rows, including the agent's own
+    clock: bool = True  # whether the policy sees the tick; it is set to 0 otherwise
+    absolute: bool = True  # whether positions are those on the map; otherwise they are relative to the agent
+    view_radius: int = FULL_RADIUS  # how far the agent sees, in tiles in each direction
     task_ticks: int | None = None
+    """For how many ticks of a life the policy sees its task, which is all zeros afterwards; None: always."""
 
     @staticmethod
     def of(environment: Mapping[str, Any]) -> "ObservationMask":

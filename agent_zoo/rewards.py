@@ -166,7 +166,6 @@ def forbid_giving(observation: dict, prices: bool = True) -> None:
 
     Args:
         observation: of a living agent, changed in place.
-        prices: whether to leave only the lowest amount of gold, too.
     """
     for action, argument in _GIVING:
         observation["ActionTargets"][action][argument][:-1] = 0

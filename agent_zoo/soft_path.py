@@ -25,22 +25,14 @@ class ReadsProbabilities(Protocol):
 
 @dataclass(frozen=True)
 class SoftChoices:
-    """What a policy makes of B observations known in probabilities.
+    """What a policy makes of B observations known in probabilities."""
 
-    Attributes:
-        log_probabilities: head -> (B, options); options as in `SoftObservation.legal`.
-        value: (B,).
-    """
-
-    log_probabilities: Mapping[str, torch.Tensor]
-    value: torch.Tensor
+    log_probabilities: Mapping[str, torch.Tensor]  # head -> (B, options); options as in `SoftObservation.legal`
+    value: torch.Tensor  # (B,)
 
 
 def check_reads_probabilities(policy: RecurrentPolicy, agent: str) -> None:
     """Refuse a policy that cannot read observations known in probabilities.
-
-    Args:
-        agent: its folder in `agent_zoo`.
 
     Raises:
         UserError: it cannot.
@@ -77,8 +69,6 @@ def soft_scores(
 
     Args:
         read: its input, (B, hidden).
-        candidates: keys of the rows.
-        legal: as in `SoftObservation`.
     """
     by_head = {}
     for head in decoder.layout.heads:

@@ -12,7 +12,6 @@ class SparseCoder:
     """A dictionary ready to use in torch. U units, F features."""
 
     def __init__(self, dictionary: SparseDictionary, device: torch.device | str = "cpu"):
-        """Move the dictionary's arrays to a device."""
         self.kind, self.k = dictionary.kind, dictionary.k
         parts = {name: torch.from_numpy(array).to(device) for name, array in dictionary.arrays.items()}
         self.decoder, self.centre = parts["decoder"], parts["centre"]

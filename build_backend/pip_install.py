@@ -87,7 +87,6 @@ def _only(folder: Path) -> Path:
 
 
 def _run(wanted: str, *module: str) -> None:
-    """Run a module of this Python; pip's own settings hold for it as well."""
     if subprocess.run([sys.executable, "-m", *module], check=False).returncode:
         sys.exit(
             f"error: {wanted} cannot be built by pip here; a C compiler and Python's header files are needed "

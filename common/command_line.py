@@ -33,10 +33,8 @@ def parse(
     """Read the command line into a data class; `--cluster-dir` and `--cluster_dir` mean the same.
 
     Args:
-        description: shown by --help.
         flag_pairs: show both --flag and --no-flag in --help, needed if a flag can be on by default.
         brief: show options alone in --help, and what they mean with --help-verbose.
-        options: passed to `tyro.cli`, for example `default` or `args`.
     """
     import tyro
 

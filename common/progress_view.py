@@ -39,7 +39,6 @@ class ProgressLines:
 
         Args:
             unit: of the numbers reported, such as "records"; `SHARE` if they are shares.
-            write: takes each line.
             clock: seconds, as `time.monotonic`.
         """
         self._description = description

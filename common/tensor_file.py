@@ -68,7 +68,6 @@ def read_tensors(path: Path, kind: Kind, *, bare: bool = False) -> tuple[dict[st
     """Return a file's arrays, by name, and its text, once the hash has proved both.
 
     Args:
-        kind: that it must be of.
         bare: whether to read a file that has arrays only, which nothing proves; its text is empty.
 
     Raises:
@@ -89,7 +88,6 @@ def read_tensors(path: Path, kind: Kind, *, bare: bool = False) -> tuple[dict[st
 
 
 def _parse(path: Path, content: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Return the arrays and the header's texts."""
     try:
         tensors = load(content)
     except KeyError as error:
@@ -111,7 +109,6 @@ def _parse(path: Path, content: bytes) -> tuple[dict[str, np.ndarray], dict[str,
 
 
 def _entry(path: Path, text: str) -> _Header:
-    """Return what the header's entry of this project says."""
     try:
         entry = orjson.loads(text)
         header = _Header(entry["info"], entry["sha256"], entry.get("kind"))

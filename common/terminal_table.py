@@ -13,7 +13,6 @@ def terminal_table(
     """Return a table whose cells wrap between words, as long as all words fit beside each other.
 
     Args:
-        rows: plain text, which is shown as it is.
         left: heads of columns of words; the others hold numbers, and are aligned right.
     """
     from rich.box import SIMPLE_HEAD

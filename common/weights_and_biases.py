@@ -43,9 +43,6 @@ def check_login(option: Literal["online", "offline"]) -> None:
 def can_mirror(option: Literal["online", "offline"], still: str) -> bool:
     """Return whether numbers can be mirrored as wanted; a line says so if nobody is logged in.
 
-    Args:
-        still: what goes on without the service.
-
     Raises:
         UserError: the service cannot be reached.
     """
@@ -71,10 +68,7 @@ class MirroredRun:
 
         Args:
             option: value of --wandb.mode.
-            folder: for the service's local files.
             id_file: keeps the run's id, so that a run that is resumed is the same one there.
-            still: what goes on without the service, for the line that says so.
-            options: passed to `wandb.init`.
 
         Raises:
             UserError: the service cannot be reached or refuses.

@@ -67,7 +67,6 @@ def _ensure(cache: Path, retry: bool) -> Path:
     """Return the folder of the compiled modules in a cache folder, which is made if it does not exist.
 
     Args:
-        cache: folder of all versions.
         retry: whether to try again if compiling failed before.
     """
     folder = cache / _key()
@@ -112,7 +111,6 @@ def _cache() -> Path:
 
 
 def _key() -> str:
-    """Return a hash of all that the compiled modules depend on."""
     parts = [sys.version, _SUFFIX, platform.machine(), version("nmmo"), _cython_version(), _FLAGS, *_OPTIONS, _LAYOUT]
     digest = hashlib.sha256("\0".join(parts).encode())
     for path in _files():

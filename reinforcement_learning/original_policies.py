@@ -24,19 +24,12 @@ from reinforcement_learning.versions import versions
 
 @dataclass(frozen=True)
 class Curriculum:
-    """Tasks of the original with their embeddings.
+    """Tasks of the original with their embeddings."""
 
-    Attributes:
-        path: of the file that holds them here.
-        vectors: by task name, (size,) float16 each.
-        content: bytes of that file.
-        sha256: of these bytes.
-    """
-
-    path: Path
-    vectors: Mapping[str, np.ndarray]
-    content: bytes
-    sha256: str
+    path: Path  # of the file that holds them here
+    vectors: Mapping[str, np.ndarray]  # by task name, (size,) float16 each
+    content: bytes  # bytes of that file
+    sha256: str  # of these bytes
 
     @property
     def size(self) -> int:
@@ -46,17 +39,12 @@ class Curriculum:
 
 @dataclass(frozen=True)
 class Imported:
-    """A policy made from a checkpoint of the original, not yet written.
-
-    Attributes:
-        info: for the policy's header.
-        content: bytes of the policy's file.
-    """
+    """A policy made from a checkpoint of the original, not yet written."""
 
     path: Path
     original: OriginalFile
-    info: CheckpointInfo
-    content: bytes
+    info: CheckpointInfo  # for the policy's header
+    content: bytes  # bytes of the policy's file
 
     @property
     def name(self) -> str:
@@ -99,7 +87,6 @@ def import_checkpoint(path: Path, target: Path, curriculum: Curriculum | None) -
     """Read a checkpoint of the original, and make a policy with its weights.
 
     Args:
-        target: to write the policy to.
         curriculum: embeddings of the tasks that the policy knows; None if they are not at hand.
 
     Raises:
@@ -163,7 +150,6 @@ def _policy_content(name: str, policy: RecurrentPolicy, info: CheckpointInfo) ->
 
 
 def _made(name: str, write: Callable[[Path], None]) -> tuple[bytes, str]:
-    """Return the bytes of a file that something writes, and their hash."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
         write(path)

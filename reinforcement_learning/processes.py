@@ -69,11 +69,7 @@ def _remove(folder: str, owner: int) -> None:
 
 @functools.cache  # once is enough
 def end_with_parent(parent: int) -> None:
-    """Let this process end within moments of its parent, which may be killed and so cannot end it itself.
-
-    Args:
-        parent: id of the process that started this one.
-    """
+    """Let this process end within moments of its parent, which may be killed and so cannot end it itself."""
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
 
 

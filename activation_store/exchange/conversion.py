@@ -71,7 +71,6 @@ def _copy(
     target: DumpMetadata,
     report: Callable[[float], None],
 ) -> None:
-    """Stream the selected records into a new dump."""
     if folder.resolve() == source.resolve():
         raise UserError(f"{folder} is the dump itself: choose another folder")
     blank = replace(target, records=0, lives=0, files={}, episodes=[])
@@ -90,7 +89,6 @@ def _copy(
 
 
 def _descriptions(metadata: DumpMetadata, selection: Selection) -> dict[int, dict[str, Any]]:
-    """Return the metadata's description of each selected episode, by number."""
     numbered = {described.get("episode"): described for described in metadata.episodes}
     return {
         episode: described

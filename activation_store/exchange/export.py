@@ -45,10 +45,7 @@ def export(
     named int16 columns. Activations are float32 whatever the dump's precision. Memory holds one row group.
 
     Args:
-        source: folder of a dump of either format.
         path: of the new file; must end in .parquet and not exist yet.
-        report: called with the share of the work done, from 0 to 1.
-        layers: to export; all of them where None.
         leave_out: fields not to export: `tile`, `entity`, `inventory`, `tables` (all other tables).
         subsample: which records of each life to keep.
 
@@ -103,7 +100,6 @@ def export_schema(metadata: DumpMetadata, selection: Selection) -> "pa.Schema":
 
 
 def _numbers_of(metadata: DumpMetadata, selection: Selection) -> dict[str, Numbers]:
-    """Return the selected numeric fields by their names in the file."""
     layers = {name: metadata.layers[name] for name in selection.layers}
     numeric = numbers_of(replace(metadata, layers=layers, precision="float32"))
     if "tile" in selection.leave_out:

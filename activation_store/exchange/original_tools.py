@@ -67,10 +67,6 @@ def import_original(
 ) -> None:
     """Write the living agents' records of an original file as a dump, in constant memory.
 
-    Args:
-        folder: of the dump; must not hold one yet.
-        report: called with the share of the file read so far, from 0 to 1.
-
     Raises:
         UserError: the file is truncated, malformed, or holds no record of a living agent.
     """
@@ -117,12 +113,10 @@ class _Episodes:
         return episode
 
     def take_ended(self) -> list[int]:
-        """Return the episodes that ended since the last call."""
         ended, self._ended = self._ended, []
         return ended
 
     def running(self) -> list[int]:
-        """Return the episodes that have not ended."""
         return [episode for episode, _ in self._now.values()]
 
 

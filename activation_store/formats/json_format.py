@@ -100,7 +100,6 @@ def _check_counts(path: Path, metadata: DumpMetadata, records: int, lives: int) 
 
 
 def _record_lines(path: Path) -> Iterator[bytes]:
-    """Yield the JSON of each record of an array written with one record per line."""
     layout = UserError(f"{path} is not a JSON array with one record per line: extract it again")
     with open_file(path) as raw, io.BufferedReader(raw) as file:
         if file.readline(_LINE_BYTES_AT_MOST) != _LAYOUT_START:
@@ -176,7 +175,6 @@ def join_shards(shards: list[tuple[Path, DumpFile]], path: Path) -> DumpFile:
 
 
 def _copy(shard: Path, proof: DumpFile, file: HashedFile) -> None:
-    """Append a shard without its last separator."""
     left = proof.bytes - len(_SEPARATOR)
     with shard.open("rb") as source:
         while left and (block := source.read(min(left, _BLOCK_BYTES))):

@@ -167,7 +167,6 @@ def _floats(value: Any, length: int, name: str) -> np.ndarray:
 
 
 def _column(value: Any, column: Column, name: str) -> Any:
-    """Return the values of one record in an optional column, () or (width,) of its dtype."""
     values, length = ([value], 1) if column.width is None else (value, column.width)
     if column.dtype == "bool":
         _check_list(values, length, name)
@@ -182,7 +181,6 @@ def _column(value: Any, column: Column, name: str) -> Any:
 
 
 def _rows(value: Any, width: int, name: str) -> np.ndarray:
-    """Return a list of rows as (rows, width) int16."""
     if type(value) is not list:
         raise RecordError(f"{name} is not a list of rows")
     if len(value) > ROWS_AT_MOST:

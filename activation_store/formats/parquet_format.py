@@ -182,7 +182,6 @@ def _check_sizes(path: Path, file: "pq.ParquetFile", metadata: DumpMetadata, pro
 def _kept(
     path: Path, identity: dict[str, np.ndarray], lives: np.ndarray, life: np.ndarray, selection: Selection
 ) -> np.ndarray:
-    """Return which records are kept, (B,) bool."""
     try:
         rank = rank_in_life(life, identity["tick"])
     except ValueError as error:
@@ -275,7 +274,6 @@ def _tables(
     selection: Selection,
     path: Path,
 ) -> dict[str, RaggedRows]:
-    """Return the tables of the chosen records; tables that were left out have no rows."""
     widths = {name: len(metadata.all_tables[name]) for name in ("Entity", "Inventory", *selection.tables)}
     tables = {name: no_rows(count, width) for name, width in widths.items()}
     for name in _wanted_tables(selection):

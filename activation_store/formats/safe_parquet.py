@@ -54,9 +54,6 @@ def _damaged(path: Path, error: Exception, advice: str) -> str:
 def check_expansion(file: "pq.ParquetFile", size: int) -> None:
     """Refuse a file whose footer claims far more memory than its bytes are worth.
 
-    Args:
-        size: of the file, in bytes.
-
     Raises:
         AbsurdSize: so it is.
     """
@@ -75,7 +72,6 @@ def check_pages(raw: BinaryIO, group: "pq.RowGroupMetaData", columns: Iterable[s
     """Refuse columns of a row group whose pages hold anything else than the footer says.
 
     Args:
-        raw: the file.
         columns: names of whole columns, without those of their elements.
 
     Raises:

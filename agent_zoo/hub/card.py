@@ -17,13 +17,7 @@ tags:
 
 
 def model_card(name: str, repository: str, info: CheckpointInfo, sha256: str) -> str:
-    """Return the card as Markdown.
-
-    Args:
-        name: of the policy.
-        repository: where it is shared, OWNER/NAME.
-        sha256: of the file, in hexadecimal.
-    """
+    """Return the card as Markdown."""
     memory = {"cell": "lstm"} | info.recurrent_arguments
     facts = {
         "agent": info.agent,

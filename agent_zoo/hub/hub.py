@@ -26,20 +26,13 @@ _INSTALL = "install the hub's client: pip install -e .[hub], or uv sync --inexac
 
 @dataclass(frozen=True)
 class Shared:
-    """A policy that was pushed or pulled.
+    """A policy that was pushed or pulled."""
 
-    Attributes:
-        path: on this machine.
-        address: its repository on the hub.
-        revision: the commit there.
-        sha256: of the file.
-    """
-
-    path: Path
+    path: Path  # on this machine
     info: CheckpointInfo
-    address: str
-    revision: str
-    sha256: str
+    address: str  # its repository on the hub
+    revision: str  # the commit there
+    sha256: str  # of the file
 
 
 def push(policy: Path, repository: str, *, private: bool, new_card: bool) -> Shared:
@@ -47,7 +40,6 @@ def push(policy: Path, repository: str, *, private: bool, new_card: bool) -> Sha
 
     Args:
         repository: OWNER/NAME; made if it does not exist.
-        private: whether a repository that is made is private.
         new_card: whether to replace a card that is there.
 
     Raises:
@@ -71,7 +63,6 @@ def pull(repository: str, folder: Path, *, name: str | None, revision: str | Non
     """Fetch a policy into a folder, once its hashes have proved it.
 
     Args:
-        repository: OWNER/NAME.
         name: of the policy, where the repository holds several.
         revision: branch, tag or commit; by default the newest.
 

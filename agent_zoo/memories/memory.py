@@ -13,15 +13,10 @@ from agent_zoo.hooks import Hooks
 
 @dataclass(frozen=True)
 class MemoryState:
-    """The memory of B agents.
+    """The memory of B agents."""
 
-    Attributes:
-        hidden: (layers, B, units).
-        cell: (layers, B, units); (0, B, units) in a memory without cell states.
-    """
-
-    hidden: torch.Tensor
-    cell: torch.Tensor
+    hidden: torch.Tensor  # (layers, B, units)
+    cell: torch.Tensor  # (layers, B, units); (0, B, units) in a memory without cell states
 
     def to(self, device: torch.device) -> "MemoryState":
         """Return the same memory on another device."""

@@ -17,20 +17,15 @@ ILLEGAL = -1e9  # finite, so that an illegal option contributes 0 and not NaN to
 
 @dataclass(frozen=True)
 class Choices:
-    """Q choices, each of one agent in one head, among at most K options.
+    """Q choices, each of one agent in one head, among at most K options."""
 
-    Attributes:
-        agent: index of the agent, (Q,) int64.
-        head: index of the head, (Q,) int64.
-        logits: (Q, K) float; `ILLEGAL` for options that are not legal; each choice has at least one legal option.
-        option: the environment's number of each option, (Q, K) int64, -1 for none, the others in ascending order; None
-            if column k is the environment's option k.
-    """
-
-    agent: torch.Tensor
-    head: torch.Tensor
+    agent: torch.Tensor  # index of the agent, (Q,) int64
+    head: torch.Tensor  # index of the head, (Q,) int64
     logits: torch.Tensor
+    """(Q, K) float; `ILLEGAL` for options that are not legal; each choice has at least one legal option."""
     option: torch.Tensor | None = None
+    """The environment's number of each option, (Q, K) int64, -1 for none, the others in ascending order; None if column
+    k is the environment's option k."""
 
     @cached_property
     def log_probabilities(self) -> torch.Tensor:
@@ -92,16 +87,12 @@ class Choices:
 
 @dataclass(frozen=True)
 class ActionDistribution:
-    """Independent distributions over the options of H heads for B agents.
-
-    Attributes:
-        only: the environment's number of the only legal option, for agents without a choice in a head; (B, H) int64.
-        choices: all agents and heads with more than one legal option.
-    """
+    """Independent distributions over the options of H heads for B agents."""
 
     heads: Sequence[ActionHead]
     only: torch.Tensor
-    choices: Sequence[Choices]
+    """The environment's number of the only legal option, for agents without a choice in a head; (B, H) int64."""
+    choices: Sequence[Choices]  # all agents and heads with more than one legal option
 
     def take(self, agents: torch.Tensor) -> "ActionDistribution":
         """Return the distributions of the given agents, (A,) int64 without repetitions, in their order."""

@@ -39,29 +39,22 @@ _EXPERIENCE_SCALE = 1000
 
 @dataclass(frozen=True)
 class Candidates:
-    """What the action heads choose among: the rows of each table and the keys used to score them.
-
-    Attributes:
-        keys: for each table, (total rows, hidden) float; or (total rows, units) if the table has a layer.
-        layers: for some tables, the linear layer that would turn its keys into (total rows, hidden). Heads apply it to
-            their few queries instead of to all rows.
-    """
+    """What the action heads choose among: the rows of each table and the keys used to score them."""
 
     rows: Mapping[CandidateTable, PackedRows]
     keys: Mapping[CandidateTable, torch.Tensor]
+    """For each table, (total rows, hidden) float; or (total rows, units) if the table has a layer."""
     layers: Mapping[CandidateTable, nn.Linear] = field(default_factory=dict)
+    """For some tables, the linear layer that would turn its keys into (total rows, hidden). Heads apply it to their few
+    queries instead of to all rows."""
 
 
 @dataclass(frozen=True)
 class Category:
-    """A categorical column; values outside its range are clamped to the nearest end.
-
-    Attributes:
-        count: number of values.
-    """
+    """A categorical column; values outside its range are clamped to the nearest end."""
 
     first: int
-    count: int
+    count: int  # number of values
 
     def index(self, values: torch.Tensor) -> torch.Tensor:
         """Values of any shape -> their index in the range, int64."""
@@ -366,5 +359,4 @@ def _dot_products(
 
 
 def _key(head: ActionHead) -> str:
-    """The name of a head's parameters."""
     return head.name.replace(".", "_")

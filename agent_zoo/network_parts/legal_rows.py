@@ -10,27 +10,16 @@ from agent_zoo.observation import ActionHead, PackedRows
 
 @dataclass(frozen=True)
 class LegalRows:
-    """Q choices with more than one legal option, in heads whose options are rows of one table; P legal rows in total.
+    """Q choices with more than one legal option in heads whose options are rows of one table; P legal rows in all."""
 
-    Attributes:
-        agent: index of the agent, (Q,) int64, ordered by head.
-        counts: choices of each head.
-        noop: the environment's number of each choice's no-op, (Q,) int64.
-        noop_legal: (Q,) bool.
-        choice: the choice that each legal row belongs to, (P,) int64, ascending.
-        row: position of each legal row in the table's values, (P,) int64.
-        option: the environment's number of each legal row, (P,) int64.
-        only: for each head, the only legal option of agents without a choice, (B,) int64.
-    """
-
-    agent: torch.Tensor
-    counts: list[int]
-    noop: torch.Tensor
-    noop_legal: torch.Tensor
-    choice: torch.Tensor
-    row: torch.Tensor
-    option: torch.Tensor
-    only: list[torch.Tensor]
+    agent: torch.Tensor  # index of the agent, (Q,) int64, ordered by head
+    counts: list[int]  # choices of each head
+    noop: torch.Tensor  # the environment's number of each choice's no-op, (Q,) int64
+    noop_legal: torch.Tensor  # (Q,) bool
+    choice: torch.Tensor  # the choice that each legal row belongs to, (P,) int64, ascending
+    row: torch.Tensor  # position of each legal row in the table's values, (P,) int64
+    option: torch.Tensor  # the environment's number of each legal row, (P,) int64
+    only: list[torch.Tensor]  # for each head, the only legal option of agents without a choice, (B,) int64
 
     @property
     def place(self) -> torch.Tensor:

@@ -18,9 +18,7 @@ def check_feature(prefix: str, feature: str, columns: Sequence[str]) -> None:
     """Refuse a feature that agents do not have.
 
     Args:
-        prefix: where the user named it; begins the message.
         feature: its name, `tick`, or `self_` and a column.
-        columns: of an entity's row in the game.
 
     Raises:
         UserError: there is no such feature; suggests a similar one.

@@ -18,41 +18,26 @@ _TINY = 1e-30
 
 @dataclass(frozen=True)
 class SoftRows:
-    """R rows of a table for each of B agents.
+    """R rows of a table for each of B agents."""
 
-    Attributes:
-        category: probability of each kind of entity or item, (B, R, kinds).
-        values: expected values of the other columns, divided by their scales, (B, R, columns).
-        presence: probability that there is such a row, (B, R).
-    """
-
-    category: torch.Tensor
-    values: torch.Tensor
-    presence: torch.Tensor
+    category: torch.Tensor  # probability of each kind of entity or item, (B, R, kinds)
+    values: torch.Tensor  # expected values of the other columns, divided by their scales, (B, R, columns)
+    presence: torch.Tensor  # probability that there is such a row, (B, R)
 
 
 @dataclass(frozen=True)
 class SoftObservation:
-    """The observations of B agents, in probabilities.
+    """The observations of B agents, in probabilities."""
 
-    Attributes:
-        material: probability of each material of each tile in view, (B, tiles, materials).
-        own: the agent's own row, as an entity, (B, 1 row).
-        entity: visible entities, including the agent itself.
-        inventory: items carried.
-        market: items for sale, exact.
-        task: embedding of the agent's task, (B, task size).
-        legal: head -> probability that each option is legal, (B, options). The options of a head that chooses among
-            rows are those of the rows above, R of them, and the no-op.
-    """
-
-    material: torch.Tensor
-    own: SoftRows
-    entity: SoftRows
-    inventory: SoftRows
-    market: PackedRows
-    task: torch.Tensor
+    material: torch.Tensor  # probability of each material of each tile in view, (B, tiles, materials)
+    own: SoftRows  # the agent's own row, as an entity, (B, 1 row)
+    entity: SoftRows  # visible entities, including the agent itself
+    inventory: SoftRows  # items carried
+    market: PackedRows  # items for sale, exact
+    task: torch.Tensor  # embedding of the agent's task, (B, task size)
     legal: Mapping[str, torch.Tensor]
+    """Head -> probability that each option is legal, (B, options). The options of a head that chooses among rows are
+    those of the rows above, R of them, and the no-op."""
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,6 @@ def tile_encoder(layout: ObservationLayout, channels: tuple[int, int], hidden_si
 
     Args:
         channels: of the first and the second convolution.
-        hidden_size: units of the result.
     """
     first, second = channels
     return nn.Sequential(

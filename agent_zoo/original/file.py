@@ -28,24 +28,16 @@ _MOST_STEPS = 1 << 62
 
 @dataclass(frozen=True, eq=False)
 class OriginalFile:
-    """What a checkpoint of the original holds.
-
-    Attributes:
-        sha256: of its bytes.
-        tensors: parameters and buffers by their names in the network's state dict; floating-point ones as float32.
-        classes: of the network and its parts, from outside to inside; empty for a bare state dict.
-        strangers: functions and classes that such files do not usually name; none was imported or called.
-        steps: agent-steps trained; None if nothing says it.
-        unknown: what the file does not say, and why.
-    """
+    """What a checkpoint of the original holds."""
 
     path: Path
-    sha256: str
+    sha256: str  # of its bytes
     tensors: dict[str, torch.Tensor]
-    classes: tuple[str, ...]
-    strangers: tuple[str, ...]
-    steps: int | None
-    unknown: tuple[str, ...]
+    """Parameters and buffers by their names in the network's state dict; floating-point ones as float32."""
+    classes: tuple[str, ...]  # of the network and its parts, from outside to inside; empty for a bare state dict
+    strangers: tuple[str, ...]  # functions and classes that such files do not usually name; none was imported or called
+    steps: int | None  # agent-steps trained; None if nothing says it
+    unknown: tuple[str, ...]  # what the file does not say, and why
 
 
 def read_original(path: Path) -> OriginalFile:

@@ -97,7 +97,6 @@ class _Machine:
         self.named: dict[str, Global] = {}
 
     def perform(self, name: str, argument: Any) -> None:
-        """Do one operation."""
         if name in _PUSHES_ARGUMENT:
             self._push_number_or_text(argument)
         elif name in _PUSHES_CONSTANT:
@@ -230,7 +229,6 @@ def _of_type(value: Any, wanted: type) -> Any:
 
 
 def _put(target: dict[Any, Any], values: list[Any]) -> dict[Any, Any]:
-    """Put keys and values, which alternate, into a dictionary."""
     if len(values) % 2:
         raise PickleError("its pickle is damaged: a key lacks its value")
     for key, value in zip(values[::2], values[1::2], strict=True):

@@ -37,7 +37,6 @@ def state_dict(value: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 
 def _network(value: Any) -> Any:
-    """Return the network or state dict that a saved value is or has."""
     if _holds_network(value):
         return value
     inner = {key: item for key, item in (_mapping(value) or {}).items() if _holds_network(item)}

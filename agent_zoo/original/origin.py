@@ -7,17 +7,11 @@ from pydantic import ConfigDict
 
 @dataclass(frozen=True)
 class Origin:
-    """The file of another project that a policy was imported from.
-
-    Attributes:
-        sha256: of its bytes.
-        classes: of the network and its parts, as the file names them; empty if it is a state dict.
-        steps_known: whether it, or a file beside it, says for how many agent-steps the policy was trained.
-    """
+    """The file of another project that a policy was imported from."""
 
     file: str
-    sha256: str
-    classes: tuple[str, ...]
-    steps_known: bool
+    sha256: str  # of its bytes
+    classes: tuple[str, ...]  # of the network and its parts, as the file names them; empty if it is a state dict
+    steps_known: bool  # whether it, or a file beside it, says for how many agent-steps the policy was trained
 
     __pydantic_config__ = ConfigDict(strict=True, extra="forbid")

@@ -37,7 +37,6 @@ class TensorReader:
     """Reads the tensors of one archive; one that has several names is read once."""
 
     def __init__(self, archive: TorchArchive, most_numbers: int):
-        """Read from an archive, `most_numbers` numbers in all."""
         self._archive = archive
         self._left = most_numbers
         self._storages: dict[tuple[str, torch.dtype], torch.Tensor] = {}

@@ -37,19 +37,12 @@ _OTHER_HEADS = {
 
 @dataclass(frozen=True)
 class OriginalShape:
-    """What the names and shapes of tensors say of a policy.
+    """What the names and shapes of tensors say of a policy."""
 
-    Attributes:
-        agent: folder in agent_zoo/.
-        hidden_size: units.
-        layers: of the LSTM; 0 without one.
-        task_size: numbers in the embedding of a task.
-    """
-
-    agent: str
-    hidden_size: int
-    layers: int
-    task_size: int
+    agent: str  # folder in agent_zoo/
+    hidden_size: int  # units
+    layers: int  # of the LSTM; 0 without one
+    task_size: int  # numbers in the embedding of a task
 
 
 def _all(tensor: torch.Tensor) -> torch.Tensor:
@@ -58,15 +51,11 @@ def _all(tensor: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class _Target:
-    """What becomes of one of their tensors.
+    """What becomes of one of their tensors."""
 
-    Attributes:
-        shape: that it must have.
-        ours: our tensors made from it; none if the original never reads it.
-    """
-
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # that it must have
     ours: Mapping[str, _Take] = field(default_factory=dict)
+    """Our tensors made from it; none if the original never reads it."""
 
 
 _Targets = dict[str, _Target]

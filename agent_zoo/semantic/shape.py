@@ -18,15 +18,10 @@ a learnt vector."""
 
 @dataclass(frozen=True)
 class SemanticShape:
-    """Everything needed to build a `SemanticModule`, except its number of inputs and its weights.
-
-    Attributes:
-        plane_dimensions: 2 or 3.
-        feed: how a code enters the action heads and the critic.
-    """
+    """Everything needed to build a `SemanticModule`, except its number of inputs and its weights."""
 
     codes: Annotated[int, Field(ge=2, le=MOST_CODES)]
-    plane_dimensions: Annotated[int, Field(ge=2, le=3)] = 2
-    feed: Feed = "number"
+    plane_dimensions: Annotated[int, Field(ge=2, le=3)] = 2  # 2 or 3
+    feed: Feed = "number"  # how a code enters the action heads and the critic
 
     __pydantic_config__ = ConfigDict(strict=True, extra="forbid")

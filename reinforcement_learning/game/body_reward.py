@@ -82,9 +82,6 @@ def rewarded(env: BaseParallelWrapper, game: nmmo.Env, agent: str, settings: Rew
     """Wrap a world in an agent's reward and what these settings add to it.
 
     Args:
-        env: world whose rewards are those of the tasks.
-        game: run by the world.
-        agent: folder in agent_zoo/.
         settings: the default leaves the agent's own reward unchanged.
 
     Raises:

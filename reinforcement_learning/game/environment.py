@@ -39,19 +39,12 @@ AS_THE_AGENT_HAS_IT = RewardSettings()
 
 @dataclass(frozen=True)
 class Episode:
-    """One episode of one world: all that is needed to recreate it.
+    """One episode of one world: all that is needed to recreate it."""
 
-    Attributes:
-        first_seed: of the world's whole sequence of episodes.
-        number: of the episode in that sequence, from 0.
-        map_number: of its map, from 1.
-        task_weights: used to draw its tasks, (tasks,) float64; None for those of the curriculum.
-    """
-
-    first_seed: int
-    number: int
-    map_number: int
-    task_weights: np.ndarray | None = None
+    first_seed: int  # of the world's whole sequence of episodes
+    number: int  # of the episode in that sequence, from 0
+    map_number: int  # of its map, from 1
+    task_weights: np.ndarray | None = None  # used to draw its tasks, (tasks,) float64; None for those of the curriculum
 
 
 NO_ACTIONS = np.zeros((0, 0, 0), dtype=np.int16)
@@ -59,19 +52,12 @@ NO_ACTIONS = np.zeros((0, 0, 0), dtype=np.int16)
 
 @dataclass(frozen=True)
 class EpisodeStart:
-    """Where a world starts: in an episode of its sequence, after the actions already taken in it.
+    """Where a world starts: in an episode of its sequence, after the actions already taken in it."""
 
-    Attributes:
-        first_seed: of the world's whole sequence of episodes.
-        number: of the episode in that sequence, from 0.
-        actions: taken so far, (ticks, agents, heads) int16.
-        task_weights: used to draw the episode's tasks; None for those in effect when it starts.
-    """
-
-    first_seed: int
-    number: int = 0
-    actions: np.ndarray = field(default_factory=lambda: NO_ACTIONS)
-    task_weights: np.ndarray | None = None
+    first_seed: int  # of the world's whole sequence of episodes
+    number: int = 0  # of the episode in that sequence, from 0
+    actions: np.ndarray = field(default_factory=lambda: NO_ACTIONS)  # taken so far, (ticks, agents, heads) int16
+    task_weights: np.ndarray | None = None  # used to draw the episode's tasks; None for those in effect when it starts
 
 
 def map_of_episode(settings: EnvironmentSettings, first_seed: int, number: int) -> int:
@@ -225,13 +211,10 @@ def make_environment(
     """Build one world as PufferLib runs it.
 
     Args:
-        agent: folder in agent_zoo/.
-        task: settings of the tasks.
         maps: a finished folder from `ensure_maps`.
         start: where its first reset takes it; by default the seed given to that reset decides.
         specs: the result of `offered_tasks` for these settings, if already computed.
         weights_file: sampling weights to read when an episode starts; by default those of the curriculum.
-        reward: settings of rewards beyond the agent's own.
     """
     game, episodes = make_game(settings, task, maps, specs, weights_file)
     return World(_rewarded(episodes, agent, reward), game, episodes, start)
@@ -259,7 +242,6 @@ def make_plain_environment(
 
 
 def _rewarded(episodes: SeededEpisodes, agent: str, reward: RewardSettings) -> EpisodeStatistics:
-    """Wrap episodes in an agent's reward and the statistics of lives."""
     return EpisodeStatistics(rewarded(episodes, episodes.game, agent, reward), episodes.game)
 
 

@@ -10,24 +10,17 @@ from reinforcement_learning.game.environment import NO_ACTIONS, Episode, Episode
 
 @dataclass(frozen=True)
 class Moment:
-    """One tick of one episode.
+    """One tick of one episode."""
 
-    Attributes:
-        first_seed: of the world's whole sequence of episodes.
-        number: of the episode in that sequence, from 0.
-        tick: of the episode, from 0.
-    """
-
-    first_seed: int
-    number: int
-    tick: int
+    first_seed: int  # of the world's whole sequence of episodes
+    number: int  # of the episode in that sequence, from 0
+    tick: int  # of the episode, from 0
 
 
 class EpisodeJournal:
     """Records the actions in each world since its current episode began."""
 
     def __init__(self, starts: Sequence[EpisodeStart]):
-        """Start a journal for one world per start."""
         self._episodes = [(start.first_seed, start.number, start.task_weights) for start in starts]
         self._actions = [list(start.actions) for start in starts]
         self._world = {start.first_seed: world for world, start in enumerate(starts)}

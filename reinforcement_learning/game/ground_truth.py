@@ -15,17 +15,12 @@ Read = Callable[[Any, Any], float]
 
 @dataclass(frozen=True)
 class Label:
-    """One label of an agent.
-
-    Attributes:
-        definition: one sentence.
-        read: computes it from the engine's player and the player's task.
-    """
+    """One label of an agent."""
 
     dtype: Dtype
     unit: str
-    definition: str
-    read: Read
+    definition: str  # one sentence
+    read: Read  # computes it from the engine's player and the player's task
 
 
 LABELS: dict[str, Label] = {

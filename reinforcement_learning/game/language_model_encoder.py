@@ -59,7 +59,6 @@ def language_model_embeddings(
     preserves the angles between tasks.
 
     Args:
-        task: the model and the size.
         progress: called with (tasks done, tasks in total) while the model runs; never if all are cached.
 
     Raises:

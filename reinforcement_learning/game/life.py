@@ -30,38 +30,23 @@ _EVENT = EventState.State.attr_name_to_col
 
 @dataclass(frozen=True)
 class Life:
-    """Statistics of one agent's life, reported by `EpisodeStatistics` when it ends.
+    """Statistics of one agent's life, reported by `EpisodeStatistics` when it ends."""
 
-    Attributes:
-        agent_id: the game's number of the agent, from 1.
-        ticks: lived, including the last one.
-        total_reward: sum of the agent's rewards.
-        died: False if the episode was cut off while the agent lived.
-        cause_of_death: one of `CAUSES_OF_DEATH`, or `FOG`; None if it did not die.
-        task: name of the agent's task.
-        task_progress: the agent's best progress in its task, 0 to 1.
-        task_completed: whether it reached 1.
-        level: highest level over all skills at the end, from 1.
-        gold: held before the last tick, so that a killer's loot still counts for its victim.
-        players_killed: agents killed by this one.
-        events: counts of the agent's logged events by the game's name of the event, such as `EAT_FOOD`; events with
-            count 0 are left out. `PLAYER_KILL` is the game's name for any kill, of players or NPCs.
-        noops_permitted: how often its restrictions left no legal option, so that a no-op was permitted.
-    """
-
-    agent_id: int
-    ticks: int
-    total_reward: float
-    died: bool
-    cause_of_death: str | None
-    task: str
-    task_progress: float
-    task_completed: bool
-    level: int
-    gold: int
-    players_killed: int
+    agent_id: int  # the game's number of the agent, from 1
+    ticks: int  # lived, including the last one
+    total_reward: float  # sum of the agent's rewards
+    died: bool  # False if the episode was cut off while the agent lived
+    cause_of_death: str | None  # one of `CAUSES_OF_DEATH`, or `FOG`; None if it did not die
+    task: str  # name of the agent's task
+    task_progress: float  # the agent's best progress in its task, 0 to 1
+    task_completed: bool  # whether it reached 1
+    level: int  # highest level over all skills at the end, from 1
+    gold: int  # held before the last tick, so that a killer's loot still counts for its victim
+    players_killed: int  # agents killed by this one
     events: dict[str, int]
-    noops_permitted: int = 0
+    """Counts of the agent's logged events by the game's name of the event, such as `EAT_FOOD`; events with count 0 are
+    left out. `PLAYER_KILL` is the game's name for any kill, of players or NPCs."""
+    noops_permitted: int = 0  # how often its restrictions left no legal option, so that a no-op was permitted
 
 
 @dataclass(frozen=True)
@@ -94,7 +79,6 @@ def cause_of_death(player: Player, food: int, water: int) -> str:
     was empty, or of both.
 
     Args:
-        player: that died in this tick.
         food: before the tick.
         water: before the tick.
 

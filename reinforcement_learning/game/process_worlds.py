@@ -33,7 +33,6 @@ class ProcessWorlds:
         """Start the workers; each builds its worlds.
 
         Args:
-            creators: each builds one world.
             num_workers: processes; they share the worlds evenly.
         """
         name_temporary_folder()
@@ -99,7 +98,6 @@ class ProcessWorlds:
         self._processes, self._connections = [], []
 
     def _start(self, creators: Sequence[Callable[[], Any]], memory: "_SharedMemory") -> None:
-        """Start the next worker, with the next of the worlds."""
         slots = self.agents_per_batch // self.num_workers
         context = worker_context()
         here, there = context.Pipe()
@@ -150,15 +148,10 @@ class _Arrays:
 
 @dataclass(frozen=True)
 class _SharedMemory:
-    """Memory that processes share, which holds the arrays of all slots.
+    """Memory that processes share, which holds the arrays of all slots."""
 
-    Attributes:
-        blocks: name in `_Arrays` -> memory.
-        kinds: name -> type and shape of a slot's numbers.
-    """
-
-    blocks: Mapping[str, Any]
-    kinds: Mapping[str, tuple[np.dtype, tuple[int, ...]]]
+    blocks: Mapping[str, Any]  # name in `_Arrays` -> memory
+    kinds: Mapping[str, tuple[np.dtype, tuple[int, ...]]]  # name -> type and shape of a slot's numbers
     slots: int
 
     @staticmethod
@@ -176,7 +169,6 @@ class _SharedMemory:
         return _SharedMemory({name: context.RawArray("B", size) for name, size in sizes.items()}, kinds, slots)
 
     def arrays(self, first: int, count: int) -> _Arrays:
-        """Return the part of the arrays that belongs to some consecutive slots."""
         whole = {
             name: np.frombuffer(self.blocks[name], dtype).reshape(self.slots, *shape)
             for name, (dtype, shape) in self.kinds.items()

@@ -26,7 +26,6 @@ class RayWorlds:
 
         Args:
             creators: each builds one world; their code and files must be available on all machines.
-            num_workers: processes; they share the worlds evenly.
             maps: absolute path of the maps folder; must exist on each worker's machine.
 
         Raises:

@@ -18,15 +18,10 @@ Tick = tuple[dict, dict, dict, dict, dict]
 
 @dataclass(frozen=True)
 class Kind:
-    """Agents with the same restrictions and rewards.
+    """Agents with the same restrictions and rewards."""
 
-    Attributes:
-        agent: folder in agent_zoo/.
-        reward: settings of rewards beyond the agent's own.
-    """
-
-    agent: str
-    reward: RewardSettings = AS_THE_AGENT_HAS_IT
+    agent: str  # folder in agent_zoo/
+    reward: RewardSettings = AS_THE_AGENT_HAS_IT  # settings of rewards beyond the agent's own
 
 
 class OwnAgents(BaseParallelWrapper):
@@ -59,11 +54,6 @@ class SharedRewards(BaseParallelWrapper):
     """
 
     def __init__(self, env: BaseParallelWrapper, game: nmmo.Env, kinds: Sequence[Kind]):
-        """Share a world.
-
-        Args:
-            game: run by the world.
-        """
         super().__init__(env)
         self.views = [OwnAgents(env) for _ in kinds]
         self.wrappers = [
@@ -98,16 +88,11 @@ class SharedRewards(BaseParallelWrapper):
 
 @dataclass(frozen=True)
 class SharedWorld:
-    """A world with agents of several kinds.
-
-    Attributes:
-        rewards: on which each agent's kind is set.
-        agents: the game's numbers of the agents, in the order of their slots.
-    """
+    """A world with agents of several kinds."""
 
     world: World
-    rewards: SharedRewards
-    agents: list[int]
+    rewards: SharedRewards  # on which each agent's kind is set
+    agents: list[int]  # the game's numbers of the agents, in the order of their slots
 
 
 def make_shared_world(

@@ -41,12 +41,7 @@ def make_groups(
     Each group is one of PufferLib's vectorised environments; close it when done. Tasks are encoded once, here.
 
     Args:
-        task: settings of the tasks.
-        rollout: number of worlds and processes.
-        maps: a finished folder from `ensure_maps`.
         starts: where the first reset takes each world.
-        weights_file: as in `make_environment`.
-        reward: as in `make_environment`.
         groups: their number; None: that of the settings.
 
     Raises:
@@ -94,7 +89,6 @@ def first_episodes(seed: int, worlds: int, rank: int = 0) -> list[EpisodeStart]:
 
 
 def _starter(rollout: RolloutSettings, maps: Path, groups: int) -> Callable[[Sequence[Callable[[], World]]], Any]:
-    """Return what starts the worlds of one of several groups, given what builds each world."""
     if rollout.vectorization == "ray":
         return _ray_starter(rollout, maps, groups)
     if not _in_processes(rollout):
@@ -133,7 +127,6 @@ def _in_processes(rollout: RolloutSettings) -> bool:
 
 
 def _cores() -> int:
-    """This process's share of the machine's cores."""
     return usable_cores() // processes_on_this_machine()
 
 

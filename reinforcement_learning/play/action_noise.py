@@ -25,7 +25,6 @@ def action_noise(
     """Draw a number for each agent and head of several worlds.
 
     Args:
-        moments: the tick that each world plays.
         agents: number in each world, dead or alive.
         heads: choices of each agent in a tick.
         stream: which of the independent streams of numbers.

@@ -19,17 +19,11 @@ from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 
 @dataclass(frozen=True)
 class Admitted:
-    """Policies that can share a world.
-
-    Attributes:
-        entrants: those that fit.
-        tasks: with the encoding that most of them were trained on; the others have their own.
-        left_out: one sentence per policy that does not fit, with the reason.
-    """
+    """Policies that can share a world."""
 
     entrants: tuple[Entrant, ...]
-    tasks: TaskSettings
-    left_out: tuple[str, ...] = ()
+    tasks: TaskSettings  # with the encoding that most of them were trained on; the others have their own
+    left_out: tuple[str, ...] = ()  # one sentence per policy that does not fit, with the reason
 
 
 def admit_all(entrants: Sequence[Entrant], env: EnvironmentSettings, settings: TaskSettings, maps: Path) -> Admitted:
@@ -37,9 +31,6 @@ def admit_all(entrants: Sequence[Entrant], env: EnvironmentSettings, settings: T
 
     Args:
         entrants: at least one.
-        env: settings of the world.
-        asked: tasks, with any encoding.
-        maps: folder from `ensure_maps`.
 
     Raises:
         UserError: one does not fit; the message names it and what differs.

@@ -24,34 +24,22 @@ OTHER_DICE = 1
 
 @dataclass(frozen=True)
 class BranchPoint:
-    """Where the two courses part.
+    """Where the two courses part."""
 
-    Attributes:
-        episode: number of the episode in its seed's sequence.
-        tick: of the episode, from 0; its actions are the first that differ.
-    """
-
-    episode: int
-    tick: int
+    episode: int  # number of the episode in its seed's sequence
+    tick: int  # of the episode, from 0; its actions are the first that differ
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to play from each point, and what of it to keep.
-
-    Attributes:
-        agents: drawn at random at each point; of fewer that are alive, all are taken.
-        before: ticks to record before the point.
-        after: ticks to record after it.
-        throw: number of the throw of the other dice; 0 throws the same ones.
-    """
+    """What to play from each point, and what of it to keep."""
 
     seed: int
-    agents: int
-    before: int
-    after: int
+    agents: int  # drawn at random at each point; of fewer that are alive, all are taken
+    before: int  # ticks to record before the point
+    after: int  # ticks to record after it
     layers: tuple[str, ...]
-    throw: int = OTHER_DICE
+    throw: int = OTHER_DICE  # number of the throw of the other dice; 0 throws the same ones
 
     def ticks(self, point: BranchPoint) -> range:
         """Return the ticks that are recorded."""
@@ -60,16 +48,11 @@ class Plan:
 
 @dataclass(frozen=True)
 class Branch:
-    """Two courses of an episode from one point on.
-
-    Attributes:
-        real: records of the drawn agents in the episode as it is, from some ticks before the point.
-        other: of the same agents where the others' dice, and the game's own, were thrown anew at the point.
-    """
+    """Two courses of an episode from one point on."""
 
     point: BranchPoint
-    real: Records
-    other: Records
+    real: Records  # records of the drawn agents in the episode as it is, from some ticks before the point
+    other: Records  # of the same agents where the others' dice, and the game's own, were thrown anew at the point
 
 
 def play_branches(pool: PolicyPool, plan: Plan, points: Sequence[BranchPoint]) -> Iterator[Branch]:
@@ -133,7 +116,6 @@ class _Course:
         self.recorder.begin()
 
     def over(self, last: BranchPoint) -> bool:
-        """Whether the episode, or all that is recorded after its last point, is over."""
         return self.pool.is_over or self.pool.ticks > last.tick + self.plan.after
 
     def tick(self, recorded: bool, done: Records | None = None) -> Iterator[Records]:

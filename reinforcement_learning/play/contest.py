@@ -21,25 +21,17 @@ WORLDS_TOGETHER = 4  # affects the results: rounding depends on which agents are
 
 @dataclass(frozen=True)
 class Contest:
-    """Policies that share a world, and that world.
-
-    Attributes:
-        entrants: policies that share each world.
-        env: settings of the world.
-        task: settings of the tasks.
-        maps: a finished folder from `ensure_maps`.
-        random_actions: probability that an agent acts at random in a tick, at random among its legal options.
-        protocol: original: all agents obey the start kit's restrictions, seats are the same in all episodes of a seed,
-            and memories are never cleared, as in the published evaluations.
-    """
+    """Policies that share a world, and that world."""
 
     entrants: tuple[Entrant, ...]
     env: EnvironmentSettings
     task: TaskSettings
-    maps: Path
+    maps: Path  # a finished folder from `ensure_maps`
     device: torch.device
-    random_actions: float = 0
+    random_actions: float = 0  # probability that an agent acts at random in a tick, at random among its legal options
     protocol: Protocol = "toolkit"
+    """Original: all agents obey the start kit's restrictions, seats are the same in all episodes of a seed, and
+    memories are never cleared, as in the published evaluations."""
 
     @property
     def rules(self) -> dict[str, str]:

@@ -29,22 +29,17 @@ UNTRAINED_PREFIX = "untrained_"
 
 @dataclass(frozen=True)
 class Entrant:
-    """A policy that enters a world.
-
-    Attributes:
-        policy: ready to run.
-        sha256: of the checkpoint file; None for a policy without one.
-        shadow_networks: networks that receive its agents' observations and are recorded, but never act.
-        own_tasks: the tasks of its world as it was trained to know them, (tasks, size) float16; None if the world
-            encodes them so.
-    """
+    """A policy that enters a world."""
 
     name: str
     policy: RecurrentPolicy
     info: CheckpointInfo
-    sha256: str | None
+    sha256: str | None  # of the checkpoint file; None for a policy without one
     shadow_networks: "tuple[Entrant, ...]" = ()
+    """Networks that receive its agents' observations and are recorded, but never act."""
     own_tasks: np.ndarray | None = None
+    """The tasks of its world as it was trained to know them, (tasks, size) float16; None if the world encodes them
+    so."""
 
     @property
     def kind(self) -> Kind:
@@ -97,10 +92,6 @@ def shared_tasks(entrants: Sequence[Entrant], settings: TaskSettings) -> TaskSet
 
 def with_own_tasks(entrants: Sequence[Entrant], tasks: TaskSettings, env: EnvironmentSettings) -> tuple[Entrant, ...]:
     """Give each policy its own encoding of a world's tasks, where that is not the world's.
-
-    Args:
-        entrants: that share the world.
-        env: settings of the world.
 
     Raises:
         UserError: tasks cannot be encoded as a policy knows them; the message names it.

@@ -31,20 +31,14 @@ from reinforcement_learning.versions import versions
 
 @dataclass(frozen=True)
 class Plan:
-    """What to record.
-
-    Attributes:
-        most_ticks: maximum per episode; None plays every episode to its end.
-        seed: of the episodes and of the actions.
-        layers: names of `activation_store.layers`, or `agent_zoo.capture.ALL_LAYERS` for all that a policy has.
-        fields: Market, Task, ActionTargets or Logits, in addition to the fields of every record.
-    """
+    """What to record."""
 
     episodes: int
-    most_ticks: int | None
-    seed: int
+    most_ticks: int | None  # maximum per episode; None plays every episode to its end
+    seed: int  # of the episodes and of the actions
     layers: tuple[str, ...]
-    fields: tuple[str, ...] = ()
+    """Names of `activation_store.layers`, or `agent_zoo.capture.ALL_LAYERS` for all that a policy has."""
+    fields: tuple[str, ...] = ()  # Market, Task, ActionTargets or Logits, in addition to the fields of every record
     format: Format = "json"
     precision: Precision = "float32"
 
@@ -56,10 +50,8 @@ def extract(
     """Play, and write a dump for each entrant.
 
     Args:
-        contest: policies and world.
         folders: of the dumps, one per entrant; they must not hold one yet.
         on_records: called at intervals with what is recorded and the number of episodes to play, without stored ones.
-        resume: continue unfinished dumps of the same plan.
 
     Raises:
         UserError: a folder already holds a dump, a policy lacks a layer, or an activation is not finite.
@@ -168,7 +160,6 @@ def metadata_of(contest: Contest, entrant: Entrant, plan: Plan) -> DumpMetadata:
 
 
 def _stored_size(writers: Sequence[DumpWriter]) -> tuple[int, int]:
-    """Return the number of completely stored records in all dumps, and their bytes."""
     sizes = [writer.stored_size for writer in writers]
     return sum(records for records, _ in sizes), sum(size for _, size in sizes)
 

@@ -20,27 +20,18 @@ Job = Callable[[PolicyPool, Group], Iterable[Result]]
 
 @dataclass(frozen=True)
 class PlayedAgain:
-    """A group of episodes starts over, because its worker was lost: what the group has told so far does not count.
+    """A group of episodes starts over, because its worker was lost: what the group has told so far does not count."""
 
-    Attributes:
-        reason: one line for the user.
-    """
-
-    reason: str
+    reason: str  # one line for the user
 
 
 @dataclass(frozen=True)
 class PackedContest:
-    """A contest for transfer to another process; its tasks are encoded once, before the transfer.
+    """A contest for transfer to another process; its tasks are encoded once, before the transfer."""
 
-    Attributes:
-        bare: the contest without its entrants.
-        specs: of the tasks, with their embeddings.
-    """
-
-    bare: Contest
+    bare: Contest  # the contest without its entrants
     parcels: "tuple[_Parcel, ...]"
-    specs: Sequence[TaskSpec]
+    specs: Sequence[TaskSpec]  # of the tasks, with their embeddings
 
     @staticmethod
     def of(contest: Contest) -> "PackedContest":
@@ -81,7 +72,6 @@ class GroupPlayer:
     """Runs a job for one group of episodes after the other, with one pool per size of group."""
 
     def __init__(self, packed: PackedContest, job: Job):
-        """Prepare to play."""
         self._contest = packed.unpack()
         self._specs = packed.specs
         self._job = job

@@ -72,7 +72,6 @@ class _Done:
 
 
 def _heard_from(connection: Connection) -> _Result | _Done:
-    """Return a worker's next message, or raise its error."""
     try:
         message = connection.recv()
     except (EOFError, ConnectionResetError):
@@ -86,7 +85,6 @@ def _heard_from(connection: Connection) -> _Result | _Done:
 
 
 def _work(connection: Connection, packed: PackedContest, job: Job) -> None:
-    """Run the job for each group received."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
     player = GroupPlayer(packed, job)

@@ -44,8 +44,6 @@ def play_groups(
     and then all of its results.
 
     Args:
-        contest: policies and world.
-        wanted: groups to play.
         job: a module-level function, called for each group.
 
     Raises:

@@ -37,29 +37,19 @@ START_KIT = Kind("neurips23_start_kit", RewardSettings(heal=0, explore=0))
 
 @dataclass(frozen=True)
 class EpisodeLives:
-    """The lives of one episode.
-
-    Attributes:
-        lives: of each entrant, in the entrants' order.
-    """
+    """The lives of one episode."""
 
     number: int
-    lives: tuple[tuple[Life, ...], ...]
+    lives: tuple[tuple[Life, ...], ...]  # of each entrant, in the entrants' order
 
 
 @dataclass(frozen=True)
 class EntrantActions:
-    """The actions of one entrant's agents in a tick.
+    """The actions of one entrant's agents in a tick."""
 
-    Attributes:
-        entrant: its index among the entrants.
-        decision: its policy's outputs for its acting slots.
-        action: chosen in each of them, (P, heads) int64.
-    """
-
-    entrant: int
-    decision: Decision
-    action: torch.Tensor
+    entrant: int  # its index among the entrants
+    decision: Decision  # its policy's outputs for its acting slots
+    action: torch.Tensor  # chosen in each of them, (P, heads) int64
 
 
 def seats(seed: int, number: int, agents: int, entrants: int) -> np.ndarray:
@@ -106,13 +96,8 @@ class PolicyPool:
 
         Args:
             entrants: at least one, at most as many as there are agents.
-            env: settings of a world.
-            task: settings of the tasks.
-            maps: a finished folder from `ensure_maps`.
             worlds: number of episodes to play in parallel.
             specs: the result of `offered_tasks` for these settings, if already computed.
-            random_actions: probability that an agent acts at random in a tick.
-            protocol: as in `Contest`.
 
         Raises:
             UserError: an entrant does not fit the world; the message names what differs.
@@ -149,7 +134,6 @@ class PolicyPool:
         """Assign agents to the entrants and start every world's episode.
 
         Args:
-            seed: of a sequence of episodes.
             numbers: of the episodes in it, from 0, one per world.
             first: False if, by the original protocol, memories go on from the episodes played before.
         """
@@ -174,7 +158,6 @@ class PolicyPool:
         self.task_of = np.concatenate([self._task_numbers(shared) for shared in self.shared])  # (slots,)
 
     def _task_numbers(self, shared: SharedWorld) -> np.ndarray:
-        """Return the number of each agent's task in a world, (agents,) int64."""
         tasks = shared.world.game.agent_task_map
         return np.array([self.tasks.index(tasks[agent][0].spec_name) for agent in shared.agents])
 

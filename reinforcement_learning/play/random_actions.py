@@ -22,9 +22,7 @@ def with_random_actions(
     Args:
         chosen: by their policy, (P, heads) int64.
         share: probability that an agent acts at random in a tick, in all heads at once.
-        moments: the tick that each world plays.
         agents: number in each world, dead or alive.
-        throw: number of the throw of all dice, as in `action_noise`.
 
     Returns:
         Options, (P, heads) int64; an agent that acts at random chooses each legal option of a head equally often.

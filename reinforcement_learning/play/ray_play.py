@@ -87,17 +87,11 @@ class _Lost:
 
 @dataclass(frozen=True)
 class _Hired:
-    """A worker as this process knows it.
+    """A worker as this process knows it."""
 
-    Attributes:
-        actor: Ray's handle.
-        place: its number in the crew; a replacement has the same.
-        machine: " on" and the machine's name, once it has started.
-    """
-
-    actor: Any
-    place: int
-    machine: str = ""
+    actor: Any  # Ray's handle
+    place: int  # its number in the crew; a replacement has the same
+    machine: str = ""  # " on" and the machine's name, once it has started
     group: Group | None = None
 
 
@@ -105,7 +99,6 @@ class _Crew:
     """The workers, each of which is idle or asked for one thing at a time."""
 
     def __init__(self, packed: PackedContest, job: Job, size: int):
-        """Start workers, on different machines where possible."""
         import ray
 
         self._maps, self._env = packed.bare.maps, packed.bare.env
@@ -118,7 +111,6 @@ class _Crew:
 
     @property
     def is_playing(self) -> bool:
-        """Whether a worker plays."""
         return any(worker.group for worker in self._pending.values())
 
     def hire(self, place: int) -> None:
@@ -127,17 +119,14 @@ class _Crew:
         self._pending[worker.actor.start.remote(self._task)] = worker
 
     def give(self, group: Group) -> None:
-        """Let an idle worker play a group."""
         worker = replace(self.idle.pop(), group=group)
         files = read_maps(self._maps, maps_of_group(self._env, group))
         self._pending[worker.actor.play.remote(group, files)] = worker
 
     def ask_for_more(self, worker: _Hired) -> None:
-        """Ask a worker for the next results of its group."""
         self._pending[worker.actor.more.remote()] = worker
 
     def rest(self, worker: _Hired) -> None:
-        """Let a worker wait for a group."""
         self.idle.append(replace(worker, group=None))
 
     def next_answer(self) -> tuple[_Hired, Any]:
@@ -196,7 +185,6 @@ class _Worker:
         return socket.gethostname()
 
     def play(self, group: Group, maps: dict[str, bytes]) -> _Results:
-        """Begin to play a group on these maps; return its first results."""
         write_maps(self._maps, maps)
         self._rest = iter(self._player.play(group))
         self._next = next(self._rest, _END)
@@ -217,5 +205,4 @@ class _Worker:
         return _Results(results, is_last=self._next is _END)
 
     def stop(self) -> None:
-        """Remove the maps."""
         self._folder.cleanup()

@@ -25,7 +25,6 @@ def recorded_contest(
     """Return the policy of a dump in its world, with the maps of some episodes.
 
     Args:
-        policies: folder of policies.
         maps: parent folder of maps; those that are missing are generated.
 
     Raises:
@@ -63,8 +62,6 @@ def drawn_points(folder: Path, episodes: Sequence[int], number: int, before: int
     """Draw ticks of a dump at random, each as often as it has records, but none twice.
 
     Args:
-        episodes: to draw from.
-        number: of ticks.
         before: ticks that a life must have had before.
 
     Raises:

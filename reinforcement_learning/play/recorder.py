@@ -19,16 +19,11 @@ from reinforcement_learning.play.shadow_networks import ShadowNetwork
 
 @dataclass(frozen=True)
 class Batch:
-    """Records of one entrant, of one tick of all worlds.
+    """Records of one entrant, of one tick of all worlds."""
 
-    Attributes:
-        entrant: its index among the entrants.
-        slots: of these agents, (P,) int64.
-    """
-
-    entrant: int
+    entrant: int  # its index among the entrants
     records: Records
-    slots: np.ndarray
+    slots: np.ndarray  # of these agents, (P,) int64
 
 
 @dataclass(frozen=True)
@@ -72,14 +67,7 @@ class Recorder:
     def record(
         self, seed: int, numbers: Sequence[int], most_ticks: int | None, first: bool = True
     ) -> Iterator[Batch | Finished]:
-        """Play episodes in parallel, at most `most_ticks` ticks each, and yield their records.
-
-        Args:
-            seed: of a sequence of episodes.
-            numbers: of the episodes in it.
-            most_ticks: of each episode; None for all.
-            first: as in `PolicyPool.start`.
-        """
+        """Play episodes in parallel, at most `most_ticks` ticks each, and yield their records."""
         with contextlib.ExitStack() as stack:
             captured = [
                 stack.enter_context(capture(policy, layers))

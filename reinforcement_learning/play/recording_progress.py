@@ -8,22 +8,15 @@ from reinforcement_learning.play.contest import Group
 
 @dataclass(frozen=True)
 class Recorded:
-    """The current state of all dumps being recorded.
+    """The current state of all dumps being recorded."""
 
-    Attributes:
-        episodes: finished.
-        records: written.
-        ended_episodes: in groups that have ended completely; episodes that end before their group are biased short.
-        ticks: of all episodes of groups that are being played; those of a group are as far as its latest record.
-        record_bytes: size of a record on disk; None until an episode has been stored.
-    """
-
-    episodes: int = 0
-    records: int = 0
+    episodes: int = 0  # finished
+    records: int = 0  # written
     ended_episodes: int = 0
+    """In groups that have ended completely; episodes that end before their group are biased short."""
     ended_records: int = 0
-    ticks: int = 0
-    record_bytes: float | None = None
+    ticks: int = 0  # of all episodes of groups that are being played; those of a group are as far as its latest record
+    record_bytes: float | None = None  # size of a record on disk; None until an episode has been stored
 
     def expected_records(self, episodes: int) -> int | None:
         """Project the number of records of `episodes` episodes; None until a group of episodes has ended."""

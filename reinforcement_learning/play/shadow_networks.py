@@ -21,7 +21,6 @@ class ShadowNetwork:
     """One network that watches all agents of an entrant."""
 
     def __init__(self, entrant: Entrant, slots: int, device: torch.device):
-        """Start with an empty memory in every slot."""
         self.name = entrant.name
         self.policy = entrant.policy.to(device)
         self.memory = self.policy.initial_state(slots)

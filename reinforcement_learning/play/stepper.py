@@ -26,27 +26,17 @@ from reinforcement_learning.stopwatch import Stopwatch
 
 @dataclass(frozen=True)
 class Decision:
-    """The policy's outputs for one tick of all worlds.
+    """The policy's outputs for one tick of all worlds."""
 
-    Attributes:
-        present: slots with an observation, in order, (P,) int64.
-        acting: which slots choose an action, (slots,) bool.
-        observation: of the present slots, after their policy's mask.
-        game_rows: index in the game's own table of each entity row of the observation; None if the mask kept all rows.
-        state: the memory of the present slots before the tick.
-        next_state: the memory of the present slots after the tick.
-        distribution: over the present slots' actions.
-        value: of the present slots, (P,) float32 on the CPU.
-    """
-
-    present: np.ndarray
-    acting: np.ndarray
-    observation: PackedObservation
+    present: np.ndarray  # slots with an observation, in order, (P,) int64
+    acting: np.ndarray  # which slots choose an action, (slots,) bool
+    observation: PackedObservation  # of the present slots, after their policy's mask
     game_rows: torch.Tensor | None
-    state: MemoryState
-    next_state: MemoryState
-    distribution: ActionDistribution
-    value: np.ndarray
+    """Index in the game's own table of each entity row of the observation; None if the mask kept all rows."""
+    state: MemoryState  # the memory of the present slots before the tick
+    next_state: MemoryState  # the memory of the present slots after the tick
+    distribution: ActionDistribution  # over the present slots' actions
+    value: np.ndarray  # of the present slots, (P,) float32 on the CPU
 
     def sample(self, noise: np.ndarray) -> torch.Tensor:
         """Draw the present slots' actions from the random numbers of all slots: (slots, heads) -> (P, heads) int64."""
@@ -71,19 +61,12 @@ class Decision:
 
 @dataclass(frozen=True)
 class Arrival:
-    """The worlds' results of this tick, over all slots.
+    """The worlds' results of this tick, over all slots."""
 
-    Attributes:
-        observations: the game's padded observations, (slots,) structured; overwritten by the next tick.
-        reward: of the last actions, (slots,) float32.
-        present: (slots,) bool.
-        acting: (slots,) bool.
-    """
-
-    observations: np.ndarray
-    reward: np.ndarray
-    present: np.ndarray
-    acting: np.ndarray
+    observations: np.ndarray  # the game's padded observations, (slots,) structured; overwritten by the next tick
+    reward: np.ndarray  # of the last actions, (slots,) float32
+    present: np.ndarray  # (slots,) bool
+    acting: np.ndarray  # (slots,) bool
     lives: list[Life]
     episodes: list[Episode]
 
@@ -98,9 +81,6 @@ class Stepper:
         """Play with the given policy.
 
         Args:
-            worlds: PufferLib's vectorised environment.
-            policy: plays all agents.
-            stopwatch: measures the time of each phase.
             journal: of these worlds, starting with their first reset; records every action.
         """
         self.worlds = worlds
@@ -131,7 +111,6 @@ class Stepper:
         """Update the memory from the decision, and play one tick.
 
         Args:
-            decision: made from the worlds' current observations.
             actions: (slots, heads) int64; rows of slots that are not acting are ignored.
         """
         self.begin(decision, actions)
@@ -160,9 +139,6 @@ def make_steppers(
     """Return a stepper for each group of worlds.
 
     Args:
-        groups: from `make_groups`.
-        policy: plays all agents.
-        stopwatch: measures the time of each phase.
         starts: of the worlds of all groups, in order.
     """
     size = len(starts) // len(groups)
@@ -204,9 +180,7 @@ def decide(
     """Run a policy on the observations of some slots without changing the memory.
 
     Args:
-        policy: plays these slots.
         slots: present ones, in order, (P,) int64.
-        stopwatch: measures the time of each phase.
         tasks: embeddings of these slots' tasks in place of the world's, (P, size) float16.
     """
     device = memory.hidden.device

@@ -39,42 +39,27 @@ SMOKE_TEST_AGENT = "neurips23_start_kit"
 
 @dataclass(frozen=True)
 class Subjects:
-    """The policies to record, and their tasks.
-
-    Attributes:
-        share_world: whether all play in one world; otherwise each plays all agents of its own world.
-        checkpoint: which of each policy's checkpoints.
-        untrained_twin: record a network with fresh weights beside each, or beside each that has a memory.
-        shadow_steps: agent-steps of checkpoints to record beside each; None stands for all.
-        curriculum: tasks that agents are given; None takes the policy's own.
-        task: given to everyone; None draws from the curriculum.
-        map_seed: of the maps; None gives maps that none of the policies was trained on.
-        food_regrowth: how fast eaten food grows back, as in `EnvironmentSettings`; None for as in training.
-        policies_dir: folder of trained policies.
-        runs_dir: folder of training runs with checkpoints.
-        maps_dir: folder of generated maps.
-        embeddings_dir: cache folder for task embeddings computed by language models.
-        random_actions: probability that an agent acts at random in a tick.
-        embeddings: file of task embeddings for the policies that were trained on one; None for the one they name.
-        protocol: as in `Contest`; the original one brings its maps, and the held-out tasks unless others are named.
-    """
+    """The policies to record, and their tasks."""
 
     names: tuple[str, ...]
-    share_world: bool
-    checkpoint: Checkpoint
+    share_world: bool  # whether all play in one world; otherwise each plays all agents of its own world
+    checkpoint: Checkpoint  # which of each policy's checkpoints
     untrained_twin: bool | Literal["of memories"]
-    shadow_steps: tuple[int | None, ...]
-    curriculum: str | None
-    task: str | None
-    map_seed: int | None
-    food_regrowth: float | None
-    policies_dir: Path
-    runs_dir: Path
-    maps_dir: Path
-    embeddings_dir: Path
-    random_actions: float = 0
+    """Record a network with fresh weights beside each, or beside each that has a memory."""
+    shadow_steps: tuple[int | None, ...]  # agent-steps of checkpoints to record beside each; None stands for all
+    curriculum: str | None  # tasks that agents are given; None takes the policy's own
+    task: str | None  # given to everyone; None draws from the curriculum
+    map_seed: int | None  # of the maps; None gives maps that none of the policies was trained on
+    food_regrowth: float | None  # how fast eaten food grows back, as in `EnvironmentSettings`; None for as in training
+    policies_dir: Path  # folder of trained policies
+    runs_dir: Path  # folder of training runs with checkpoints
+    maps_dir: Path  # folder of generated maps
+    embeddings_dir: Path  # cache folder for task embeddings computed by language models
+    random_actions: float = 0  # probability that an agent acts at random in a tick
     embeddings: str | None = None
+    """File of task embeddings for the policies that were trained on one; None for the one they name."""
     protocol: Protocol = "toolkit"
+    """As in `Contest`; the original one brings its maps, and the held-out tasks unless others are named."""
 
     @property
     def mode(self) -> Mode:
@@ -163,7 +148,6 @@ def other_sizes(contest: Contest, plan: Plan) -> str:
 
 
 def _beside_twin(metadata: DumpMetadata, entrant: Entrant, recording: Recording) -> DumpMetadata:
-    """Return a dump's metadata with the layers of an untrained network."""
     names = shadow_layers(UNTRAINED, entrant.policy) if recording.untrained_twin and entrant.policy.layers else ()
     return replace(metadata, layers=metadata.layers | dict.fromkeys(names, entrant.policy.policy.hidden_size))
 
@@ -183,7 +167,6 @@ def _tasks(subjects: Subjects, together: Sequence[Entrant]) -> TaskSettings:
 
 
 def _load(subjects: Subjects, seed: int) -> list[Entrant]:
-    """Load the policies, or their training checkpoints."""
     if subjects.checkpoint == "trained":
         paths = {name: [policy_path(subjects.policies_dir, name)] for name in subjects.names}
     else:
@@ -197,7 +180,6 @@ def _load(subjects: Subjects, seed: int) -> list[Entrant]:
 
 
 def _checkpoint_folders(subjects: Subjects, name: str) -> list[Path]:
-    """Return the folders that may contain a policy's training checkpoints."""
     return [subjects.policies_dir / "checkpoints", subjects.runs_dir / name / "checkpoints"]
 
 

@@ -11,17 +11,12 @@ Vectorization = Literal["multiprocessing", "ray"]
 
 @dataclass(frozen=True)
 class Workers:
-    """The processes that play episodes.
+    """The processes that play episodes."""
 
-    Attributes:
-        processes: how many; 0 uses one per core of the machine or cluster.
-        worlds: if not 0, as many processes as run that many worlds in parallel.
-        ray_address: of the Ray cluster that they run on, as in `RolloutSettings`; None: on this machine, without Ray.
-    """
-
-    processes: int = 0
-    worlds: int = 0
+    processes: int = 0  # how many; 0 uses one per core of the machine or cluster
+    worlds: int = 0  # if not 0, as many processes as run that many worlds in parallel
     ray_address: str | None = None
+    """Of the Ray cluster that they run on, as in `RolloutSettings`; None: on this machine, without Ray."""
 
 
 def chosen_workers(vectorization: Vectorization, ray_address: str, processes: int = 0, worlds: int = 0) -> Workers:

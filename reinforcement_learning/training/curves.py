@@ -42,17 +42,11 @@ _RC = {
 
 @dataclass(frozen=True)
 class Curves:
-    """The metrics of a run at U points of its training.
+    """The metrics of a run at U points of its training."""
 
-    Attributes:
-        steps: agent-steps trained, (U,) float64.
-        values: name of a metric -> (U,) float64, NaN where it was not reported.
-        updates_a_point: updates averaged in each point; 1 in a short run.
-    """
-
-    steps: np.ndarray
-    values: dict[str, np.ndarray]
-    updates_a_point: int
+    steps: np.ndarray  # agent-steps trained, (U,) float64
+    values: dict[str, np.ndarray]  # name of a metric -> (U,) float64, NaN where it was not reported
+    updates_a_point: int  # updates averaged in each point; 1 in a short run
 
     @property
     def window(self) -> int:
@@ -101,7 +95,6 @@ def figure_of(curves: Curves, name: str) -> Figure:
 
 
 def _explained_lines(curves: Curves) -> list[Line2D]:
-    """Return legend entries for thin and thick lines, with the number of updates they average."""
     together, window = curves.updates_a_point, curves.window
     point = "one update" if together == 1 else f"mean of {together} updates"
     thick = Line2D([], [], color="black", label=f"rolling mean of {together * window} updates")
@@ -170,7 +163,6 @@ def _explain_emptiness(axes: Axes) -> None:
 
 
 def _single(name: str, unit: str, from_zero: bool = False) -> Callable[[Axes, Curves], None]:
-    """Return a panel with one line."""
 
     def draw(axes: Axes, curves: Curves) -> None:
         _line(axes, curves, name)

@@ -34,19 +34,12 @@ class _Line:
 
 @dataclass
 class Ratings:
-    """Ratings that follow the usual rule: 32 times the difference between outcome and expectation.
+    """Ratings that follow the usual rule: 32 times the difference between outcome and expectation."""
 
-    Attributes:
-        folder: of the run. `elo.jsonl` has a line of all ratings for each update, `elo.tsv` the last one as a table.
-        learner: its rating, which checkpoints start with.
-        others: name of a checkpoint -> rating.
-        games: name of a checkpoint -> updates in which it met the learner.
-    """
-
-    folder: Path
-    learner: float = START
-    others: dict[str, float] = field(default_factory=dict)
-    games: dict[str, int] = field(default_factory=dict)
+    folder: Path  # of the run. `elo.jsonl` has a line of all ratings for each update, `elo.tsv` the last one as a table
+    learner: float = START  # its rating, which checkpoints start with
+    others: dict[str, float] = field(default_factory=dict)  # name of a checkpoint -> rating
+    games: dict[str, int] = field(default_factory=dict)  # name of a checkpoint -> updates in which it met the learner
 
     @staticmethod
     def after(folder: Path, updates: int) -> "Ratings":

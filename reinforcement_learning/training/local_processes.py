@@ -56,10 +56,6 @@ def run_together(command: Sequence[str], size: int) -> int:
 
     Signals are passed on to all of them. If one fails, the others end too. An error that several of them report is
     shown once, and that another process ended only if none says why.
-
-    Args:
-        command: program and arguments, the same for all.
-        size: number of processes.
     """
     last_words: list[str] = []
     with StopSignal() as stop, ExitStack() as running:

@@ -81,30 +81,17 @@ class OpposedStepper(Stepper):
 
 @dataclass
 class Opponents:
-    """Chooses the opponents of a run, and rates them.
+    """Chooses the opponents of a run, and rates them."""
 
-    Attributes:
-        steppers: of all groups of worlds.
-        kernel: as in `OpposedStepper`.
-        folder: of the run's checkpoints.
-        seed: of the run; with the number of checkpoints, it decides who is chosen.
-        ratings: of the learner and of all checkpoints that played.
-        names: number -> name of the checkpoint that plays those seats.
-    """
-
-    steppers: Sequence[OpposedStepper]
-    kernel: Sequence[int]
-    folder: Path
-    seed: int
-    ratings: Ratings
-    names: dict[int, str] = field(default_factory=dict)
+    steppers: Sequence[OpposedStepper]  # of all groups of worlds
+    kernel: Sequence[int]  # as in `OpposedStepper`
+    folder: Path  # of the run's checkpoints
+    seed: int  # of the run; with the number of checkpoints, it decides who is chosen
+    ratings: Ratings  # of the learner and of all checkpoints that played
+    names: dict[int, str] = field(default_factory=dict)  # number -> name of the checkpoint that plays those seats
 
     def choose(self, steps: int) -> None:
-        """Draw opponents among the checkpoints after at most `steps` agent-steps; the newest one always plays.
-
-        Args:
-            steps: of the learner so far.
-        """
+        """Draw opponents among the checkpoints after at most `steps` agent-steps; the newest one always plays."""
         there = [path for path in visible(self.folder, "*") if _steps(path) <= steps]
         numbers = sorted(set(self.kernel) - {LEARNER})
         random = np.random.default_rng([self.seed, len(there)])
@@ -143,5 +130,4 @@ def _mean_reward(lives: Sequence[Life]) -> float:
 
 
 def _steps(path: Path) -> int:
-    """Return the agent-steps in the name of a checkpoint."""
     return int(path.stem.rpartition("_")[2])

@@ -16,25 +16,15 @@ from reinforcement_learning.training.rollout import Rollout
 
 @dataclass(frozen=True)
 class Losses:
-    """Averages over the minibatches of an update.
+    """Averages over the minibatches of an update."""
 
-    Attributes:
-        policy: the clipped surrogate objective, negated.
-        value: half the squared error of the value estimate, clipped.
-        entropy: summed over heads, in nats.
-        approximate_kl: between the policy before and after, in nats (Schulman's k3 estimator).
-        clip_fraction: share of decisions whose probability ratio was clipped.
-        gradient_norm: before clipping.
-        auxiliary: auxiliary losses by name, before their weights.
-    """
-
-    policy: float
-    value: float
-    entropy: float
-    approximate_kl: float
-    clip_fraction: float
-    gradient_norm: float
-    auxiliary: dict[str, float] = field(default_factory=dict)
+    policy: float  # the clipped surrogate objective, negated
+    value: float  # half the squared error of the value estimate, clipped
+    entropy: float  # summed over heads, in nats
+    approximate_kl: float  # between the policy before and after, in nats (Schulman's k3 estimator)
+    clip_fraction: float  # share of decisions whose probability ratio was clipped
+    gradient_norm: float  # before clipping
+    auxiliary: dict[str, float] = field(default_factory=dict)  # auxiliary losses by name, before their weights
 
     def by_name(self) -> dict[str, float]:
         """Return all losses by name, including the auxiliary ones."""
@@ -43,32 +33,20 @@ class Losses:
 
 @dataclass(frozen=True)
 class Minibatch:
-    """Some segments of a rollout, longest first.
+    """Some segments of a rollout, longest first."""
 
-    Attributes:
-        rows: of the rollout, with segments concatenated, (N,) int64.
-        lengths: ticks of each segment, (S,) int64.
-        segments: of the rollout, (S,) int64.
-    """
-
-    rows: torch.Tensor
-    lengths: torch.Tensor
-    segments: torch.Tensor
+    rows: torch.Tensor  # of the rollout, with segments concatenated, (N,) int64
+    lengths: torch.Tensor  # ticks of each segment, (S,) int64
+    segments: torch.Tensor  # of the rollout, (S,) int64
 
 
 @dataclass(frozen=True)
 class NamedLoss:
-    """The value of an auxiliary loss on a minibatch.
+    """The value of an auxiliary loss on a minibatch."""
 
-    Attributes:
-        name: in the metrics, `loss/NAME`.
-        value: scalar, the mean over the minibatch's rows; several processes are averaged by rows.
-        weight: factor of the value in the total loss.
-    """
-
-    name: str
-    value: torch.Tensor
-    weight: float = 1.0
+    name: str  # in the metrics, `loss/NAME`
+    value: torch.Tensor  # scalar, the mean over the minibatch's rows; several processes are averaged by rows
+    weight: float = 1.0  # factor of the value in the total loss
 
 
 AuxiliaryLoss = Callable[[SegmentOutputs, Rollout, Minibatch], NamedLoss]
@@ -91,14 +69,11 @@ def update(
     of a single process with all the rows.
 
     Args:
-        policy: the policy that collected the rollout.
         optimizer: over the parameters of the policy and of auxiliary losses, if any: all their gradients are averaged
             over processes and clipped together.
-        rollout: the decisions to learn from.
         generator: randomness of the minibatches, on the CPU.
         on_minibatch: called before each minibatch; may raise to stop.
         processes: of the run; all must call this with equal policies and settings.
-        auxiliary: losses to minimise in addition to PPO's own.
 
     Raises:
         UserError: the loss or its gradient is not finite; the policy is left as it was before that minibatch.

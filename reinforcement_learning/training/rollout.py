@@ -22,32 +22,19 @@ from reinforcement_learning.training.advantages import generalized_advantages
 
 @dataclass(frozen=True)
 class Rollout:
-    """Decisions of living agents, grouped in segments of consecutive ticks of one life. M decisions, S segments.
+    """Decisions of living agents, grouped in segments of consecutive ticks of one life. M decisions, S segments."""
 
-    Attributes:
-        observation: M observations: one group of worlds after the other, each in the order of play.
-        action: (M, heads) int64.
-        log_probability: of the options taken, summed over heads (those that count), (M,) float32.
-        value: (M,) float32.
-        advantage: (M,) float32.
-        order: decisions sorted by segment, then tick, (M,) int64.
-        lengths: ticks of each segment, (S,) int64.
-        state: memory before each segment's first tick.
-        lives: lives that ended.
-        spaced: which decisions to take so that those of an agent are some ticks apart, (M,) bool; None if not asked
-            for.
-    """
-
-    observation: PackedObservation
-    action: torch.Tensor
-    log_probability: torch.Tensor
-    value: torch.Tensor
-    advantage: torch.Tensor
-    order: torch.Tensor
-    lengths: torch.Tensor
-    state: MemoryState
+    observation: PackedObservation  # M observations: one group of worlds after the other, each in the order of play
+    action: torch.Tensor  # (M, heads) int64
+    log_probability: torch.Tensor  # of the options taken, summed over heads (those that count), (M,) float32
+    value: torch.Tensor  # (M,) float32
+    advantage: torch.Tensor  # (M,) float32
+    order: torch.Tensor  # decisions sorted by segment, then tick, (M,) int64
+    lengths: torch.Tensor  # ticks of each segment, (S,) int64
+    state: MemoryState  # memory before each segment's first tick
     lives: list[Life]
     spaced: torch.Tensor | None = None
+    """Which decisions to take so that those of an agent are some ticks apart, (M,) bool; None if not asked for."""
 
     def __len__(self) -> int:
         return len(self.action)
@@ -77,9 +64,7 @@ class RolloutCollector:
         Args:
             steppers: each steps one group of worlds; all have the same policy.
             horizon: maximum length of a segment, in ticks.
-            gamma: discount per tick.
             spacing: ticks between the decisions of an agent that are `spaced`; 0 if they are not needed.
-            ignore_idle_heads: leave choices that the game ignores out of the log-probability.
         """
         self.steppers = steppers
         self.horizon = horizon
@@ -122,7 +107,6 @@ class _Player:
         self._begun: tuple[Decision, np.ndarray, torch.Tensor, torch.Tensor] | None = None
 
     def begin_tick(self) -> int:
-        """Decide, let the worlds begin the tick, and return the number of decisions."""
         decision = self.stepper.decide()
         with self.stepper.stopwatch.time("inference"):
             chosen = decision.sample(self.stepper.action_noise())  # (P, heads)
@@ -158,7 +142,6 @@ def _threads_for_each_of(groups: int) -> Iterator[None]:
 
 
 def _joined(parts: Sequence[Rollout]) -> Rollout:
-    """Return the rollouts of all groups as one."""
     if len(parts) == 1:
         return parts[0]
     before = np.cumsum([0, *(len(part) for part in parts[:-1])])

@@ -40,7 +40,6 @@ class SemanticTraining:
         """Train the codebook of the given policy.
 
         Args:
-            policy: has a codebook.
             seed: of the run; decides where dead codes are moved to.
             generator: draws states for the pairwise loss, on the CPU; part of the training state.
         """
@@ -69,7 +68,6 @@ class SemanticTraining:
         Args:
             lives: of all processes that ended.
             optimizer: of the policy; it forgets the moments of the codes that move.
-            updates: made so far.
         """
         weight, moved = self.weight, torch.zeros(0, dtype=torch.int64)
         with torch.no_grad():

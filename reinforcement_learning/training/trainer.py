@@ -45,15 +45,10 @@ class _Stopped(Exception):
 
 @dataclass(frozen=True)
 class Reports:
-    """Callbacks for the progress of training.
+    """Callbacks for the progress of training."""
 
-    Attributes:
-        on_update: called with the metrics of each update.
-        on_progress: called with the agent-steps so far after each tick.
-    """
-
-    on_update: Callable[[Metrics], None]
-    on_progress: Callable[[int], None]
+    on_update: Callable[[Metrics], None]  # called with the metrics of each update
+    on_progress: Callable[[int], None]  # called with the agent-steps so far after each tick
 
 
 def train(
@@ -63,12 +58,6 @@ def train(
     """Train an agent and return the policy's checkpoint, also when stopped early.
 
     Args:
-        agent: folder in agent_zoo/.
-        settings: all of them, checked.
-        maps: a finished folder from `ensure_maps`.
-        run: folder for metrics and checkpoints.
-        tracker: mirror of the metrics.
-        reports: callbacks for progress.
         stop: checked between ticks and between minibatches.
         state: of a run to resume; None starts a new one.
         processes: of this run; the leader writes and reports.
@@ -192,7 +181,6 @@ class _Training:
             ) from None
 
     def run_to_end(self) -> Path:
-        """Train until all steps are done or training is stopped, and return the policy's checkpoint."""
         train = self.settings.train
         latest = self.run.checkpoint_path(self.name, self.steps)
         try:

@@ -22,8 +22,6 @@ def training_panel(metrics: Metrics, agent_steps: int, total: int, seconds: floa
     Args:
         metrics: of the latest update; empty before the first.
         agent_steps: trained and collected so far.
-        total: agent-steps of the whole run.
-        seconds: since the run started.
         seconds_left: estimated; None if unknown.
     """
     table = Table.grid(padding=(0, 2, 0, 0))

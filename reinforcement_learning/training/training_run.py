@@ -35,24 +35,15 @@ COLLAPSED = 1.5
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """What to train, and where to write it.
+    """What to train, and where to write it."""
 
-    Attributes:
-        name: of the policy and of the run.
-        agent: folder in agent_zoo/.
-        policies_dir: folder for the policy.
-        runs_dir: parent folder of the run's folder.
-        resume: folder of a run to resume; None starts a new one.
-        track: whether to mirror the metrics to Weights & Biases.
-    """
-
-    name: str
-    agent: str
+    name: str  # of the policy and of the run
+    agent: str  # folder in agent_zoo/
     settings: Settings
-    policies_dir: Path
-    runs_dir: Path
-    resume: Path | None
-    track: bool
+    policies_dir: Path  # folder for the policy
+    runs_dir: Path  # parent folder of the run's folder
+    resume: Path | None  # folder of a run to resume; None starts a new one
+    track: bool  # whether to mirror the metrics to Weights & Biases
 
 
 def train_policy(run: TrainingRun) -> None:
@@ -77,7 +68,6 @@ def train_policy(run: TrainingRun) -> None:
 
 
 def _train(run: TrainingRun, folder: RunFolder, state: TrainingState | None, processes: Processes) -> None:
-    """Train in the run's folder, save the policy, and print where it is."""
     settings = run.settings
     with counted_progress("generating maps", "maps") as progress:
         maps = ensure_maps(settings.env, progress)
@@ -134,7 +124,6 @@ def _check_services(run: TrainingRun, processes: Processes) -> None:
 
 
 def _open_folder(run: TrainingRun, processes: Processes) -> tuple[RunFolder, TrainingState | None]:
-    """Create or reopen the run's folder, and read the state of a stopped run."""
     for folder in (run.policies_dir, run.runs_dir, run.settings.env.maps_dir):
         make_folder(folder)
     path = run.resume or run.runs_dir / run.name

@@ -27,29 +27,21 @@ _STRICT = ConfigDict(strict=True, extra="forbid")
 
 @dataclass(frozen=True)
 class TrainingState:
-    """Everything that changes during training, between two updates, of one process of the run or of all.
+    """Everything that changes during training, between two updates, of one process of the run or of all."""
 
-    Attributes:
-        steps: agent-steps so far.
-        updates: updates so far.
-        policy: weights by name.
-        optimizer: moments and counters of the optimizer, by the parameter's index and the quantity's name.
-        minibatch_random: state of each process's generator for minibatches, (processes, bytes) uint8. Each shuffles a
-            different number of segments, so these generators diverge.
-        worlds: current state of each world.
-        curriculum: state of an automatic curriculum; empty without one.
-        semantic: state of the training of a codebook, the same in all processes; empty without one.
-    """
-
-    steps: int
-    updates: int
-    policy: dict[str, torch.Tensor]
+    steps: int  # agent-steps so far
+    updates: int  # updates so far
+    policy: dict[str, torch.Tensor]  # weights by name
     optimizer: dict[str, torch.Tensor]
+    """Moments and counters of the optimizer, by the parameter's index and the quantity's name."""
     memory: MemoryState
     minibatch_random: torch.Tensor
-    worlds: list[EpisodeStart]
-    curriculum: dict[str, np.ndarray]
+    """State of each process's generator for minibatches, (processes, bytes) uint8. Each shuffles a different number of
+    segments, so these generators diverge."""
+    worlds: list[EpisodeStart]  # current state of each world
+    curriculum: dict[str, np.ndarray]  # state of an automatic curriculum; empty without one
     semantic: dict[str, torch.Tensor]
+    """State of the training of a codebook, the same in all processes; empty without one."""
 
     def joined(self, processes: Processes) -> "TrainingState":
         """Return the joint state of all processes, by rank; all must call this together."""

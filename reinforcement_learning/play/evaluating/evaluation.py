@@ -34,33 +34,20 @@ _STEPS_PER_CORE = 1_600
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The settings of an evaluation.
+    """The settings of an evaluation."""
 
-    Attributes:
-        folder: of the policies and of the results.
-        mode: pvp, policies share worlds; pve, one plays all agents.
-        names: of the requested policies; empty for all that fit the world.
-        untrained: folder in agent_zoo/ of an untrained agent to add.
-        env: settings of the world.
-        task: settings of the tasks.
-        protocol: as in `Contest`; the world is already that of the protocol.
-        episodes: of each seed.
-        prefix: of the names of result files; None for the mode's own.
-        device: where the networks run: auto, cpu or cuda.
-    """
-
-    folder: Path
-    mode: Literal["pvp", "pve"]
-    names: tuple[str, ...]
-    untrained: str | None
+    folder: Path  # of the policies and of the results
+    mode: Literal["pvp", "pve"]  # pvp, policies share worlds; pve, one plays all agents
+    names: tuple[str, ...]  # of the requested policies; empty for all that fit the world
+    untrained: str | None  # folder in agent_zoo/ of an untrained agent to add
     env: EnvironmentSettings
     task: TaskSettings
-    protocol: Protocol
+    protocol: Protocol  # as in `Contest`; the world is already that of the protocol
     seeds: range
-    episodes: int
-    prefix: str | None
+    episodes: int  # of each seed
+    prefix: str | None  # of the names of result files; None for the mode's own
     workers: Workers
-    device: str
+    device: str  # where the networks run: auto, cpu or cuda
 
 
 def contests(evaluation: Evaluation) -> list[Contest]:
@@ -104,7 +91,6 @@ def _print_left_out(reasons: Sequence[str]) -> None:
 
 
 def _floor(evaluation: Evaluation, tasks: TaskSettings, maps: Path) -> Entrant:
-    """Build the requested untrained agent for the same world."""
     assert evaluation.untrained is not None
     return untrained_entrant(evaluation.untrained, Settings(env=evaluation.env, task=tasks), maps, UNTRAINED_SEED)
 

@@ -24,17 +24,11 @@ _EPISODES = "episodes"
 
 @dataclass(frozen=True)
 class PolicyLives:
-    """The lives of one policy in one episode, in lists of equal length.
+    """The lives of one policy in one episode, in lists of equal length."""
 
-    Attributes:
-        ticks: that each lasted.
-        task: name of the task that each was given.
-        progress: the furthest that each came with it, 0 to 1.
-    """
-
-    ticks: list[int]
-    task: list[str]
-    progress: list[float]
+    ticks: list[int]  # that each lasted
+    task: list[str]  # name of the task that each was given
+    progress: list[float]  # the furthest that each came with it, 0 to 1
 
     def __post_init__(self) -> None:
         if not len(self.ticks) == len(self.task) == len(self.progress):
@@ -59,9 +53,6 @@ class EvaluationJournal:
 
     def __init__(self, path: Path, made_by: dict[str, dict[str, Any]]):
         """Read what is there.
-
-        Args:
-            made_by: for each policy, how its episodes are played.
 
         Raises:
             UserError: the file cannot be read, or its episodes were played in another way.

@@ -38,32 +38,19 @@ _LEFT_OUT = {
 
 @dataclass(frozen=True)
 class Provenance:
-    """How the results of one policy and seed were made.
+    """How the results of one policy and seed were made."""
 
-    Attributes:
-        agent: folder in agent_zoo/.
-        agent_steps: for which the policy was trained; None if unknown.
-        checkpoint_sha256: of its file; None if it is untrained.
-        opponents: policies that shared its worlds.
-        mode: pvp or pve.
-        episodes: number played.
-        worlds_together: episodes played in parallel.
-        environment: settings of the world.
-        task: settings of the tasks.
-        protocol: toolkit or original.
-    """
-
-    agent: str
-    agent_steps: int | None
-    checkpoint_sha256: str | None
-    opponents: list[str]
-    mode: str
+    agent: str  # folder in agent_zoo/
+    agent_steps: int | None  # for which the policy was trained; None if unknown
+    checkpoint_sha256: str | None  # of its file; None if it is untrained
+    opponents: list[str]  # policies that shared its worlds
+    mode: str  # pvp or pve
     seed: int
-    episodes: int
-    worlds_together: int
+    episodes: int  # number played
+    worlds_together: int  # episodes played in parallel
     environment: dict[str, Any]
     task: dict[str, Any]
-    protocol: str
+    protocol: str  # toolkit or original
 
     def as_json(self) -> dict[str, Any]:
         """Return what is written; this toolkit's own protocol goes without saying, as before there was another."""
@@ -75,20 +62,13 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Summary:
-    """Results of one policy with one seed.
+    """Results of one policy with one seed."""
 
-    Attributes:
-        episodes: played.
-        mean_ticks: lived.
-        median_ticks: lived.
-        task_progress: mean over lives of the best progress in the life's task, 0 to 1.
-    """
-
-    episodes: int
+    episodes: int  # played
     lives: int
-    mean_ticks: float
-    median_ticks: float
-    task_progress: float
+    mean_ticks: float  # lived
+    median_ticks: float  # lived
+    task_progress: float  # mean over lives of the best progress in the life's task, 0 to 1
 
 
 @dataclass(frozen=True)
@@ -136,10 +116,6 @@ class SeedResults:
 
     def __init__(self, path: Path, contest: Contest, mode: str, seed: int, episodes: int):
         """Find out what is on disk.
-
-        Args:
-            contest: policies and world.
-            mode: pvp or pve.
 
         Raises:
             UserError: the result file is damaged, or it or the journal was made in another way.
@@ -214,7 +190,6 @@ class SeedResults:
 
 
 def _lists_of(name: str, journal: EvaluationJournal) -> dict[str, Any]:
-    """Return a policy's lists, as they are written."""
     lists: dict[str, Any] = {}
     for number in sorted(journal.played):
         lives = journal.played[number].lives[name]

@@ -72,7 +72,6 @@ def record_replay(contest: Contest, seed: int, path: Path, on_tick: Callable[[in
     after their policy: `NAME_17` is agent 17, played by NAME.
 
     Args:
-        contest: policies and world.
         on_tick: called after each tick with (ticks played, maximum number of ticks).
 
     Raises:

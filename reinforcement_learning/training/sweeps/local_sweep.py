@@ -26,21 +26,13 @@ _STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
 
 @dataclass(frozen=True)
 class TrialCommands:
-    """How trials are started.
+    """How trials are started."""
 
-    Attributes:
-        script: path of train.py.
-        shared: arguments of all trials.
-        policies_dir: folder that their policies go to.
-        runs_dir: folder of their runs.
-        track: whether they log to Weights & Biases (to files).
-    """
-
-    script: str
-    shared: Sequence[str]
-    policies_dir: Path
-    runs_dir: Path
-    track: bool
+    script: str  # path of train.py
+    shared: Sequence[str]  # arguments of all trials
+    policies_dir: Path  # folder that their policies go to
+    runs_dir: Path  # folder of their runs
+    track: bool  # whether they log to Weights & Biases (to files)
 
     def start(self, trial: Trial) -> list[str]:
         """Return the command that starts a trial."""
@@ -65,8 +57,6 @@ def run_local_sweep(
 
     Args:
         runs: trials to run now; fewer if a grid has fewer left.
-        agent: folder in agent_zoo/.
-        say: takes a line on each trial.
 
     Raises:
         UserError: no trial of the sweep has finished.
@@ -140,7 +130,6 @@ def _wait(command: Sequence[str], stop: StopSignal) -> int:
 
 
 def _judged(trial: Trial, metrics_file: Path, metric: str) -> Trial:
-    """Return a trial with the last value of the metric, or failed if none was reported."""
     updates = read_json_lines(metrics_file)
     reported = [update[metric] for update in updates if update.get(metric) is not None]
     if not reported:

@@ -26,19 +26,12 @@ Values = dict[str, Any]
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """What a sweep tries, and what it is after.
+    """What a sweep tries, and what it is after."""
 
-    Attributes:
-        method: bayes (tree-structured Parzen estimator), random, or grid (every combination once).
-        metric: name in metrics.jsonl; a trial is judged by the last value reported.
-        goal: maximize or minimize.
-        parameters: full name of a setting -> its `value`, `values`, or `min` and `max`.
-    """
-
-    method: str
-    metric: str
-    goal: str
-    parameters: dict[str, dict[str, Any]]
+    method: str  # bayes (tree-structured Parzen estimator), random, or grid (every combination once)
+    metric: str  # name in metrics.jsonl; a trial is judged by the last value reported
+    goal: str  # maximize or minimize
+    parameters: dict[str, dict[str, Any]]  # full name of a setting -> its `value`, `values`, or `min` and `max`
 
     def distributions(self) -> dict[str, "BaseDistribution"]:
         """Return the parameters as Optuna's distributions.

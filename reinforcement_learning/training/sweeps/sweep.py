@@ -102,7 +102,6 @@ def trial_command(script: str, arguments: Sequence[str]) -> dict[str, Any]:
 
     Args:
         script: path of train.py, relative to the folder in which agents are started.
-        arguments: command-line arguments shared by all trials.
     """
     return {
         "program": script,
@@ -127,9 +126,6 @@ def run_sweep(
     Args:
         config: of a new sweep, with its command; None to join one.
         sweep_id: of the sweep to join, also as entity/project/id.
-        runs: trials to run, one after the other.
-        wandb: project and entity.
-        folder: for the agent's files.
 
     Raises:
         UserError: the service cannot be reached or refuses.

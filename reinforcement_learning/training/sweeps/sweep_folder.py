@@ -26,25 +26,15 @@ _MAY_CHANGE = set(CHANGEABLE_WHEN_RESUMED) - set(_DECIDES_RESULTS)
 
 @dataclass(frozen=True)
 class Trial:
-    """One training run of a sweep: a line of trials.jsonl.
+    """One training run of a sweep: a line of trials.jsonl."""
 
-    Attributes:
-        number: from 0.
-        name: of its policy and its run.
-        state: running (also if it was interrupted), finished or failed.
-        values: that were chosen for it.
-        metric: last value reported; None unless it finished.
-        agent_steps: trained; None unless it finished.
-        fault: why it failed.
-    """
-
-    number: int
-    name: str
-    state: Literal["running", "finished", "failed"]
-    values: Values
-    metric: float | None = None
-    agent_steps: int | None = None
-    fault: str = ""
+    number: int  # from 0
+    name: str  # of its policy and its run
+    state: Literal["running", "finished", "failed"]  # running (also if it was interrupted), finished or failed
+    values: Values  # that were chosen for it
+    metric: float | None = None  # last value reported; None unless it finished
+    agent_steps: int | None = None  # trained; None unless it finished
+    fault: str = ""  # why it failed
 
 
 class SweepFolder:
