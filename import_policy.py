@@ -1,6 +1,6 @@
 """Import policies that were trained with the original nmmo_baselines repository, without running any of their code.
 
-    python import_policy.py takeru_200M.pt yaofeng_200M.pt       # become policies/takeru_200M.safetensors, ...
+    python import_policy.py takeru_200M.pt yaofeng_200M.pt       # become my_policies/takeru_200M.safetensors, ...
     python import_policy.py runs/nmmo_20231125 -n mine           # the newest checkpoint of a run folder
     python import_policy.py *.pt --task-embeddings heldout_task_with_embedding.pkl    # and what they know of tasks
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from agent_zoo.checkpoint_files import SUFFIX, TRAINER_STATE
+from agent_zoo.checkpoint_files import OWN, SUFFIX, TRAINER_STATE
 from common import command_line
 from common.argument_checks import check_file_name
 from common.files import is_folder
@@ -38,8 +38,8 @@ class Arguments:
     """Checkpoints of the original (.pt), or run folders with model_NUMBER.pt, of which the newest is taken."""
     name: Annotated[str | None, tyro.conf.arg(aliases=["-n"])] = None
     """Name of the policy, if one is imported; by default that of the file, or of the run folder."""
-    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = Path("policies")
-    """Folder of the policies."""
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])] = OWN
+    """Folder for the policies; names are looked up there, too, beside the shipped ones."""
     task_embeddings: Path | None = None
     """Curriculum of the original (.pkl) with the embeddings of tasks that the policies were trained with."""
     embeddings_dir: Path = Path("task_embeddings")
