@@ -19,7 +19,7 @@ import tyro
 from common import command_line
 
 if TYPE_CHECKING:
-    from agent_zoo.hub.hub import Shared
+    from agent_zoo.hub import Shared
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def main() -> None:
     if isinstance(command, Wandb):
         keep(command)
         return
-    from agent_zoo.hub.hub import pull, push
+    from agent_zoo.hub import pull, push
 
     if isinstance(command, Push):
         shared = push(command.policy, command.repository, private=command.private, new_card=command.new_card)

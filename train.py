@@ -214,9 +214,13 @@ def sweep(arguments: Arguments, command: Sequence[str]) -> None:
 def sweep_here(arguments: Arguments, shared: Sequence[str]) -> None:
     """Start or continue a sweep whose values Optuna chooses on this machine, and show all its trials."""
     from common.files import locked_folder, make_folder
-    from reinforcement_learning.training.sweeps.local_sweep import TrialCommands, run_local_sweep
-    from reinforcement_learning.training.sweeps.search_space import read_search_space
-    from reinforcement_learning.training.sweeps.sweep_folder import BEST_FILE, SweepFolder
+    from reinforcement_learning.training.sweeps.local_sweep import (
+        BEST_FILE,
+        SweepFolder,
+        TrialCommands,
+        run_local_sweep,
+    )
+    from reinforcement_learning.training.sweeps.sweep import read_search_space
 
     name = arguments.name or default_name(arguments.agent)
     check_file_name(name)
@@ -293,8 +297,7 @@ def replay(arguments: Arguments) -> None:
     folder, name, settings = arguments.policies_dir, arguments.name, arguments.settings
     policy_names(folder, () if name is None else (name,))  # refuses missing policies before anything heavy is loaded
 
-    from reinforcement_learning.play.replays.contest import replay_contest
-    from reinforcement_learning.play.replays.replay import record_replay, replay_path
+    from reinforcement_learning.play.replay import record_replay, replay_contest, replay_path
     from reinforcement_learning.play.terminal import replay_progress
 
     path = replay_path(folder, settings.train.seed, name, settings.task.only)

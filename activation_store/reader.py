@@ -8,7 +8,6 @@ import numpy as np
 
 from activation_store.formats.json_format import read_json_batches, read_json_identity
 from activation_store.formats.parquet_format import read_shard_batches, read_shard_identity
-from activation_store.gathering import Gathering
 from activation_store.journal import JOURNAL_FILE
 from activation_store.records import Records
 from activation_store.schema import (
@@ -20,7 +19,7 @@ from activation_store.schema import (
     DumpFile,
     DumpMetadata,
 )
-from activation_store.selection import Selection, select
+from activation_store.selection import Gathering, Selection, select
 from activation_store.subsample import ALL_RECORDS, Subsample
 from common.argument_checks import did_you_mean
 from common.checked_json import read_small_json

@@ -4,15 +4,16 @@ import importlib
 import inspect
 import pkgutil
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
-from agent_zoo.networks import Network
 from common.argument_checks import did_you_mean
 from common.user_error import UserError
 
+Network = Literal["published", "earlier"]
+"""The networks that an agent may have."""
 REQUIRED_CLASSES = ("Policy", "Recurrent", "RewardWrapper")
 EARLIER_CLASS = "EarlierPolicy"
-_NO_AGENTS = ("hub", "memories", "network_parts", "original", "semantic")
+_NO_AGENTS = ("memories", "network_parts", "original", "semantic")
 """Folders of what agents share."""
 
 

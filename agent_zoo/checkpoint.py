@@ -15,16 +15,28 @@ from pydantic import ConfigDict, NonNegativeInt, TypeAdapter, ValidationError
 from torch.overrides import TorchFunctionMode
 
 import agent_zoo
+from agent_zoo import Network
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.networks import Network
 from agent_zoo.observation import ObservationLayout
 from agent_zoo.observation_masking import ObservationMask
-from agent_zoo.original.origin import Origin
 from agent_zoo.semantic.shape import SemanticShape
 from agent_zoo.tensors import as_arrays, as_tensors
 from common.files import read_bytes, write_bytes
 from common.tensor_file import Kind, read_tensors, write_tensors
 from common.user_error import UserError
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The file of another project that a policy was imported from."""
+
+    file: str
+    sha256: str  # of its bytes
+    classes: tuple[str, ...]  # of the network and its parts, as the file names them; empty if it is a state dict
+    steps_known: bool  # whether it, or a file beside it, says for how many agent-steps the policy was trained
+
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
+
 
 _MAKERS: set[Callable[..., Any]] = {
     torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn, torch.randint, torch.eye, torch.arange,

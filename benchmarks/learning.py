@@ -23,7 +23,6 @@ from rich.table import Table
 import agent_zoo
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import load_checkpoint
-from agent_zoo.memories.freed_memory import keep_freed_memory
 from agent_zoo.observation import ObservationLayout, PackedRows
 from benchmarks.dense import DenseObservation, dense_recurrent
 from benchmarks.floor import COLUMNS, Floor, matrix_speed, operations
@@ -34,6 +33,7 @@ from common.user_error import UserError
 from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
+from reinforcement_learning.memory_use import keep_freed_memory
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.stepper import Stepper
 from reinforcement_learning.settings import Settings, load_settings

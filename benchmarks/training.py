@@ -30,7 +30,6 @@ from rich.console import Console
 from rich.table import Table
 
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.memories.freed_memory import keep_freed_memory
 from agent_zoo.observation import ObservationLayout
 from benchmarks.dense import dense_recurrent
 from benchmarks.floor import COLUMNS, Floor, matrix_speed, operations
@@ -42,6 +41,7 @@ from common.files import write_json
 from common.user_error import UserError
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.vectorization import first_episodes, make_groups, make_worlds
+from reinforcement_learning.memory_use import keep_freed_memory
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.stepper import Stepper, make_steppers, reset
 from reinforcement_learning.settings import Settings, check_training, load_settings

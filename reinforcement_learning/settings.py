@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, Validation
 from pydantic.dataclasses import dataclass
 
 from activation_store.layers import MemoryCell
-from agent_zoo.networks import Network
+from agent_zoo import Network
 from agent_zoo.reward_rules import RewardRules
 from agent_zoo.semantic.shape import BETA, MOST_CODES, PAIRWISE_WEIGHT, Feed
 from agent_zoo.shown_settings import FULL_RADIUS

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from activation_store.columns import COLUMNS
-from activation_store.exchange.original_layout import ACTION_HEADS, ENTITY_COLUMNS
+from activation_store.exchange.original_tools import ACTION_HEADS, ENTITY_COLUMNS
 from activation_store.schema import DumpMetadata, RaggedRows, Records
 from activation_store.writer import DumpWriter
 from analysis.features.view import RADIUS, SIDE

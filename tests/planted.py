@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from activation_store.columns import COLUMNS, legal_column, logits_column, pack_legal, task_column, truth_column
-from activation_store.exchange.original_layout import ACTION_HEADS, ENTITY_COLUMNS, INVENTORY_COLUMNS
+from activation_store.exchange.original_tools import ACTION_HEADS, ENTITY_COLUMNS, INVENTORY_COLUMNS
 from activation_store.schema import DumpMetadata, RaggedRows, Records
 from activation_store.writer import DumpWriter
 

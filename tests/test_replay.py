@@ -17,7 +17,7 @@ from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import load_entrants, shared_tasks
 from reinforcement_learning.play.policy_pool import seats
-from reinforcement_learning.play.replays.replay import record_replay
+from reinforcement_learning.play.replay import record_replay
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import assert_refused, run, run_here, run_well
 from tests.tiny_policies import save_policies, world_options

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from agent_zoo import hub as sharing
 from agent_zoo.checkpoint import read_info
-from agent_zoo.hub import hub as sharing
-from agent_zoo.hub.card import model_card
+from agent_zoo.hub import model_card
 from tests.command import ROOT, assert_refused, run_here, run_well
 from tests.local_hub import REVISION, LocalHub, local_hub
 

@@ -14,14 +14,6 @@ from typing import Any
 import numpy as np
 import orjson
 
-from activation_store.exchange.original_layout import (
-    ACTION_HEADS,
-    COMBAT_STATUS_TICKS,
-    ENTITY_COLUMNS,
-    INVENTORY_COLUMNS,
-    SLOTS_OF_A_PROCESS,
-)
-from activation_store.gathering import join_rows
 from activation_store.layers import ACTION_DECODER
 from activation_store.records import RaggedRows, Records
 from activation_store.schema import (
@@ -30,13 +22,45 @@ from activation_store.schema import (
     ROWS_AT_MOST,
     TILE_COLUMNS,
     TILES_IN_VIEW,
+    ActionHead,
     DumpMetadata,
     Format,
     Precision,
 )
+from activation_store.selection import join_rows
 from activation_store.writer import DumpWriter
 from common.files import open_file, visible
 from common.user_error import UserError
+
+_ENTITY = (
+    "id npc_type row col damage time_alive freeze item_level attacker_id latest_combat_tick message gold health food "
+    "water melee_level melee_exp range_level range_exp mage_level mage_exp fishing_level fishing_exp herbalism_level "
+    "herbalism_exp prospecting_level prospecting_exp carving_level carving_exp alchemy_level alchemy_exp"
+)
+_INVENTORY = (
+    "id type_id owner_id level capacity quantity melee_attack range_attack mage_attack melee_defense range_defense "
+    "mage_defense health_restore resource_restore equipped listed_price"
+)
+ENTITY_COLUMNS = tuple(_ENTITY.split())
+INVENTORY_COLUMNS = tuple(_INVENTORY.split())
+ACTION_HEADS = (
+    ActionHead("Attack.Style", 3, None),
+    ActionHead("Attack.Target", 101, 100),
+    ActionHead("Buy.MarketItem", 385, 384),
+    ActionHead("Destroy.InventoryItem", 13, 12),
+    ActionHead("Give.InventoryItem", 13, 12),
+    ActionHead("Give.Target", 101, 100),
+    ActionHead("GiveGold.Price", 99, None),
+    ActionHead("GiveGold.Target", 101, 100),
+    ActionHead("Move.Direction", 5, 4),
+    ActionHead("Sell.InventoryItem", 13, 12),
+    ActionHead("Sell.Price", 99, None),
+    ActionHead("Use.InventoryItem", 13, 12),
+)
+COMBAT_STATUS_TICKS = 3
+SLOTS_OF_A_PROCESS = 10_000_000
+"""Offset added to the slots of each further recording process."""
+
 
 _BATCH = 16
 _BLOCK_BYTES = 1 << 18

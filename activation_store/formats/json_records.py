@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from activation_store.columns import Column
-from activation_store.gathering import join_rows, no_rows, tiles_shape
 from activation_store.records import RaggedRows, Records
 from activation_store.schema import (
     IDENTITY,
@@ -15,7 +14,7 @@ from activation_store.schema import (
     TILES_IN_VIEW,
     DumpMetadata,
 )
-from activation_store.selection import Selection
+from activation_store.selection import Selection, join_rows, no_rows, tiles_shape
 
 _INT64_BOUND = 1 << 63
 

@@ -25,7 +25,6 @@ from activation_store.formats.parquet_layout import (
     to_table,
 )
 from activation_store.formats.safe_parquet import arrow_faults, check_expansion, check_pages
-from activation_store.gathering import Gathering, no_rows, tiles_shape
 from activation_store.lives import number_lives, rank_in_life
 from activation_store.records import RaggedRows, Records
 from activation_store.schema import (
@@ -35,7 +34,7 @@ from activation_store.schema import (
     DumpFile,
     DumpMetadata,
 )
-from activation_store.selection import Selection
+from activation_store.selection import Gathering, Selection, no_rows, tiles_shape
 from common.files import HashedFile, open_file
 from common.user_error import UserError
 

@@ -1,23 +1,56 @@
 """How records are laid out in the columns of a Parquet file.
 
 A single number is a column of its own type. A vector is one column per byte of its numbers, `NAME#0` the least
-significant; each record is one fixed-size value, which Arrow does not split up. A table is a list of rows, each row
+significant, so that bytes that hardly vary are adjacent and compress well; each record is one fixed-size value, which
+Arrow does not split up. A table is a list of rows, each row
 one fixed-size value with its int16 numbers in order. No column has missing values.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from activation_store.columns import Column
-from activation_store.formats import byte_planes
 from activation_store.records import RaggedRows, Records
 from activation_store.schema import IDENTITY, MAY_BE_UNRECORDED, TILE_COLUMNS, TILES_IN_VIEW, DumpMetadata
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+def split_planes(values: np.ndarray) -> list[np.ndarray]:
+    """Split vectors into byte planes.
+
+    Args:
+        values: (B, width), of any fixed-size type.
+
+    Returns:
+        One plane per byte of a number, least significant first, each (B, width) uint8 and contiguous.
+    """
+    little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
+    in_bytes = little.view(np.uint8).reshape(*values.shape, little.itemsize)  # (B, width, bytes)
+    return [np.ascontiguousarray(in_bytes[:, :, i]) for i in range(little.itemsize)]
+
+
+def join_planes(planes: Sequence[np.ndarray], dtype: np.dtype) -> np.ndarray:
+    """Rebuild vectors from their planes: the inverse of `split_planes`.
+
+    Args:
+        planes: (B, width) uint8 each, least significant first; one per byte of a number.
+
+    Returns:
+        (B, width) of `dtype`.
+    """
+    if len(planes) == 1:
+        return planes[0].astype(bool) if dtype.kind == "b" else planes[0].view(dtype)
+    values = np.empty(planes[0].shape, dtype.newbyteorder("<"))
+    in_bytes = values.view(np.uint8).reshape(*values.shape, len(planes))  # (B, width, bytes)
+    for i, plane in enumerate(planes):
+        in_bytes[:, :, i] = plane
+    return values.astype(dtype, copy=False)
+
 
 ACTIVATION, TILE, TABLE = "activation/", "tile/", "table/"
 """Prefixes of the names of layers, of the view's columns and of tables."""
@@ -103,7 +136,7 @@ def to_table(records: Records, metadata: DumpMetadata, schema: "pa.Schema") -> "
         if numbers.width is None:
             arrays.append(pa.array(np.ascontiguousarray(values[name], numbers.dtype)))
         else:
-            arrays += map(_one_a_record, byte_planes.split(values[name].astype(numbers.dtype, copy=False)))
+            arrays += map(_one_a_record, split_planes(values[name].astype(numbers.dtype, copy=False)))
     for name in metadata.all_tables:
         rows = records.all_tables[name]
         offsets = pa.array(rows.offsets.astype(np.int32))
@@ -143,7 +176,7 @@ def read_numbers(table: "pa.Table", name: str, numbers: Numbers, chosen: np.ndar
     """Return a field of the chosen records of a table, (B,) or (B, width)."""
     if numbers.width is None:
         return _whole(table, name).to_numpy(zero_copy_only=False)[chosen]
-    return byte_planes.join([_bytes(_whole(table, plane))[chosen] for plane in numbers.planes(name)], numbers.dtype)
+    return join_planes([_bytes(_whole(table, plane))[chosen] for plane in numbers.planes(name)], numbers.dtype)
 
 
 def read_rows(table: "pa.Table", name: str) -> RaggedRows:

@@ -1,6 +1,7 @@
 """Read a checkpoint of the original repository without running the code that it names."""
 
 import hashlib
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,12 +11,241 @@ from typing import Any
 import torch
 
 from agent_zoo.checkpoint_files import TRAINER_STATE
-from agent_zoo.original.inert_pickle import load
-from agent_zoo.original.modules import state_dict
-from agent_zoo.original.tensors import TensorReader
+from agent_zoo.original.inert_pickle import PERSISTENT, Global, Record, load
 from agent_zoo.original.torch_archive import TorchArchive
 from common.files import read_bytes
 from common.user_error import UserError
+
+_TENSOR = {"torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2"}
+_PARAMETER = {"torch._utils._rebuild_parameter", "torch._utils._rebuild_parameter_with_state"}
+_TYPES = {
+    "FloatStorage": torch.float32,
+    "DoubleStorage": torch.float64,
+    "HalfStorage": torch.float16,
+    "BFloat16Storage": torch.bfloat16,
+    "LongStorage": torch.int64,
+    "IntStorage": torch.int32,
+    "ShortStorage": torch.int16,
+    "CharStorage": torch.int8,
+    "ByteStorage": torch.uint8,
+    "BoolStorage": torch.bool,
+}
+_METADATA = 6
+"""Place among the arguments of a tensor of what says that its numbers are to be negated or conjugated."""
+_MOST_DIMENSIONS = 16
+_MOST_NUMBERS = 1 << 40
+
+
+def is_tensor(value: Any) -> bool:
+    """Return whether a pickle's value stands for a tensor or a parameter."""
+    return isinstance(value, Record) and value.of in _TENSOR | _PARAMETER
+
+
+class TensorReader:
+    """Reads the tensors of one archive; one that has several names is read once."""
+
+    def __init__(self, archive: TorchArchive, most_numbers: int):
+        self._archive = archive
+        self._left = most_numbers
+        self._storages: dict[tuple[str, torch.dtype], torch.Tensor] = {}
+        self._tensors: dict[Record, torch.Tensor] = {}
+
+    def tensor(self, name: str, reference: Record) -> torch.Tensor:
+        """Return a tensor on the CPU that shares no memory with others; half and double precision become float32.
+
+        Raises:
+            ValueError: names the tensor and says what is wrong with it.
+        """
+        while reference.of in _PARAMETER:
+            if not (reference.arguments and is_tensor(reference.arguments[0])):
+                raise ValueError(f"{name!r} is a parameter without a tensor")
+            reference = reference.arguments[0]
+        if reference not in self._tensors:
+            try:
+                self._tensors[reference] = self._read(reference.arguments)
+            except ValueError as error:
+                raise ValueError(f"{name!r} cannot be read: {error}") from None
+        return self._tensors[reference]
+
+    def _read(self, arguments: tuple[Any, ...]) -> torch.Tensor:
+        if len(arguments) < 4 or (len(arguments) > _METADATA and arguments[_METADATA]):
+            raise ValueError("it is of a kind that this version does not know")
+        offset, size, stride = arguments[1:4]
+        if not (isinstance(size, tuple) and isinstance(stride, tuple) and len(size) == len(stride) <= _MOST_DIMENSIONS):
+            raise ValueError("its shape is damaged")
+        if not all(map(_is_count, (offset, *size, *stride))):
+            raise ValueError("its shape has something else than whole numbers from 0")
+        count = math.prod(size)
+        self._left -= count
+        if self._left < 0:
+            raise ValueError("its shape has more numbers than the file")
+        storage = self._storage(arguments[0])
+        reach = offset + sum((length - 1) * step for length, step in zip(size, stride, strict=True)) if count else 0
+        if reach >= max(len(storage), 1) or (count and not len(storage)):
+            raise ValueError("its shape reaches beyond its storage")
+        tensor = torch.as_strided(storage, size, stride, offset if count else 0)
+        wanted = torch.float32 if tensor.is_floating_point() else tensor.dtype
+        return tensor.to(wanted, copy=True, memory_format=torch.contiguous_format)
+
+    def _storage(self, reference: Any) -> torch.Tensor:
+        """Return the numbers of a storage, (N,), on whatever device they were."""
+        persistent_id = reference.arguments[0] if isinstance(reference, Record) and reference.of == PERSISTENT else ()
+        if not (
+            isinstance(persistent_id, tuple)
+            and len(persistent_id) == 5
+            and persistent_id[0] == "storage"
+            and isinstance(persistent_id[1], Global)
+        ):
+            raise ValueError("it has no storage in the file")
+        _, kind, key, _, count = persistent_id
+        module, _, name = kind.name.rpartition(".")
+        if module not in ("torch", "torch.cuda") or name not in _TYPES:
+            raise ValueError(f"its numbers are of the type {kind.name}, which this version does not know")
+        if not isinstance(key, str) or not _is_count(count):
+            raise ValueError("its storage has no proper name or length")
+        return self._numbers(key, count, _TYPES[name])
+
+    def _numbers(self, key: str, count: int, dtype: torch.dtype) -> torch.Tensor:
+        if (key, dtype) not in self._storages:
+            content = self._archive.storage(key, count * dtype.itemsize)
+            if not content:
+                numbers = torch.empty(0, dtype=dtype)
+            elif dtype == torch.bool:  # a byte other than 0 and 1 is no bool
+                numbers = torch.frombuffer(bytearray(content), dtype=torch.uint8) != 0
+            else:
+                numbers = torch.frombuffer(bytearray(content), dtype=dtype)
+            self._storages[key, dtype] = numbers
+        return self._storages[key, dtype]
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST_NUMBERS
+
+
+MOST_MODULES = 1 << 12
+_DEEPEST = 64
+_LONGEST_NAME = 256
+_COMPILED = "_orig_mod"
+_SEVERAL_DEVICES = "module"
+"""Names under which torch wraps a network that it compiles or copies to several devices."""
+
+
+def state_dict(value: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the tensors that a saved value holds, by their names in a state dict, and the classes of the modules.
+
+    The value is a whole network, a state dict, or a dictionary with one of either. Tensors come as records, which
+    `original_tensors` reads.
+
+    Raises:
+        ValueError: it holds no network or several, or one that torch could not have saved.
+    """
+    value = _network(value)
+    if _is_module(value):
+        tensors, classes = _walk(value)
+    else:
+        tensors, classes = dict(_mapping(value) or {}), ()
+    if not tensors:
+        raise ValueError("its network has no weights")
+    named = {_unwrapped(_checked(name)): _tensor(name, entry) for name, entry in tensors.items()}
+    if len(named) != len(tensors):
+        raise ValueError("two of its tensors have the same name")
+    return named, classes
+
+
+def _network(value: Any) -> Any:
+    if _holds_network(value):
+        return value
+    inner = {key: item for key, item in (_mapping(value) or {}).items() if _holds_network(item)}
+    if len(inner) == 1:
+        return next(iter(inner.values()))
+    if inner:
+        raise ValueError(f"it holds several networks ({_shown(list(inner))}): save one of them alone")
+    what = f"a call of {value.of or 'something it computes'}" if isinstance(value, Record) else "other values"
+    raise ValueError(f"it holds {what}, no network")
+
+
+def _holds_network(value: Any) -> bool:
+    return _is_module(value) or any(map(is_tensor, (_mapping(value) or {}).values()))
+
+
+def _is_module(value: Any) -> bool:
+    return isinstance(value, Record) and isinstance(value.state, dict) and "_modules" in value.state
+
+
+def _mapping(value: Any) -> Mapping[Any, Any] | None:
+    """Return the entries of a dictionary, ordered or not; None for anything else."""
+    if isinstance(value, Record) and value.of.startswith("collections."):
+        return value.items
+    return value if isinstance(value, dict) else None
+
+
+def _walk(network: Record) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the tensors of a module and of those inside, by name, and their classes."""
+    tensors: dict[str, Any] = {}
+    classes: dict[str, None] = {}
+    waiting: list[tuple[str, Any, int]] = [("", network, 0)]
+    visits = 0
+    while waiting:
+        prefix, module, depth = waiting.pop()
+        visits += 1
+        if visits > MOST_MODULES or depth > _DEEPEST:
+            raise ValueError(f"its network has more than {MOST_MODULES:,} parts, or parts nested {_DEEPEST} deep")
+        if not _is_module(module):
+            raise ValueError(f"{prefix[:-1]!r} in its network is no module that torch wrote")
+        classes[module.of] = None
+        own = _part(module, "_parameters", prefix) | _persistent_buffers(module, prefix)
+        tensors |= {_joined(prefix, name): tensor for name, tensor in own.items() if tensor is not None}
+        inner = {name: part for name, part in _part(module, "_modules", prefix).items() if part is not None}
+        waiting += [(_joined(prefix, name) + ".", part, depth + 1) for name, part in reversed(inner.items())]
+    return tensors, tuple(classes)
+
+
+def _part(module: Record, name: str, prefix: str) -> dict[Any, Any]:
+    part = _mapping(module.state.get(name, {}))
+    if part is None:
+        raise ValueError(f"{prefix + name!r} in its network is no dictionary")
+    return dict(part)
+
+
+def _persistent_buffers(module: Record, prefix: str) -> dict[Any, Any]:
+    """Return a module's buffers without those that a state dict leaves out."""
+    left_out = module.state.get("_non_persistent_buffers_set")
+    names: list[Any] = []
+    if isinstance(left_out, Record):
+        names = list(left_out.elements)
+        names += next((part for part in left_out.arguments if isinstance(part, list)), [])
+    omitted = {name for name in names if isinstance(name, str)}
+    return {name: buffer for name, buffer in _part(module, "_buffers", prefix).items() if name not in omitted}
+
+
+def _joined(prefix: str, name: Any) -> str:
+    if not isinstance(name, str) or not name or "." in name:
+        raise ValueError(f"a part of {prefix[:-1]!r} in its network has no proper name")
+    return _checked(prefix + name)
+
+
+def _checked(name: Any) -> str:
+    if not isinstance(name, str):
+        raise ValueError("a tensor in its state dict has no proper name")
+    if len(name) > _LONGEST_NAME:
+        raise ValueError(f"a part of its network has a name of {len(name):,} characters")
+    return name
+
+
+def _tensor(name: str, entry: Any) -> Any:
+    if not is_tensor(entry):
+        what = f"a call of {entry.of or 'something it computes'}" if isinstance(entry, Record) else "another value"
+        raise ValueError(f"{name!r} should be a tensor and is {what}, which is not carried out")
+    return entry
+
+
+def _unwrapped(name: str) -> str:
+    return name.replace(f"{_COMPILED}.", "").removeprefix(f"{_SEVERAL_DEVICES}.")
+
+
+def _shown(keys: list[Any]) -> str:
+    return ", ".join(str(key) if isinstance(key, str | int) else type(key).__name__ for key in keys[:3])
+
 
 MOST_BYTES = 1 << 30
 _USUAL = {

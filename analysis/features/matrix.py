@@ -5,12 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from activation_store.gathering import join_rows, no_rows
 from activation_store.lives import places_of
 from activation_store.reader import Progress, read_batches, read_metadata
 from activation_store.records import RaggedRows, Records
 from activation_store.schema import IDENTITY, DumpMetadata
-from activation_store.selection import select
+from activation_store.selection import join_rows, no_rows, select
 from activation_store.subsample import Subsample
 from analysis.features.feature import Feature
 from analysis.features.observed import Observed, own_truth_columns

@@ -6,10 +6,9 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from activation_store.gathering import Gathering
 from activation_store.reader import Progress, read_dump
 from activation_store.schema import DumpMetadata
-from activation_store.selection import select
+from activation_store.selection import Gathering, select
 from activation_store.sparse_dictionary import feature_name
 from analysis.features.feature import YES_OR_NO, Feature
 from analysis.features.observed import Observed, own_truth_columns

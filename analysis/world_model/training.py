@@ -20,7 +20,6 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint
 from agent_zoo.checkpoint_files import policy_path
 from agent_zoo.data_parallel import ALONE, Processes, join_processes
-from agent_zoo.memories.freed_memory import keep_freed_memory
 from analysis.figures.style import cluster_colour, new_figure, style
 from analysis.recorded.tracking import Mirror
 from analysis.world_model.model import HEADS, Origin, WorldModel, build, measure, save_model
@@ -50,6 +49,7 @@ from common.files import (
 from common.progress_view import progress, step
 from common.tensor_file import Kind, read_tensors, write_tensors
 from common.user_error import UserError
+from reinforcement_learning.memory_use import keep_freed_memory
 
 REPORT_EVERY = 20
 """Batches between two lines of metrics; the state is saved after a line."""

@@ -10,13 +10,14 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import nmmo
 import numpy as np
 import pufferlib.emulation
+import pufferlib.vector
 from nmmo.core.config import Config
 from nmmo.task.task_spec import TaskSpec
 from pettingzoo.utils.wrappers import BaseParallelWrapper
@@ -294,3 +295,10 @@ def _outlive_nobody() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def serial_worlds(
+    creators: Sequence[Callable[[], World]], kind: type[pufferlib.vector.Serial] = pufferlib.vector.Serial
+) -> pufferlib.vector.Serial:
+    """Build worlds in this process, each with its own creator, which PufferLib 1.0.1's `make` does not support."""
+    return kind(creators, [()] * len(creators), [{}] * len(creators), len(creators))

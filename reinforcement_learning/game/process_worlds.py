@@ -16,7 +16,7 @@ import numpy as np
 import pufferlib.vector
 
 from common.user_error import UserError
-from reinforcement_learning.game.serial_worlds import serial_worlds
+from reinforcement_learning.game.environment import serial_worlds
 from reinforcement_learning.processes import end_with_parent, name_temporary_folder, worker_context
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from common.user_error import UserError
-from reinforcement_learning.game.serial_worlds import serial_worlds
+from reinforcement_learning.game.environment import serial_worlds
 from reinforcement_learning.ray_cluster import cores, free_cores
 
 _START_SECONDS = 300

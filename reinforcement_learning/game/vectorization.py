@@ -9,9 +9,14 @@ import numpy as np
 
 from agent_zoo.torchrun import number_of_processes, processes_on_this_machine
 from common.user_error import UserError
-from reinforcement_learning.game.environment import AS_THE_AGENT_HAS_IT, EpisodeStart, World, make_environment
+from reinforcement_learning.game.environment import (
+    AS_THE_AGENT_HAS_IT,
+    EpisodeStart,
+    World,
+    make_environment,
+    serial_worlds,
+)
 from reinforcement_learning.game.process_worlds import ProcessWorlds
-from reinforcement_learning.game.serial_worlds import serial_worlds
 from reinforcement_learning.game.tasks import offered_tasks
 from reinforcement_learning.processes import usable_cores
 from reinforcement_learning.settings import (

@@ -16,20 +16,39 @@ import pufferlib.vector
 import torch
 from nmmo.task.task_spec import TaskSpec
 
-from reinforcement_learning.game.environment import EpisodeStart, World, observation_layout
+from reinforcement_learning.game.environment import EpisodeStart, World, observation_layout, serial_worlds
 from reinforcement_learning.game.episode_journal import Moment
 from reinforcement_learning.game.life import Life
 from reinforcement_learning.game.plain_world import Protocol
-from reinforcement_learning.game.serial_worlds import serial_worlds
 from reinforcement_learning.game.shared_world import Kind, SharedWorld, make_shared_world
 from reinforcement_learning.game.tasks import offered_tasks
 from reinforcement_learning.game.vectorization import first_episodes
-from reinforcement_learning.play.action_noise import action_noise
+from reinforcement_learning.play.action_noise import RANDOM_ACTIONS, action_noise
 from reinforcement_learning.play.entrants import Entrant, check_fits
-from reinforcement_learning.play.random_actions import with_random_actions
 from reinforcement_learning.play.stepper import Arrival, Decision, decide, receive, remember
 from reinforcement_learning.settings import EnvironmentSettings, RewardSettings, TaskSettings
 from reinforcement_learning.stopwatch import Stopwatch
+
+
+def with_random_actions(
+    decision: Decision, chosen: torch.Tensor, share: float, moments: Sequence[Moment], agents: int, throw: int = 0
+) -> torch.Tensor:
+    """Replace the choices of the agents that act at random in this tick.
+
+    The numbers behind these acts are a stream of their own, so policies draw the same numbers with and without them.
+
+    Args:
+        chosen: by their policy, (P, heads) int64.
+        share: probability that an agent acts at random in a tick, in all heads at once.
+        agents: number in each world, dead or alive.
+
+    Returns:
+        Options, (P, heads) int64; an agent that acts at random chooses each legal option of a head equally often.
+    """
+    numbers = action_noise(moments, agents, 1 + chosen.shape[1], RANDOM_ACTIONS, throw)[decision.present]
+    drawn, options = (torch.from_numpy(column).to(chosen.device) for column in np.split(numbers, [1], axis=1))
+    return torch.where(drawn < share, decision.distribution.uniform().sample(options), chosen)
+
 
 START_KIT = Kind("neurips23_start_kit", RewardSettings(heal=0, explore=0))
 """Whose restrictions all agents obey by the original protocol; the reward is the task's alone."""

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Literal
 
 from activation_store.layers import UNTRAINED
-from activation_store.recording import RECORDINGS, Recording
+from activation_store.recording import RECORDINGS, Recording, expected_record_bytes
 from activation_store.schema import DumpMetadata
-from activation_store.size_estimate import expected_record_bytes
 from agent_zoo.checkpoint_files import find_checkpoints, policy_path
 from common.argument_checks import SEEDS
 from common.files import free_bytes
@@ -28,8 +27,8 @@ from reinforcement_learning.play.entrants import (
 )
 from reinforcement_learning.play.extraction import Plan, metadata_of
 from reinforcement_learning.play.shadow_networks import shadow_layers, untrained_twin, with_shadow_networks
+from reinforcement_learning.progress import counted_progress
 from reinforcement_learning.settings import EnvironmentSettings, Settings, TaskSettings
-from reinforcement_learning.terminal import counted_progress
 
 Checkpoint = int | Literal["all", "trained"]
 """A checkpoint by agent-steps, all checkpoints, or the trained policy itself."""

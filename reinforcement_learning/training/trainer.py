@@ -21,8 +21,7 @@ from reinforcement_learning.play.stepper import Stepper, make_steppers, reset
 from reinforcement_learning.settings import Settings, TrainSettings
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.automatic_curriculum import AutomaticCurriculum, start_curriculum
-from reinforcement_learning.training.elo import Ratings
-from reinforcement_learning.training.opponents import Opponents, OpposedStepper
+from reinforcement_learning.training.opponents import Opponents, OpposedStepper, Ratings
 from reinforcement_learning.training.optimizers import make_optimizer, set_learning_rate
 from reinforcement_learning.training.ppo import update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector

@@ -9,17 +9,17 @@ import agent_zoo
 from agent_zoo.checkpoint import copy_checkpoint
 from agent_zoo.checkpoint_files import SUFFIX
 from agent_zoo.data_parallel import Processes, join_processes, leaders_text
-from agent_zoo.memories.freed_memory import keep_freed_memory
 from common.files import make_folder
 from common.user_error import UserError
 from reinforcement_learning.device import pick_device
-from reinforcement_learning.game.embedding_file import pin_embeddings
 from reinforcement_learning.game.language_model_encoder import pin_language_model
 from reinforcement_learning.game.maps import ensure_maps
+from reinforcement_learning.game.task_encoder import pin_embeddings
 from reinforcement_learning.game.tasks import check_tasks, offered_tasks
 from reinforcement_learning.game.vectorization import connect_workers
+from reinforcement_learning.memory_use import keep_freed_memory
+from reinforcement_learning.progress import counted_progress
 from reinforcement_learning.settings import Settings
-from reinforcement_learning.terminal import counted_progress
 from reinforcement_learning.training.local_processes import share_of_work
 from reinforcement_learning.training.run_folder import RunFolder, make_run_folder
 from reinforcement_learning.training.stop_signal import StopSignal

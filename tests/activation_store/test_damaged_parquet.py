@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from activation_store.formats.byte_planes import join, split
+from activation_store.formats.parquet_layout import join_planes as join
+from activation_store.formats.parquet_layout import split_planes as split
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import METADATA_FILE, shard_name
 from tests.activation_store.damage import one_line, sign, sign_metadata

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import agent_zoo
-from agent_zoo.networks import Network
+from agent_zoo import Network
 from agent_zoo.observation import ObservationLayout, legal_options, pack
 from benchmarks.dense import DenseObservation, DensePolicy
 from tests.conftest import AGENT

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from common.help_text import print_description
+from common.command_line import print_description
 from tests.command import ROOT, run
 
 SCRIPTS = sorted(path.name for path in ROOT.glob("*.py"))

@@ -32,16 +32,15 @@ from analysis.world_model.model import WorldModel, load_model, save_model
 from common.checked_json import with_checksum
 from common.files import read_json_lines
 from common.tensor_file import write_tensors
-from reinforcement_learning.game.embedding_file import file_embeddings, write_embeddings
 from reinforcement_learning.game.language_model_encoder import _read_cache
 from reinforcement_learning.game.maps import _looks_like_a_map
+from reinforcement_learning.game.task_encoder import file_embeddings, write_embeddings
 from reinforcement_learning.game.tasks import TaskSpec, curriculum, read_weights, save_weights
 from reinforcement_learning.settings import Settings, TaskSettings
 from reinforcement_learning.training.curves import read_curves
-from reinforcement_learning.training.elo import Ratings
-from reinforcement_learning.training.sweeps.search_space import SearchSpace
-from reinforcement_learning.training.sweeps.sweep import read_sweep
-from reinforcement_learning.training.sweeps.sweep_folder import SweepFolder, Trial, _read_trials
+from reinforcement_learning.training.opponents import Ratings
+from reinforcement_learning.training.sweeps.local_sweep import SweepFolder, Trial, _read_trials
+from reinforcement_learning.training.sweeps.sweep import SearchSpace, read_sweep
 from tests.activation_store.exchange.test_original_tools import as_original, truth
 from tests.activation_store.test_sparse_dictionary import dictionary
 from tests.agent_zoo.original.test_curriculum import VECTORS
@@ -256,7 +255,7 @@ file_reader(
     read=lambda path: (world_training._keep_lines(path, 3), read_json_lines(path)),
 )  # fmt: skip
 file_reader(
-    "reinforcement_learning.game.embedding_file:_read",
+    "reinforcement_learning.game.task_encoder:_read",
     write=embeddings,
     kind="task embeddings",
     read=lambda path: file_embeddings(["a"], TaskSettings(encoder="file", embedding_size=8, embeddings=str(path))),
@@ -269,7 +268,7 @@ file_reader(
     "reinforcement_learning.game.tasks:read_weights", write=with_tasks, read=lambda path: read_weights(path, SPECS[-1]),
 )  # fmt: skip
 file_reader(
-    "reinforcement_learning.training.elo:after",
+    "reinforcement_learning.training.opponents:after",
     write=written("elo.jsonl", lines(*RATINGS)),
     read=lambda path: Ratings.after(path.parent, 3),
 )
@@ -279,7 +278,7 @@ file_reader(
     read=lambda path: read_sweep(path, Settings()),
 )
 file_reader(
-    "reinforcement_learning.training.sweeps.sweep_folder:_read_trials",
+    "reinforcement_learning.training.sweeps.local_sweep:_read_trials",
     write=written("trials.jsonl", lines(*TRIALS)),
     read=_read_trials,
 )
@@ -306,7 +305,7 @@ file_reader(
     read=lambda path: world_training._claim(claimed(path), '{"seed":1}'),
 )
 file_reader(
-    "reinforcement_learning.training.sweeps.sweep_folder:__init__",
+    "reinforcement_learning.training.sweeps.local_sweep:__init__",
     write=lambda bench, folder: sweep_folder(folder) / "sweep.json",
     read=lambda path: sweep_folder(path.parent),
 )

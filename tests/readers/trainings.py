@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from agent_zoo.memories.memory import MemoryState
 from analysis.evaluation.held_out_tasks import PREFIX, TASK_NAMES
 from reinforcement_learning.game.environment import EpisodeStart
-from reinforcement_learning.game.task_file import read_tasks
+from reinforcement_learning.game.tasks import read_tasks
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.evaluating.results import SeedResults
 from reinforcement_learning.settings import Settings, load_settings, read_run_settings
@@ -105,7 +105,7 @@ def settings_files(bench: Bench, folder: Path, data: st.DataObject) -> None:
     assert found is None or isinstance(found, Settings)
 
 
-@reader("reinforcement_learning.game.task_file:read_tasks", cases=100)
+@reader("reinforcement_learning.game.tasks:read_tasks", cases=100)
 def curricula(bench: Bench, folder: Path, data: st.DataObject) -> None:
     path = folder / "mine.yaml"
     path.write_bytes(damaged_yaml(data, TASKS.encode()))
@@ -162,7 +162,7 @@ def whole(bench: Bench) -> Path:
     return folder
 
 
-@reader("reinforcement_learning.play.evaluating.journal:_read", cases=100)
+@reader("reinforcement_learning.play.evaluating.results:_read", cases=100)
 def journals_of_evaluations(bench: Bench, folder: Path, data: st.DataObject) -> None:
     play(evaluation(bench, folder), groups=1)
     (journal,) = folder.iterdir()

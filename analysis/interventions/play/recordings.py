@@ -21,7 +21,7 @@ from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.extraction import Plan, metadata_of
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
 from reinforcement_learning.play.recorder import Batch, Finished, Recorder
-from reinforcement_learning.play.replays.replay import ReplayWriter
+from reinforcement_learning.play.replay import ReplayWriter
 
 DRAWN, EDITED = "drawn", "edited"
 EDIT_COLUMNS: dict[str, Column] = {name: COLUMNS[name] for name in (DRAWN, EDITED)}

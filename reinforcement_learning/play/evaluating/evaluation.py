@@ -21,8 +21,8 @@ from reinforcement_learning.play.jobs import PlayedAgain
 from reinforcement_learning.play.parallel_play import play_groups, processes_of
 from reinforcement_learning.play.terminal import evaluation_progress
 from reinforcement_learning.play.workers import Workers
+from reinforcement_learning.progress import counted_progress
 from reinforcement_learning.settings import EnvironmentSettings, Settings, TaskSettings
-from reinforcement_learning.terminal import counted_progress
 
 UNTRAINED_SEED = 0
 _TICKS_LIVED = 235

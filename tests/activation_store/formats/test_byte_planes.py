@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from activation_store.formats.byte_planes import join, split
+from activation_store.formats.parquet_layout import join_planes as join
+from activation_store.formats.parquet_layout import split_planes as split
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32"])

@@ -9,7 +9,7 @@ import pytest
 
 FAULTS = """
 import ctypes, json, resource, sys
-from agent_zoo.memories.freed_memory import keep_freed_memory
+from reinforcement_learning.memory_use import keep_freed_memory
 
 kept = keep_freed_memory() if sys.argv[1] == "keep" else None
 libc = ctypes.CDLL(None)

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from agent_zoo.network_parts.sums import sums_of_rows
-from agent_zoo.network_parts.tiles import TileConvolution, convolved, looked_up
+from agent_zoo.network_parts.tiles import TileConvolution, convolved, looked_up, sums_of_rows
 from agent_zoo.observation import ObservationLayout
 
 MATERIAL_UNITS = 6

@@ -15,8 +15,7 @@ from agent_zoo.memories.memory import MemoryState
 from agent_zoo.network_parts.distribution import ILLEGAL, ActionDistribution
 from agent_zoo.observation import ObservationLayout, PackedObservation, pack
 from agent_zoo.original.file import read_original
-from agent_zoo.original.layout import original_layout
-from agent_zoo.original.weights import OriginalShape, original_shape, policy_from_original
+from agent_zoo.original.weights import OriginalShape, original_layout, original_shape, policy_from_original
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.untrained_info import untrained_info
 from tests.command import assert_refuses

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from activation_store.exchange.original_layout import ENTITY_COLUMNS
+from activation_store.exchange.original_tools import ENTITY_COLUMNS
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import ActionHead, DumpMetadata, RaggedRows, Records
 from activation_store.subsample import Subsample

@@ -12,8 +12,8 @@ import pytest
 from agent_zoo.observation import ObservationLayout
 from common.user_error import UserError
 from reinforcement_learning.game import process_worlds
+from reinforcement_learning.game.environment import serial_worlds
 from reinforcement_learning.game.process_worlds import ProcessWorlds
-from reinforcement_learning.game.serial_worlds import serial_worlds
 from reinforcement_learning.game.vectorization import connect_workers, first_episodes, make_groups, make_worlds
 from reinforcement_learning.settings import RolloutSettings
 from tests.command import assert_refuses

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from reinforcement_learning.training.advantages import generalized_advantages
+from reinforcement_learning.training.rollout import generalized_advantages
 
 GAMMA, LAMBDA = 0.9, 0.8
 

@@ -12,8 +12,7 @@ from reinforcement_learning.game.vectorization import first_episodes, make_world
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.settings import RolloutSettings, Settings, TrainSettings, check_training
 from reinforcement_learning.stopwatch import Stopwatch
-from reinforcement_learning.training.elo import START, Ratings
-from reinforcement_learning.training.opponents import Opponents, OpposedStepper
+from reinforcement_learning.training.opponents import START, Opponents, OpposedStepper, Ratings
 from reinforcement_learning.training.rollout import RolloutCollector
 from tests.command import assert_refuses
 from tests.conftest import AGENT

@@ -12,10 +12,8 @@ import pytest
 import yaml
 
 from reinforcement_learning.settings import Settings, load_settings, read_run_settings
-from reinforcement_learning.training.sweeps.local_sweep import TrialCommands
-from reinforcement_learning.training.sweeps.search_space import SearchSpace, read_search_space
-from reinforcement_learning.training.sweeps.sweep import override, read_sweep
-from reinforcement_learning.training.sweeps.sweep_folder import SweepFolder, Trial
+from reinforcement_learning.training.sweeps.local_sweep import SweepFolder, Trial, TrialCommands
+from reinforcement_learning.training.sweeps.sweep import SearchSpace, override, read_search_space, read_sweep
 from tests.command import ROOT, assert_refused, assert_refuses, run, run_here, start
 from tests.test_train import FOREVER, ONE_UPDATE, TWO_UPDATES, folders
 

@@ -2,6 +2,7 @@
 
 import lzma
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
@@ -11,9 +12,17 @@ import torch
 from nmmo.render.replay_helper import FileReplayHelper
 
 from common.files import atomic_file
-from common.user_error import UserError
-from reinforcement_learning.play.contest import Contest
+from common.user_error import UserError, one_line
+from reinforcement_learning.device import pick_device
+from reinforcement_learning.game.maps import ensure_maps
+from reinforcement_learning.game.plain_world import without_training_aids
+from reinforcement_learning.game.tasks import check_tasks
+from reinforcement_learning.play.admission import admit_all, admit_fitting
+from reinforcement_learning.play.contest import Contest, maps_of
+from reinforcement_learning.play.entrants import load_entrants
 from reinforcement_learning.play.policy_pool import EpisodeLives
+from reinforcement_learning.progress import counted_progress
+from reinforcement_learning.settings import Settings
 
 SUFFIX = ".replay.lzma"
 _PRESET = 1  # a tenth of the time of the default, 6, for files that are a quarter larger
@@ -99,3 +108,20 @@ def record_replay(contest: Contest, seed: int, path: Path, on_tick: Callable[[in
 
 def _json(content: object) -> bytes:
     return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+
+
+def replay_contest(folder: Path, name: str | None, settings: Settings) -> Contest:
+    """Load the policies of a folder that fit the world, or the one with that name; name the others on standard error.
+
+    Raises:
+        UserError: there is no policy, or none fits, or the requested one does not fit.
+    """
+    device, env = pick_device(settings.train.device), without_training_aids(settings.env)
+    entrants = load_entrants(folder, () if name is None else (name,))
+    check_tasks(settings.task, env)
+    with counted_progress("generating maps", "maps") as progress:
+        maps = ensure_maps(env, progress, maps_of(env, [settings.train.seed], 1))
+    admitted = (admit_all if name else admit_fitting)(entrants, env, settings.task, maps)
+    for reason in admitted.left_out:
+        print(f"left out: {one_line(reason)}", file=sys.stderr)
+    return Contest(admitted.entrants, env, admitted.tasks, maps, device)
