@@ -48,14 +48,14 @@ from common import command_line
 from common.argument_checks import check_file_name
 from common.user_error import UserError
 from reinforcement_learning import original_options
-from reinforcement_learning.settings import (
-    Settings,
+from reinforcement_learning.run_settings import (
     check_resumed,
     check_training,
     load_settings,
     read_policies_dir,
     read_run_settings,
 )
+from reinforcement_learning.settings import Settings
 from reinforcement_learning.training.sweeps.sweep import (
     check_sweep,
     is_local,

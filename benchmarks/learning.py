@@ -36,7 +36,8 @@ from reinforcement_learning.game.vectorization import first_episodes, make_world
 from reinforcement_learning.memory_use import keep_freed_memory
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.stepper import Stepper
-from reinforcement_learning.settings import Settings, load_settings
+from reinforcement_learning.run_settings import load_settings
+from reinforcement_learning.settings import Settings
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.optimizers import make_optimizer
 from reinforcement_learning.training.ppo import minibatches, update

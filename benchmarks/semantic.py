@@ -25,7 +25,8 @@ from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.stepper import Stepper
-from reinforcement_learning.settings import SemanticSettings, Settings, load_settings
+from reinforcement_learning.run_settings import load_settings
+from reinforcement_learning.settings import SemanticSettings, Settings
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.optimizers import make_optimizer
 from reinforcement_learning.training.ppo import update

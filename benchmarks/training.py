@@ -44,7 +44,8 @@ from reinforcement_learning.game.vectorization import first_episodes, make_group
 from reinforcement_learning.memory_use import keep_freed_memory
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.stepper import Stepper, make_steppers, reset
-from reinforcement_learning.settings import Settings, check_training, load_settings
+from reinforcement_learning.run_settings import check_training, load_settings
+from reinforcement_learning.settings import Settings
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.local_processes import must_start
 from reinforcement_learning.training.optimizers import make_optimizer

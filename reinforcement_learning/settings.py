@@ -4,17 +4,16 @@ Precedence, weakest first: the defaults below, config.yaml, the agent's own sect
 section when debugging, the command line.
 """
 
-import importlib.util
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, field, fields, replace
+from dataclasses import asdict, field, fields
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import orjson
 import tyro
-from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
 
 from activation_store.layers import MemoryCell
@@ -23,22 +22,13 @@ from agent_zoo.reward_rules import RewardRules
 from agent_zoo.semantic.shape import BETA, MOST_CODES, PAIRWISE_WEIGHT, Feed
 from agent_zoo.shown_settings import FULL_RADIUS
 from common.argument_checks import FASTEST_REGROWTH
-from common.files import read_json
 from common.user_error import UserError
-from common.yaml_file import one_line, read_yaml, shown
+from common.yaml_file import one_line, shown
 
 LARGEST_NUM_MAPS = 4096
-RUN_SETTINGS_FILE = "settings.json"
 AMMUNITION_DAMAGE = 5
 """The game's own."""
 RAY_ADDRESSES = "local, auto or HOST:PORT"
-# These affect where a run computes, how long it lasts and how it is logged, but not the steps trained so far.
-CHANGEABLE_WHEN_RESUMED = (
-    "env.maps_dir", "rollout.num_envs", "rollout.vectorization", "rollout.num_workers", "train.total_agent_steps",
-    "train.device", "train.num_checkpoints", "train.checkpoint_spacing", "train.checkpoint_interval", "wandb.project",
-    "wandb.entity", "wandb.group", "wandb.mode",
-)  # fmt: skip
-_OVERRIDES = ("agents", "debug")
 _RULES = tuple(rule.name for rule in fields(RewardRules) if rule.name != "as_published")
 _LARGEST_COUNT = 2**63 - 1  # what arrays and generators of random numbers take
 
@@ -442,58 +432,6 @@ class Settings(_OneLineErrors):
     wandb: WandbSettings = field(default_factory=WandbSettings)
 
 
-def load_settings(path: Path, agent: str, debug: bool = False) -> Settings:
-    """Read config.yaml, override it with the agent's own section and (if requested) the `debug` section, and check it.
-
-    Raises:
-        UserError: as `read_yaml`; or a key is unknown, or a value is of the wrong type or impossible: the message names
-            the key, the value and what is allowed.
-    """
-    content = _mapping(read_yaml(path, "--config"), "the file", path)
-    layers = [{key: value for key, value in content.items() if key not in _OVERRIDES}]
-    layers.append(_mapping(_mapping(content.get("agents"), "agents", path).get(agent), f"agents.{agent}", path))
-    if debug:
-        layers.append(_mapping(content.get("debug"), "debug", path))
-    merged: dict[str, dict[str, Any]] = {}
-    for layer in layers:
-        for section, values in layer.items():
-            merged.setdefault(section, {}).update(_mapping(values, section, path))
-    try:
-        return TypeAdapter(Settings).validate_python(merged)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
-
-
-def read_run_settings(folder: Path) -> tuple[str, Settings]:
-    """Return the agent and the settings of the run in a folder.
-
-    Raises:
-        UserError: there is no run, or its settings are damaged or of another version.
-    """
-    path = folder / RUN_SETTINGS_FILE
-    if not path.exists():
-        raise UserError(f"{folder} holds no run to resume: it lacks {RUN_SETTINGS_FILE}")
-    content = read_json(path)
-    if not isinstance(content, dict) or not isinstance(content.get("agent"), str):
-        raise UserError(f"{path} does not name the agent: it is damaged, or not the settings of a run")
-    settings = content.get("settings")
-    if isinstance(settings, dict) and isinstance(settings.get("policy"), dict):
-        settings["policy"].setdefault("network", "earlier")  # the only one when runs did not say
-    if isinstance(settings, dict) and isinstance(reward := settings.get("reward"), dict):
-        settings["reward"] = older_rewards(reward)
-    try:
-        return content["agent"], TypeAdapter(Settings).validate_python(settings)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
-
-
-def read_policies_dir(folder: Path) -> Path:
-    """Return the folder that the policy of a run goes to; policies/ for runs that do not say."""
-    content = read_json(folder / RUN_SETTINGS_FILE)
-    stated = content.get("policies_dir") if isinstance(content, dict) else None
-    return Path(stated) if isinstance(stated, str) else Path("policies")
-
-
 def plain_settings(settings: Settings) -> dict[str, Any]:
     """Return all settings as JSON and YAML hold them."""
     content: dict[str, Any] = orjson.loads(orjson.dumps(asdict(settings), default=str))
@@ -506,99 +444,6 @@ def task_record(task: TaskSettings) -> dict[str, Any]:
     """
     left_out = {"embeddings_dir"} | {name for name in ("embeddings", "embeddings_sha256") if not getattr(task, name)}
     return {name: value for name, value in asdict(task).items() if name not in left_out}
-
-
-def check_training(settings: Settings) -> None:
-    """Refuse combinations that cannot work, before anything expensive starts.
-
-    Raises:
-        UserError: names both values.
-    """
-    train, env = settings.train, settings.env
-    minibatch = train.minibatch_rows * train.bptt_horizon
-    if train.batch_size % minibatch:
-        raise UserError(
-            f"train.batch_size {train.batch_size} must be a multiple of train.minibatch_rows x train.bptt_horizon = "
-            f"{train.minibatch_rows} x {train.bptt_horizon} = {minibatch}"
-        )
-    for name, shared in (
-        ("train.batch_size", train.batch_size),
-        ("train.minibatch_rows", train.minibatch_rows),
-        ("rollout.num_envs", settings.rollout.num_envs),
-    ):
-        if shared % train.processes:
-            raise UserError(f"{name} {shared} cannot be shared evenly by train.processes {train.processes}")
-    if len(train.seats) > env.num_agents:
-        raise UserError(f"train.pool_kernel {train.pool_kernel} has more seats than env.num_agents {env.num_agents}")
-    if train.has_opponents and train.processes > 1:
-        raise UserError(
-            f"train.pool_kernel {train.pool_kernel}: opponents need a run of one process: leave out --processes"
-        )
-    if train.total_agent_steps < train.batch_size:
-        raise UserError(
-            f"train.total_agent_steps {train.total_agent_steps} is less than one batch "
-            f"(train.batch_size {train.batch_size}): no update would take place"
-        )
-    if env.early_stop_agents >= env.num_agents:
-        raise UserError(
-            f"env.early_stop_agents {env.early_stop_agents} must be less than env.num_agents {env.num_agents}: "
-            "every episode would end at once"
-        )
-    if settings.policy.cell != "lstm" and not settings.policy.lstm_layers:
-        raise UserError(
-            f"policy.cell {settings.policy.cell} is the cell of a memory, and policy.lstm_layers is 0: set "
-            "policy.lstm_layers to 1 (without --no-recurrence), or policy.cell to lstm"
-        )
-    if settings.task.syllabus != "none" and importlib.util.find_spec("syllabus") is None:
-        raise UserError(
-            f"--syllabus {settings.task.syllabus} needs the library Syllabus: install it with `make setup-all` or "
-            "`uv sync --inexact --extra curricula`"
-        )
-    if settings.task.syllabus != "none" and train.processes > 1:
-        raise UserError(f"--syllabus learns from the lives of one process: leave out --processes {train.processes}")
-    check_workers(replace(settings.rollout, num_envs=settings.rollout.num_envs // train.processes))
-
-
-def check_resumed(before: Settings, now: Settings) -> None:
-    """Refuse to resume a run with settings that would make it a different run.
-
-    Raises:
-        UserError: names the changed setting, with both values.
-    """
-    for section in fields(Settings):
-        for setting in fields(getattr(before, section.name)):
-            name = f"{section.name}.{setting.name}"
-            was, is_now = (getattr(getattr(settings, section.name), setting.name) for settings in (before, now))
-            if was != is_now and name not in CHANGEABLE_WHEN_RESUMED:
-                raise UserError(
-                    f"--resume: {name} was {was} and cannot become {is_now}; "
-                    f"only these may change: {', '.join(CHANGEABLE_WHEN_RESUMED)}"
-                )
-
-
-def check_workers(rollout: RolloutSettings) -> None:
-    """Refuse a number of workers that cannot share the environments evenly.
-
-    Raises:
-        UserError: names both numbers.
-    """
-    if rollout.num_workers and rollout.num_envs % rollout.num_workers:
-        raise UserError(
-            f"rollout.num_envs {rollout.num_envs} must be a multiple of rollout.num_workers {rollout.num_workers}"
-        )
-    if rollout.vectorization != "serial" and rollout.num_workers % rollout.groups:
-        raise UserError(
-            f"rollout.num_workers {rollout.num_workers} must be even or 0, as rollout.num_envs {rollout.num_envs} is "
-            "even: half of the workers play while the policy decides for the worlds of the others"
-        )
-
-
-def _mapping(value: object, what: str, path: Path) -> dict[str, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise UserError(f"{path}: {one_line(what)} must hold settings as `key: value` lines, not {shown(value)}")
-    return {str(key): entry for key, entry in value.items()}
 
 
 def _describe(error: ValidationError, kind: type) -> str:

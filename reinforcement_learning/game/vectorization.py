@@ -19,13 +19,8 @@ from reinforcement_learning.game.environment import (
 from reinforcement_learning.game.process_worlds import ProcessWorlds
 from reinforcement_learning.game.tasks import offered_tasks
 from reinforcement_learning.processes import usable_cores
-from reinforcement_learning.settings import (
-    EnvironmentSettings,
-    RewardSettings,
-    RolloutSettings,
-    TaskSettings,
-    check_workers,
-)
+from reinforcement_learning.run_settings import check_workers
+from reinforcement_learning.settings import EnvironmentSettings, RewardSettings, RolloutSettings, TaskSettings
 
 
 def make_worlds(

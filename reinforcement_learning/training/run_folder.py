@@ -9,7 +9,8 @@ from filelock import FileLock, Timeout
 from agent_zoo.checkpoint_files import SUFFIX
 from common.files import append_bytes, is_leftover, make_folder, read_lines, write_bytes, write_json
 from common.user_error import UserError
-from reinforcement_learning.settings import RUN_SETTINGS_FILE, Settings, plain_settings
+from reinforcement_learning.run_settings import RUN_SETTINGS_FILE
+from reinforcement_learning.settings import Settings, plain_settings
 
 METRICS_FILE = "metrics.jsonl"
 CURVES_FILE = "curves.png"

@@ -10,7 +10,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from common.progress_view import Clock, ProgressLines
-from reinforcement_learning.training.trainer import Metrics, Reports
+from reinforcement_learning.training.trainer import Metrics
 
 PHASES = ("environment", "inference", "learning", "copying")
 MOST_ON_PANEL = 6
@@ -154,19 +154,16 @@ class TrainingDisplay:
         if self.console.is_terminal:
             self._live.stop()
 
-    @property
-    def reports(self) -> Reports:
-        """Callbacks for the trainer."""
-        return Reports(on_update=self._show_update, on_progress=self._advance)
-
-    def _advance(self, agent_steps: int) -> None:
+    def advance(self, agent_steps: int) -> None:
+        """Take the agent-steps so far."""
         if self._first_steps is None:
             self._first_steps, self._start = agent_steps, self.clock()
         self.agent_steps = agent_steps
         if not self.console.is_terminal:
             self._lines.report(agent_steps, self.total)
 
-    def _show_update(self, metrics: Metrics) -> None:
+    def show_update(self, metrics: Metrics) -> None:
+        """Take the metrics of an update."""
         self.metrics = metrics
         if not self.console.is_terminal:
             self._print(update_line(metrics))

@@ -1,7 +1,7 @@
 """Train one agent: collect, learn and report until all steps are done or training is stopped."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -29,7 +29,7 @@ from reinforcement_learning.training.run_folder import RunFolder
 from reinforcement_learning.training.semantic_training import SemanticTraining
 from reinforcement_learning.training.statistics import life_statistics
 from reinforcement_learning.training.stop_signal import StopSignal
-from reinforcement_learning.training.tracking import Tracker
+from reinforcement_learning.training.tracking import NoTracker, Tracker
 from reinforcement_learning.training.training_state import TrainingState, optimizer_tensors, restore_optimizer
 from reinforcement_learning.untrained_info import untrained_info
 
@@ -43,40 +43,39 @@ class _Stopped(Exception):
 
 
 @dataclass(frozen=True)
-class Reports:
-    """Callbacks for the progress of training."""
+class Session:
+    """What a training writes to, tells of its progress, and listens to; the same from its first update to its last."""
 
-    on_update: Callable[[Metrics], None]  # called with the metrics of each update
-    on_progress: Callable[[int], None]  # called with the agent-steps so far after each tick
+    run: RunFolder
+    stop: StopSignal = field(default_factory=StopSignal)  # looked at between ticks and between minibatches
+    tracker: Tracker = field(default_factory=NoTracker)
+    on_update: Callable[[Metrics], None] = lambda _: None  # called with the metrics of each update
+    on_progress: Callable[[int], None] = lambda _: None  # called with the agent-steps so far after each tick
+    processes: Processes = ALONE  # of this run; the leader writes and reports
 
 
 def train(
-    name: str, agent: str, settings: Settings, maps: Path, run: RunFolder, tracker: Tracker, reports: Reports,
-    stop: StopSignal, state: TrainingState | None = None, processes: Processes = ALONE,
-) -> Path:  # fmt: skip
-    """Train an agent and return the policy's checkpoint, also when stopped early.
+    name: str, agent: str, settings: Settings, maps: Path, session: Session, state: TrainingState | None = None
+) -> Path:
+    """Train an agent on maps from `ensure_maps`, and return the policy's checkpoint, also when stopped early.
 
     Args:
-        stop: checked between ticks and between minibatches.
         state: of a run to resume; None starts a new one.
-        processes: of this run; the leader writes and reports.
 
     Raises:
         UserError: the loss is no longer finite, or a worker process or another process of the run has ended.
     """
-    seeds = np.random.SeedSequence(settings.train.seed).generate_state(2)
-    torch.manual_seed(int(seeds[0]))
-    state = state.share(processes) if state else None
-    starts = _starts(settings, state, processes)
+    run = session.run
+    torch.manual_seed(_seeds(settings)[0])
+    state = state.share(session.processes) if state else None
+    starts = _starts(settings, state, session.processes)
     curriculum = start_curriculum(settings, run.task_weights, state.curriculum if state else {})
     weights_file = run.task_weights if curriculum else None
     groups = make_groups(
         agent, settings.env, settings.task, settings.rollout, maps, starts, weights_file, settings.reward
     )
     try:
-        training = _Training(
-            name, agent, settings, groups, starts, curriculum, run, tracker, reports, stop, processes, seeds
-        )
+        training = _Training(name, agent, settings, session, groups, starts, curriculum)
         training.start(state)
         return training.run_to_end()
     except UserError as error:
@@ -84,6 +83,12 @@ def train(
     finally:
         for worlds in groups:
             worlds.close()
+
+
+def _seeds(settings: Settings) -> tuple[int, int]:
+    """Seeds of the weights and of the minibatches."""
+    weights, minibatches = np.random.SeedSequence(settings.train.seed).generate_state(2)
+    return int(weights), int(minibatches)
 
 
 def checkpoints_due(steps: int, train: TrainSettings) -> int:
@@ -109,44 +114,39 @@ def _starts(settings: Settings, state: TrainingState | None, processes: Processe
 
 class _Training:
     def __init__(
-        self, name: str, agent: str, settings: Settings, groups: Sequence[Any], starts: Sequence[EpisodeStart],
-        curriculum: AutomaticCurriculum | None, run: RunFolder, tracker: Tracker, reports: Reports, stop: StopSignal,
-        processes: Processes, seeds: np.ndarray,
+        self, name: str, agent: str, settings: Settings, session: Session, groups: Sequence[Any],
+        starts: Sequence[EpisodeStart], curriculum: AutomaticCurriculum | None,
     ):  # fmt: skip
-        self.name, self.settings, self.run, self.tracker = name, settings, run, tracker
-        self.curriculum = curriculum
-        self.reports, self.stop, self.processes = reports, stop, processes
+        self.name, self.settings, self.curriculum = name, settings, curriculum
+        self.session, self.run, self.processes = session, session.run, session.processes
+        train = settings.train
         self.info = untrained_info(agent, settings, observation_layout(groups[0].driver_env))
-        device = pick_device(settings.train.device)
-        self.policy: RecurrentPolicy = build_policy(self.info).to(device)
-        if settings.train.initialization == "orthogonal":
+        self.policy: RecurrentPolicy = build_policy(self.info).to(pick_device(train.device))
+        if train.initialization == "orthogonal":
             self.policy.policy.initialize_orthogonally()
-        if settings.train.longest_memory and self.policy.memory:
-            start_slow(self.policy.memory, settings.train.longest_memory)
-        processes.same_weights(self.policy)
-        self.optimizer = make_optimizer(self.policy, settings.train)
+        if train.longest_memory and self.policy.memory:
+            start_slow(self.policy.memory, train.longest_memory)
+        self.processes.same_weights(self.policy)
+        self.optimizer = make_optimizer(self.policy, train)
         self.stopwatch = Stopwatch()
         self.opponents: Opponents | None = None
+        played = (groups, self.policy, self.info.layout, self.stopwatch, starts)
         self.steppers: Sequence[Stepper]
-        if settings.train.has_opponents:
-            opposed = make_steppers(groups, self.policy, self.info.layout, self.stopwatch, starts, OpposedStepper)
-            self.steppers = opposed
-            self.opponents = Opponents(
-                opposed, settings.train.seats, run.checkpoints, settings.train.seed, Ratings(run.folder)
-            )
+        if train.has_opponents:
+            self.steppers = opposed = make_steppers(*played, OpposedStepper)
+            self.opponents = Opponents(opposed, train.seats, self.run.checkpoints, train.seed, Ratings(self.run.folder))
         else:
-            self.steppers = make_steppers(groups, self.policy, self.info.layout, self.stopwatch, starts, Stepper)
-        self.minibatch_generator = torch.Generator().manual_seed(int(seeds[1]))
+            self.steppers = make_steppers(*played, Stepper)
+        self.minibatch_generator = torch.Generator().manual_seed(_seeds(settings)[1])
         self.semantic: SemanticTraining | None = None
         if self.policy.semantic:
             self.semantic = SemanticTraining(
-                self.policy, settings.semantic, settings.train.seed, self.minibatch_generator, processes
+                self.policy, settings.semantic, train.seed, self.minibatch_generator, self.processes
             )
+        spacing = settings.semantic.ticks_apart if self.semantic else 0
         self.collector = RolloutCollector(
-            self.steppers, settings.train.bptt_horizon, settings.train.gamma, settings.train.gae_lambda,
-            spacing=settings.semantic.ticks_apart if self.semantic else 0,
-            ignore_idle_heads=settings.train.ignore_idle_heads,
-        )  # fmt: skip
+            self.steppers, train.bptt_horizon, train.gamma, train.gae_lambda, spacing, train.ignore_idle_heads
+        )
         self.steps = 0
         self.updates = 0
 
@@ -254,28 +254,28 @@ class _Training:
         if not self.processes.leads:
             return
         self.run.append_metrics(metrics)
-        self.tracker.log(metrics)
-        self.reports.on_update(metrics)
+        self.session.tracker.log(metrics)
+        self.session.on_update(metrics)
 
     def _collect(self) -> Rollout:
         """Collect this process's part of the batch, then stop if any process was asked to."""
         try:
             rollout = self.collector.collect(self.settings.train.batch_size, self._on_tick)
         except (_Stopped, UserError):
-            if not self.stop:  # a worker process may have received the signal first and ended
+            if not self.session.stop:  # a worker process may have received the signal first and ended
                 raise
         self._stop_together()
         return rollout
 
     def _on_tick(self, decisions: int) -> None:
-        self.reports.on_progress(self.steps + decisions * self.processes.size)  # the others are about equally far
-        if self.stop:
+        self.session.on_progress(self.steps + decisions * self.processes.size)  # the others are about equally far
+        if self.session.stop:
             raise _Stopped
 
     def _stop_together(self) -> None:
-        number = self.processes.largest(self.stop.received or 0)
+        number = self.processes.largest(self.session.stop.received or 0)
         if number:
-            self.stop.received = number
+            self.session.stop.received = number
             raise _Stopped
 
     def _save_checkpoint(self, path: Path | None = None) -> Path:

@@ -25,7 +25,7 @@ from reinforcement_learning.training.run_folder import RunFolder, make_run_folde
 from reinforcement_learning.training.stop_signal import StopSignal
 from reinforcement_learning.training.terminal import TrainingDisplay
 from reinforcement_learning.training.tracking import NoTracker, WandbTracker, can_mirror
-from reinforcement_learning.training.trainer import train
+from reinforcement_learning.training.trainer import Session, train
 from reinforcement_learning.training.training_state import TrainingState
 from reinforcement_learning.versions import versions
 
@@ -74,7 +74,8 @@ def _train(run: TrainingRun, folder: RunFolder, state: TrainingState | None, pro
     own = share_of_work(settings)
     tracker = WandbTracker(run.name, run.agent, settings, folder) if run.track else NoTracker()
     with StopSignal() as stop, TrainingDisplay(settings.train.total_agent_steps) as view:
-        checkpoint = train(run.name, run.agent, own, maps, folder, tracker, view.reports, stop, state, processes)
+        session = Session(folder, stop, tracker, view.show_update, view.advance, processes)
+        checkpoint = train(run.name, run.agent, own, maps, session, state)
         tracker.finish(checkpoint)
     policy_path = run.policies_dir / f"{run.name}{SUFFIX}"
     if processes.leads:

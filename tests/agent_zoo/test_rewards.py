@@ -15,7 +15,8 @@ from agent_zoo.base import BaseRewardWrapper
 from agent_zoo.rewards import Condition, WeightedReward
 from common.user_error import UserError
 from reinforcement_learning.game.environment import make_environment
-from reinforcement_learning.settings import RewardSettings, load_settings
+from reinforcement_learning.run_settings import load_settings
+from reinforcement_learning.settings import RewardSettings
 
 TICKS = 30
 EVENT = EventState.State.attr_name_to_col

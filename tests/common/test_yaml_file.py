@@ -14,7 +14,8 @@ from analysis.findings.study_file import read_study
 from common.user_error import UserError
 from common.yaml_file import read_yaml
 from reinforcement_learning.game.tasks import read_tasks
-from reinforcement_learning.settings import Settings, load_settings
+from reinforcement_learning.run_settings import load_settings
+from reinforcement_learning.settings import Settings
 from reinforcement_learning.training.sweeps.sweep import read_sweep
 from tests.command import assert_refused, assert_refuses, run_here
 

@@ -18,7 +18,8 @@ from reinforcement_learning.game.environment import EpisodeStart
 from reinforcement_learning.game.tasks import read_tasks
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.evaluating.results import SeedResults
-from reinforcement_learning.settings import Settings, load_settings, read_run_settings
+from reinforcement_learning.run_settings import load_settings, read_run_settings
+from reinforcement_learning.settings import Settings
 from reinforcement_learning.training.training_state import TrainingState
 from tests.conftest import AGENT
 from tests.fuzz import RAW_VALUES, VALUES, Bench, damaged_json, damaged_tensors, junk, read_or_refuse, reader, resigned
@@ -97,7 +98,7 @@ def damaged_yaml(data: st.DataObject, content: bytes) -> bytes:
     return "\n".join(lines).encode(errors="surrogatepass")
 
 
-@reader("reinforcement_learning.settings:load_settings", cases=150)
+@reader("reinforcement_learning.run_settings:load_settings", cases=150)
 def settings_files(bench: Bench, folder: Path, data: st.DataObject) -> None:
     path = folder / "config.yaml"
     path.write_bytes(damaged_yaml(data, CONFIG.read_bytes()))
@@ -114,7 +115,9 @@ def curricula(bench: Bench, folder: Path, data: st.DataObject) -> None:
 
 
 @reader(
-    "reinforcement_learning.settings:read_run_settings", "reinforcement_learning.settings:read_policies_dir", cases=120
+    "reinforcement_learning.run_settings:read_run_settings",
+    "reinforcement_learning.run_settings:read_policies_dir",
+    cases=120,
 )
 def settings_of_runs(bench: Bench, folder: Path, data: st.DataObject) -> None:
     content = {"agent": AGENT, "settings": orjson.loads(orjson.dumps(asdict(Settings()), default=str)), "versions": {}}

@@ -6,15 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reinforcement_learning.settings import (
-    RewardSettings,
-    Settings,
-    TrainSettings,
-    check_training,
-    load_settings,
-    plain_settings,
-    read_run_settings,
-)
+from reinforcement_learning.run_settings import check_training, load_settings, read_run_settings
+from reinforcement_learning.settings import RewardSettings, Settings, TrainSettings, plain_settings
 from tests.command import assert_refuses
 from tests.conftest import AGENT
 

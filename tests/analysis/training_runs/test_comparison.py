@@ -19,7 +19,7 @@ from analysis.training_runs.notes import notes_on
 from analysis.training_runs.run import TrainingRun, read_run
 from common.checked_json import CHECKSUM, entry_checksum
 from common.user_error import UserError
-from reinforcement_learning.settings import RUN_SETTINGS_FILE
+from reinforcement_learning.run_settings import RUN_SETTINGS_FILE
 from reinforcement_learning.training import run_folder
 from tests.command import assert_refuses
 from tests.planted_training_runs import plant_evaluation, plant_run

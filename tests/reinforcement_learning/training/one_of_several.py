@@ -9,6 +9,7 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -16,8 +17,7 @@ from safetensors.torch import save_file
 from agent_zoo.data_parallel import join_processes
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.training.stop_signal import StopSignal
-from reinforcement_learning.training.tracking import NoTracker
-from reinforcement_learning.training.trainer import Reports, train
+from reinforcement_learning.training.trainer import Session, train
 from reinforcement_learning.training.training_state import TrainingState
 from tests.conftest import AGENT
 from tests.reinforcement_learning.training.test_data_parallel import (
@@ -47,25 +47,24 @@ def main() -> None:
     save_file({**gradients, **losses}, folder / f"codebook_{rank}.safetensors")
 
     processes.leads = True
-    silent = Reports(on_update=lambda _: None, on_progress=lambda _: None)
-    run = run_in(folder / f"rank{rank}")
-    train("together", AGENT, settings, maps, run, NoTracker(), silent, StopSignal(), processes=processes)
+
+    def session(name: str, **others: Any) -> Session:
+        return Session(run_in(folder / f"{name}{rank}"), processes=processes, **others)
+
+    train("together", AGENT, settings, maps, session("rank"))
 
     codes = replace(codes, train=replace(codes.train, total_agent_steps=3_072))
-    train(
-        "codes", AGENT, codes, maps, run_in(folder / f"codes{rank}"), NoTracker(), silent, StopSignal(), None, processes
-    )
+    train("codes", AGENT, codes, maps, session("codes"))
 
     # Several minibatches an update, and a third update: in the second one agents have died, and not equally many.
     several = replace(settings, train=replace(settings.train, minibatch_rows=16, total_agent_steps=3_072))
-    straight, resumed = (run_in(folder / f"{name}{rank}") for name in ("straight", "resumed"))
-    train("straight", AGENT, several, maps, straight, NoTracker(), silent, StopSignal(), processes=processes)
+    train("straight", AGENT, several, maps, session("straight"))
     stop = StopAfter(2)
-    stopping = Reports(on_update=stop.count, on_progress=lambda _: None)
-    train("resumed", AGENT, several, maps, resumed, NoTracker(), stopping, stop, processes=processes)
-    state = TrainingState.load(resumed.state_path)
+    resumed = session("resumed", stop=stop, on_update=stop.count)
+    train("resumed", AGENT, several, maps, resumed)
+    state = TrainingState.load(resumed.run.state_path)
     state.save(folder / f"stopped_{rank}.safetensors")
-    train("resumed", AGENT, several, maps, resumed, NoTracker(), silent, StopSignal(), state, processes)
+    train("resumed", AGENT, several, maps, replace(resumed, stop=StopSignal(), on_update=lambda _: None), state)
     processes.leave()
 
 

@@ -35,9 +35,7 @@ from reinforcement_learning.training.ppo import AuxiliaryLoss, Minibatch, NamedL
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from reinforcement_learning.training.run_folder import RunFolder, make_run_folder
 from reinforcement_learning.training.semantic_training import SemanticTraining
-from reinforcement_learning.training.stop_signal import StopSignal
-from reinforcement_learning.training.tracking import NoTracker
-from reinforcement_learning.training.trainer import Reports, train
+from reinforcement_learning.training.trainer import Session, train
 from reinforcement_learning.training.training_state import TrainingState
 from tests.command import ROOT, TORCHRUN, environment, torchrun
 from tests.conftest import AGENT
@@ -172,8 +170,7 @@ def test_weights_are_equal_after_training_and_metrics_are_of_both(together: Path
     assert metrics_of(first) == metrics_of(second)
 
     settings = settings_in(maps.parent)
-    silent = Reports(on_update=lambda _: None, on_progress=lambda _: None)
-    train("alone", AGENT, settings, maps, run_in(tmp_path / "alone"), NoTracker(), silent, StopSignal())
+    train("alone", AGENT, settings, maps, Session(run_in(tmp_path / "alone")))
     alone, both = metrics_of(tmp_path / "alone"), metrics_of(first)
     assert 512 <= both[0]["agent_steps"] - alone[0]["agent_steps"] < 544
     assert both[1]["lives/ended"] > alone[1]["lives/ended"]

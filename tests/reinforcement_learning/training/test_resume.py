@@ -18,8 +18,7 @@ from reinforcement_learning.game.environment import EpisodeStart
 from reinforcement_learning.settings import PolicySettings, RolloutSettings, Settings, TaskSettings, TrainSettings
 from reinforcement_learning.training.run_folder import RunFolder
 from reinforcement_learning.training.stop_signal import StopSignal
-from reinforcement_learning.training.tracking import NoTracker
-from reinforcement_learning.training.trainer import Metrics, Reports, train
+from reinforcement_learning.training.trainer import Metrics, Session, train
 from reinforcement_learning.training.training_state import TrainingState
 from tests.command import assert_refuses
 from tests.conftest import AGENT
@@ -70,8 +69,7 @@ def play(settings: Settings, maps: Path) -> Callable[..., dict[str, torch.Tensor
         folder: Path, stop: StopAfter, state: TrainingState | None = None, settings: Settings = settings
     ) -> dict[str, torch.Tensor]:
         folder.mkdir(exist_ok=True)
-        reports = Reports(on_update=stop.count, on_progress=lambda steps: None)
-        path = train("one", AGENT, settings, maps, RunFolder(folder), NoTracker(), reports, stop, state)
+        path = train("one", AGENT, settings, maps, Session(RunFolder(folder), stop, on_update=stop.count), state)
         return dict(load_checkpoint(path)[0].state_dict())
 
     return play

@@ -11,7 +11,8 @@ import orjson
 import pytest
 import yaml
 
-from reinforcement_learning.settings import Settings, load_settings, read_run_settings
+from reinforcement_learning.run_settings import load_settings, read_run_settings
+from reinforcement_learning.settings import Settings
 from reinforcement_learning.training.sweeps.local_sweep import SweepFolder, Trial, TrialCommands
 from reinforcement_learning.training.sweeps.sweep import SearchSpace, override, read_search_space, read_sweep
 from tests.command import ROOT, assert_refused, assert_refuses, run, run_here, start
