@@ -59,11 +59,7 @@ def shards_in(folder: Path) -> set[Path]:
 
 
 def read_journal(folder: Path) -> Journal:
-    """Read the journal of an unfinished dump.
-
-    Raises:
-        UserError: it is missing or damaged.
-    """
+    """Read the journal of an unfinished dump (UserError: it is missing or damaged)."""
     path = folder / JOURNAL_FILE
     content = read_small_json(path)
     if not isinstance(content, dict):

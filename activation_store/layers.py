@@ -85,11 +85,7 @@ def memory_names(kind: str, memory_layers: int) -> tuple[str, ...]:
 
 
 def check_layers(names: Iterable[str]) -> None:
-    """Refuse names that are not layers of any policy.
-
-    Raises:
-        UserError: names the first one.
-    """
+    """Refuse names that are not layers of any policy."""
     for name in names:
         if not is_layer(name):
             raise UserError(
@@ -103,11 +99,7 @@ def check_layers(names: Iterable[str]) -> None:
 def check_policy_layers(
     names: Iterable[str], memory_layers: int, cell: MemoryCell = "lstm", codebook: bool = False
 ) -> None:
-    """Refuse layers that a given policy does not have.
-
-    Raises:
-        UserError: names the first one, and the layers that exist.
-    """
+    """Refuse layers that a given policy does not have."""
     names = tuple(names)
     check_layers(names)
     there = layer_names(memory_layers, cell, codebook)

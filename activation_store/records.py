@@ -65,11 +65,7 @@ class Records:
         return len(self.step)
 
     def column(self, name: str) -> np.ndarray:
-        """Return an optional column.
-
-        Raises:
-            UserError: the records do not have it.
-        """
+        """Return an optional column (UserError: the records do not have it)."""
         if name not in self.columns:
             there = ", ".join(self.columns) or "none"
             raise UserError(

@@ -34,11 +34,7 @@ class ShardWriter:
         return self._records
 
     def write(self, records: Records) -> None:
-        """Append records of this episode.
-
-        Raises:
-            ValueError: the ticks of a life do not increase.
-        """
+        """Append records of this episode (ValueError: the ticks of a life do not increase)."""
         life = self._number_lives(records)
         if "life" not in records.columns:
             records = replace(records, columns={**records.columns, "life": life})

@@ -89,11 +89,7 @@ class SparseDictionary:
         return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
     def number(self, name: str) -> int:
-        """Return the number of a feature from its name, such as `feature_12`.
-
-        Raises:
-            UserError: there is no such feature.
-        """
+        """Return the number of a feature from its name, such as `feature_12` (UserError: there is no such feature)."""
         match = _FEATURE_NAME.fullmatch(name)
         if match is None or int(match[1]) >= self.features:
             raise UserError(
@@ -145,11 +141,7 @@ def write_dictionary(path: Path, dictionary: SparseDictionary) -> None:
 
 
 def read_dictionary(path: Path) -> SparseDictionary:
-    """Read a dictionary.
-
-    Raises:
-        UserError: the file is missing, damaged, of another kind or version, or unusable.
-    """
+    """Read a dictionary (UserError: the file is missing, damaged, of another kind or version, or unusable)."""
     arrays, text = read_tensors(path, _KIND)
     header = _header(path, text)
     optional = {"encoder", "encoder_bias", "threshold"}

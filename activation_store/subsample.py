@@ -25,11 +25,7 @@ class Subsample:
     seed: int = 0  # of the draws, from 0 to 2**32 - 1
 
     def check(self) -> None:
-        """Refuse invalid values.
-
-        Raises:
-            UserError: names the option and the allowed values.
-        """
+        """Refuse invalid values."""
         if self.every < 1:
             raise UserError(f"--subsample is {self.every}: must be 1 (keep every record) or more")
         argument_checks.check(

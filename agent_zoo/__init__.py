@@ -24,22 +24,14 @@ def names() -> list[str]:
 
 
 def check_name(name: str) -> None:
-    """Refuse an unknown agent, without importing any.
-
-    Raises:
-        UserError: there is no such agent.
-    """
+    """Refuse an unknown agent, without importing any."""
     if name not in names():
         hint = did_you_mean(name, names())
         raise UserError(f"there is no agent {name!r} in agent_zoo/; there are: {', '.join(names())}{hint}")
 
 
 def load(name: str) -> ModuleType:
-    """Import an agent.
-
-    Raises:
-        UserError: the agent does not exist, or lacks one of the classes it must export.
-    """
+    """Import an agent (UserError: the agent does not exist, or lacks one of the classes it must export)."""
     check_name(name)
     module = importlib.import_module(f"agent_zoo.{name}")
     missing = [required for required in REQUIRED_CLASSES if not hasattr(module, required)]
@@ -59,11 +51,7 @@ def policy_class(name: str, network: Network) -> Any:
 
 
 def has_earlier_network(name: str) -> bool:
-    """Return whether an agent has two networks, so that its checkpoints must say which.
-
-    Raises:
-        UserError: as `load`.
-    """
+    """Return whether an agent has two networks, so that its checkpoints must say which (UserError: as `load`)."""
     return hasattr(load(name), EARLIER_CLASS)
 
 

@@ -131,11 +131,7 @@ class CheckpointInfo:
 
     @staticmethod
     def from_header(text: str, path: Path) -> "CheckpointInfo":
-        """Parse the info from JSON text.
-
-        Raises:
-            UserError: it has another format version, or is damaged.
-        """
+        """Parse the info from JSON text (UserError: it has another format version, or is damaged)."""
         try:
             content = orjson.loads(text)
             version = content.pop("format_version")

@@ -32,11 +32,7 @@ class SoftChoices:
 
 
 def check_reads_probabilities(policy: RecurrentPolicy, agent: str) -> None:
-    """Refuse a policy that cannot read observations known in probabilities.
-
-    Raises:
-        UserError: it cannot.
-    """
+    """Refuse a policy that cannot read observations known in probabilities."""
     if not isinstance(policy.policy, ReadsProbabilities):
         raise UserError(
             f"this network of the agent {agent} has no `encode_soft`, so it cannot read the probabilities that a world "

@@ -25,11 +25,7 @@ _GAME_WORDS = {
 
 
 def check(arguments: object, **allowed: Allowed) -> None:
-    """Refuse the first argument whose value is not allowed; keywords are field names.
-
-    Raises:
-        UserError: names the option, its value and the allowed values.
-    """
+    """Refuse the first argument whose value is not allowed; keywords are field names."""
     for name, (passes, values) in allowed.items():
         if not passes:
             raise UserError(f"--{name.replace('_', '-')} is {getattr(arguments, name)}: must be {values}")

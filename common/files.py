@@ -190,11 +190,7 @@ def locked_folder(folder: Path) -> Iterator[bool]:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and those above it, if it is not there.
-
-    Raises:
-        UserError: it cannot be made or written to.
-    """
+    """Make a folder, and those above it, if it is not there (UserError: it cannot be made or written to)."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -342,11 +338,7 @@ def read_lines(path: Path) -> list[bytes]:
 
 
 def read_bytes(path: Path, most: int | None = None) -> bytes:
-    """Read a whole file.
-
-    Raises:
-        UserError: as `open_file`, it has more than `most` bytes, or it does not fit into memory.
-    """
+    """Read a whole file (UserError: as `open_file`, it has more than `most` bytes, or it does not fit into memory)."""
     with open_file(path) as file:
         size = os.fstat(file.fileno()).st_size
         if most is not None and size > most:
@@ -358,11 +350,7 @@ def read_bytes(path: Path, most: int | None = None) -> bytes:
 
 
 def read_json(path: Path) -> object:
-    """Read a JSON file.
-
-    Raises:
-        UserError: the file is missing, no plain file, unreadable or not JSON.
-    """
+    """Read a JSON file (UserError: the file is missing, no plain file, unreadable or not JSON)."""
     try:
         return orjson.loads(read_bytes(path))
     except orjson.JSONDecodeError as error:

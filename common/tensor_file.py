@@ -6,7 +6,6 @@ Reading and writing do not need torch, so packages that do not use it can read w
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -47,15 +46,6 @@ _KEYS_OF_OLDER: dict[str, set[str]] = {
 _LONGEST_SHOWN = 40
 
 
-@dataclass(frozen=True)
-class _Header:
-    """What the header of a file says; files of earlier versions say no kind."""
-
-    info: str
-    sha256: str
-    kind: str | None
-
-
 def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], info: str, kind: Kind) -> None:
     """Write arrays and a text, whole or not at all; the same content makes the same file."""
     contiguous = {name: np.ascontiguousarray(tensor).reshape(tensor.shape) for name, tensor in tensors.items()}
@@ -80,11 +70,11 @@ def read_tensors(path: Path, kind: Kind, *, bare: bool = False) -> tuple[dict[st
         if bare:
             return tensors, ""
         raise UserError(f"{path} was not saved by this project: its header lacks {_HEADER_KEY}")
-    header = _entry(path, texts[_HEADER_KEY])
-    _check_kind(path, header, kind)
-    if _sha256(header.info, tensors, header.kind) != header.sha256:
+    info, sha256, own_kind = _entry(path, texts[_HEADER_KEY])
+    _check_kind(path, own_kind or _kind_of_older(info), kind)
+    if _sha256(info, tensors, own_kind) != sha256:
         raise UserError(f"{path} is damaged: its content does not have the hash it was saved with; copy it again")
-    return tensors, header.info
+    return tensors, info
 
 
 def _parse(path: Path, content: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]]:
@@ -108,19 +98,19 @@ def _parse(path: Path, content: bytes) -> tuple[dict[str, np.ndarray], dict[str,
     return tensors, header.get("__metadata__") or {}
 
 
-def _entry(path: Path, text: str) -> _Header:
+def _entry(path: Path, text: str) -> tuple[str, str, str | None]:
+    """Return text, hash and kind, as the header says; files of earlier versions say no kind."""
     try:
         entry = orjson.loads(text)
-        header = _Header(entry["info"], entry["sha256"], entry.get("kind"))
+        info, sha256, kind = entry["info"], entry["sha256"], entry.get("kind")
     except (orjson.JSONDecodeError, TypeError, KeyError, AttributeError) as error:
         raise UserError(f"{path} has a damaged header ({error}): copy it again") from None
-    if not all(isinstance(field, str) for field in (header.info, header.sha256, header.kind or "")):
+    if not all(isinstance(field, str) for field in (info, sha256, kind or "")):
         raise UserError(f"{path} has a damaged header: its text, kind or hash is not a string; copy it again")
-    return header
+    return info, sha256, kind
 
 
-def _check_kind(path: Path, header: _Header, wanted: Kind) -> None:
-    kind = header.kind or _kind_of_older(header.info)
+def _check_kind(path: Path, kind: str | None, wanted: Kind) -> None:
     if kind is not None and kind != wanted:
         called = _CALLED.get(kind, f"of the unknown kind {kind[:_LONGEST_SHOWN]!r}")
         raise UserError(f"{path} is {called}, but {_CALLED[wanted]} is needed here: give another file")

@@ -31,11 +31,7 @@ def mode_of(option: Literal["online", "offline"]) -> Mode:
 
 
 def check_login(option: Literal["online", "offline"]) -> None:
-    """Refuse online logging without a login, before anything is written.
-
-    Raises:
-        UserError: says how to log in or to continue without.
-    """
+    """Refuse online logging without a login, before anything is written."""
     if mode_of(option) == "online" and not _or_refused(_login):
         raise UserError(f"Weights & Biases cannot be used (nobody is logged in): {_WAYS_OUT}")
 

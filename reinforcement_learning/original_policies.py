@@ -70,11 +70,7 @@ class Imported:
 
 
 def import_curriculum(path: Path, folder: Path) -> Curriculum:
-    """Read a curriculum of the original, to be written to a folder of task embeddings.
-
-    Raises:
-        UserError: as `read_curriculum`.
-    """
+    """Read a curriculum of the original, to be written to a folder of task embeddings."""
     vectors = read_curriculum(path)
     name = re.sub(r"[^A-Za-z0-9._-]+", "_", path.stem)
     target = folder / f"{name}{SUFFIX}"

@@ -75,11 +75,7 @@ def read_policies_dir(folder: Path) -> Path:
 
 
 def check_training(settings: Settings) -> None:
-    """Refuse combinations that cannot work, before anything expensive starts.
-
-    Raises:
-        UserError: names both values.
-    """
+    """Refuse combinations that cannot work, before anything expensive starts."""
     train, env = settings.train, settings.env
     minibatch = train.minibatch_rows * train.bptt_horizon
     if train.batch_size % minibatch:
@@ -126,11 +122,7 @@ def check_training(settings: Settings) -> None:
 
 
 def check_resumed(before: Settings, now: Settings) -> None:
-    """Refuse to resume a run with settings that would make it a different run.
-
-    Raises:
-        UserError: names the changed setting, with both values.
-    """
+    """Refuse to resume a run with settings that would make it a different run."""
     for section in fields(Settings):
         for setting in fields(getattr(before, section.name)):
             name = f"{section.name}.{setting.name}"
@@ -143,11 +135,7 @@ def check_resumed(before: Settings, now: Settings) -> None:
 
 
 def check_workers(rollout: RolloutSettings) -> None:
-    """Refuse a number of workers that cannot share the environments evenly.
-
-    Raises:
-        UserError: names both numbers.
-    """
+    """Refuse a number of workers that cannot share the environments evenly."""
     if rollout.num_workers and rollout.num_envs % rollout.num_workers:
         raise UserError(
             f"rollout.num_envs {rollout.num_envs} must be a multiple of rollout.num_workers {rollout.num_workers}"

@@ -7,7 +7,6 @@ import contextlib
 import itertools
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -98,23 +97,15 @@ def import_original(
     first = next(batches, None)
     if first is None:
         raise UserError(f"{source} holds no record of a living agent: there is nothing to import")
-    metadata = _metadata(source, first.records[0], form, precision)
+    metadata = _metadata(source, first[0][0], form, precision)
     episodes = _Episodes()
     with DumpWriter(folder, metadata) as writer:
-        for batch in itertools.chain([first], batches):
-            with _named_faults(source, batch.last):
-                writer.write(_to_records(batch.records, metadata, episodes))
+        for records, last in itertools.chain([first], batches):
+            with _named_faults(source, last):
+                writer.write(_to_records(records, metadata, episodes))
             for episode in episodes.take_ended():
                 writer.finish_episode(episode, {"episode": episode})
         writer.close([{"episode": episode} for episode in episodes.running()])
-
-
-@dataclass(frozen=True)
-class _Batch:
-    """Parsed records of living agents, and the position in the file of the last one, from 1."""
-
-    records: list[dict[str, Any]]
-    last: int
 
 
 class _Episodes:
@@ -156,7 +147,8 @@ def _named_faults(source: Path, record: int) -> Iterator[None]:
         ) from None
 
 
-def _batches(source: Path, report: Callable[[float], None]) -> Iterator[_Batch]:
+def _batches(source: Path, report: Callable[[float], None]) -> Iterator[tuple[list[dict[str, Any]], int]]:
+    """Yield records of living agents, and the position in the file of the last one, from 1."""
     living: list[dict[str, Any]] = []
     number = 0
     for number, record in enumerate(_objects(source, report), start=1):
@@ -165,10 +157,10 @@ def _batches(source: Path, report: Callable[[float], None]) -> Iterator[_Batch]:
                 record["observation"].pop("Market", None)  # half of a record's numbers, and not imported
                 living.append(record)
         if len(living) == _BATCH:
-            yield _Batch(living, number)
+            yield living, number
             living = []
     if living:
-        yield _Batch(living, number)
+        yield living, number
 
 
 def _objects(source: Path, report: Callable[[float], None]) -> Iterator[dict[str, Any]]:

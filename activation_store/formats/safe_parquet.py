@@ -52,11 +52,7 @@ def _damaged(path: Path, error: Exception, advice: str) -> str:
 
 
 def check_expansion(file: "pq.ParquetFile", size: int) -> None:
-    """Refuse a file whose footer claims far more memory than its bytes are worth.
-
-    Raises:
-        AbsurdSize: so it is.
-    """
+    """Refuse a file whose footer claims far more memory than its bytes are worth."""
     footer, widths = file.metadata, _widths(file.schema_arrow)
     claimed = 0
     for group in map(footer.row_group, range(footer.num_row_groups)):
@@ -73,9 +69,6 @@ def check_pages(raw: BinaryIO, group: "pq.RowGroupMetaData", columns: Iterable[s
 
     Args:
         columns: names of whole columns, without those of their elements.
-
-    Raises:
-        AbsurdSize: so it is.
     """
     wanted = set(columns)
     for chunk in map(group.column, range(group.num_columns)):

@@ -4,13 +4,13 @@ Most heads of most agents have a single legal option in most ticks: nobody to at
 has probability one, exactly zero log-probability and entropy, and no gradient, so it is stored rather than computed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 
-from agent_zoo.observation import ActionHead
+from agent_zoo.observation import ActionHead, PackedRows
 
 ILLEGAL = -1e9  # finite, so that an illegal option contributes 0 and not NaN to the entropy and to gradients
 
@@ -182,3 +182,118 @@ class ActionDistribution:
                 where = (choices.agent[question], choices.option[question, place])
                 table = table.index_put(where, choices.log_probabilities[question, place])
         return table
+
+
+DECIDED_BY = {
+    "Attack.Style": "Attack.Target",
+    "Give.Target": "Give.InventoryItem",
+    "GiveGold.Price": "GiveGold.Target",
+    "Sell.Price": "Sell.InventoryItem",
+}
+"""Heads, and the head whose no-op makes the game ignore them."""
+
+
+def log_probability(distribution: ActionDistribution, actions: torch.Tensor, ignore_idle: bool) -> torch.Tensor:
+    """Return the log-probability of the options taken, summed over heads, (B,).
+
+    Args:
+        actions: the environment's numbers of the options taken, (B, H) int64.
+    """
+    by_head = distribution.log_probability(actions)  # (B, H)
+    if ignore_idle:
+        by_head = by_head * counted(distribution.heads, actions)
+    return by_head.sum(dim=1)
+
+
+def entropy(distribution: ActionDistribution, ignore_idle: bool) -> torch.Tensor:
+    """Return the entropy in nats, summed over heads, (B,).
+
+    Args:
+        ignore_idle: weight a head by the probability that the game does not ignore it. No gradient passes through these
+            weights, so that nothing is sold for the sake of choosing a price.
+    """
+    by_head = distribution.entropy()  # (B, H)
+    if not ignore_idle:
+        return by_head.sum(dim=1)
+    weights = torch.ones_like(by_head)
+    for head, by in _pairs(distribution.heads):
+        noop = distribution.heads[by].noop
+        assert noop is not None
+        weights[:, head] = 1 - distribution.probability_of(by, noop).detach()
+    return (by_head * weights).sum(dim=1)
+
+
+def counted(heads: Sequence[ActionHead], actions: torch.Tensor) -> torch.Tensor:
+    """Return which options taken the game does not ignore because of another head, (B, H) bool.
+
+    Args:
+        actions: the environment's numbers of the options taken, (B, H) int64.
+    """
+    matters = torch.ones_like(actions, dtype=torch.bool)
+    for head, by in _pairs(heads):
+        matters[:, head] = actions[:, by] != heads[by].noop
+    return matters
+
+
+def _pairs(heads: Sequence[ActionHead]) -> list[tuple[int, int]]:
+    """Return the index of each head that another can make idle, and that of the other."""
+    place = {head.name: index for index, head in enumerate(heads)}
+    return [(place[head], place[by]) for head, by in DECIDED_BY.items() if head in place and by in place]
+
+
+@dataclass(frozen=True)
+class LegalRows:
+    """Q choices with more than one legal option in heads whose options are rows of one table; P legal rows in all."""
+
+    agent: torch.Tensor  # index of the agent, (Q,) int64, ordered by head
+    counts: list[int]  # choices of each head
+    noop: torch.Tensor  # the environment's number of each choice's no-op, (Q,) int64
+    noop_legal: torch.Tensor  # (Q,) bool
+    choice: torch.Tensor  # the choice that each legal row belongs to, (P,) int64, ascending
+    row: torch.Tensor  # position of each legal row in the table's values, (P,) int64
+    option: torch.Tensor  # the environment's number of each legal row, (P,) int64
+    only: list[torch.Tensor]  # for each head, the only legal option of agents without a choice, (B,) int64
+
+    @property
+    def place(self) -> torch.Tensor:
+        """Position of each legal row among those of its choice, (P,) int64."""
+        rows = torch.bincount(self.choice, minlength=len(self.agent))
+        first = torch.cumsum(rows, 0) - rows
+        return torch.arange(len(self.choice), device=self.choice.device) - first[self.choice]
+
+
+def legal_rows(heads: Sequence[ActionHead], legal: Mapping[str, torch.Tensor], rows: PackedRows) -> LegalRows:
+    """Find the open choices of the heads whose options are rows of one table.
+
+    Args:
+        heads: whose options are rows of the table.
+        legal: head name -> (B, size) bool.
+        rows: the table; options beyond an agent's rows are illegal.
+    """
+    most, starts = rows.most, rows.starts
+    agents, noops, noops_legal, choices, positions, options, only = [], [], [], [], [], [], []
+    before = 0
+    for head in heads:
+        noop = head.size - 1
+        allowed = torch.cat([legal[head.name][:, :most], legal[head.name][:, noop:]], dim=1)  # (B, most + 1)
+        first = allowed.to(torch.uint8).argmax(dim=1)
+        only.append(torch.where(first == most, noop, first))
+        (agent,) = (allowed.sum(dim=1) > 1).nonzero(as_tuple=True)
+        choice, option = allowed[agent, :most].nonzero(as_tuple=True)
+        agents.append(agent)
+        noops.append(torch.full_like(agent, noop))
+        noops_legal.append(allowed[agent, most])
+        choices.append(choice + before)
+        positions.append(starts[agent[choice]] + option)
+        options.append(option)
+        before += len(agent)
+    return LegalRows(
+        agent=torch.cat(agents),
+        counts=[len(agent) for agent in agents],
+        noop=torch.cat(noops),
+        noop_legal=torch.cat(noops_legal),
+        choice=torch.cat(choices),
+        row=torch.cat(positions),
+        option=torch.cat(options),
+        only=only,
+    )

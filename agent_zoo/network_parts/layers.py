@@ -11,8 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from agent_zoo.network_parts.distribution import ILLEGAL, ActionDistribution, Choices
-from agent_zoo.network_parts.legal_rows import LegalRows, legal_rows
+from agent_zoo.network_parts.distribution import ILLEGAL, ActionDistribution, Choices, LegalRows, legal_rows
 from agent_zoo.observation import (
     ActionHead,
     CandidateTable,

@@ -19,9 +19,6 @@ def check_feature(prefix: str, feature: str, columns: Sequence[str]) -> None:
 
     Args:
         feature: its name, `tick`, or `self_` and a column.
-
-    Raises:
-        UserError: there is no such feature; suggests a similar one.
     """
     known = [TICK, *(OWN + column for column in columns)]
     if feature not in known:

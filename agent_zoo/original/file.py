@@ -295,11 +295,7 @@ def read_original(path: Path) -> OriginalFile:
 
 
 def newest_model(folder: Path) -> Path:
-    """Return the checkpoint with the most updates in a run folder of the original.
-
-    Raises:
-        UserError: there is none.
-    """
+    """Return the checkpoint with the most updates in a run folder of the original (UserError: there is none)."""
     numbers = {int(match[1]): path for path in folder.glob("model_*.pt") if (match := _MODEL.fullmatch(path.name))}
     if not numbers:
         raise UserError(f"there is no checkpoint (model_NUMBER.pt) in {folder}: name a file or a run folder")

@@ -26,11 +26,7 @@ class TorchArchive:
     """
 
     def __init__(self, content: bytes):
-        """Look through a file's bytes.
-
-        Raises:
-            ValueError: it is no such archive, is damaged, or claims more than it holds.
-        """
+        """Look through a file's bytes (ValueError: it is no such archive, is damaged, or claims more than it holds)."""
         _check_start(content)
         if content.count(_ENTRY_MARK) > _MOST_ENTRIES:  # before zipfile makes an object of each
             raise ValueError(f"its archive has more than {_MOST_ENTRIES:,} entries")
@@ -51,11 +47,7 @@ class TorchArchive:
         return str(self._root / name) in self._entries
 
     def storage(self, key: str, size: int) -> bytes:
-        """Return the bytes of a storage.
-
-        Raises:
-            ValueError: there is none, its length is not `size`, or it is damaged.
-        """
+        """Return the bytes of a storage (ValueError: there is none, its length is not `size`, or it is damaged)."""
         name = f"data/{key}"
         if name not in self:
             raise ValueError(f"its storage {key!r} is missing")

@@ -28,7 +28,7 @@ from reinforcement_learning.game.fast_game.emulation import FastEmulation
 from reinforcement_learning.game.fast_game.game import FastGame
 from reinforcement_learning.game.fast_game.ways import move_all_agents
 from reinforcement_learning.game.game_config import game_config
-from reinforcement_learning.game.life import Before, Deeds, Life, cause_of_death, deeds
+from reinforcement_learning.game.life import Before, Life, cause_of_death, deeds
 from reinforcement_learning.game.tasks import draw_tasks, fixed_weights, offered_tasks, read_weights
 from reinforcement_learning.settings import EnvironmentSettings, RewardSettings, TaskSettings
 
@@ -159,11 +159,13 @@ class EpisodeStatistics(BaseParallelWrapper):
     def _lives(self, ended: list[int], terminated: dict, before: Before, infos: dict) -> list[Life]:
         counted = deeds(self.game, ended)
         return [
-            self._life(agent, terminated[agent], before, counted[agent], infos[agent]["noops_permitted"])
+            self._life(agent, terminated[agent], before, infos[agent]["noops_permitted"], *counted[agent])
             for agent in ended
         ]
 
-    def _life(self, agent: int, died: bool, before: Before, done: Deeds, noops_permitted: int) -> Life:
+    def _life(
+        self, agent: int, died: bool, before: Before, noops_permitted: int, players_killed: int, events: dict[str, int]
+    ) -> Life:
         player = self.game.dead_this_tick[agent] if died else self.game.realm.players[agent]
         task = self.game.agent_task_map[agent][0]
         food, water, gold = before.of(agent)
@@ -178,8 +180,8 @@ class EpisodeStatistics(BaseParallelWrapper):
             task_completed=task.completed,
             level=int(player.level),
             gold=gold,
-            players_killed=done.players_killed,
-            events=done.events,
+            players_killed=players_killed,
+            events=events,
             noops_permitted=noops_permitted,
         )
 

@@ -68,11 +68,7 @@ class ProcessWorlds:
             self._tell(number, seeds[number * share : (number + 1) * share])
 
     def send(self, actions: np.ndarray) -> None:
-        """Begin a tick: (slots, heads) int64, in the order of the worlds.
-
-        Raises:
-            UserError: a worker has ended.
-        """
+        """Begin a tick: (slots, heads) int64, in the order of the worlds (UserError: a worker has ended)."""
         self._arrays.actions[:] = actions
         for number in range(self.num_workers):
             self._tell(number, None)

@@ -108,11 +108,7 @@ def save_weights(path: Path, specs: Sequence[TaskSpec], weights: np.ndarray) -> 
 
 
 def read_weights(path: Path, specs: Sequence[TaskSpec]) -> np.ndarray:
-    """Read the exact sampling weights, (tasks,) float64.
-
-    Raises:
-        UserError: the file is missing or damaged.
-    """
+    """Read the exact sampling weights, (tasks,) float64 (UserError: the file is missing or damaged)."""
     saved: Any = read_json(path)
     try:
         weights = np.array([saved[spec.name] for spec in specs], np.float64)

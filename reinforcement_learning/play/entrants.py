@@ -1,17 +1,19 @@
 """The policies that play together."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+import agent_zoo
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, build_policy, load_checkpoint
 from agent_zoo.checkpoint_files import SUFFIX, policy_names, policy_path
 from agent_zoo.observation import ObservationLayout
+from agent_zoo.semantic.shape import SemanticShape
 from common.files import sha256
 from common.user_error import UserError
 from reinforcement_learning.game.environment import make_environment, observation_layout
@@ -19,7 +21,31 @@ from reinforcement_learning.game.shared_world import Kind
 from reinforcement_learning.game.task_encoder import pin_embeddings
 from reinforcement_learning.game.tasks import offered_tasks
 from reinforcement_learning.settings import EnvironmentSettings, RewardSettings, Settings, TaskSettings, task_record
-from reinforcement_learning.untrained_info import untrained_info
+from reinforcement_learning.versions import versions
+
+
+def untrained_info(agent: str, settings: Settings, layout: ObservationLayout) -> CheckpointInfo:
+    """Return the info of an agent with these settings before its first step."""
+    world = {name: value for name, value in asdict(settings.env).items() if name != "maps_dir"}
+    memory: dict[str, Any] = {"layers": settings.policy.lstm_layers}
+    if settings.policy.cell != "lstm":  # what a header without a cell means, as older ones have none
+        memory["cell"] = settings.policy.cell
+    chosen = settings.semantic
+    return CheckpointInfo(
+        agent=agent,
+        policy_arguments={"hidden_size": settings.policy.hidden_size},
+        recurrent_arguments=memory,
+        layout=layout,
+        task=task_record(settings.task),
+        environment=world,
+        steps=0,
+        seed=settings.train.seed,
+        versions=versions(),
+        reward=settings.reward.to_header(),
+        network=settings.policy.network if agent_zoo.has_earlier_network(agent) else "earlier",
+        semantic=SemanticShape(chosen.codes, chosen.plane_dimensions, chosen.feed) if chosen.codes else None,
+    )
+
 
 ENCODER_SETTINGS = (
     "encoder", "language_model", "language_model_revision", "embeddings", "embeddings_sha256", "embedding_size",
@@ -125,11 +151,7 @@ def untrained_entrant(agent: str, settings: Settings, maps: Path, seed: int) -> 
 
 
 def check_fits(entrant: Entrant, layout: ObservationLayout) -> None:
-    """Refuse a policy that was trained with a different layout of observations or actions.
-
-    Raises:
-        UserError: names the policy and the first difference.
-    """
+    """Refuse a policy that was trained with a different layout of observations or actions."""
     theirs, ours = entrant.info.layout.to_json(), layout.to_json()
     if entrant.own_tasks is not None:
         ours["task_size"] = entrant.own_tasks.shape[1]

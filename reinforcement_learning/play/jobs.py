@@ -78,11 +78,7 @@ class GroupPlayer:
         self._pools: dict[int, PolicyPool] = {}
 
     def play(self, group: Group) -> Iterable:
-        """Return the results of the job for a group.
-
-        Raises:
-            UserError: an entrant does not fit the world.
-        """
+        """Return the results of the job for a group (UserError: an entrant does not fit the world)."""
         worlds = len(group.rounds[0])
         if worlds not in self._pools:
             self._pools[worlds] = self._contest.pool(worlds, self._specs)

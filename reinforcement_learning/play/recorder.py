@@ -54,11 +54,7 @@ class Recorder:
     """Records the observations, activations and actions of a pool's entrants in a group of episodes."""
 
     def __init__(self, pool: PolicyPool, layers: Sequence[str], fields: Sequence[str]):
-        """Record the given layers and optional fields.
-
-        Raises:
-            UserError: a policy lacks a layer.
-        """
+        """Record the given layers and optional fields (UserError: a policy lacks a layer)."""
         self.pool = pool
         self.layers = [tuple(layer_units(policy, layers)) for policy in pool.policies]
         self.fields = fields

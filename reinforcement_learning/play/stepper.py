@@ -14,9 +14,9 @@ import torch
 
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.memories.memory import MemoryState
-from agent_zoo.narrow_view import options_in_game
 from agent_zoo.network_parts.distribution import ActionDistribution
 from agent_zoo.observation import ObservationLayout, PackedObservation, pack
+from agent_zoo.observation_masking import options_in_game
 from reinforcement_learning.game.environment import Episode, EpisodeStart
 from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.life import Life

@@ -8,7 +8,7 @@ import torch
 
 from agent_zoo.base import RecurrentPolicy, SegmentOutputs
 from agent_zoo.data_parallel import ALONE, Processes
-from agent_zoo.idle_heads import entropy, log_probability
+from agent_zoo.network_parts.distribution import entropy, log_probability
 from common.user_error import UserError
 from reinforcement_learning.settings import TrainSettings
 from reinforcement_learning.training.rollout import Rollout

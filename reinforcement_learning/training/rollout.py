@@ -12,8 +12,8 @@ from functools import partial
 import numpy as np
 import torch
 
-from agent_zoo.idle_heads import log_probability
 from agent_zoo.memories.memory import MemoryState
+from agent_zoo.network_parts.distribution import log_probability
 from agent_zoo.observation import PackedObservation
 from reinforcement_learning.game.life import Life
 from reinforcement_learning.play.stepper import Arrival, Decision, Stepper

@@ -21,11 +21,7 @@ LOCK_FILE = ".lock"
 
 
 def make_run_folder(folder: Path) -> None:
-    """Create the folder of a new run.
-
-    Raises:
-        UserError: it already holds a run, or cannot be made.
-    """
+    """Create the folder of a new run (UserError: it already holds a run, or cannot be made)."""
     make_folder(folder)
     # A training that was killed as it began has left no more than its lock and a temporary file.
     if any(path.name != LOCK_FILE and not is_leftover(path, RUN_SETTINGS_FILE) for path in folder.iterdir()):

@@ -96,11 +96,7 @@ class SemanticTraining:
         return {"mean_return": torch.tensor(self.mean_return, dtype=torch.float64)}
 
     def restore(self, state: dict[str, torch.Tensor]) -> None:
-        """Go on from what `state` returned.
-
-        Raises:
-            KeyError: it is missing.
-        """
+        """Go on from what `state` returned (KeyError: it is missing)."""
         self.mean_return = float(state["mean_return"])
 
     def _quantisation(self, outputs: SegmentOutputs, rollout: Rollout, minibatch: Minibatch) -> NamedLoss:

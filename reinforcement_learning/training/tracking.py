@@ -15,11 +15,7 @@ _STILL = "training continues, see metrics.jsonl"
 
 
 def check_login(settings: WandbSettings) -> None:
-    """Refuse online logging without a login, before anything is written.
-
-    Raises:
-        UserError: says how to log in or to continue without.
-    """
+    """Refuse online logging without a login, before anything is written."""
     weights_and_biases.check_login(settings.mode)
 
 

@@ -17,6 +17,7 @@ from common.user_error import UserError
 from reinforcement_learning.device import pick_device
 from reinforcement_learning.game.environment import EpisodeStart, Life, observation_layout
 from reinforcement_learning.game.vectorization import first_episodes, make_groups
+from reinforcement_learning.play.entrants import untrained_info
 from reinforcement_learning.play.stepper import Stepper, make_steppers, reset
 from reinforcement_learning.settings import Settings, TrainSettings
 from reinforcement_learning.stopwatch import Stopwatch
@@ -31,7 +32,6 @@ from reinforcement_learning.training.statistics import life_statistics
 from reinforcement_learning.training.stop_signal import StopSignal
 from reinforcement_learning.training.tracking import NoTracker, Tracker
 from reinforcement_learning.training.training_state import TrainingState, optimizer_tensors, restore_optimizer
-from reinforcement_learning.untrained_info import untrained_info
 
 Metrics = dict[str, float]
 

@@ -102,11 +102,7 @@ class TrainingState:
 
     @staticmethod
     def load(path: Path) -> "TrainingState":
-        """Read a state onto the CPU.
-
-        Raises:
-            UserError: the file is missing, damaged, or of another kind or format version.
-        """
+        """Read a state onto the CPU (UserError: the file is missing, damaged, or of another kind or format version)."""
         arrays, text = read_tensors(path, _KIND)
         counters = _read_counters(path, text)
         try:

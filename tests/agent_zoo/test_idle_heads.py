@@ -8,9 +8,16 @@ import pufferlib.vector
 import pytest
 import torch
 
-from agent_zoo import idle_heads
-from agent_zoo.idle_heads import DECIDED_BY, counted, entropy, log_probability
-from agent_zoo.network_parts.distribution import ILLEGAL, ActionDistribution, Choices
+from agent_zoo.network_parts import distribution as idle_heads
+from agent_zoo.network_parts.distribution import (
+    DECIDED_BY,
+    ILLEGAL,
+    ActionDistribution,
+    Choices,
+    counted,
+    entropy,
+    log_probability,
+)
 from agent_zoo.observation import ActionHead, ObservationLayout
 from reinforcement_learning.game.environment import make_environment
 from reinforcement_learning.game.maps import ensure_maps

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from agent_zoo.narrow_view import options_in_game
 from agent_zoo.observation import ObservationLayout, PackedObservation, legal_options, pack, packed_options
-from agent_zoo.observation_masking import ObservationMask
+from agent_zoo.observation_masking import ObservationMask, options_in_game
 from reinforcement_learning.settings import EnvironmentSettings
 from tests.command import assert_refuses
 

@@ -16,7 +16,7 @@ from reinforcement_learning.game.tasks import check_tasks, curriculum, find_task
 from reinforcement_learning.play.admission import Admitted, admit_all, admit_fitting
 from reinforcement_learning.play.contest import Contest, Group, maps_of
 from reinforcement_learning.play.entrants import Entrant, load_entrants, shared_tasks, untrained_entrant
-from reinforcement_learning.play.evaluating.results import SeedResults, TicksPlayed, play_to_the_end
+from reinforcement_learning.play.evaluating.results import SeedResults, play_to_the_end
 from reinforcement_learning.play.jobs import PlayedAgain
 from reinforcement_learning.play.parallel_play import play_groups, processes_of
 from reinforcement_learning.play.terminal import evaluation_progress
@@ -137,9 +137,9 @@ def evaluate(evaluation: Evaluation, contest: Contest, seeds: list[SeedResults])
                 if isinstance(played, PlayedAgain):  # a group tells its lives once, at its end: only ticks count again
                     print(played.reason, file=sys.stderr)
                     show(group, -counted.pop(group, 0))
-                elif isinstance(played, TicksPlayed):
-                    counted[group] += played.ticks
-                    show(group, played.ticks)
+                elif isinstance(played, int):
+                    counted[group] += played
+                    show(group, played)
                 else:
                     by_seed[group.seed].add(played)
                     show(group, played)

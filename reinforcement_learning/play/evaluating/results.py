@@ -62,11 +62,7 @@ class EvaluationJournal:
     """
 
     def __init__(self, path: Path, made_by: dict[str, dict[str, Any]]):
-        """Read what is there.
-
-        Raises:
-            UserError: the file cannot be read, or its episodes were played in another way.
-        """
+        """Read what is there (UserError: the file cannot be read, or its episodes were played in another way)."""
         self.path = path
         self.played: dict[int, PlayedEpisode] = {}
         self.damage: str | None = None
@@ -155,30 +151,6 @@ _LEFT_OUT = {
 
 
 @dataclass(frozen=True)
-class Provenance:
-    """How the results of one policy and seed were made."""
-
-    agent: str  # folder in agent_zoo/
-    agent_steps: int | None  # for which the policy was trained; None if unknown
-    checkpoint_sha256: str | None  # of its file; None if it is untrained
-    opponents: list[str]  # policies that shared its worlds
-    mode: str  # pvp or pve
-    seed: int
-    episodes: int  # number played
-    worlds_together: int  # episodes played in parallel
-    environment: dict[str, Any]
-    task: dict[str, Any]
-    protocol: str  # toolkit or original
-
-    def as_json(self) -> dict[str, Any]:
-        """Return what is written; this toolkit's own protocol goes without saying, as before there was another."""
-        content = asdict(self)
-        if self.protocol == "toolkit":
-            del content["protocol"]
-        return content
-
-
-@dataclass(frozen=True)
 class Summary:
     """Results of one policy with one seed."""
 
@@ -189,27 +161,20 @@ class Summary:
     task_progress: float  # mean over lives of the best progress in the life's task, 0 to 1
 
 
-@dataclass(frozen=True)
-class TicksPlayed:
-    """A group of episodes went on by so many ticks."""
-
-    ticks: int
-
-
-def play_to_the_end(pool: PolicyPool, group: Group) -> Iterator[TicksPlayed | list[EpisodeLives]]:
-    """Play a group of episodes to their end; yield how far it is at intervals, and last all lives at once."""
+def play_to_the_end(pool: PolicyPool, group: Group) -> Iterator[int | list[EpisodeLives]]:
+    """Play a group of episodes to their end; yield ticks played at intervals, and last all lives at once."""
     played: list[EpisodeLives] = []
     for place, numbers in enumerate(group.rounds):
         pool.start(group.seed, numbers, first=place == 0)
         while not pool.is_over:
             pool.step()
             if pool.ticks % _TICKS_BETWEEN == 0:
-                yield TicksPlayed(_TICKS_BETWEEN)
+                yield _TICKS_BETWEEN
         played += pool.finished()
     yield played
 
 
-def provenance_of(contest: Contest, entrant: Entrant, mode: str, seed: int, episodes: int) -> Provenance:
+def provenance_of(contest: Contest, entrant: Entrant, mode: str, seed: int, episodes: int) -> dict[str, Any]:
     """Describe how an entrant's results are made, without folders, which do not affect them."""
     environment = asdict(contest.env)
     task = task_record(replace(contest.task, **encoding_of(entrant)))
@@ -219,10 +184,19 @@ def provenance_of(contest: Contest, entrant: Entrant, mode: str, seed: int, epis
         if environment[name] == usual:
             del environment[name]  # as results from before there was a choice, which stay comparable
     opponents = [other.name for other in contest.entrants if other is not entrant]
-    return Provenance(
-        entrant.info.agent, entrant.info.known_steps, entrant.sha256, opponents, mode, seed, episodes, WORLDS_TOGETHER,
-        environment, task, contest.protocol,
-    )  # fmt: skip
+    return {
+        "agent": entrant.info.agent,
+        "agent_steps": entrant.info.known_steps,  # None if unknown
+        "checkpoint_sha256": entrant.sha256,  # None if it is untrained
+        "opponents": opponents,
+        "mode": mode,
+        "seed": seed,
+        "episodes": episodes,
+        "worlds_together": WORLDS_TOGETHER,
+        "environment": environment,
+        "task": task,
+        **contest.rules,
+    }
 
 
 class SeedResults:
@@ -240,8 +214,9 @@ class SeedResults:
         """
         self.path = path
         self.seed = seed
-        made_by = {entrant.name: provenance_of(contest, entrant, mode, seed, episodes) for entrant in contest.entrants}
-        self.made_by = {name: provenance.as_json() for name, provenance in made_by.items()}
+        self.made_by = {
+            entrant.name: provenance_of(contest, entrant, mode, seed, episodes) for entrant in contest.entrants
+        }
         name = path.stem if mode == "pvp" else f"{path.stem}.{contest.entrants[0].name}"
         self.groups = contest.groups(seed, episodes)
         self.were_there = self._in_result_file(alone=mode == "pvp")
@@ -270,11 +245,7 @@ class SeedResults:
             self._write(self._journal)
 
     def summaries(self) -> dict[str, Summary]:
-        """Return how each policy of the contest did, from the result file.
-
-        Raises:
-            UserError: the file is damaged.
-        """
+        """Return how each policy of the contest did, from the result file (UserError: the file is damaged)."""
         content = _read_results(self.path)
         try:
             return {name: _summary(content[name]) for name in self.made_by}

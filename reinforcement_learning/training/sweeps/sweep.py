@@ -43,11 +43,7 @@ def override(settings: Settings, values: Mapping[str, object]) -> Settings:
 
 
 def trial_settings(settings: Settings, trial: str) -> Settings:
-    """Return the settings of a trial; `trial` is a JSON object of full names of settings and values.
-
-    Raises:
-        UserError: it is not a JSON object, or a setting or value is not allowed.
-    """
+    """Return the settings of a trial; `trial` is a JSON object of full names of settings and values."""
     try:
         values = orjson.loads(trial)
     except orjson.JSONDecodeError as error:
@@ -63,11 +59,7 @@ def is_local(track: bool, wandb: WandbSettings) -> bool:
 
 
 def check_sweep(runs: int, sweep_id: str | None, local: bool) -> None:
-    """Refuse options that a sweep does not support.
-
-    Raises:
-        UserError: says what to change.
-    """
+    """Refuse options that a sweep does not support."""
     if runs < 1:
         raise UserError(f"--sweep-runs {runs} must be at least 1")
     if local and sweep_id is not None:

@@ -16,8 +16,8 @@ from agent_zoo.network_parts.distribution import ILLEGAL, ActionDistribution
 from agent_zoo.observation import ObservationLayout, PackedObservation, pack
 from agent_zoo.original.file import read_original
 from agent_zoo.original.weights import OriginalShape, original_layout, original_shape, policy_from_original
+from reinforcement_learning.play.entrants import untrained_info
 from reinforcement_learning.settings import Settings
-from reinforcement_learning.untrained_info import untrained_info
 from tests.command import assert_refuses
 from tests.original_networks import Original, random_weights
 

@@ -1,6 +1,6 @@
 """Agents with a narrow view act on what they see, and dumps hold what they saw, in the real small world."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -100,5 +100,5 @@ def test_results_mention_a_view_only_if_it_is_narrow(env: EnvironmentSettings, e
     """So that results of versions without the option stay comparable."""
     contest = Contest((entrant,), env, task, maps, torch.device("cpu"))
     wide = replace(contest, env=replace(env, view_radius=7))
-    near, full = (asdict(provenance_of(each, entrant, "pve", 1, 1))["environment"] for each in (contest, wide))
+    near, full = (provenance_of(each, entrant, "pve", 1, 1)["environment"] for each in (contest, wide))
     assert near["view_radius"] == RADIUS and full == {key: value for key, value in near.items() if key != "view_radius"}

@@ -89,8 +89,8 @@ def test_episodes_of_a_world_follow_one_another(contest: Contest, pool: PolicyPo
 
 def test_results_say_the_protocol_only_if_it_is_another(contest: Contest) -> None:
     entrant = contest.entrants[0]
-    assert provenance_of(contest, entrant, "pvp", 1, 8).as_json()["protocol"] == "original"
-    usual = provenance_of(replace(contest, protocol="toolkit"), entrant, "pvp", 1, 8).as_json()
+    assert provenance_of(contest, entrant, "pvp", 1, 8)["protocol"] == "original"
+    usual = provenance_of(replace(contest, protocol="toolkit"), entrant, "pvp", 1, 8)
     assert "protocol" not in usual
     assert not {"flip_terrain", "ammunition_damage"} & usual["environment"].keys()
 
