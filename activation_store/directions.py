@@ -5,7 +5,6 @@ A file of directions contains only arrays and text; opening it never runs code.
 """
 
 import difflib
-import functools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,8 +13,9 @@ from typing import Any, Literal
 
 import numpy as np
 import orjson
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict
 
+from common.checked_json import in_shape
 from common.tensor_file import Kind, read_tensors, write_tensors
 from common.user_error import UserError
 
@@ -234,11 +234,6 @@ class _Description:
         return Direction(weight=weight, bias=bias, **rest)
 
 
-@functools.cache
-def _validator() -> "TypeAdapter[list[_Description]]":
-    return TypeAdapter(list[_Description])
-
-
 def _descriptions(path: Path, text: str) -> list[_Description]:
     try:
         header: Any = orjson.loads(text)
@@ -251,14 +246,7 @@ def _descriptions(path: Path, text: str) -> list[_Description]:
     if header.get("version") != FORMAT_VERSION:
         version = str(header.get("version"))[:40]
         raise UserError(f"{path} has version {version}; this toolkit reads version {FORMAT_VERSION}: fit it again")
-    try:
-        return _validator().validate_json(orjson.dumps(header.get("directions")))
-    except orjson.JSONEncodeError as error:
-        raise UserError(f"{path} is damaged: its header cannot be read ({error}); fit the directions again") from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise UserError(f"{path} is damaged: {place[:80]!r}: {first['msg'][:200]}; fit the directions again") from None
+    return in_shape(list[_Description], header.get("directions"), path, "fit the directions again")
 
 
 def _weight(name: str) -> str:

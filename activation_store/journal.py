@@ -8,11 +8,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import orjson
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict
 
 from activation_store.schema import METADATA_FILE, RECORDS_FILE, DumpFile, DumpMetadata, PrecisionError, shard_name
-from common.checked_json import read_small_json, with_checksum, without_checksum
+from common.checked_json import in_shape, read_small_json, with_checksum, without_checksum
 from common.files import PARTIAL_SUFFIX, sha256, write_json
 from common.user_error import UserError
 
@@ -64,10 +63,8 @@ def read_journal(folder: Path) -> Journal:
     content = read_small_json(path)
     if not isinstance(content, dict):
         raise UserError(f"{path} is damaged: delete {folder} and extract it again")
-    try:
-        return TypeAdapter(Journal).validate_json(orjson.dumps(without_checksum(content, str(path))))
-    except ValidationError:
-        raise UserError(f"{path} is damaged or of another version: delete {folder} and extract it again") from None
+    advice = f"it may be of another version: delete {folder} and extract it again"
+    return in_shape(Journal, without_checksum(content, str(path)), path, advice)
 
 
 def begun_with(metadata: DumpMetadata) -> dict[str, Any]:

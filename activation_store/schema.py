@@ -1,19 +1,17 @@
 """The contents of a dump of activations: the contract between stages that run the game and stages that read dumps."""
 
-import functools
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-import orjson
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict
 
 from activation_store.columns import Column, column_faults
 from activation_store.layers import ACTION_DECODER
 from activation_store.records import RaggedRows, Records
-from common.checked_json import with_checksum, without_checksum
+from common.checked_json import in_shape, with_checksum, without_checksum
 from common.user_error import UserError
 
 __all__ = ["ActionHead", "DumpFile", "DumpMetadata", "PrecisionError", "RaggedRows", "Records"]
@@ -223,7 +221,8 @@ class DumpMetadata:
             raise UserError(f"{source} lacks {', '.join(sorted(missing))}: it is damaged or from another tool")
         rest = without_checksum(content, source)
         rest = _from_version_1(rest) if version == 1 else rest
-        metadata = _validated({**rest, "schema_version": SCHEMA_VERSION}, source)
+        content = {**rest, "schema_version": SCHEMA_VERSION}
+        metadata = in_shape(DumpMetadata, content, source, "copy or extract it again")
         if fault := next(metadata.faults(), None):
             raise UserError(f"{source} contradicts itself: {fault}; copy or extract it again")
         return metadata
@@ -242,11 +241,6 @@ def _from_version_1(content: dict[str, Any]) -> dict[str, Any]:
     return {**content, "files": files}
 
 
-@functools.cache
-def _validator() -> "TypeAdapter[DumpMetadata]":
-    return TypeAdapter(DumpMetadata)
-
-
 def refuse_kept_memory(folder: Path, metadata: DumpMetadata) -> None:
     """Refuse a dump whose lives do not begin with an empty memory, for readers that compute memories again.
 
@@ -257,14 +251,3 @@ def refuse_kept_memory(folder: Path, metadata: DumpMetadata) -> None:
         raise UserError(
             f"{folder} was recorded with --protocol original, by which memories outlast lives: extract it without"
         )
-
-
-def _validated(content: dict[str, Any], source: str) -> DumpMetadata:
-    try:
-        return _validator().validate_json(orjson.dumps(content))
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise UserError(
-            f"{source} is damaged: {place[:80]!r}: {first['msg'][:200]}; copy or extract it again"
-        ) from None

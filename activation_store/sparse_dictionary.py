@@ -7,7 +7,6 @@ A dictionary writes the state of a layer as a centre plus a weighted sum of few 
 A file holds only arrays and text; opening it never runs code.
 """
 
-import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,8 +15,9 @@ from typing import Literal
 
 import numpy as np
 import orjson
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict
 
+from common.checked_json import in_shape
 from common.tensor_file import Kind, read_tensors, write_tensors
 from common.user_error import UserError
 
@@ -143,7 +143,9 @@ def write_dictionary(path: Path, dictionary: SparseDictionary) -> None:
 def read_dictionary(path: Path) -> SparseDictionary:
     """Read a dictionary (UserError: the file is missing, damaged, of another kind or version, or unusable)."""
     arrays, text = read_tensors(path, _KIND)
-    header = _header(path, text)
+    header = in_shape(_Header, text, path, "fit it again")
+    if header.version != FORMAT_VERSION:
+        raise UserError(f"{path} has version {header.version}; this toolkit reads version {FORMAT_VERSION}")
     optional = {"encoder", "encoder_bias", "threshold"}
     if not {"decoder", "centre"} <= arrays.keys() <= {"decoder", "centre", *optional}:
         raise UserError(f"{path} is damaged: it does not hold the arrays of a dictionary; fit it again")
@@ -161,20 +163,3 @@ class _Header:
     kind: DictionaryKind
     k: int
     source: DictionarySource
-
-
-@functools.cache
-def _validator() -> "TypeAdapter[_Header]":
-    return TypeAdapter(_Header)
-
-
-def _header(path: Path, text: str) -> _Header:
-    try:
-        header = _validator().validate_json(text)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise UserError(f"{path} is damaged: {place[:80]!r}: {first['msg'][:200]}; fit it again") from None
-    if header.version != FORMAT_VERSION:
-        raise UserError(f"{path} has version {header.version}; this toolkit reads version {FORMAT_VERSION}")
-    return header

@@ -1,16 +1,19 @@
-"""JSON objects with a checksum over their own content, so that damage and manual edits are detected."""
+"""JSON that is checked when it is read: its checksum, so that damage and manual edits are detected, and its shape."""
 
+import functools
 import hashlib
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import orjson
+from pydantic import TypeAdapter, ValidationError
 
 from common.files import as_json, read_json
 from common.user_error import UserError
 
 CHECKSUM = "checksum"
 _BYTES_AT_MOST = 1 << 26
+_Shape = TypeVar("_Shape")
 
 
 def with_checksum(content: dict[str, Any]) -> dict[str, Any]:
@@ -49,6 +52,32 @@ def entry_fits(name: str, entry: dict[str, Any]) -> bool:
         return CHECKSUM not in entry or entry[CHECKSUM] == entry_checksum(name, entry)
     except orjson.JSONEncodeError:  # nested deeper than anything that was written
         return False
+
+
+def in_shape(shape: type[_Shape], content: object, source: object, advice: str) -> _Shape:
+    """Return JSON content, parsed or as text, as a value of a data class that pydantic knows to check.
+
+    Args:
+        source: names the file in messages, which end in the advice.
+
+    Raises:
+        UserError: a key is missing, unknown or of the wrong type.
+    """
+    try:
+        text = content if isinstance(content, str) else orjson.dumps(content)
+        adapter: TypeAdapter[_Shape] = _adapter(cast(Any, shape))
+        return adapter.validate_json(text)
+    except orjson.JSONEncodeError as error:  # nested deeper than anything that was written
+        fault = str(error)
+    except ValidationError as error:
+        first = error.errors()[0]
+        fault = f"{'.'.join(map(str, first['loc']))[:80]!r}: {first['msg'][:200]}"
+    raise UserError(f"{source} is damaged: {fault}; {advice}")
+
+
+@functools.cache
+def _adapter(shape: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(shape)
 
 
 def read_small_json(path: Path) -> object:

@@ -6,10 +6,10 @@ main process as well, and it waits forever for a worker that has died.
 
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,9 @@ import pufferlib.vector
 from common.user_error import UserError
 from reinforcement_learning.game.environment import serial_worlds
 from reinforcement_learning.processes import end_with_parent, name_temporary_folder, worker_context
+
+_Memory = dict[str, tuple[Any, np.dtype, tuple[int, ...]]]
+"""Of the arrays of all slots, by the names that PufferLib expects: memory that processes share, type and shape."""
 
 
 class ProcessWorlds:
@@ -41,8 +44,8 @@ class ProcessWorlds:
         self.agents_per_batch = self.driver_env.num_agents * len(creators)
         self.num_workers = num_workers
         self._worlds = len(creators)
-        memory = _SharedMemory.allocate(self.driver_env, self.agents_per_batch)
-        self._arrays = memory.arrays(0, self.agents_per_batch)
+        memory = _allocated(self.driver_env, self.agents_per_batch)
+        self._arrays = _arrays(memory, 0, self.agents_per_batch)
         share = len(creators) // num_workers
         self._connections: list[Connection] = []
         self._processes: list[BaseProcess] = []
@@ -93,7 +96,7 @@ class ProcessWorlds:
             connection.close()
         self._processes, self._connections = [], []
 
-    def _start(self, creators: Sequence[Callable[[], Any]], memory: "_SharedMemory") -> None:
+    def _start(self, creators: Sequence[Callable[[], Any]], memory: _Memory) -> None:
         slots = self.agents_per_batch // self.num_workers
         context = worker_context()
         here, there = context.Pipe()
@@ -130,56 +133,36 @@ class ProcessWorlds:
         )
 
 
-@dataclass(frozen=True)
-class _Arrays:
-    """What some slots' worlds write, under the names that PufferLib expects, and the actions that they read."""
+def _allocated(world: Any, slots: int) -> _Memory:
+    """Allocate the arrays of as many slots, with observations and actions as in a world."""
+    seen, chosen, context = world.single_observation_space, world.single_action_space, worker_context()
+    flag = (np.dtype(bool), ())
+    kinds = {
+        "observations": (seen.dtype, seen.shape),
+        "rewards": (np.dtype(np.float32), ()),
+        **dict.fromkeys(("terminals", "truncations", "masks"), flag),
+        "actions": (chosen.dtype, chosen.shape),
+    }
+    return {
+        name: (context.RawArray("B", int(np.prod((slots, *shape))) * dtype.itemsize), dtype, (slots, *shape))
+        for name, (dtype, shape) in kinds.items()
+    }
 
-    observations: np.ndarray
-    rewards: np.ndarray
-    terminals: np.ndarray
-    truncations: np.ndarray
-    masks: np.ndarray
-    actions: np.ndarray
 
-
-@dataclass(frozen=True)
-class _SharedMemory:
-    """Memory that processes share, which holds the arrays of all slots."""
-
-    blocks: Mapping[str, Any]  # name in `_Arrays` -> memory
-    kinds: Mapping[str, tuple[np.dtype, tuple[int, ...]]]  # name -> type and shape of a slot's numbers
-    slots: int
-
-    @staticmethod
-    def allocate(world: Any, slots: int) -> "_SharedMemory":
-        """Allocate the arrays of as many slots, with observations and actions as in a world."""
-        seen, chosen = world.single_observation_space, world.single_action_space
-        flag, context = (np.dtype(bool), ()), worker_context()
-        kinds = {
-            "observations": (seen.dtype, seen.shape),
-            "rewards": (np.dtype(np.float32), ()),
-            **dict.fromkeys(("terminals", "truncations", "masks"), flag),
-            "actions": (chosen.dtype, chosen.shape),
-        }
-        sizes = {name: int(np.prod((slots, *shape))) * dtype.itemsize for name, (dtype, shape) in kinds.items()}
-        return _SharedMemory({name: context.RawArray("B", size) for name, size in sizes.items()}, kinds, slots)
-
-    def arrays(self, first: int, count: int) -> _Arrays:
-        whole = {
-            name: np.frombuffer(self.blocks[name], dtype).reshape(self.slots, *shape)
-            for name, (dtype, shape) in self.kinds.items()
-        }
-        return _Arrays(**{name: array[first : first + count] for name, array in whole.items()})
+def _arrays(memory: _Memory, first: int, count: int) -> SimpleNamespace:
+    """Return what some slots' worlds write, and the actions that they read."""
+    whole = {name: np.frombuffer(block, dtype).reshape(shape) for name, (block, dtype, shape) in memory.items()}
+    return SimpleNamespace(**{name: array[first : first + count] for name, array in whole.items()})
 
 
 def _work(
-    parent: int, creators: Sequence[Callable[[], Any]], memory: _SharedMemory, first: int, slots: int, pipe: Connection
+    parent: int, creators: Sequence[Callable[[], Any]], memory: _Memory, first: int, slots: int, pipe: Connection
 ) -> None:
     """Build worlds and play them whenever the parent asks, until it ends this process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the workers as well; the parent decides what it means
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     end_with_parent(parent)
-    worlds, arrays = serial_worlds(creators), memory.arrays(first, slots)
+    worlds, arrays = serial_worlds(creators), _arrays(memory, first, slots)
     arrays.masks[:] = True
     worlds._assign_buffers(arrays)
     while True:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import load, save
 
 import agent_zoo
 from agent_zoo.base import RecurrentPolicy
@@ -71,6 +72,17 @@ class Entrant:
     def kind(self) -> Kind:
         """The restrictions and rewards of its agents."""
         return Kind(self.info.agent, RewardSettings.of_header(self.info.reward))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For another process, with its weights in one piece: its tensors would use too many open files."""
+        weights = save(self.policy.state_dict())
+        return _unpacked, (self.name, weights, self.info, self.sha256, self.shadow_networks, self.own_tasks)
+
+
+def _unpacked(name: str, weights: bytes, info: CheckpointInfo, *others: Any) -> Entrant:
+    policy = build_policy(info)
+    policy.load_state_dict(load(weights))
+    return Entrant(name, policy.eval(), info, *others)
 
 
 def load_entrants(folder: Path, only: Sequence[str] = ()) -> list[Entrant]:

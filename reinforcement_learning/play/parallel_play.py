@@ -5,16 +5,16 @@ import signal
 import traceback
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from typing import Any
 
 import torch
+from nmmo.task.task_spec import TaskSpec
 
 from common.user_error import UserError
+from reinforcement_learning.game.tasks import offered_tasks
 from reinforcement_learning.memory_use import tidy_memory
 from reinforcement_learning.play.contest import WORLDS_TOGETHER, Contest, Group
-from reinforcement_learning.play.jobs import GroupPlayer, Job, PackedContest, PlayedAgain, Result
+from reinforcement_learning.play.jobs import GroupPlayer, Job, PlayedAgain, Result
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.processes import name_temporary_folder, usable_cores
 
@@ -58,16 +58,17 @@ def play_groups(
     Raises:
         UserError: as raised by the job and by `processes_of`; or a process was killed, on Ray repeatedly.
     """
-    processes, packed = min(processes_of(workers), len(wanted)), PackedContest.of(contest)
+    processes = min(processes_of(workers), len(wanted))
+    specs = offered_tasks(contest.task, contest.env)  # encoded once, not in each process
     if workers.ray_address is None:
-        return play_in_processes(packed, wanted, job, processes)
+        return play_in_processes(contest, specs, wanted, job, processes)
     from reinforcement_learning.play.ray_play import play_on_ray
 
-    return play_on_ray(packed, wanted, job, processes)
+    return play_on_ray(contest, specs, wanted, job, processes)
 
 
 def play_in_processes(
-    packed: PackedContest, wanted: Sequence[Group], job: Job[Result], processes: int
+    contest: Contest, specs: Sequence[TaskSpec], wanted: Sequence[Group], job: Job[Result], processes: int
 ) -> Iterator[tuple[Group, Result]]:
     """Do what `play_groups` describes, in so many processes of this machine.
 
@@ -81,7 +82,7 @@ def play_in_processes(
     try:
         for _ in range(processes):
             ours, theirs = context.Pipe()
-            workers.append(context.Process(target=_work, args=(theirs, packed, job), daemon=True))
+            workers.append(context.Process(target=_work, args=(theirs, contest, specs, job), daemon=True))
             workers[-1].start()
             theirs.close()  # only the worker holds it now, so that its death is noticed
             playing[ours] = waiting.popleft()
@@ -89,10 +90,10 @@ def play_in_processes(
         while playing:
             for connection in wait(list(playing)):
                 assert isinstance(connection, Connection)
-                message = _heard_from(connection)
+                results = _heard_from(connection)
                 tidy_memory()
-                if isinstance(message, _Result):
-                    yield playing[connection], message.content
+                if results:
+                    yield playing[connection], results[0]
                 elif waiting:
                     playing[connection] = waiting.popleft()
                     connection.send(playing[connection])
@@ -104,22 +105,8 @@ def play_in_processes(
             worker.join()
 
 
-@dataclass(frozen=True)
-class _Result:
-    """A result of a job."""
-
-    content: Any
-
-
-@dataclass(frozen=True)
-class _Done:
-    """A job is done or has failed: `error` says why, in one line if the user can fix it."""
-
-    error: str | None = None
-    for_user: bool = False
-
-
-def _heard_from(connection: Connection) -> _Result | _Done:
+def _heard_from(connection: Connection) -> list:
+    """Return one result of the job, or none once it is done; raise what the worker sent instead."""
     try:
         message = connection.recv()
     except (EOFError, ConnectionResetError):
@@ -127,15 +114,15 @@ def _heard_from(connection: Connection) -> _Result | _Done:
             "a worker process was killed, usually because memory ran out: finished episodes are kept; repeat the "
             "command with fewer --num-envs"
         ) from None
-    if isinstance(message, _Done) and message.error is not None:
-        raise UserError(message.error) if message.for_user else RuntimeError(f"in a worker process:\n{message.error}")
+    if isinstance(message, Exception):
+        raise message
     return message
 
 
-def _work(connection: Connection, packed: PackedContest, job: Job) -> None:
+def _work(connection: Connection, contest: Contest, specs: Sequence[TaskSpec], job: Job) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
-    player = GroupPlayer(packed, job)
+    player = GroupPlayer(contest, specs, job)
     while True:
         try:
             group = connection.recv()
@@ -143,9 +130,9 @@ def _work(connection: Connection, packed: PackedContest, job: Job) -> None:
             return
         try:
             for result in player.play(group):
-                connection.send(_Result(result))
-            connection.send(_Done())
+                connection.send([result])
+            connection.send([])
         except UserError as error:
-            connection.send(_Done(str(error), for_user=True))
+            connection.send(UserError(str(error)))
         except Exception:  # the parent raises it with this traceback, which would be lost if the worker just ended
-            connection.send(_Done(traceback.format_exc()))
+            connection.send(RuntimeError(f"in a worker process:\n{traceback.format_exc()}"))

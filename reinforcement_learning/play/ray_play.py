@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from nmmo.task.task_spec import TaskSpec
 
 from common.user_error import UserError
 from reinforcement_learning.game.maps import read_maps, write_maps
-from reinforcement_learning.play.contest import Group, maps_of_group
-from reinforcement_learning.play.jobs import GroupPlayer, Job, PackedContest, PlayedAgain, Result
+from reinforcement_learning.play.contest import Contest, Group, maps_of_group
+from reinforcement_learning.play.jobs import GroupPlayer, Job, PlayedAgain, Result
 from reinforcement_learning.ray_cluster import cores, free_cores
 
 _START_SECONDS = 300
@@ -29,33 +30,34 @@ _END = object()
 
 
 def play_on_ray(
-    packed: PackedContest, wanted: Sequence[Group], job: Job[Result], processes: int
+    contest: Contest, specs: Sequence[TaskSpec], wanted: Sequence[Group], job: Job[Result], processes: int
 ) -> Iterator[tuple[Group, Result | PlayedAgain]]:
     """Do what `play_groups` describes, in so many workers of the cluster that this process is connected to.
 
     Raises:
         UserError: as raised by the job; or no worker starts, or workers are lost again and again.
     """
-    crew, waiting, losses = _Crew(packed, job, processes), deque(wanted), Counter[Group | int]()
+    crew, waiting, losses = _Crew(contest, specs, job, processes), deque(wanted), Counter[Group | int]()
     try:
         while waiting or crew.is_playing:
             while waiting and crew.idle:
                 crew.give(waiting.popleft())
-            worker, answer = crew.next_answer()
+            worker, answer, lost = crew.next_answer()
             group = worker.group
-            if isinstance(answer, _Lost):
+            if lost:
                 again = worker.place if group is None else group
                 losses[again] += 1
                 if losses[again] > _MOST_LOSSES:
-                    raise UserError(f"{answer.reason}, {losses[again]} times in a row: finished episodes are kept")
+                    raise UserError(f"{lost}, {losses[again]} times in a row: finished episodes are kept")
                 if group is not None:
                     waiting.appendleft(group)
-                    yield group, PlayedAgain(f"{answer.reason}: {_episodes(group)} are played again by another worker")
+                    yield group, PlayedAgain(f"{lost}: {_episodes(group)} are played again by another worker")
                 crew.hire(worker.place)
-            elif isinstance(answer, _Results) and group is not None:
-                for result in answer.results:
+            elif group is not None:
+                results, is_last = answer
+                for result in results:
                     yield group, result
-                if answer.is_last:
+                if is_last:
                     crew.rest(worker)
                 else:
                     crew.ask_for_more(worker)
@@ -71,21 +73,6 @@ def _episodes(group: Group) -> str:
 
 
 @dataclass(frozen=True)
-class _Results:
-    """Some results of a group, and whether they are its last."""
-
-    results: list[Any]
-    is_last: bool
-
-
-@dataclass(frozen=True)
-class _Lost:
-    """A worker was lost; `reason` is a sentence without its full stop."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
 class _Hired:
     """A worker as this process knows it."""
 
@@ -98,12 +85,12 @@ class _Hired:
 class _Crew:
     """The workers, each of which is idle or asked for one thing at a time."""
 
-    def __init__(self, packed: PackedContest, job: Job, size: int):
+    def __init__(self, contest: Contest, specs: Sequence[TaskSpec], job: Job, size: int):
         import ray
 
-        self._maps, self._env = packed.bare.maps, packed.bare.env
+        self._maps, self._env = contest.maps, contest.env
         self._actor: Any = ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(_Worker)
-        self._task = ray.put((packed, job))
+        self._task = ray.put((contest, specs, job))
         self._pending: dict[Any, _Hired] = {}
         self.idle: list[_Hired] = []
         for place in range(size):
@@ -129,8 +116,8 @@ class _Crew:
     def rest(self, worker: _Hired) -> None:
         self.idle.append(replace(worker, group=None))
 
-    def next_answer(self) -> tuple[_Hired, Any]:
-        """Wait for a worker's answer; `_Lost` if it will give none.
+    def next_answer(self) -> tuple[_Hired, Any, str]:
+        """Wait for a worker's answer; where it will give none, say why in a sentence without its full stop.
 
         Raises:
             UserError: as raised by the job; or none has an answer, because none has started.
@@ -146,17 +133,18 @@ class _Crew:
             )
         worker = self._pending.pop(ready[0])
         try:
-            return worker, ray.get(ready[0])
+            return worker, ray.get(ready[0]), ""
         except ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, UserError):
                 raise error.cause from None
             raise
         except ray.exceptions.RayError as error:
             ray.kill(worker.actor)  # its result may be lost while it lives on
-            return worker, _Lost(
+            lost = (
                 f"a Ray worker{worker.machine} ended ({type(error).__name__}: it was killed, ran out of memory, lost "
                 "its machine, or cannot import this project there)"
             )
+            return worker, None, lost
 
     def close(self) -> None:
         """End the workers; those that can still answer remove their files first."""
@@ -174,24 +162,24 @@ class _Crew:
 class _Worker:
     """Plays in a separate process, perhaps on another machine."""
 
-    def start(self, task: tuple[PackedContest, Job]) -> str:
+    def start(self, task: tuple[Contest, Sequence[TaskSpec], Job]) -> str:
         """Prepare to play; return the name of the machine."""
         # Not in __init__: Ray reports errors there as a dead worker.
         torch.set_num_threads(1)
-        packed, job = task
+        contest, specs, job = task
         self._folder = tempfile.TemporaryDirectory(prefix="maps_")
         self._maps = Path(self._folder.name)
-        self._player = GroupPlayer(replace(packed, bare=replace(packed.bare, maps=self._maps)), job)
+        self._player = GroupPlayer(replace(contest, maps=self._maps), specs, job)
         return socket.gethostname()
 
-    def play(self, group: Group, maps: dict[str, bytes]) -> _Results:
+    def play(self, group: Group, maps: dict[str, bytes]) -> tuple[list[Any], bool]:
         write_maps(self._maps, maps)
         self._rest = iter(self._player.play(group))
         self._next = next(self._rest, _END)
         return self.more()
 
-    def more(self) -> _Results:
-        """Return the next results: those of a fraction of a second, since each call takes time too.
+    def more(self) -> tuple[list[Any], bool]:
+        """Return the next results, those of a fraction of a second, and whether they are the last of the group.
 
         Looks one result ahead, so that the last results are known to be the last: a worker lost after them would have
         its group played again, although all of it has been told.
@@ -202,7 +190,7 @@ class _Worker:
             self._next = next(self._rest, _END)
             if time.monotonic() > until:
                 break
-        return _Results(results, is_last=self._next is _END)
+        return results, self._next is _END
 
     def stop(self) -> None:
         self._folder.cleanup()

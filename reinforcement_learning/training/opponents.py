@@ -23,29 +23,22 @@ _STEP = 32.0
 _TEN_TO_ONE = 400.0
 
 
-@dataclass(frozen=True)
-class _Line:
-    """A line of `elo.jsonl`; for its fields see `Ratings`."""
+@dataclass
+class Ratings:
+    """Ratings that follow the usual rule: 32 times the difference between outcome and expectation.
+
+    In the run's folder, `elo.jsonl` has a line of them for each update, and `elo.tsv` is the last one as a table.
+    """
 
     __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    learner: float = START
-    others: dict[str, float] = field(default_factory=dict)
-    games: dict[str, int] = field(default_factory=dict)
+    learner: float = START  # its rating, which checkpoints start with
+    others: dict[str, float] = field(default_factory=dict)  # name of a checkpoint -> rating
+    games: dict[str, int] = field(default_factory=dict)  # name of a checkpoint -> updates in which it met the learner
 
     def __post_init__(self) -> None:
         if self.others.keys() != self.games.keys():
             raise ValueError("ratings and games are of different policies")
-
-
-@dataclass
-class Ratings:
-    """Ratings that follow the usual rule: 32 times the difference between outcome and expectation."""
-
-    folder: Path  # of the run. `elo.jsonl` has a line of all ratings for each update, `elo.tsv` the last one as a table
-    learner: float = START  # its rating, which checkpoints start with
-    others: dict[str, float] = field(default_factory=dict)  # name of a checkpoint -> rating
-    games: dict[str, int] = field(default_factory=dict)  # name of a checkpoint -> updates in which it met the learner
 
     @staticmethod
     def after(folder: Path, updates: int) -> "Ratings":
@@ -57,11 +50,11 @@ class Ratings:
         path = folder / HISTORY_FILE
         lines = read_lines(path)[:updates] if updates else []
         try:
-            last = TypeAdapter(_Line).validate_json(lines[-1], strict=True) if lines else _Line()
+            last = TypeAdapter(Ratings).validate_json(lines[-1], strict=True) if lines else Ratings()
         except ValidationError:
             raise UserError(f"{path} is damaged in line {len(lines)}: remove it, and all ratings begin anew") from None
         write_bytes(path, b"".join(lines))
-        return Ratings(folder, last.learner, last.others, last.games)
+        return last
 
     def know(self, names: Iterable[str]) -> None:
         """Rate checkpoints that have not played as the learner is now."""
@@ -83,18 +76,14 @@ class Ratings:
             self.others[name] -= change
             self.games[name] += 1
 
-    def save(self, name: str) -> None:
+    def save(self, folder: Path, name: str) -> None:
         """Append the ratings of an update, and write the table, best first."""
-        content = {"learner": self.learner, "others": self.others, "games": self.games}
-        append_bytes(self.folder / HISTORY_FILE, orjson.dumps(content, option=orjson.OPT_APPEND_NEWLINE))
+        append_bytes(folder / HISTORY_FILE, orjson.dumps(self, option=orjson.OPT_APPEND_NEWLINE))
         rows = [(name, self.learner, sum(self.games.values()))]
         rows += [(other, rating, self.games[other]) for other, rating in self.others.items()]
-        lines = ["policy_name\trating\tgames", *(f"{who}\t{rating:.1f}\t{games}" for who, rating, games in _best(rows))]
-        write_bytes(self.folder / TABLE_FILE, "\n".join([*lines, ""]).encode())
-
-
-def _best(rows: list[tuple[str, float, int]]) -> list[tuple[str, float, int]]:
-    return sorted(rows, key=lambda row: -row[1])
+        best = sorted(rows, key=lambda row: -row[1])
+        lines = ["policy_name\trating\tgames", *(f"{who}\t{rating:.1f}\t{games}" for who, rating, games in best)]
+        write_bytes(folder / TABLE_FILE, "\n".join([*lines, ""]).encode())
 
 
 LEARNER = 0

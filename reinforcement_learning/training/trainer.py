@@ -134,7 +134,7 @@ class _Training:
         self.steppers: Sequence[Stepper]
         if train.has_opponents:
             self.steppers = opposed = make_steppers(*played, OpposedStepper)
-            self.opponents = Opponents(opposed, train.seats, self.run.checkpoints, train.seed, Ratings(self.run.folder))
+            self.opponents = Opponents(opposed, train.seats, self.run.checkpoints, train.seed, Ratings())
         else:
             self.steppers = make_steppers(*played, Stepper)
         self.minibatch_generator = torch.Generator().manual_seed(_seeds(settings)[1])
@@ -248,7 +248,7 @@ class _Training:
             metrics |= self.semantic.after_update(lives, self.optimizer, self.updates)
         if self.opponents:
             metrics |= self.opponents.rate(lives)
-            self.opponents.ratings.save(self.name)
+            self.opponents.ratings.save(self.run.folder, self.name)
         if self.curriculum:
             metrics |= self.curriculum.learn_and_save(rollout, self.run.task_weights)
         if not self.processes.leads:

@@ -7,22 +7,23 @@ are saved and replayed.
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import orjson
 import torch
-from pydantic import ConfigDict, NonNegativeInt, TypeAdapter, ValidationError
+from pydantic import ConfigDict, NonNegativeInt
 
 from agent_zoo.data_parallel import Processes
 from agent_zoo.memories.memory import MemoryState
 from agent_zoo.tensors import as_arrays, as_tensors
+from common.checked_json import in_shape
 from common.tensor_file import Kind, read_tensors, write_tensors
 from common.user_error import UserError
 from reinforcement_learning.game.environment import NO_ACTIONS, EpisodeStart
 
 FORMAT_VERSION = 2
 _KIND: Kind = "training state"
-_STRICT = ConfigDict(strict=True, extra="forbid")
 
 
 @dataclass(frozen=True)
@@ -113,25 +114,15 @@ class TrainingState:
 
 
 @dataclass(frozen=True)
-class _World:
-    """What the header says of where a world is."""
-
-    __pydantic_config__ = _STRICT
-
-    first_seed: NonNegativeInt
-    number: NonNegativeInt
-
-
-@dataclass(frozen=True)
 class _Counters:
     """What the header of a training state says."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid")
 
     format_version: int
     steps: NonNegativeInt
     updates: NonNegativeInt
-    worlds: list[_World]
+    worlds: list[dict[Literal["first_seed", "number"], NonNegativeInt]]
 
 
 def _read_counters(path: Path, text: str) -> _Counters:
@@ -145,12 +136,7 @@ def _read_counters(path: Path, text: str) -> _Counters:
             f"{path} is a training state of format version {version}, and only version {FORMAT_VERSION} can be "
             "resumed: train anew, or resume with the version of this project that wrote it"
         )
-    try:
-        return TypeAdapter(_Counters).validate_json(text)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise UserError(f"{path} is a damaged training state: {place!r}: {first['msg']}; train anew") from None
+    return in_shape(_Counters, text, path, "train anew")
 
 
 def _state(counters: _Counters, tensors: dict[str, torch.Tensor]) -> TrainingState:
@@ -217,11 +203,11 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, torch
     optimizer.load_state_dict({"state": remembered, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-def _episode_start(world: _World, place: int, tensors: dict[str, torch.Tensor]) -> EpisodeStart:
+def _episode_start(world: dict, place: int, tensors: dict[str, torch.Tensor]) -> EpisodeStart:
     actions, weights = f"actions/{place}", f"task_weights/{place}"
     return EpisodeStart(
-        world.first_seed,
-        world.number,
+        world["first_seed"],
+        world["number"],
         _checked(tensors, actions, torch.int16, 3).numpy() if actions in tensors else NO_ACTIONS,
         _checked(tensors, weights, torch.float64, 1).numpy() if weights in tensors else None,
     )

@@ -31,7 +31,7 @@ def opponents(small_world, task, maps, layout, tmp_path: Path) -> Opponents:
     worlds = make_worlds(AGENT, small_world, task, RolloutSettings(num_envs=2, vectorization="serial"), maps, starts)
     learner = untrained_entrant(AGENT, settings, maps, seed=0).policy
     stepper = OpposedStepper(worlds, learner, layout, Stopwatch(), EpisodeJournal(starts))
-    found = Opponents([stepper], KERNEL, tmp_path / "checkpoints", seed=0, ratings=Ratings(tmp_path))
+    found = Opponents([stepper], KERNEL, tmp_path / "checkpoints", seed=0, ratings=Ratings())
     found.choose(steps=1)
     stepper.reset()
     return found
@@ -82,9 +82,9 @@ def test_ratings_follow_the_rule_and_are_taken_up_again(tmp_path: Path) -> None:
     ratings.know(["first", "second"])
     ratings.learn({"first": 0.5, "second": 0.0})
     assert (ratings.learner, ratings.others["first"], ratings.others["second"]) == (START + 16, START - 16, START)
-    ratings.save("mine")
+    ratings.save(tmp_path, "mine")
     ratings.learn({"first": -1.0})
-    ratings.save("mine")
+    ratings.save(tmp_path, "mine")
     assert ratings.learner + sum(ratings.others.values()) == pytest.approx(3 * START)
     table = (tmp_path / "elo.tsv").read_text().splitlines()
     assert table[0] == "policy_name\trating\tgames" and {row.split("\t")[2] for row in table[1:]} == {"3", "2", "1"}
