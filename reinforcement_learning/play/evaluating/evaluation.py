@@ -17,8 +17,7 @@ from reinforcement_learning.play.admission import Admitted, admit_all, admit_fit
 from reinforcement_learning.play.contest import Contest, Group, maps_of
 from reinforcement_learning.play.entrants import Entrant, load_entrants, shared_tasks, untrained_entrant
 from reinforcement_learning.play.evaluating.results import SeedResults, play_to_the_end
-from reinforcement_learning.play.jobs import PlayedAgain
-from reinforcement_learning.play.parallel_play import play_groups, processes_of
+from reinforcement_learning.play.parallel_play import PlayedAgain, play_groups, processes_of
 from reinforcement_learning.play.terminal import evaluation_progress
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.progress import counted_progress
