@@ -77,11 +77,10 @@ def describe_columns(metadata: DumpMetadata) -> list[tuple[str, str, str, str]]:
             "float32", heads, "nats", "Log-probability of the option chosen in each head."
         )
     columns |= metadata.columns
-    return [(name, _type(column), column.unit, column.definition) for name, column in columns.items()]
-
-
-def _type(column: Column) -> str:
-    return column.dtype if column.width is None else f"{column.dtype} x {column.width}"
+    return [
+        (name, f"{of.dtype} x {of.width}" if of.width else of.dtype, of.unit, of.definition)
+        for name, of in columns.items()
+    ]
 
 
 def _some(names: list[str]) -> str:

@@ -36,7 +36,8 @@ class Entry:
 
     def row(self, now: float) -> tuple[str, str, str, str, str]:
         """Return it as texts."""
-        return str(self.folder), self.kind, _size(self.bytes), _age(now - self.made), self.command
+        size = f"{self.bytes / 1e9:.1f} GB" if self.bytes >= 1e9 else f"{self.bytes / 1e6:.1f} MB"
+        return str(self.folder), self.kind, size, _age(now - self.made), self.command
 
 
 def entries(folders: Sequence[Path]) -> list[Entry]:
@@ -83,10 +84,6 @@ def _known(folder: Path) -> tuple[str, str] | None:
 def _json(path: Path) -> dict[str, Any]:
     content = read_small_json(path)
     return content if isinstance(content, dict) else {}
-
-
-def _size(number: int) -> str:
-    return f"{number / 1e9:.1f} GB" if number >= 1e9 else f"{number / 1e6:.1f} MB"
 
 
 def _age(seconds: float) -> str:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from agent_zoo.checkpoint import CheckpointInfo, read_info
+from agent_zoo.checkpoint import read_info
 from agent_zoo.checkpoint_files import folders_of, import_hint, list_checkpoints, not_imported
 from common import command_line
 from common.user_error import UserError
@@ -31,8 +31,5 @@ def _row(path: Path) -> tuple[str, ...]:
         info = read_info(path)
     except UserError as error:
         return path.stem, f"unreadable: {error}", "", "", "", str(path.parent)
-    return path.stem, info.agent, info.shown_steps, _seed(info), str(info.layout.task_size), str(path.parent)
-
-
-def _seed(info: CheckpointInfo) -> str:
-    return "unknown" if info.origin else str(info.seed)
+    seed = "unknown" if info.origin else str(info.seed)
+    return path.stem, info.agent, info.shown_steps, seed, str(info.layout.task_size), str(path.parent)

@@ -146,7 +146,10 @@ def state_dict(value: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
         tensors, classes = dict(_mapping(value) or {}), ()
     if not tensors:
         raise ValueError("its network has no weights")
-    named = {_unwrapped(_checked(name)): _tensor(name, entry) for name, entry in tensors.items()}
+    named = {
+        _checked(name).replace(f"{_COMPILED}.", "").removeprefix(f"{_SEVERAL_DEVICES}."): _tensor(name, entry)
+        for name, entry in tensors.items()
+    }
     if len(named) != len(tensors):
         raise ValueError("two of its tensors have the same name")
     return named, classes
@@ -159,7 +162,8 @@ def _network(value: Any) -> Any:
     if len(inner) == 1:
         return next(iter(inner.values()))
     if inner:
-        raise ValueError(f"it holds several networks ({_shown(list(inner))}): save one of them alone")
+        shown = ", ".join(str(key) if isinstance(key, str | int) else type(key).__name__ for key in [*inner][:3])
+        raise ValueError(f"it holds several networks ({shown}): save one of them alone")
     what = f"a call of {value.of or 'something it computes'}" if isinstance(value, Record) else "other values"
     raise ValueError(f"it holds {what}, no network")
 
@@ -237,14 +241,6 @@ def _tensor(name: str, entry: Any) -> Any:
         what = f"a call of {entry.of or 'something it computes'}" if isinstance(entry, Record) else "another value"
         raise ValueError(f"{name!r} should be a tensor and is {what}, which is not carried out")
     return entry
-
-
-def _unwrapped(name: str) -> str:
-    return name.replace(f"{_COMPILED}.", "").removeprefix(f"{_SEVERAL_DEVICES}.")
-
-
-def _shown(keys: list[Any]) -> str:
-    return ", ".join(str(key) if isinstance(key, str | int) else type(key).__name__ for key in keys[:3])
 
 
 MOST_BYTES = 1 << 30

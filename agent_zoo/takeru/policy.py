@@ -46,7 +46,8 @@ class Policy(LinearRowsPolicy):
         self.material = nn.Embedding(layout.materials, MATERIAL_EMBEDDING)
         self.tile_convolution = TileConvolution(layout, 0, MATERIAL_EMBEDDING, TILE_CHANNELS[0])
         self.tile_encoder = tile_encoder(layout, TILE_CHANNELS, hidden_size)
-        self.entity_features = clipped_entity_features(layout) if self.published else _earlier_entity_features(layout)
+        earlier = (layout.entity_columns, DISCRETE_COLUMNS, ENTITY_SCALES, IDENTITY_EMBEDDING)
+        self.entity_features = clipped_entity_features(layout) if self.published else EmbeddedRowFeatures(*earlier)
         self.item_features = scaled_item_features(layout) if self.published else item_features(layout)
         self.self_encoder = nn.Linear(self.entity_features.size, hidden_size)
         self.entity_encoder = nn.Linear(self.entity_features.size, hidden_size)
@@ -127,10 +128,6 @@ class EarlierPolicy(Policy):
     """
 
     published = False
-
-
-def _earlier_entity_features(layout: ObservationLayout) -> EmbeddedRowFeatures:
-    return EmbeddedRowFeatures(layout.entity_columns, DISCRETE_COLUMNS, ENTITY_SCALES, IDENTITY_EMBEDDING)
 
 
 class Recurrent(RecurrentPolicy):

@@ -167,7 +167,7 @@ def read_tasks(path: Path) -> list[TaskSpec]:
 def _task(entry: Any) -> TaskSpec:
     if not isinstance(entry, dict) or "predicate" not in entry or set(entry) - _KEYS:
         raise UserError(f"a task has the keys predicate, arguments and weight, not {shown(entry)}")
-    predicate = _predicate(entry["predicate"])
+    predicate = _choose("predicate", _predicates(), entry["predicate"])
     weight = entry.get("weight", 1)
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight <= _LARGEST_WEIGHT:
         raise UserError(f"weight {shown(weight)} must be a number above 0 and at most {_LARGEST_WEIGHT:g}")
@@ -184,10 +184,6 @@ def _task(entry: Any) -> TaskSpec:
         raise UserError(f"{predicate.__name__} also needs {', '.join(missing)}")
     values = {name: _value(name, str(parameters[name].annotation), value) for name, value in arguments.items()}
     return TaskSpec(eval_fn=predicate, eval_fn_kwargs=values, sampling_weight=float(weight))
-
-
-def _predicate(name: object) -> Callable[..., Any]:
-    return _choose("predicate", _predicates(), name)
 
 
 @functools.cache

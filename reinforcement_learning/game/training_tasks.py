@@ -37,7 +37,7 @@ def training_tasks(map_size: int) -> list[TaskSpec]:
     """Return the whole curriculum for maps of a given side, in tiles."""
     groups = (
         (10, survival_tasks()),
-        (30, _foraging()),
+        (30, [spec for event in ("EAT_FOOD", "DRINK_WATER") for spec in count_events(event, (5, 10, 20, 40))]),
         (14, _exploration(map_size)),
         (14, _combat()),
         (16, _skills()),
@@ -63,10 +63,6 @@ def survival_tasks(ticks: Iterable[int] = (50, 100, 200, 400, 800)) -> list[Task
 def count_events(event: str, numbers: Iterable[int]) -> list[TaskSpec]:
     """Return tasks to cause an event of the game's log a number of times."""
     return [task(predicates.CountEvent, event=event, N=number) for number in numbers]
-
-
-def _foraging() -> list[TaskSpec]:
-    return [spec for event in ("EAT_FOOD", "DRINK_WATER") for spec in count_events(event, (5, 10, 20, 40))]
 
 
 def _exploration(map_size: int) -> list[TaskSpec]:

@@ -164,7 +164,7 @@ class Opponents:
 
     def choose(self, steps: int) -> None:
         """Draw opponents among the checkpoints after at most `steps` agent-steps; the newest one always plays."""
-        there = [path for path in visible(self.folder, "*") if _steps(path) <= steps]
+        there = [path for path in visible(self.folder, "*") if int(path.stem.rpartition("_")[2]) <= steps]
         numbers = sorted(set(self.kernel) - {LEARNER})
         random = np.random.default_rng([self.seed, len(there)])
         earlier = random.permutation(len(there) - 1)[: len(numbers) - 1].tolist()
@@ -199,7 +199,3 @@ class Opponents:
 
 def _mean_reward(lives: Sequence[Life]) -> float:
     return float(np.mean([life.total_reward for life in lives]))
-
-
-def _steps(path: Path) -> int:
-    return int(path.stem.rpartition("_")[2])

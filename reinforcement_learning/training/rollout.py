@@ -79,7 +79,10 @@ class RolloutCollector:
             decisions: agent-steps to collect; the last tick is completed in every world.
             on_tick: called with the agent-steps so far after each tick; may raise to stop.
         """
-        players = [_Player(stepper, self._tape(stepper), self.log_probability) for stepper in self.steppers]
+        players = [
+            _Player(stepper, _Tape(stepper.slots, self.horizon, self.spacing), self.log_probability)
+            for stepper in self.steppers
+        ]
         made = 0
         with _threads_for_each_of(len(players)):
             while made < decisions:
@@ -91,9 +94,6 @@ class RolloutCollector:
                 player.end_tick()
             parts = [player.tape.finish(player.stepper.decide(), self.gamma, self.gae_lambda) for player in players]
         return _joined(parts)
-
-    def _tape(self, stepper: Stepper) -> "_Tape":
-        return _Tape(stepper.slots, self.horizon, self.spacing)
 
 
 class _Player:
