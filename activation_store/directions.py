@@ -246,7 +246,7 @@ def _descriptions(path: Path, text: str) -> list[_Description]:
     if header.get("version") != FORMAT_VERSION:
         version = str(header.get("version"))[:40]
         raise UserError(f"{path} has version {version}; this toolkit reads version {FORMAT_VERSION}: fit it again")
-    return in_shape(list[_Description], header.get("directions"), path, "fit the directions again")
+    return in_shape(list[_Description], header.get("directions"), f"{path} is damaged", "fit the directions again")
 
 
 def _weight(name: str) -> str:

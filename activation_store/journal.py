@@ -63,8 +63,8 @@ def read_journal(folder: Path) -> Journal:
     content = read_small_json(path)
     if not isinstance(content, dict):
         raise UserError(f"{path} is damaged: delete {folder} and extract it again")
-    advice = f"it may be of another version: delete {folder} and extract it again"
-    return in_shape(Journal, without_checksum(content, str(path)), path, advice)
+    complaint = f"{path} is damaged or of another version"
+    return in_shape(Journal, without_checksum(content, str(path)), complaint, f"delete {folder} and extract it again")
 
 
 def begun_with(metadata: DumpMetadata) -> dict[str, Any]:

@@ -222,7 +222,7 @@ class DumpMetadata:
         rest = without_checksum(content, source)
         rest = _from_version_1(rest) if version == 1 else rest
         content = {**rest, "schema_version": SCHEMA_VERSION}
-        metadata = in_shape(DumpMetadata, content, source, "copy or extract it again")
+        metadata = in_shape(DumpMetadata, content, f"{source} is damaged", "copy or extract it again")
         if fault := next(metadata.faults(), None):
             raise UserError(f"{source} contradicts itself: {fault}; copy or extract it again")
         return metadata

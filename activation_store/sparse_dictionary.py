@@ -143,7 +143,7 @@ def write_dictionary(path: Path, dictionary: SparseDictionary) -> None:
 def read_dictionary(path: Path) -> SparseDictionary:
     """Read a dictionary (UserError: the file is missing, damaged, of another kind or version, or unusable)."""
     arrays, text = read_tensors(path, _KIND)
-    header = in_shape(_Header, text, path, "fit it again")
+    header = in_shape(_Header, text, f"{path} is damaged", "fit it again")
     if header.version != FORMAT_VERSION:
         raise UserError(f"{path} has version {header.version}; this toolkit reads version {FORMAT_VERSION}")
     optional = {"encoder", "encoder_bias", "threshold"}

@@ -54,11 +54,11 @@ def entry_fits(name: str, entry: dict[str, Any]) -> bool:
         return False
 
 
-def in_shape(shape: type[_Shape], content: object, source: object, advice: str) -> _Shape:
+def in_shape(shape: type[_Shape], content: object, complaint: str, advice: str) -> _Shape:
     """Return JSON content, parsed or as text, as a value of a data class that pydantic knows to check.
 
     Args:
-        source: names the file in messages, which end in the advice.
+        complaint: how messages begin, such as "FILE is damaged"; they end in the advice.
 
     Raises:
         UserError: a key is missing, unknown or of the wrong type.
@@ -72,7 +72,7 @@ def in_shape(shape: type[_Shape], content: object, source: object, advice: str) 
     except ValidationError as error:
         first = error.errors()[0]
         fault = f"{'.'.join(map(str, first['loc']))[:80]!r}: {first['msg'][:200]}"
-    raise UserError(f"{source} is damaged: {fault}; {advice}")
+    raise UserError(f"{complaint}: {fault}; {advice}")
 
 
 @functools.cache

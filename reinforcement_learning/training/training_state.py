@@ -136,7 +136,7 @@ def _read_counters(path: Path, text: str) -> _Counters:
             f"{path} is a training state of format version {version}, and only version {FORMAT_VERSION} can be "
             "resumed: train anew, or resume with the version of this project that wrote it"
         )
-    return in_shape(_Counters, text, path, "train anew")
+    return in_shape(_Counters, text, f"{path} is a damaged training state", "train anew")
 
 
 def _state(counters: _Counters, tensors: dict[str, torch.Tensor]) -> TrainingState:
