@@ -91,7 +91,6 @@ def pull(repository: str, folder: Path, *, name: str | None, revision: str | Non
 
 
 def _chosen(repository: str, files: list[Any], name: str | None) -> Any:
-    """Return the one policy among a repository's files."""
     policies = [file for file in files if file.rfilename.endswith(SUFFIX) and "/" not in file.rfilename]
     names = ", ".join(sorted(file.rfilename.removesuffix(SUFFIX) for file in policies)) or "none"
     wanted = [file for file in policies if name is None or file.rfilename == f"{name}{SUFFIX}"]

@@ -142,7 +142,6 @@ def _to_table(records: Records, metadata: DumpMetadata, selection: Selection, sc
 
 
 def _named_rows(rows: RaggedRows, kind: "pa.ListType") -> "pa.Array":
-    """Return a table's rows as one list of structs per record."""
     import pyarrow as pa
 
     columns = [pa.array(np.ascontiguousarray(column)) for column in rows.values.T]

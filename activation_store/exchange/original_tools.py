@@ -328,7 +328,6 @@ def _array(values: Any, shape: tuple[int, ...], dtype: Any = np.int64) -> np.nda
 
 
 def _used_rows(tables: list[Any], width: int) -> RaggedRows:
-    """Return the rows whose first column, the id, is not 0."""
     pieces = []
     for table in tables:
         rows = _array(table, (len(table), width), np.int16) if table else np.empty((0, width), np.int16)

@@ -187,7 +187,6 @@ def read_rows(table: "pa.Table", name: str) -> RaggedRows:
 
 
 def _whole(table: "pa.Table", name: str) -> "pa.Array":
-    """Return a column as one chunk, without copying if it already is one."""
     column = table.column(name)
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 

@@ -236,7 +236,6 @@ def counted(heads: Sequence[ActionHead], actions: torch.Tensor) -> torch.Tensor:
 
 
 def _pairs(heads: Sequence[ActionHead]) -> list[tuple[int, int]]:
-    """Return the index of each head that another can make idle, and that of the other."""
     place = {head.name: index for index, head in enumerate(heads)}
     return [(place[head], place[by]) for head, by in DECIDED_BY.items() if head in place and by in place]
 

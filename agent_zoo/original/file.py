@@ -177,7 +177,6 @@ def _is_module(value: Any) -> bool:
 
 
 def _mapping(value: Any) -> Mapping[Any, Any] | None:
-    """Return the entries of a dictionary, ordered or not; None for anything else."""
     if isinstance(value, Record) and value.of.startswith("collections."):
         return value.items
     return value if isinstance(value, dict) else None

@@ -327,7 +327,6 @@ def _layer(
     theirs: str, ours: str | None, weight: tuple[int, ...],
     take: _Take = _all,
 ) -> _Targets:  # fmt: skip
-    """A layer whose bias has as many numbers as its weight has rows."""
     return {
         f"{theirs}.weight": _Target(weight, {f"{ours}.weight": take} if ours else {}),
         f"{theirs}.bias": _Target(weight[:1], {f"{ours}.bias": _all} if ours else {}),

@@ -141,7 +141,6 @@ def _start_worker(parent: int) -> None:
 
 
 def _is_whole(folder: Path) -> bool:
-    """Return whether a map is as it was generated, as far as can be told."""
     if (folder / SUMS_FILE).exists():
         return sums_hold(folder, _MAP_FILES)
     return _looks_like_a_map(folder)

@@ -150,7 +150,6 @@ def _allocated(world: Any, slots: int) -> _Memory:
 
 
 def _arrays(memory: _Memory, first: int, count: int) -> SimpleNamespace:
-    """Return what some slots' worlds write, and the actions that they read."""
     whole = {name: np.frombuffer(block, dtype).reshape(shape) for name, (block, dtype, shape) in memory.items()}
     return SimpleNamespace(**{name: array[first : first + count] for name, array in whole.items()})
 

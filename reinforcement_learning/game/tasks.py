@@ -198,7 +198,6 @@ def _predicates() -> dict[str, Callable[..., Any]]:
 
 
 def _value(name: str, annotation: str, value: object) -> object:
-    """Convert an argument from the file to the predicate's type."""
     if annotation == "type[Skill]":
         return _choose(name, _subclasses(nmmo_skill, nmmo_skill.Skill, "SKILL_ID"), value)
     if annotation == "type[Item]":

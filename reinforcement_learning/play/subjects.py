@@ -101,7 +101,6 @@ def make_maps(contest: Contest, plan: Plan) -> None:
 
 
 def _unseen_map_seed(entrants: Sequence[Entrant]) -> int:
-    """Return the first seed above those of the maps that the policies were trained on."""
     return (max(entrant.info.environment.get("map_seed", 0) for entrant in entrants) + 1) % SEEDS
 
 

@@ -114,7 +114,6 @@ def _events(metrics: Metrics, most: int) -> str:
 
 
 def _largest(metrics: Metrics, prefix: str) -> list[tuple[str, float]]:
-    """Return the non-zero metrics of a group, largest first."""
     entries = [(key.removeprefix(prefix), value) for key, value in metrics.items() if key.startswith(prefix) and value]
     return sorted(entries, key=lambda entry: -entry[1])
 

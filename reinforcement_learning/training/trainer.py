@@ -86,7 +86,6 @@ def train(
 
 
 def _seeds(settings: Settings) -> tuple[int, int]:
-    """Seeds of the weights and of the minibatches."""
     weights, minibatches = np.random.SeedSequence(settings.train.seed).generate_state(2)
     return int(weights), int(minibatches)
 
@@ -196,7 +195,6 @@ class _Training:
         return latest
 
     def _meet_opponents(self) -> None:
-        """Draw the opponents of a run that starts or is resumed, and take up their ratings."""
         if self.opponents:
             self.opponents.ratings = Ratings.after(self.run.folder, self.updates)
             self.opponents.choose(self.steps)

@@ -114,7 +114,6 @@ def codes_in_use(codes: int, metrics: dict[str, float]) -> str:
 
 
 def _check_services(run: TrainingRun, processes: Processes) -> None:
-    """Connect to the services that the run needs: a cluster, a language model."""
     if processes.size > 1 and run.settings.task.syllabus != "none":
         raise UserError("--syllabus learns from the lives of one process: start it without torchrun")
     if processes.size > 1 and run.settings.train.has_opponents:

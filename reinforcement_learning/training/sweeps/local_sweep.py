@@ -133,7 +133,6 @@ def _check_same(path: Path, before: object, now: Mapping[str, Any]) -> None:
 
 
 def _flat(prefix: str, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return nested values under dotted names."""
     flat: dict[str, Any] = {}
     for key, value in content.items():
         name = f"{prefix}{key}"
@@ -207,7 +206,6 @@ def run_local_sweep(
 
 
 def _new_trial(folder: SweepFolder, seed: int) -> Trial | None:
-    """Return a new trial, recorded before it starts; None if a grid has none left."""
     number = len(folder.trials)
     if folder.space.combinations is not None and number >= folder.space.combinations:
         return None
