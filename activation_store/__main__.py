@@ -227,10 +227,7 @@ def sample(command: Sample) -> None:
     if (command.lives is None) == (command.episodes is None):
         raise UserError("give the size of the sample: either --lives N or --episodes N")
     argument_checks.check(
-        command,
-        lives=at_least(command.lives, 1),
-        episodes=at_least(command.episodes, 1),
-        seed=seed_value(command.seed),
+        command, lives=at_least(command.lives, 1), episodes=at_least(command.episodes, 1), seed=seed_value(command.seed)
     )
     with progress("sampling") as report:
         conversion.sample(

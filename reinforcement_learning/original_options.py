@@ -62,9 +62,7 @@ TRAIN: Mapping[str, str] = {
 }
 """Options of train.py."""
 
-EVALUATE: Mapping[str, str] = {
-    "--debug": "-n 4 and a small world, such as --env.map-size 32 --env.num-agents 16",
-}
+EVALUATE: Mapping[str, str] = {"--debug": "-n 4 and a small world, such as --env.map-size 32 --env.num-agents 16"}
 """Options of evaluate.py."""
 
 

@@ -55,10 +55,7 @@ def sample(
         raise UserError(f"{source} holds {len(there)} {'lives' if lives is not None else 'episodes'}, not {count}")
     chosen = there[np.sort(np.random.default_rng(seed).choice(len(there), count, replace=False))].tolist()
     selection = select(
-        source,
-        metadata,
-        lives=chosen if lives is not None else None,
-        episodes={life[-1] for life in chosen},
+        source, metadata, lives=chosen if lives is not None else None, episodes={life[-1] for life in chosen}
     )
     _copy(source, metadata, selection, folder, metadata, report)
 

@@ -7,13 +7,7 @@ import numpy as np
 
 from activation_store.columns import Column
 from activation_store.records import RaggedRows, Records
-from activation_store.schema import (
-    IDENTITY,
-    ROWS_AT_MOST,
-    TILE_COLUMNS,
-    TILES_IN_VIEW,
-    DumpMetadata,
-)
+from activation_store.schema import IDENTITY, ROWS_AT_MOST, TILE_COLUMNS, TILES_IN_VIEW, DumpMetadata
 from activation_store.selection import Selection, join_rows, no_rows, tiles_shape
 
 _INT64_BOUND = 1 << 63

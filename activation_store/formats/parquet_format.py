@@ -27,13 +27,7 @@ from activation_store.formats.parquet_layout import (
 from activation_store.formats.safe_parquet import arrow_faults, check_expansion, check_pages
 from activation_store.lives import number_lives, rank_in_life
 from activation_store.records import RaggedRows, Records
-from activation_store.schema import (
-    IDENTITY,
-    ROWS_AT_MOST,
-    TILE_COLUMNS,
-    DumpFile,
-    DumpMetadata,
-)
+from activation_store.schema import IDENTITY, ROWS_AT_MOST, TILE_COLUMNS, DumpFile, DumpMetadata
 from activation_store.selection import Gathering, Selection, no_rows, tiles_shape
 from common.files import HashedFile, open_file
 from common.user_error import UserError
@@ -55,11 +49,7 @@ class ParquetShard:
         self._metadata = metadata
         self._schema = arrow_schema(metadata)
         self._writer = pq.ParquetWriter(
-            file,
-            self._schema,
-            compression="zstd",
-            write_statistics=False,
-            **encodings(metadata),
+            file, self._schema, compression="zstd", write_statistics=False, **encodings(metadata)
         )
         self._waiting = self._room()
 
@@ -148,9 +138,7 @@ def _open(path: Path, raw: io.FileIO, metadata: DumpMetadata, proof: DumpFile) -
     if int.from_bytes(raw.read(4), "little") > _FOOTER_BYTES_AT_MOST:
         raise UserError(f"{path} has an implausibly large footer: copy or extract it again")
     file = pq.ParquetFile(
-        raw,
-        thrift_string_size_limit=_FOOTER_BYTES_AT_MOST,
-        thrift_container_size_limit=_FOOTER_BYTES_AT_MOST // 8,
+        raw, thrift_string_size_limit=_FOOTER_BYTES_AT_MOST, thrift_container_size_limit=_FOOTER_BYTES_AT_MOST // 8
     )
     if not file.schema_arrow.equals(arrow_schema(metadata)):
         raise UserError(f"{path} has other columns or types than {metadata.policy!r} should: copy or extract it again")
@@ -266,12 +254,7 @@ def _from_table(
 
 
 def _tables(
-    table: "pa.Table",
-    chosen: np.ndarray | slice,
-    count: int,
-    metadata: DumpMetadata,
-    selection: Selection,
-    path: Path,
+    table: "pa.Table", chosen: np.ndarray | slice, count: int, metadata: DumpMetadata, selection: Selection, path: Path
 ) -> dict[str, RaggedRows]:
     widths = {name: len(metadata.all_tables[name]) for name in ("Entity", "Inventory", *selection.tables)}
     tables = {name: no_rows(count, width) for name, width in widths.items()}

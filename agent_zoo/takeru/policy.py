@@ -72,11 +72,7 @@ class Policy(LinearRowsPolicy):
         ]
         candidates = Candidates(
             rows={"entity": observation.entity, "inventory": observation.inventory, "market": observation.market},
-            keys={
-                "entity": self._entity_keys(observation.entity.values),
-                "inventory": inventory,
-                "market": market,
-            },
+            keys={"entity": self._entity_keys(observation.entity.values), "inventory": inventory, "market": market},
             layers=self._layers_of_keys(),
         )
         return self.projection(torch.cat(parts, dim=1)), candidates

@@ -106,8 +106,7 @@ class SeededEpisodes(BaseParallelWrapper):
         tasks = draw_tasks(self.specs, weights, self.game.possible_agents, random)
         self._forget_last_episode()
         observations, _ = super().reset(
-            seed=int(random.integers(2**31)),
-            options={"map_id": self.episode.map_number, "make_task_fn": lambda: tasks},
+            seed=int(random.integers(2**31)), options={"map_id": self.episode.map_number, "make_task_fn": lambda: tasks}
         )
         return observations, {"episode": self.episode}
 

@@ -22,16 +22,7 @@ import numpy as np
 import orjson
 from filelock import FileLock
 
-from common.files import (
-    SUMS_FILE,
-    as_json,
-    make_folder,
-    read_bytes,
-    sums_hold,
-    sync_folder,
-    write_bytes,
-    write_sums,
-)
+from common.files import SUMS_FILE, as_json, make_folder, read_bytes, sums_hold, sync_folder, write_bytes, write_sums
 from common.user_error import UserError
 from reinforcement_learning.processes import end_with_parent, usable_cores, worker_context
 from reinforcement_learning.progress import Progress, no_progress
@@ -191,10 +182,7 @@ def _generate_one(settings: EnvironmentSettings, folder: Path, number: int) -> N
 
 def _remove_leftovers(folder: Path) -> None:
     """Remove maps that are not whole, and temporary files of killed runs: whoever writes holds the lock."""
-    for path in [
-        *(place for place in folder.glob("map[0-9]*") if not _is_whole(place)),
-        *folder.glob(".map*"),
-    ]:
+    for path in [*(place for place in folder.glob("map[0-9]*") if not _is_whole(place)), *folder.glob(".map*")]:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)  # a worker that is about to end may still write to it
         else:

@@ -7,13 +7,7 @@ from pathlib import Path
 from agent_zoo.observation import ObservationLayout
 from common.user_error import UserError
 from reinforcement_learning.game.environment import make_environment, observation_layout
-from reinforcement_learning.play.entrants import (
-    Entrant,
-    check_fits,
-    shared_tasks,
-    with_embeddings,
-    with_own_tasks,
-)
+from reinforcement_learning.play.entrants import Entrant, check_fits, shared_tasks, with_embeddings, with_own_tasks
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 
 

@@ -101,10 +101,7 @@ def appended(dump: Path) -> None:
         (appended, "copy or extract it again"),
         (of_another_policy, "checksum"),
         (nested, METADATA_FILE),
-        (
-            lambda dump: sign(dump, RECORDS_FILE, schema_version=99),
-            "schema version '99'; this toolkit reads 1 to 3",
-        ),
+        (lambda dump: sign(dump, RECORDS_FILE, schema_version=99), "schema version '99'; this toolkit reads 1 to 3"),
         (signed(in_another_order), "does not come after"),
         (signed(lambda text: text.replace(b",\n", b", ")), "not valid JSON"),
         (signed(lambda text: text[1:]), "one record per line"),
