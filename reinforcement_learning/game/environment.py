@@ -38,16 +38,6 @@ _MOVING = 1  # a stream of random numbers of its own: a moved agent's episode is
 AS_THE_AGENT_HAS_IT = RewardSettings()
 
 
-@dataclass(frozen=True)
-class Episode:
-    """One episode of one world: all that is needed to recreate it."""
-
-    first_seed: int  # of the world's whole sequence of episodes
-    number: int  # of the episode in that sequence, from 0
-    map_number: int  # of its map, from 1
-    task_weights: np.ndarray | None = None  # used to draw its tasks, (tasks,) float64; None for those of the curriculum
-
-
 NO_ACTIONS = np.zeros((0, 0, 0), dtype=np.int16)
 
 
@@ -58,11 +48,12 @@ class EpisodeStart:
     first_seed: int  # of the world's whole sequence of episodes
     number: int = 0  # of the episode in that sequence, from 0
     actions: np.ndarray = field(default_factory=lambda: NO_ACTIONS)  # taken so far, (ticks, agents, heads) int16
-    task_weights: np.ndarray | None = None  # used to draw the episode's tasks; None for those in effect when it starts
+    task_weights: np.ndarray | None = None
+    """Used to draw the episode's tasks, (tasks,) float64; None for those in effect when it starts."""
 
 
 def map_of_episode(settings: EnvironmentSettings, first_seed: int, number: int) -> int:
-    """Return the number of the map that an episode is played on, from 1; arguments as in `Episode`."""
+    """Return the number of the map that an episode is played on, from 1; arguments as in `EpisodeStart`."""
     return _episode_start(settings, first_seed, number)[1]
 
 
@@ -84,29 +75,30 @@ class SeededEpisodes(BaseParallelWrapper):
         self.specs = specs
         self.weights_file = weights_file
         self._next_weights: np.ndarray | None = None
-        self.episode = Episode(first_seed=0, number=-1, map_number=0)
+        self.episode = EpisodeStart(first_seed=0, number=-1)
+        self.map_number = 0  # of the episode's map, from 1
         self.agents: list[int] = []
 
     def skip_to(self, start: EpisodeStart) -> None:
         """Make the next reset start the given episode."""
-        self.episode = Episode(start.first_seed, start.number - 1, map_number=0)
+        self.episode = EpisodeStart(start.first_seed, start.number - 1)
         self._next_weights = start.task_weights
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
         """Start the next episode; a seed restarts the sequence of episodes."""
         first_seed = self.episode.first_seed if seed is None else seed
         number = self.episode.number + 1 if seed is None else 0
-        random, map_number = _episode_start(self.settings, first_seed, number)
+        random, self.map_number = _episode_start(self.settings, first_seed, number)
         weights, self._next_weights = self._next_weights, None
         if weights is None and self.weights_file:
             weights = read_weights(self.weights_file, self.specs)
-        self.episode = Episode(first_seed, number, map_number, weights)
+        self.episode = EpisodeStart(first_seed, number, task_weights=weights)
         if weights is None:
             weights = fixed_weights(self.specs)
         tasks = draw_tasks(self.specs, weights, self.game.possible_agents, random)
         self._forget_last_episode()
         observations, _ = super().reset(
-            seed=int(random.integers(2**31)), options={"map_id": self.episode.map_number, "make_task_fn": lambda: tasks}
+            seed=int(random.integers(2**31)), options={"map_id": self.map_number, "make_task_fn": lambda: tasks}
         )
         return observations, {"episode": self.episode}
 

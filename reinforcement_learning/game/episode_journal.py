@@ -1,11 +1,11 @@
 """The actions in each world since its episode began; with the episode's seed, they suffice to recreate the world."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reinforcement_learning.game.environment import NO_ACTIONS, Episode, EpisodeStart
+from reinforcement_learning.game.environment import EpisodeStart
 
 
 @dataclass(frozen=True)
@@ -21,34 +21,33 @@ class EpisodeJournal:
     """Records the actions in each world since its current episode began."""
 
     def __init__(self, starts: Sequence[EpisodeStart]):
-        self._episodes = [(start.first_seed, start.number, start.task_weights) for start in starts]
+        self._starts = list(starts)
         self._actions = [list(start.actions) for start in starts]
         self._world = {start.first_seed: world for world, start in enumerate(starts)}
 
-    def record(self, actions: np.ndarray, began: Sequence[Episode]) -> None:
+    def record(self, actions: np.ndarray, began: Sequence[EpisodeStart]) -> None:
         """Add one tick.
 
         Args:
             actions: of all slots, (slots, heads).
             began: episodes that began in this tick; their worlds did not play the actions.
         """
-        for world, taken in enumerate(np.split(actions.astype(np.int16), len(self._episodes))):
+        for world, taken in enumerate(np.split(actions.astype(np.int16), len(self._starts))):
             self._actions[world].append(taken)
         for episode in began:
             world = self._world[episode.first_seed]
-            self._episodes[world] = (episode.first_seed, episode.number, episode.task_weights)
-            self._actions[world] = []
+            self._starts[world], self._actions[world] = episode, []
 
     def moments(self) -> list[Moment]:
         """Return the tick that each world plays next."""
         return [
-            Moment(first_seed, number, tick=len(actions))
-            for (first_seed, number, _), actions in zip(self._episodes, self._actions, strict=True)
+            Moment(start.first_seed, start.number, tick=len(actions))
+            for start, actions in zip(self._starts, self._actions, strict=True)
         ]
 
     def starts(self) -> list[EpisodeStart]:
         """Return for each world the start that takes it to its current state."""
         return [
-            EpisodeStart(first_seed, number, np.stack(actions) if actions else NO_ACTIONS, task_weights)
-            for (first_seed, number, task_weights), actions in zip(self._episodes, self._actions, strict=True)
+            replace(start, actions=np.stack(actions)) if actions else start
+            for start, actions in zip(self._starts, self._actions, strict=True)
         ]

@@ -84,7 +84,7 @@ class Recorder:
         """Prepare for the episodes that the pool has just started."""
         self.numbers = np.array(self.pool.numbers)
         self.episodes = [shared.world.episodes.episode for shared in self.pool.shared]
-        self.maps = np.array([episode.map_number for episode in self.episodes], dtype=np.int32)
+        self.maps = np.array([shared.world.episodes.map_number for shared in self.pool.shared], dtype=np.int32)
         self.life_of = _lives(self.pool)
         self.shadow_networks = [
             [ShadowNetwork(network, self.pool.slots, self.pool.device) for network in entrant.shadow_networks]
@@ -109,13 +109,8 @@ class Recorder:
             yield self._finished(world)
 
     def _finished(self, world: int) -> Finished:
-        number, episode = int(self.numbers[world]), self.episodes[world]
-        described = {
-            "episode": number,
-            "seed": episode.first_seed,
-            "episode_of_seed": episode.number,
-            "map": episode.map_number,
-        }
+        number, episode, on = int(self.numbers[world]), self.episodes[world], int(self.maps[world])
+        described = {"episode": number, "seed": episode.first_seed, "episode_of_seed": episode.number, "map": on}
         return Finished(number, described)
 
     def _acting(self, world: int) -> np.ndarray:

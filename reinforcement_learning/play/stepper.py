@@ -17,7 +17,7 @@ from agent_zoo.memories.memory import MemoryState
 from agent_zoo.network_parts.distribution import ActionDistribution
 from agent_zoo.observation import ObservationLayout, PackedObservation, pack
 from agent_zoo.observation_masking import options_in_game
-from reinforcement_learning.game.environment import Episode, EpisodeStart
+from reinforcement_learning.game.environment import EpisodeStart
 from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.life import Life
 from reinforcement_learning.play.action_noise import action_noise
@@ -68,7 +68,7 @@ class Arrival:
     present: np.ndarray  # (slots,) bool
     acting: np.ndarray  # (slots,) bool
     lives: list[Life]
-    episodes: list[Episode]
+    episodes: list[EpisodeStart]
 
 
 class Stepper:

@@ -72,7 +72,7 @@ def test_episodes_play_on_the_maps_that_were_made_for_them(
         entrant = untrained_entrant("neurips23_start_kit", Settings(env, task, policy=PolicySettings(16)), maps, seed=0)
         pool = Contest((entrant,), env, task, maps, torch.device("cpu")).pool(episodes)
         played.append(pool.play(seed, range(episodes)))
-        on = {shared.world.episodes.episode.map_number for shared in pool.shared}
+        on = {shared.world.episodes.map_number for shared in pool.shared}
         pool.close()
         assert contents(maps) == there and on == maps_of(world, [seed], episodes)
     assert played[0] == played[1]
