@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from reinforcement_learning.original_policies import Curriculum, Imported
 
 DIGITS_SHOWN = 12
+HEADS = ("policy", "agent", "agent-steps", "units", "LSTM layers", "task embedding", "numbers", "file", "SHA-256")
 
 
 @dataclass(frozen=True)
@@ -100,18 +101,7 @@ def report(policies: "Sequence[Imported]", curriculum: "Curriculum | None") -> N
         for policy in policies
     ]  # fmt: skip
     if rows:
-        heads = (
-            "policy",
-            "agent",
-            "agent-steps",
-            "units",
-            "LSTM layers",
-            "task embedding",
-            "numbers",
-            "file",
-            "SHA-256",
-        )
-        command_line.print_table(heads, rows)
+        command_line.print_table(HEADS, rows)
     for policy in policies:
         for note in policy.notes:
             print(f"{policy.name}: {note}")

@@ -64,16 +64,9 @@ class RayWorlds:
         Raises:
             UserError: a worker has ended.
         """
-        observations, rewards, terminals, truncations, infos, _, masks = zip(*self._wait(), strict=True)
-        return (
-            np.concatenate(observations),
-            np.concatenate(rewards),
-            np.concatenate(terminals),
-            np.concatenate(truncations),
-            [info for of_worker in infos for info in of_worker],
-            np.arange(self.agents_per_batch),
-            np.concatenate(masks),
-        )
+        *seen, infos, _, masks = zip(*self._wait(), strict=True)
+        everyones = [info for of_worker in infos for info in of_worker]
+        return *map(np.concatenate, seen), everyones, np.arange(self.agents_per_batch), np.concatenate(masks)
 
     def close(self) -> None:
         """End the workers."""

@@ -53,17 +53,8 @@ class Contest:
         Raises:
             UserError: an entrant does not fit the world.
         """
-        return PolicyPool(
-            self.entrants,
-            self.env,
-            self.task,
-            self.maps,
-            self.device,
-            worlds,
-            specs,
-            self.random_actions,
-            self.protocol,
-        )
+        world = (self.entrants, self.env, self.task, self.maps, self.device)
+        return PolicyPool(*world, worlds, specs, self.random_actions, self.protocol)
 
 
 @dataclass(frozen=True)

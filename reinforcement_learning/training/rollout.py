@@ -40,15 +40,8 @@ class Rollout:
 
     def to(self, device: torch.device) -> "Rollout":
         """Return the rollout with all that the network learns from on another device; the segments stay on the CPU."""
-        return replace(
-            self,
-            observation=self.observation.to(device),
-            action=self.action.to(device),
-            log_probability=self.log_probability.to(device),
-            value=self.value.to(device),
-            advantage=self.advantage.to(device),
-            state=self.state.to(device),
-        )
+        needed = ("observation", "action", "log_probability", "value", "advantage", "state")
+        return replace(self, **{name: getattr(self, name).to(device) for name in needed})
 
 
 class RolloutCollector:

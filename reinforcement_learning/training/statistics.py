@@ -45,15 +45,8 @@ def life_statistics(lives: Sequence[Life]) -> dict[str, float]:
 
 
 _AVERAGED = (
-    "total_reward",
-    "task_progress",
-    "task_completed",
-    "died",
-    "level",
-    "gold",
-    "players_killed",
-    "noops_permitted",
-)
+    "total_reward", "task_progress", "task_completed", "died", "level", "gold", "players_killed", "noops_permitted",
+)  # fmt: skip
 
 
 def _shares_of_deaths(lives: Sequence[Life]) -> dict[str, float]:
