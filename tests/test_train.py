@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -182,17 +183,22 @@ def test_a_signal_leaves_a_policy_that_loads(
     assert 256 <= info.steps < 10_000_000
 
 
+def workers_once_it_trains(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    assert process.stdout
+    while "agent-steps" not in process.stdout.readline():
+        pass
+    workers = psutil.Process(process.pid).children()
+    assert len(workers) == 2
+    return workers
+
+
 @pytest.mark.slow
 def test_a_killed_worker_ends_training_and_the_last_checkpoint_loads(trained: Path, tmp_path: Path) -> None:
     arguments = ("--rollout.vectorization", "multiprocessing", "--rollout.num-workers", "2", "-n", "bereft")
     with start("train.py", *FOREVER, *arguments, *folders(tmp_path, trained / "maps")) as process:
-        assert process.stdout
-        while "agent-steps" not in process.stdout.readline():
-            pass
-        workers = psutil.Process(process.pid).children()
-        assert len(workers) == 2
+        workers = workers_once_it_trains(process)
         workers[0].kill()
-        output = process.stdout.read()
+        output = process.communicate()[0]
     assert process.returncode == 2
     assert "worker process 0 ended with exit code -9" in output and "Traceback" not in output
     assert str(tmp_path / "runs" / "bereft" / "checkpoints") in output
@@ -205,12 +211,8 @@ def test_a_killed_worker_ends_training_and_the_last_checkpoint_loads(trained: Pa
 def test_workers_end_with_a_killed_run(trained: Path, tmp_path: Path) -> None:
     arguments = ("--rollout.vectorization", "multiprocessing", "--rollout.num-workers", "2", "-n", "killed")
     with start("train.py", *FOREVER, *arguments, *folders(tmp_path, trained / "maps")) as process:
-        assert process.stdout
-        while "agent-steps" not in process.stdout.readline():
-            pass
-        workers = psutil.Process(process.pid).children()
+        workers = workers_once_it_trains(process)
         process.kill()
-    assert len(workers) == 2
     _, alive = psutil.wait_procs(workers, timeout=30)
     assert not alive
 

@@ -253,16 +253,6 @@ def test_a_record_of_the_wrong_shape(dump: Path, change: Change, message: str) -
     assert message in one_line(dump)
 
 
-@FUZZ
-@given(start=st.sampled_from([b"", b"[", b"[\n", b'[\n{"step":0,"env_id":0,"agent_id":1,"episode":0,"tick":0,"']),
-       junk=st.binary(max_size=40), end=st.sampled_from([b"", b"\n]\n", b"}\n]\n"]))  # fmt: skip
-def test_signed_junk_in_place_of_the_records(dump: Path, start: bytes, junk: bytes, end: bytes) -> None:
-    (dump / RECORDS_FILE).write_bytes(start + junk + b" " * 2000 + end)
-    sign(dump, RECORDS_FILE, records=1, lives=1)
-    message = one_line(dump)
-    assert "one record per line" in message or "line 2" in message
-
-
 def test_a_record_that_was_not_written_by_the_writer_is_read_all_the_same(dump: Path, whole: Path) -> None:
     def reorder(record: dict[str, Any]) -> None:
         record["step"] = record.pop("step")

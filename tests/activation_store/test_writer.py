@@ -95,23 +95,21 @@ def test_ticks_of_a_life_must_rise(tmp_path: Path, planted: Planted) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "action", "message"),
     [
-        {"layers": {"action_decoder": 15}},
-        {"layers": {"action_decoder": 16, "lstm_cell": 4}},
-        {"entity_columns": ("id", "npc_type")},
-        {"action_heads": planted_metadata().action_heads[:3]},
+        ({"layers": {"action_decoder": 15}}, 0, "the metadata declares"),
+        ({"layers": {"action_decoder": 16, "lstm_cell": 4}}, 0, "the metadata declares"),
+        ({"entity_columns": ("id", "npc_type")}, 0, "the metadata declares"),
+        ({"action_heads": planted_metadata().action_heads[:3]}, 0, "the metadata declares"),
+        ({}, 13, "outside its head"),
     ],
 )
-def test_records_must_have_the_declared_shape(tmp_path: Path, planted: Planted, changes: dict[str, object]) -> None:
+def test_records_must_be_as_declared(
+    tmp_path: Path, planted: Planted, changes: dict[str, object], action: int, message: str
+) -> None:
     metadata = dataclasses.replace(planted.metadata, **changes)
-    with pytest.raises(ValueError, match="the metadata declares"), DumpWriter(tmp_path, metadata) as writer:
-        writer.write(planted.records)
-
-
-def test_actions_must_lie_in_their_heads(tmp_path: Path, planted: Planted) -> None:
-    with pytest.raises(ValueError, match="outside its head"), DumpWriter(tmp_path, planted.metadata) as writer:
-        writer.write(spoil(planted.records, "action", 13))
+    with pytest.raises(ValueError, match=message), DumpWriter(tmp_path, metadata) as writer:
+        writer.write(spoil(planted.records, "action", action))
 
 
 def test_senseless_metadata_is_refused_at_once(tmp_path: Path) -> None:

@@ -124,6 +124,6 @@ def test_training_writes_lines_between_updates(clock: Clock) -> None:
     written = io.StringIO()
     with TrainingDisplay(10_000, Console(file=written, width=40), clock) as display:
         for steps in range(0, 5000, 100):
-            display.reports.on_progress(steps)
+            display.advance(steps)
             clock.now += 1
     assert written.getvalue().splitlines() == ["training: 3,000 of 10,000 agent-steps, 100 agent-steps/s, 0:01:10 left"]

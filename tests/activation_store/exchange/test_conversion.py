@@ -12,25 +12,11 @@ from activation_store.exchange.conversion import convert, sample
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import LIFE_KEY, METADATA_FILE, RECORDS_FILE, Format
 from common.user_error import UserError
+from tests.activation_store.exchange.conftest import silent
 from tests.activation_store.test_round_trip import assert_same_records
 from tests.command import assert_refused, run, run_here, run_well
-from tests.planted import planted_dump, with_optional_parts, write_planted
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-
-
-def silent(share: float) -> None:
-    assert 0 <= share <= 1
-
-
-@pytest.fixture(scope="module")
-def dumps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One dump of two layers with everything optional, written in JSON and converted to parquet."""
-    folder = tmp_path_factory.mktemp("dumps")
-    planted = with_optional_parts(planted_dump(agents=6, episodes=3, layers={"action_decoder": 16, "lstm_cell": 3}))
-    written = write_planted(folder / "json", planted)
-    convert(written, folder / "parquet", "parquet", None, silent)
-    return {"json": written, "parquet": folder / "parquet"}
 
 
 def test_there_and_back_changes_no_byte(dumps: dict[str, Path], tmp_path: Path) -> None:
@@ -105,14 +91,8 @@ def store(*arguments: object) -> subprocess.CompletedProcess[str]:
 def test_command_line(dumps: dict[str, Path], tmp_path: Path) -> None:
     told = run("-m", "activation_store", "info", dumps["parquet"])
     assert told.returncode == 0, told.stderr
-    for part in (
-        "policy\tplanted",
-        "records\t",
-        "action_decoder (16)",
-        "legal\tuint8 x",
-        "truth/distance\tfloat32\ttiles",
-    ):
-        assert part in told.stdout
+    shown = ("policy\tplanted", "records\t", "action_decoder (16)", "legal\tuint8 x", "truth/distance\tfloat32\ttiles")
+    assert all(part in told.stdout for part in shown)
     assert "is whole" in store("validate", dumps["parquet"]).stdout
     converted = store("convert", dumps["parquet"], tmp_path / "out", "--format", "json")
     assert converted.returncode == 0 and "bytes a record" in converted.stdout

@@ -19,25 +19,10 @@ from activation_store.records import RaggedRows
 from activation_store.schema import IDENTITY, MAY_BE_UNRECORDED, TILE_COLUMNS, Format
 from activation_store.subsample import Subsample
 from common.user_error import UserError
+from tests.activation_store.exchange.conftest import LAYERS, silent
 from tests.command import assert_refused, run
 from tests.fuzz import flip
-from tests.planted import planted_dump, with_optional_parts, write_planted
-
-LAYERS = {"action_decoder": 16, "lstm_cell": 3}
-
-
-def silent(share: float) -> None:
-    assert 0 <= share <= 1
-
-
-@pytest.fixture(scope="module")
-def dumps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One dump of two layers with everything optional, in both formats."""
-    folder = tmp_path_factory.mktemp("dumps")
-    planted = with_optional_parts(planted_dump(agents=6, episodes=3, layers=LAYERS))
-    written = write_planted(folder / "json", planted)
-    convert(written, folder / "parquet", "parquet", None, silent)
-    return {"json": written, "parquet": folder / "parquet"}
+from tests.planted import planted_dump, write_planted
 
 
 @pytest.fixture(scope="module")
