@@ -69,7 +69,7 @@ def soft_scores(
     by_head = {}
     for head in decoder.layout.heads:
         if head.candidates:
-            rows, noop = decoder.row_scores(head, read, candidates.keys[head.candidates])
+            rows, noop = decoder.row_scores(head, read, candidates[head.candidates])
             scores = torch.cat([rows, noop.unsqueeze(1)], dim=1)
         else:
             scores = decoder.own_scores(head, read)

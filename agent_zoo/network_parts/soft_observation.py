@@ -40,11 +40,8 @@ class SoftObservation:
     those of the rows above, R of them, and the no-op."""
 
 
-@dataclass(frozen=True)
-class SoftCandidates:
-    """What heads choose among: for each table, the keys of each agent's rows, (B, R, hidden)."""
-
-    keys: Mapping[CandidateTable, torch.Tensor]
+SoftCandidates = Mapping[CandidateTable, torch.Tensor]
+"""What heads choose among: for each table, the keys of each agent's rows, (B, R, hidden)."""
 
 
 def softened(observation: PackedObservation, layout: ObservationLayout) -> SoftObservation:

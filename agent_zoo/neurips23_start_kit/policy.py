@@ -95,7 +95,7 @@ class Policy(LinearRowsPolicy):
         ]
         sold = grid_of_rows(market, observation.market)
         keys: dict[CandidateTable, torch.Tensor] = {"entity": entities, "inventory": items, "market": sold}
-        return self.projection(torch.cat(parts, dim=1)), SoftCandidates(keys)
+        return self.projection(torch.cat(parts, dim=1)), keys
 
     def places(self) -> torch.Tensor:
         """Return the embeddings of the row and column of each place in view, (2 embeddings, side, side)."""

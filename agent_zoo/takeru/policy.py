@@ -100,7 +100,7 @@ class Policy(LinearRowsPolicy):
             "inventory": items,
             "market": grid_of_rows(market, observation.market),
         }
-        return self.projection(torch.cat(parts, dim=1)), SoftCandidates(keys)
+        return self.projection(torch.cat(parts, dim=1)), keys
 
     def places(self) -> torch.Tensor:
         """Return nothing, (0, side, side): tiles are embedded by their material alone."""

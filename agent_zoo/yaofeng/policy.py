@@ -191,7 +191,7 @@ class Policy(BasePolicy):
             "inventory": items,
             "market": grid_of_rows(market, observation.market),
         }
-        return functional.relu(self.projection(torch.cat(parts, dim=1))), SoftCandidates(keys)
+        return functional.relu(self.projection(torch.cat(parts, dim=1))), keys
 
     def _soft_entities(self, rows: SoftRows) -> torch.Tensor:
         features = self.entity_features.soft(rows.category, rows.values, entity_features(self.layout))
