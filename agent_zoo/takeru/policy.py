@@ -19,8 +19,7 @@ from agent_zoo.network_parts.layers import (
     own_rows,
     padding_row,
 )
-from agent_zoo.network_parts.places import LinearOverPlaces
-from agent_zoo.network_parts.published_features import clipped_entity_features, scaled_item_features
+from agent_zoo.network_parts.published_features import LinearOverPlaces, clipped_entity_features, scaled_item_features
 from agent_zoo.network_parts.soft_observation import SoftCandidates, SoftObservation, grid_of_rows, soft_mean_over_table
 from agent_zoo.network_parts.tiles import TileConvolution, tile_encoder
 from agent_zoo.observation import CandidateTable, ObservationLayout, PackedObservation, PackedRows

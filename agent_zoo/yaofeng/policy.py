@@ -14,8 +14,11 @@ from agent_zoo.network_parts.layers import (
     own_rows,
     padding_row,
 )
-from agent_zoo.network_parts.places import LinearOverPlaces
-from agent_zoo.network_parts.published_features import multiplied_item_features, unscaled_entity_features
+from agent_zoo.network_parts.published_features import (
+    LinearOverPlaces,
+    multiplied_item_features,
+    unscaled_entity_features,
+)
 from agent_zoo.network_parts.soft_observation import SoftCandidates, SoftObservation, SoftRows, grid_of_rows
 from agent_zoo.network_parts.tiles import KERNEL, TileConvolution, convolved, convolved_planes, looked_up, tile_encoder
 from agent_zoo.observation import CandidateTable, ObservationLayout, PackedObservation

@@ -178,3 +178,54 @@ def check_fits(entrant: Entrant, layout: ObservationLayout) -> None:
 def _brief(value: object) -> str:
     text = str(value)
     return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def admit(
+    entrants: Sequence[Entrant], env: EnvironmentSettings, settings: TaskSettings, maps: Path, *, must_fit: bool
+) -> tuple[tuple[Entrant, ...], TaskSettings, list[str]]:
+    """Return policies that fit into one world, its tasks, and a sentence on each policy that is left out.
+
+    The tasks have the encoding that most of the policies were trained on; the others have their own.
+
+    Args:
+        entrants: at least one.
+        must_fit: whether all must fit, as those that are requested by name must.
+
+    Raises:
+        UserError: one does not fit that must, or none does; the message names the first and what differs.
+    """
+    fitting, left_out = (list(entrants), []) if must_fit else _fitting(entrants, env, settings, maps)
+    named = [with_embeddings(entrant, settings.embeddings) for entrant in fitting]
+    tasks = shared_tasks(named, settings)
+    ready = with_own_tasks(named, tasks, env)
+    layout = _layout(ready[0], env, tasks, maps)
+    for entrant in ready:
+        check_fits(entrant, layout)
+    return ready, tasks, left_out
+
+
+def _fitting(
+    entrants: Sequence[Entrant], env: EnvironmentSettings, settings: TaskSettings, maps: Path
+) -> tuple[list[Entrant], list[str]]:
+    fitting: list[Entrant] = []
+    left_out: list[str] = []
+    layout: ObservationLayout | None = None
+    for entrant in entrants:
+        try:
+            named = with_embeddings(entrant, settings.embeddings)
+            alone = shared_tasks([named], settings)
+            (ready,) = with_own_tasks([named], alone, env)
+            layout = layout or _layout(ready, env, alone, maps)
+            check_fits(ready, replace(layout, task_size=alone.embedding_size))
+            fitting.append(named)
+        except UserError as error:
+            left_out.append(str(error))
+    if not fitting:
+        raise UserError(left_out[0])
+    return fitting, left_out
+
+
+def _layout(entrant: Entrant, env: EnvironmentSettings, tasks: TaskSettings, maps: Path) -> ObservationLayout:
+    """Return a world's layout; only the size of task embeddings matters, so no language model is run."""
+    same_size = replace(tasks, encoder="structural")
+    return observation_layout(make_environment(entrant.info.agent, env, same_size, maps))

@@ -17,9 +17,8 @@ from reinforcement_learning.device import pick_device
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.plain_world import without_training_aids
 from reinforcement_learning.game.tasks import check_tasks
-from reinforcement_learning.play.admission import admit_all, admit_fitting
 from reinforcement_learning.play.contest import Contest, maps_of
-from reinforcement_learning.play.entrants import load_entrants
+from reinforcement_learning.play.entrants import admit, load_entrants
 from reinforcement_learning.play.policy_pool import EpisodeLives
 from reinforcement_learning.progress import counted_progress
 from reinforcement_learning.settings import Settings
@@ -121,7 +120,7 @@ def replay_contest(folder: Path, name: str | None, settings: Settings) -> Contes
     check_tasks(settings.task, env)
     with counted_progress("generating maps", "maps") as progress:
         maps = ensure_maps(env, progress, maps_of(env, [settings.train.seed], 1))
-    admitted = (admit_all if name else admit_fitting)(entrants, env, settings.task, maps)
-    for reason in admitted.left_out:
+    admitted, tasks, left_out = admit(entrants, env, settings.task, maps, must_fit=bool(name))
+    for reason in left_out:
         print(f"left out: {one_line(reason)}", file=sys.stderr)
-    return Contest(admitted.entrants, env, admitted.tasks, maps, device)
+    return Contest(admitted, env, tasks, maps, device)

@@ -12,9 +12,8 @@ from dataclasses import replace
 
 from agent_zoo.torchrun import MEETING_SOCKET, check_started_together, number_of_processes
 from common.user_error import UserError
-from reinforcement_learning.processes import PARENT_PROCESS, usable_cores
+from reinforcement_learning.processes import PARENT_PROCESS, StopSignal, usable_cores
 from reinforcement_learning.settings import Settings
-from reinforcement_learning.training.stop_signal import StopSignal
 
 LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 _LOOK_EVERY = 0.2

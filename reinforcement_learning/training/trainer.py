@@ -19,6 +19,7 @@ from reinforcement_learning.game.environment import EpisodeStart, Life, observat
 from reinforcement_learning.game.vectorization import first_episodes, make_groups
 from reinforcement_learning.play.entrants import untrained_info
 from reinforcement_learning.play.stepper import Stepper, make_steppers, reset
+from reinforcement_learning.processes import StopSignal
 from reinforcement_learning.settings import Settings, TrainSettings
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.automatic_curriculum import AutomaticCurriculum, start_curriculum
@@ -29,7 +30,6 @@ from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from reinforcement_learning.training.run_folder import RunFolder
 from reinforcement_learning.training.semantic_training import SemanticTraining
 from reinforcement_learning.training.statistics import life_statistics
-from reinforcement_learning.training.stop_signal import StopSignal
 from reinforcement_learning.training.tracking import NoTracker, Tracker
 from reinforcement_learning.training.training_state import TrainingState, optimizer_tensors, restore_optimizer
 

@@ -18,11 +18,11 @@ from reinforcement_learning.game.task_encoder import pin_embeddings
 from reinforcement_learning.game.tasks import check_tasks, offered_tasks
 from reinforcement_learning.game.vectorization import connect_workers
 from reinforcement_learning.memory_use import keep_freed_memory
+from reinforcement_learning.processes import StopSignal
 from reinforcement_learning.progress import counted_progress
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.training.local_processes import share_of_work
 from reinforcement_learning.training.run_folder import RunFolder, make_run_folder
-from reinforcement_learning.training.stop_signal import StopSignal
 from reinforcement_learning.training.terminal import TrainingDisplay
 from reinforcement_learning.training.tracking import NoTracker, WandbTracker, can_mirror
 from reinforcement_learning.training.trainer import Session, train

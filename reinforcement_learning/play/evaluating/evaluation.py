@@ -13,9 +13,8 @@ from reinforcement_learning.device import pick_device
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.plain_world import Protocol
 from reinforcement_learning.game.tasks import check_tasks, curriculum, find_task
-from reinforcement_learning.play.admission import Admitted, admit_all, admit_fitting
 from reinforcement_learning.play.contest import Contest, Group, maps_of
-from reinforcement_learning.play.entrants import Entrant, load_entrants, shared_tasks, untrained_entrant
+from reinforcement_learning.play.entrants import Entrant, admit, load_entrants, shared_tasks, untrained_entrant
 from reinforcement_learning.play.evaluating.results import SeedResults, play_to_the_end
 from reinforcement_learning.play.parallel_play import PlayedAgain, play_groups, processes_of
 from reinforcement_learning.play.terminal import evaluation_progress
@@ -62,24 +61,25 @@ def contests(evaluation: Evaluation) -> list[Contest]:
     with counted_progress("generating maps", "maps") as progress:
         maps = ensure_maps(evaluation.env, progress, maps_of(evaluation.env, evaluation.seeds, evaluation.episodes))
     if evaluation.mode == "pve":
-        alone = [admit_all([entrant], evaluation.env, evaluation.task, maps) for entrant in trained]
+        alone = [admit([entrant], evaluation.env, evaluation.task, maps, must_fit=True)[:2] for entrant in trained]
         if evaluation.untrained:
             floor = _floor(evaluation, evaluation.task, maps)
-            alone.append(Admitted((floor,), shared_tasks([floor], evaluation.task)))
+            alone.append(((floor,), shared_tasks([floor], evaluation.task)))
         return [
-            Contest(contest.entrants, evaluation.env, contest.tasks, maps, device, protocol=evaluation.protocol)
-            for contest in alone
+            Contest(entrants, evaluation.env, tasks, maps, device, protocol=evaluation.protocol)
+            for entrants, tasks in alone
         ]
-    admitted = (admit_all if evaluation.names else admit_fitting)(trained, evaluation.env, evaluation.task, maps)
-    _print_left_out(admitted.left_out)
-    floors = (_floor(evaluation, admitted.tasks, maps),) if evaluation.untrained else ()
-    together = (*admitted.entrants, *floors)
+    named = bool(evaluation.names)
+    entrants, tasks, left_out = admit(trained, evaluation.env, evaluation.task, maps, must_fit=named)
+    _print_left_out(left_out)
+    floors = (_floor(evaluation, tasks, maps),) if evaluation.untrained else ()
+    together = (*entrants, *floors)
     if not 2 <= len(together) <= evaluation.env.num_agents:
         raise UserError(
             f"pvp needs at least two policies and at most one for each of {evaluation.env.num_agents} agents, not "
             f"{len(together)}: use pve for a single policy"
         )
-    return [Contest(together, evaluation.env, admitted.tasks, maps, device, protocol=evaluation.protocol)]
+    return [Contest(together, evaluation.env, tasks, maps, device, protocol=evaluation.protocol)]
 
 
 def _print_left_out(reasons: Sequence[str]) -> None:

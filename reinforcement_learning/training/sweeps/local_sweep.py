@@ -18,11 +18,10 @@ from common.argument_checks import did_you_mean
 from common.files import read_json, read_json_lines, read_lines, write_bytes, write_json, write_text
 from common.user_error import UserError
 from common.yaml_file import one_line, shown
-from reinforcement_learning.processes import PARENT_PROCESS
+from reinforcement_learning.processes import PARENT_PROCESS, StopSignal
 from reinforcement_learning.run_settings import CHANGEABLE_WHEN_RESUMED, RUN_SETTINGS_FILE
 from reinforcement_learning.settings import Settings, plain_settings
 from reinforcement_learning.training.run_folder import METRICS_FILE
-from reinforcement_learning.training.stop_signal import StopSignal
 from reinforcement_learning.training.sweeps.sweep import SearchSpace, Values, override
 
 SWEEP_FILE = "sweep.json"

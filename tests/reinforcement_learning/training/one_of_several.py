@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 
 from agent_zoo.data_parallel import join_processes
 from reinforcement_learning.game.maps import ensure_maps
-from reinforcement_learning.training.stop_signal import StopSignal
+from reinforcement_learning.processes import StopSignal
 from reinforcement_learning.training.trainer import Session, train
 from reinforcement_learning.training.training_state import TrainingState
 from tests.conftest import AGENT

@@ -15,9 +15,9 @@ from agent_zoo.memories.memory import MemoryState
 from common.tensor_file import read_tensors, write_tensors
 from common.user_error import UserError
 from reinforcement_learning.game.environment import EpisodeStart
+from reinforcement_learning.processes import StopSignal
 from reinforcement_learning.settings import PolicySettings, RolloutSettings, Settings, TaskSettings, TrainSettings
 from reinforcement_learning.training.run_folder import RunFolder
-from reinforcement_learning.training.stop_signal import StopSignal
 from reinforcement_learning.training.trainer import Metrics, Session, train
 from reinforcement_learning.training.training_state import TrainingState
 from tests.command import assert_refuses
