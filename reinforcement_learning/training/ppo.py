@@ -1,7 +1,7 @@
 """Proximal policy optimisation (Schulman et al. 2017) over segments of lives."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -13,22 +13,14 @@ from common.user_error import UserError
 from reinforcement_learning.settings import TrainSettings
 from reinforcement_learning.training.rollout import Rollout
 
-
-@dataclass(frozen=True)
-class Losses:
-    """Averages over the minibatches of an update."""
-
-    policy: float  # the clipped surrogate objective, negated
-    value: float  # half the squared error of the value estimate, clipped
-    entropy: float  # summed over heads, in nats
-    approximate_kl: float  # between the policy before and after, in nats (Schulman's k3 estimator)
-    clip_fraction: float  # share of decisions whose probability ratio was clipped
-    gradient_norm: float  # before clipping
-    auxiliary: dict[str, float] = field(default_factory=dict)  # auxiliary losses by name, before their weights
-
-    def by_name(self) -> dict[str, float]:
-        """Return all losses by name, including the auxiliary ones."""
-        return {name: getattr(self, name) for name in _OWN_LOSSES} | self.auxiliary
+_OWN_LOSSES = (
+    "policy",  # the clipped surrogate objective, negated
+    "value",  # half the squared error of the value estimate, clipped
+    "entropy",  # summed over heads, in nats
+    "approximate_kl",  # between the policy before and after, in nats (Schulman's k3 estimator)
+    "clip_fraction",  # share of decisions whose probability ratio was clipped
+    "gradient_norm",  # before clipping
+)
 
 
 @dataclass(frozen=True)
@@ -62,8 +54,8 @@ def update(
     on_minibatch: Callable[[], None],
     processes: Processes = ALONE,
     auxiliary: Sequence[AuxiliaryLoss] = (),
-) -> Losses:
-    """Improve the policy on a rollout, in place.
+) -> dict[str, float]:
+    """Improve the policy on a rollout, in place; return each loss by name, the mean over the minibatches.
 
     With several processes, each has its own rollout, and every minibatch is the union of theirs: gradients equal those
     of a single process with all the rows.
@@ -101,9 +93,7 @@ def update(
             steps.append({**step, "gradient_norm": norm.item()})
         if _too_far(steps[before:], settings.target_kl):
             break
-    means = {name: float(np.mean([step[name] for step in steps])) for name in steps[0]}
-    own = {name: means.pop(name) for name in _OWN_LOSSES}
-    return Losses(**own, auxiliary=means)
+    return {name: float(np.mean([step[name] for step in steps])) for name in dict.fromkeys((*_OWN_LOSSES, *steps[0]))}
 
 
 def _too_far(steps: Sequence[Mapping[str, float]], target_kl: float | None) -> bool:
@@ -125,9 +115,6 @@ def minibatches(rollout: Rollout, settings: TrainSettings, generator: torch.Gene
         shift = starts[longest_first] - (torch.cumsum(lengths, 0) - lengths)
         positions = torch.repeat_interleave(shift, lengths) + torch.arange(int(lengths.sum()))
         yield Minibatch(rollout.order[positions], lengths, longest_first)
-
-
-_OWN_LOSSES = tuple(loss_field.name for loss_field in fields(Losses) if loss_field.name != "auxiliary")
 
 
 def _value_errors(

@@ -235,7 +235,7 @@ class _Training:
             "agent_steps": self.steps,
             "update": self.updates,
             "learning_rate": learning_rate,
-            **{f"loss/{key}": value for key, value in losses.by_name().items()},
+            **{f"loss/{key}": value for key, value in losses.items()},
             "loss/explained_variance": explained_variance(
                 self.processes.concatenate(rollout.advantage), self.processes.concatenate(rollout.value)
             ),

@@ -54,15 +54,14 @@ def alone(policy, rollout):  # noqa: F811
 def test_a_loss_without_weight_changes_no_bit(policy, rollout, alone) -> None:  # noqa: F811
     learner, losses = learned(policy, rollout, [calm(0.0)])
     assert same_weights(learner, alone[0]) and not same_weights(learner, policy)
-    reported = losses.by_name()
-    assert reported.pop("calm") > 0
-    assert reported == alone[1].by_name()
+    assert losses.pop("calm") > 0
+    assert losses == alone[1]
 
 
 def test_a_loss_with_weight_is_minimised_and_reported(policy, rollout, alone) -> None:  # noqa: F811
     learner, losses = learned(policy, rollout, [calm(10.0), calm(0.0, "again")])
     assert not same_weights(learner, alone[0])
-    assert losses.auxiliary["calm"] == losses.auxiliary["again"], "the metric is the loss before its weight"
+    assert losses["calm"] == losses["again"], "the metric is the loss before its weight"
     assert restlessness(learner, rollout) < 0.8 * restlessness(alone[0], rollout)
 
 
@@ -88,8 +87,8 @@ def test_a_loss_may_learn_too_and_gets_the_rollouts_rows(policy, rollout) -> Non
     torch.manual_seed(0)
     predictor = ValuesFromEncoder(policy.policy.hidden_size)
     before = predictor.linear.weight.clone()
-    first = learned(policy, rollout, [predictor], predictor)[1].auxiliary["values"]
-    second = learned(policy, rollout, [predictor], predictor)[1].auxiliary["values"]
+    first = learned(policy, rollout, [predictor], predictor)[1]["values"]
+    second = learned(policy, rollout, [predictor], predictor)[1]["values"]
     assert not torch.equal(before, predictor.linear.weight) and second < first
 
 

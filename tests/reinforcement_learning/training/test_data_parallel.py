@@ -115,7 +115,7 @@ def first_update(
     generator = torch.Generator().manual_seed(1)
     losses = update(learner, optimizer, rollout, settings.train, generator, lambda: None, processes, auxiliary)
     gradients = {name: parameter.grad for name, parameter in learner.named_parameters()}
-    return gradients, {f"loss/{name}": torch.tensor(value) for name, value in losses.by_name().items()}
+    return gradients, {f"loss/{name}": torch.tensor(value) for name, value in losses.items()}
 
 
 @pytest.fixture(scope="module")

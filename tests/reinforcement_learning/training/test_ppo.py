@@ -69,8 +69,8 @@ def test_first_minibatch_has_ratio_one(policy, rollout: Rollout) -> None:
     """Before the first step the policy is unchanged: nothing is clipped and the divergence is zero."""
     one_step = replace(SETTINGS, update_epochs=1, minibatch_rows=512, learning_rate=1e-9)
     _, losses = updated(policy, rollout, one_step)
-    assert losses.clip_fraction == 0
-    assert abs(losses.approximate_kl) < 1e-6
+    assert losses["clip_fraction"] == 0
+    assert abs(losses["approximate_kl"]) < 1e-6
 
 
 def test_no_pass_follows_one_that_went_too_far(policy, rollout: Rollout) -> None:

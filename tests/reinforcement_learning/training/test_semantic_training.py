@@ -145,7 +145,7 @@ def test_learning_improves_plane_and_codebook(rollout_of, small: Settings) -> No
     losses = []
     for number in range(12):
         found = update(policy, optimizer, rollout, train, generator, lambda: None, ALONE, made.losses)
-        losses.append(found.auxiliary["semantic_pairwise"])
+        losses.append(found["semantic_pairwise"])
         metrics = made.after_update([], optimizer, number)
     assert losses[-1] < losses[0] and metrics["semantic/perplexity"] > 2
 
