@@ -3,7 +3,6 @@
 import shlex
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,43 +23,29 @@ _DEEPEST = 3
 _UNITS = (("days", 86_400), ("hours", 3_600), ("minutes", 60))
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One folder of results."""
-
-    folder: Path
-    kind: str
-    bytes: int  # of all its files
-    made: float  # seconds since the epoch, of its newest file
-    command: str  # that made it, "" if nothing says so
-
-    def row(self, now: float) -> tuple[str, str, str, str, str]:
-        """Return it as texts."""
-        size = f"{self.bytes / 1e9:.1f} GB" if self.bytes >= 1e9 else f"{self.bytes / 1e6:.1f} MB"
-        return str(self.folder), self.kind, size, _age(now - self.made), self.command
+Row = tuple[str, str, str, str, str]
+"""Of one folder of results: its path, its kind, the size of all its files, the age of the newest, and the command that
+made it, "" if nothing says so."""
 
 
-def entries(folders: Sequence[Path]) -> list[Entry]:
+def rows(folders: Sequence[Path]) -> list[Row]:
     """Return all dumps, runs, world models and trainings in some folders, and in those inside of them, by name."""
-    return [entry for folder in folders for entry in _inside(folder, _DEEPEST)]
-
-
-def rows(folders: Sequence[Path]) -> list[tuple[str, str, str, str, str]]:
-    """Return what `entries` returns, as texts."""
     now = time.time()
-    return [entry.row(now) for entry in entries(folders)]
+    return [row for folder in folders for row in _inside(folder, _DEEPEST, now)]
 
 
-def _inside(folder: Path, depth: int) -> Iterator[Entry]:
+def _inside(folder: Path, depth: int, now: float) -> Iterator[Row]:
     if not folder.is_dir():
         return
     if known := _known(folder):
         kind, command = known
         files = [path.stat() for path in folder.rglob("*") if path.is_file()]
-        yield Entry(folder, kind, sum(file.st_size for file in files), max(file.st_mtime for file in files), command)
+        total, made = sum(file.st_size for file in files), max(file.st_mtime for file in files)
+        size = f"{total / 1e9:.1f} GB" if total >= 1e9 else f"{total / 1e6:.1f} MB"
+        yield str(folder), kind, size, _age(now - made), command
     elif depth:
         for path in visible(folder, "*"):
-            yield from _inside(path, depth - 1)
+            yield from _inside(path, depth - 1, now)
 
 
 def _known(folder: Path) -> tuple[str, str] | None:
