@@ -56,12 +56,7 @@ def umap_epochs(records: int) -> int:
 
 
 def umap_embedding(
-    activations: np.ndarray,
-    neighbors: int,
-    min_dist: float,
-    seed: int,
-    dimensions: int = 2,
-    epochs: int | None = None,
+    activations: np.ndarray, neighbors: int, min_dist: float, seed: int, dimensions: int = 2, epochs: int | None = None
 ) -> np.ndarray:
     """Embed activations with UMAP (McInnes, Healy and Melville 2018, arXiv:1802.03426), Euclidean distances.
 
@@ -80,12 +75,7 @@ def umap_embedding(
     import umap
 
     model = umap.UMAP(
-        n_neighbors=neighbors,
-        min_dist=min_dist,
-        n_components=dimensions,
-        n_epochs=epochs,
-        random_state=seed,
-        n_jobs=1,
+        n_neighbors=neighbors, min_dist=min_dist, n_components=dimensions, n_epochs=epochs, random_state=seed, n_jobs=1
     )
     with warnings.catch_warnings():
         # Disconnected parts are common in activations; UMAP correctly places them apart.

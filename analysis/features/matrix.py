@@ -20,10 +20,7 @@ from common.user_error import UserError
 
 
 def feature_matrix(
-    records: Records,
-    metadata: DumpMetadata,
-    features: Sequence[Feature] = FEATURES,
-    history: Records | None = None,
+    records: Records, metadata: DumpMetadata, features: Sequence[Feature] = FEATURES, history: Records | None = None
 ) -> np.ndarray:
     """Return features of every record, (B, features) float64 without NaN, in the order of `features`.
 

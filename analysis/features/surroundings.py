@@ -93,12 +93,7 @@ SURROUNDINGS = (
         f"Other players within attack range, {REACH} tiles.",
         _count(_within_reach(_players)),
     ),
-    Feature(
-        "n_npcs_within_reach",
-        "NPCs",
-        f"NPCs within attack range, {REACH} tiles.",
-        _count(_within_reach(_npcs)),
-    ),
+    Feature("n_npcs_within_reach", "NPCs", f"NPCs within attack range, {REACH} tiles.", _count(_within_reach(_npcs))),
     Feature(
         "lowest_player_health",
         "points",

@@ -14,15 +14,7 @@ from analysis.features.matrix import check_unbroken
 from analysis.features.observed import Observed
 from analysis.features.registry import EXTENDED_FEATURES
 from analysis.lives import Lives
-from analysis.probes.baselines import (
-    TIME_CONSTANTS,
-    Reservoir,
-    as_seen,
-    digest,
-    last_observations,
-    traces,
-    whole_view,
-)
+from analysis.probes.baselines import TIME_CONSTANTS, Reservoir, as_seen, digest, last_observations, traces, whole_view
 from analysis.probes.inputs import ENCODER_OUTPUT, OBSERVATION, RESERVOIR, TRACES, Input
 from analysis.probes.target import Target
 from common.user_error import UserError

@@ -137,11 +137,7 @@ def _moments(count: int, total: np.ndarray, square: np.ndarray) -> Moments:
 def _level(tree: ClusterTree, density: float) -> dict[str, Any]:
     clusters, sizes = np.unique(tree.cut(density), return_counts=True)
     kept = clusters != NOISE
-    return {
-        "clusters": clusters[kept].tolist(),
-        "sizes": sizes[kept].tolist(),
-        "noise": int(sizes[~kept].sum()),
-    }
+    return {"clusters": clusters[kept].tolist(), "sizes": sizes[kept].tolist(), "noise": int(sizes[~kept].sum())}
 
 
 def _clusters(tree: ClusterTree, labels: np.ndarray, own: np.ndarray, data: Dataset) -> dict[str, list[Any]]:

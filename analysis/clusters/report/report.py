@@ -83,11 +83,4 @@ def _figures(folder: Path) -> list[dict[str, Any]]:
     order = list(CAPTIONS)
     names = [path.name for path in visible(folder, "*.png")]
     names.sort(key=lambda name: (order.index(name) if name in order else len(order), name))
-    return [
-        {
-            "name": name,
-            "caption": caption_of(name),
-            "uri": picture(folder / name),
-        }
-        for name in names
-    ]
+    return [{"name": name, "caption": caption_of(name), "uri": picture(folder / name)} for name in names]

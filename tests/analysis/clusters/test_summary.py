@@ -117,11 +117,7 @@ def test_every_case_is_plain_json_and_text(name: str) -> None:
 @pytest.mark.parametrize("kept", ["one life", "one tick", "two lives"])
 def test_too_little_data_gives_nulls_with_a_reason(kept: str) -> None:
     lives = lives_of(PLANTED.records)
-    chosen = {
-        "one life": lives.index == 3,
-        "two lives": lives.index < 2,
-        "one tick": PLANTED.records.tick == 5,
-    }[kept]
+    chosen = {"one life": lives.index == 3, "two lives": lives.index < 2, "one tick": PLANTED.records.tick == 5}[kept]
     few = Planted(PLANTED.records.take(chosen), PLANTED.metadata, PLANTED.behaviour[chosen])
     summary = planted_summary(few, largest_first(few.behaviour))
     effects = [effect for cluster in summary.clusters for effect in cluster.effects]
