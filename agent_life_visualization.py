@@ -131,10 +131,8 @@ def draw(
     console: "Console",
 ) -> None:
     """Read the episodes of the chosen lives, draw a figure of each life, and write their events."""
-    from analysis.life.cluster_strip import ClusterStrip
     from analysis.life.life_figure import life_figure
-    from analysis.life.summary import ending, life_summary
-    from analysis.life.timeline import columns_used, timeline_of
+    from analysis.life.timeline import ClusterStrip, columns_used, ending, life_summary, timeline_of
     from common.progress_view import step
 
     with step(console, "reading the episodes") as report:

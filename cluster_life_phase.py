@@ -154,9 +154,8 @@ def count_and_test(
 
 def draw(results: "LifePhases", heading: str, folder: "RunFolder", console: "Console") -> None:
     """Draw the three figures."""
-    from analysis.life.phases.figure import life_phase_figure
+    from analysis.life.phases.figure import life_phase_figure, transitions_figure
     from analysis.life.phases.text import caption
-    from analysis.life.phases.transitions_figure import transitions_figure
     from common.progress_view import step
 
     labels = results.sequences.labels

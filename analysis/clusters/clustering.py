@@ -9,7 +9,7 @@ from analysis.clusters.components import Components, principal_components
 from analysis.clusters.projection import Projection, project
 from analysis.clusters.settings import AnalysisSettings
 from analysis.labels import NOISE
-from analysis.statistics.cluster_method import ClusterMethod
+from analysis.statistics.stability import ClusterMethod
 
 
 @dataclass(frozen=True, eq=False)

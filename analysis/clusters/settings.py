@@ -1,7 +1,8 @@
 """The settings of one analysis: every option of analyze_activations.py and its range."""
 
+import difflib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from analysis.statistics.inference import Inference
 
 ProjectionKind = Literal["umap", "tsne", "pca"]
+
+OWN_VARIABLES = ("tick", "age", "row", "column", "agent", "episode")
+"""What --residualize can name besides features."""
 
 PROJECTION_NAMES = {"umap": "UMAP", "tsne": "t-SNE", "pca": "PCA"}
 
@@ -197,8 +201,6 @@ class AnalysisSettings:
                 f"{own[0] if own else 'none'}{' only' * bool(own)}"
             )
         if self.residual_names:
-            from analysis.clusters.residuals import check_residual_names
-
             check_residual_names(self.residual_names, [feature.name for feature in features])
         return features
 
@@ -278,6 +280,23 @@ _IN_NAME = {
     "dendrogram_explorer": "tree",
     "seed": "seed",
 }
+
+
+def check_residual_names(names: Sequence[str], features: Sequence[str]) -> None:
+    """Refuse names that are neither in `OWN_VARIABLES` nor features of this run.
+
+    Raises:
+        UserError: names the first unknown one, and a similar name.
+    """
+    there = dict.fromkeys((*OWN_VARIABLES, *features))
+    for name in names:
+        if name not in there:
+            close = difflib.get_close_matches(name, there, n=1)
+            hint = f"did you mean {close[0]}? " if close else ""
+            raise UserError(
+                f"--residualize {name}: there is no such variable; {hint}there are {', '.join(OWN_VARIABLES)}, and "
+                "features that --features names"
+            )
 
 
 def _joined(names: tuple[str, ...], what: str) -> str:

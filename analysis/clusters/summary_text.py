@@ -1,8 +1,11 @@
-"""A summary as plain text: the verdict in words first, then the numbers behind it."""
+"""A summary as plain text, the verdict first, then the numbers behind it; and what the terminal shows of it."""
 
 import math
 import textwrap
 from collections.abc import Sequence
+
+from rich.markup import escape
+from rich.table import Table
 
 from activation_store.subsample import Subsample
 from analysis.clusters.summary import (
@@ -261,3 +264,32 @@ def _wrapped(text: str) -> list[str]:
 def _definitions(summary: Summary) -> list[str]:
     width = max(len(feature["name"]) for feature in summary.features)
     return ["Features", *(f"  {f['name']:<{width}} {f['definition']} Unit: {f['unit']}." for f in summary.features)]
+
+
+_ROWS_SHOWN = 12
+
+
+def cluster_table(summary: Summary) -> Table:
+    """Return a table of the largest clusters: their size, flagged confounds and description."""
+    shown = summary.clusters[:_ROWS_SHOWN]
+    left_out = len(summary.clusters) - len(shown)
+    table = Table(
+        title=escape(f"{summary.policy}, {summary.layer}"),
+        title_justify="left",
+        caption=f"smaller clusters: {left_out}, in summary.txt" if left_out else None,
+        caption_justify="left",
+    )
+    for name in ("cluster", "records", "share"):
+        table.add_column(name, justify="right")
+    table.add_column("confounds", style="red")
+    table.add_column("about")
+    for cluster in shown:
+        flagged = escape(", ".join(cluster.flagged)) or "-"
+        share, about = share_text(cluster.share), escape(cluster.description)
+        table.add_row(str(cluster.label), f"{cluster.records:,}", share, flagged, about)
+    return table
+
+
+def verdict_lines(summary: Summary) -> str:
+    """Return the verdict without the table's content: clusters found, stability, surviving differences, flags."""
+    return "\n".join(line for line in summary.verdict if not line.startswith("Cluster "))

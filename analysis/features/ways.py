@@ -5,8 +5,8 @@ import re
 import numpy as np
 
 from analysis.features import ragged
-from analysis.features.categories import Category
 from analysis.features.choices import DIRECTIONS
+from analysis.features.feature import Category
 from analysis.features.observed import Observed
 from analysis.features.over_time import earlier
 from analysis.features.surroundings import NPC_TYPES, Who

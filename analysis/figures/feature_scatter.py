@@ -9,8 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
 from analysis.features import Feature
-from analysis.figures.legend import add_cluster_legend, legend_width
-from analysis.figures.points import Panel, draw_clusters
+from analysis.figures.points import Panel, add_cluster_legend, draw_clusters, legend_width
 from analysis.figures.style import few_ticks, new_figure, style, title, wrapped
 
 FEATURES_AT_MOST = 14

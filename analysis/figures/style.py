@@ -6,6 +6,7 @@ import textwrap
 from contextlib import AbstractContextManager
 
 import matplotlib
+from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -114,3 +115,15 @@ def few_ticks() -> MaxNLocator:
 def whole_ticks() -> MaxNLocator:
     """Return a locator of a few whole numbers, for counts on short axes."""
     return MaxNLocator(nbins=4, integer=True)
+
+
+def few_ticks_on(axes: Axes) -> None:
+    """Let both axes of a small panel have few ticks."""
+    axes.xaxis.set_major_locator(few_ticks())
+    axes.yaxis.set_major_locator(few_ticks())
+
+
+def bare(axes: Axes) -> None:
+    """Take away what cells of a table do not need: tick marks and a frame."""
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)

@@ -10,10 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from analysis.figures.style import new_figure, style, title, whole_ticks
-from analysis.life.cluster_strip import ClusterStrip
 from analysis.life.events import DIED, EVENT_KINDS
 from analysis.life.strips_figure import cluster_handles, cluster_strip, counts_beside, lanes
-from analysis.life.timeline import ESTIMATES, LANES, LEVELS, NEARBY, VITALS, Timeline
+from analysis.life.timeline import ESTIMATES, LANES, LEVELS, NEARBY, VITALS, ClusterStrip, Timeline
 
 _WIDTH = 14.0
 _INCHES_A_UNIT = 0.62

@@ -7,7 +7,7 @@ from matplotlib.patches import Patch
 
 from analysis.figures.style import NOISE_COLOUR, cluster_colour
 from analysis.labels import NOISE, label_name
-from analysis.life.cluster_strip import ClusterStrip
+from analysis.life.timeline import ClusterStrip
 from analysis.share_text import share_text
 
 MOST_COLUMNS = 1500

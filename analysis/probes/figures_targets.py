@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis.figures.style import cluster_colour, new_figure, style, title, wrapped
+from analysis.figures.style import bare, cluster_colour, new_figure, style, title, wrapped
 from analysis.probes.inputs import is_memory, title_of
 from analysis.probes.report import (
     AUC,
@@ -87,8 +87,7 @@ def _draw_scores(axes: Axes, report: DumpReport, probe: str) -> None:
     names = [title_of(name) for name in report.inputs]
     axes.set_xticks(range(len(names)), names, rotation=50, ha="right", rotation_mode="anchor")
     axes.set_yticks([])
-    axes.tick_params(length=0)
-    axes.spines[:].set_visible(False)
+    bare(axes)
 
 
 Effects = Mapping[str, Sequence[AdvantageRow | IncrementRow]]

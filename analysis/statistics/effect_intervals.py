@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from analysis.lives import Lives
-from analysis.statistics.cluster_members import members
+from analysis.statistics.effect_sizes import members
 from analysis.statistics.inference import Inference, student_stretch
 
 ENOUGH_EPISODES = 4

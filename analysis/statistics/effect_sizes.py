@@ -6,7 +6,16 @@ from itertools import accumulate
 import numpy as np
 
 from analysis.lives import Lives
-from analysis.statistics.cluster_members import members
+
+
+def members(labels: np.ndarray) -> list[np.ndarray]:
+    """Return the records of the noise, then those of each cluster, in order: (records,) int64 each.
+
+    Args:
+        labels: (B,) clusters from 0; negative for noise.
+    """
+    order = np.argsort(labels, kind="stable")
+    return np.split(order, np.searchsorted(labels[order], np.arange(labels.max() + 1)))
 
 
 @dataclass(frozen=True)

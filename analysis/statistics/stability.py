@@ -1,17 +1,50 @@
 """Would another embedding, with another seed or of other lives, or other lives alone, have given the same clusters?"""
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, combinations
 
 import numpy as np
 
 from analysis.lives import Lives
-from analysis.statistics.cluster_method import ClusterMethod
 from analysis.statistics.surrogate import gaussian_surrogate
 from common.user_error import UserError
+
+_SMALLEST = 15
+
+
+@dataclass(frozen=True)
+class ClusterMethod:
+    """How activations become clusters.
+
+    Attributes:
+        embed: from activations (B, units) and the keywords `seed`, and `run_records` where they are a sample of a run's
+            records, to the points that are clustered, (B, dimensions).
+        hdbscan: from points and a keyword `min_cluster_size` to labels, (B,): clusters from 0, largest first, negative
+            for noise.
+        seeded: whether the seed makes any difference to `embed`.
+    """
+
+    embed: Callable[..., np.ndarray]
+    hdbscan: Callable[..., np.ndarray]
+    min_cluster_size: int
+    seeded: bool = True
+
+    def cluster(self, points: np.ndarray, share: float = 1.0) -> np.ndarray:
+        """Return labels of points that are a share, 0 to 1, of all the run's.
+
+        The smallest cluster shrinks with the share, but not below 15 records or the run's own smallest: the same
+        group has fewer records in a sample.
+        """
+        return self.hdbscan(points, min_cluster_size=self.of_sample(share).min_cluster_size)
+
+    def of_sample(self, share: float) -> "ClusterMethod":
+        """Return the method for a share of the run's records, as if these were all."""
+        smallest = max(min(self.min_cluster_size, _SMALLEST), round(self.min_cluster_size * share))
+        return replace(self, min_cluster_size=smallest)
+
 
 SEEDS = 3
 EMBEDDED_ANEW = 3

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from analysis.clusters.component_r2 import pca_feature_r2
+from analysis.clusters.components import pca_feature_r2
 from tests.planted_lives import make_lives, smooth
 
 LENGTHS = [30] * 40

@@ -9,11 +9,10 @@ import pytest
 
 from activation_store.subsample import ALL_RECORDS
 from analysis.clusters.clustering import largest_first
-from analysis.clusters.residual_analysis import repeat_without
+from analysis.clusters.residuals import repeat_without
 from analysis.clusters.summarise import summarise
 from analysis.clusters.summary import Summary
-from analysis.clusters.summary_text import as_text, format_p
-from analysis.clusters.terminal import verdict_lines
+from analysis.clusters.summary_text import as_text, format_p, verdict_lines
 from analysis.clusters.verdict import describe, verdict
 from analysis.features import FEATURES
 from analysis.lives import lives_of
@@ -256,12 +255,12 @@ def test_regressing_out_what_made_the_clusters_leaves_other_clusters() -> None:
     data = planted_dataset(dataclasses.replace(PLANTED, records=records))
     labels = largest_first(tick // 20)
     plain = statistics_of(data, labels)
-    again = repeat_without(["tick"], data, labels, plain, METHOD, FAST)
-    assert again.result.variance_removed > 0.7 and again.result.adjusted_rand < 0.2
-    ticks = [claim for claim in again.result.claims if claim.feature == "tick"]
-    assert ticks and not any(claim.survives for claim in again.result.claims if claim.feature == "tick")
+    _, _, again = repeat_without(["tick"], data, labels, plain, METHOD, FAST)
+    assert again.variance_removed > 0.7 and again.adjusted_rand < 0.2
+    ticks = [claim for claim in again.claims if claim.feature == "tick"]
+    assert ticks and not any(claim.survives for claim in again.claims if claim.feature == "tick")
     summary = summarise(
-        data, labels, plain, not_embedded_anew(), subsample=ALL_RECORDS, components={0.5: 1}, residualized=again.result
+        data, labels, plain, not_embedded_anew(), subsample=ALL_RECORDS, components={0.5: 1}, residualized=again
     )
     assert any("Without tick, which removes" in sentence for sentence in summary.verdict)
     assert "Without tick (" in as_text(summary) and summary.to_json()["residualized"]["claims"]
@@ -271,9 +270,9 @@ def test_regressing_out_what_made_the_clusters_leaves_other_clusters() -> None:
 def test_regressing_out_what_has_no_part_in_them_leaves_them_as_they_are() -> None:
     data = planted_dataset(PLANTED)
     labels = METHOD.cluster(METHOD.embed(data.activations, seed=0))
-    again = repeat_without(["tick", "self_gold"], data, labels, statistics_of(data, labels), METHOD, FAST)
-    assert again.result.variance_removed < 0.05 and again.result.adjusted_rand > 0.7
-    attacking = [claim for claim in again.result.claims if claim.feature == "is_attacking"]
+    _, _, again = repeat_without(["tick", "self_gold"], data, labels, statistics_of(data, labels), METHOD, FAST)
+    assert again.variance_removed < 0.05 and again.adjusted_rand > 0.7
+    attacking = [claim for claim in again.claims if claim.feature == "is_attacking"]
     assert attacking and all(claim.survives and claim.overlap > 0.7 for claim in attacking)
 
 
@@ -281,13 +280,13 @@ def test_a_difference_is_not_found_again_in_another_cluster() -> None:
     """Random quarters of each behaviour are not clusters: any cluster found overlaps each by at most a quarter."""
     data = planted_dataset(PLANTED)
     labels = largest_first(4 * PLANTED.behaviour + np.random.default_rng(0).integers(0, 4, RECORDS))
-    again = repeat_without(["self_gold"], data, labels, statistics_of(data, labels), METHOD, FAST)
-    claims = [claim for claim in again.result.claims if claim.feature == "is_attacking"]
+    _, _, again = repeat_without(["self_gold"], data, labels, statistics_of(data, labels), METHOD, FAST)
+    claims = [claim for claim in again.claims if claim.feature == "is_attacking"]
     assert claims and all(0 < claim.overlap < 0.5 and abs(claim.d_after) > 0.5 for claim in claims)
     assert not any(claim.survives for claim in claims)
     summary = summarise(
         data, labels, statistics_of(data, labels), not_embedded_anew(), subsample=ALL_RECORDS, components={0.5: 1},
-        residualized=again.result,
+        residualized=again,
     )  # fmt: skip
     assert "and 0 of the" in summary.verdict[-1] and "no cluster like it" in as_text(summary)
 

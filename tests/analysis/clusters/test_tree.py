@@ -8,7 +8,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from analysis.clusters.clustering import Clustering, hdbscan_clusters
 from analysis.clusters.dataset import Dataset
-from analysis.clusters.dendrogram.content import block_layout, page_content, run_clusters, strongest_features
+from analysis.clusters.dendrogram.page import block_layout, page_content, run_clusters, strongest_features
 from analysis.clusters.projection import Projection
 from analysis.clusters.tree import ClusterTree, cluster_tree
 from analysis.features import FEATURES
@@ -129,7 +129,7 @@ def test_strongest_features_are_cohens_d_against_the_rest(data: Dataset) -> None
 
 
 def test_a_page_counts_all_records_where_it_shows_a_sample(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("analysis.clusters.dendrogram.content.POINTS_AT_MOST", 100)
+    monkeypatch.setattr("analysis.clusters.dendrogram.page.POINTS_AT_MOST", 100)
     clustering, tree = tree_of(data)
     plane = Projection("pca", data.activations[:, :2], ("PC 1", "PC 2"))
     content, tables = page_content(plane, clustering, tree, data, seed=0)

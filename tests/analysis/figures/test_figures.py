@@ -14,19 +14,14 @@ from matplotlib.text import Text
 
 from analysis.clusters.blindness import Blindness
 from analysis.clusters.clustering import largest_first
-from analysis.clusters.component_r2 import FeatureR2
-from analysis.clusters.components import ComponentReport, principal_components, report_components
+from analysis.clusters.components import ComponentReport, FeatureR2, principal_components, report_components
 from analysis.clusters.dataset import Dataset
-from analysis.clusters.figures.cluster_features import cluster_features
-from analysis.clusters.figures.metric_scatter import metric_scatter
-from analysis.clusters.figures.pca_feature_correlations import pca_feature_correlations
-from analysis.clusters.figures.pca_feature_profiles import pca_feature_profiles
-from analysis.clusters.figures.plane_scatter import plane_scatter
+from analysis.clusters.heat_maps import cluster_features, pca_feature_correlations
+from analysis.clusters.planes import metric_scatter, pca_feature_profiles, plane_scatter
 from analysis.clusters.projection import Projection
 from analysis.clusters.summary import format_number
 from analysis.features import EXTENDED_FEATURES, FEATURE_NAMES, FEATURES, feature_matrix
-from analysis.figures.feature_scatter import feature_scatter
-from analysis.figures.pair_panels import pair_panels
+from analysis.figures.pairs import feature_scatter, pair_panels
 from analysis.figures.points import Panel, draw_clusters, draw_values
 from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker, new_figure, title
 from analysis.lives import lives_of, rolling_mean

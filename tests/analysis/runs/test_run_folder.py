@@ -8,8 +8,7 @@ import orjson
 import pytest
 
 from analysis.runs.finished_files import open_finished
-from analysis.runs.processor import processor
-from analysis.runs.run_folder import DONE_FILE, RUN_FILE, RunFolder
+from analysis.runs.run_folder import DONE_FILE, RUN_FILE, RunFolder, processor
 from common.files import sha256
 from common.user_error import UserError
 

@@ -5,12 +5,12 @@ import functools
 import numpy as np
 
 from analysis.clusters.clustering import hdbscan_labels
-from analysis.statistics.cluster_method import ClusterMethod
 from analysis.statistics.stability import (
     EMBEDDED_ANEW,
     FLOOR_SEEDS,
     SEED_RECORDS,
     SEEDS,
+    ClusterMethod,
     adjusted_rand,
     best_overlap,
     bootstrap_stability,
