@@ -23,11 +23,8 @@ class Blindness:
 
     Attributes:
         studied: what is studied, such as "clusters".
-        features: number of listed features.
         left_out: those that cannot be computed from this dump.
-        records: number of records measured.
         unit: what intervals resample, "life" or "episode".
-        units: number of them.
         measures: about behaviour and about the state; none if they could not be measured.
         reason: why there are none, else "".
     """

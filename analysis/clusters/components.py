@@ -34,17 +34,12 @@ def pca_feature_r2(
     """Predict features from components by least squares, each life from a fit to other lives.
 
     R2 is 1 - (squared errors of held-out records) / (squared errors of the fitted lives' mean). Lives are split into
-    folds of similar size (scikit-learn's GroupKFold). The fits are not repeated when lives are resampled.
+    folds of similar size (scikit-learn's GroupKFold). The fits are not repeated when lives are resampled. NaN for a
+    feature, (B,), that never changes, and for all features if there is only one life.
 
     Args:
         scores: components of the activations, (B, components); their axes may come from all records, since they do not
             depend on features.
-        features: (B, F), finite.
-        folds: at least 2; capped at the number of lives.
-        settings: number of resamples, confidence and seed.
-
-    Returns:
-        NaN for a feature that never changes, and for all features if there is only one life.
     """
     if len(lives) < 2:
         nothing = np.full(features.shape[1], np.nan)
@@ -128,15 +123,7 @@ def principal_components(activations: np.ndarray) -> Components:
 
 
 def pearson_r(scores: np.ndarray, features: np.ndarray) -> np.ndarray:
-    """Return Pearson's r of every component and feature over records; NaN if either never changes.
-
-    Args:
-        scores: (B, components).
-        features: (B, features).
-
-    Returns:
-        (components, features) float64.
-    """
+    """Return Pearson's r of components and features, (B, K) and (B, F) to (K, F); NaN if either never changes."""
     left, right = _standardised(scores), _standardised(features)
     return left.T @ right / len(scores)
 
@@ -164,14 +151,10 @@ class Profile:
 
 
 def binned_profile(score: np.ndarray, feature: np.ndarray, lives: Lives, bins: int = BINS) -> Profile:
-    """Average a feature in bins with equal numbers of records along a component.
-
+    """Average a feature in bins with equal numbers of records along a component, (B,) each.
     Records of one life are not independent. A bin's mean is a ratio of two sums over lives, so its standard error is
     that of a ratio estimator with lives as sampling units (Cochran 1977, "Sampling techniques", equation 6.13).
 
-    Args:
-        score: (B,).
-        feature: (B,).
         bins: at most; fewer if there are fewer records.
     """
     rank = np.empty(len(score), np.int64)
@@ -196,13 +179,10 @@ class ComponentReport:
     """Associations of principal components with features. K components, F features.
 
     Attributes:
-        features: their names, (F,).
         explained: each component's share of the activations' variance, (K,).
         r: Pearson's r, (K, F); NaN if a feature never changes.
         own: which of the features are not options of a categorical feature, (O,) int64.
-        choices: how categorical features go with each component.
         r2: cross-validated by life, of all K components together, with its interval; (F,) each.
-        lives: number of lives in the cross-validation.
         blindness: how much of what the K components tell the listed features cover.
     """
 

@@ -79,10 +79,8 @@ def read_listed(folder: Path, subsample: Subsample, data: Dataset, seed: int, pr
 def listed_of(records: Records, history: Records, metadata: DumpMetadata, among: np.ndarray) -> Listed:
     """Compute all listed features, and what the agent does next, of the records that have a next tick.
 
-    Args:
-        records: the marked ones of the dataset, with all that features need.
-        history: every tick of their lives.
-        among: the records of the dataset that they are, (B,) bool.
+    The records are the marked ones of the dataset, `among`, (B,) bool, with all that features need; the history has
+    every tick of their lives.
     """
     seen = Observed(history, metadata)
     place = places_among(places_of(records), places_of(history))
@@ -100,13 +98,10 @@ def listed_of(records: Records, history: Records, metadata: DumpMetadata, among:
 def next_ticks(seen: Observed, place: np.ndarray) -> dict[str, np.ndarray]:
     """Return what agents do in the ticks after some records, as parts of several columns each.
 
-    The options chosen in each action head at the next tick, one column each (of a head with many options, whether it
-    is not the no-op); where the agent is, and how its health, food and water have changed, `AHEAD` ticks later or at
-    its life's end. Left out is what (almost) never changes.
-
-    Args:
-        seen: every tick of the lives, H of them.
-        place: of the records among them, (b,) int64.
+    The options chosen in each action head at the next tick, one column each (of a head with many options, whether it is
+    not the no-op); where the agent is, and how its health, food and water have changed, `AHEAD` ticks later or at its
+    life's end. Left out is what (almost) never changes. `seen` has every tick of the lives, and `place` says where the
+    records are among them, (b,) int64.
     """
     lives, columns = seen.lives, seen.metadata.entity_columns
     parts = {}
@@ -142,12 +137,7 @@ def later(values: np.ndarray, lives: Lives, ticks: int) -> np.ndarray:
 def blindness(
     listed: Listed, data: Dataset, components: Components, name: str, studied: np.ndarray, settings: Inference
 ) -> Blindness:
-    """Measure how much of what is studied tells about behaviour and state is in the listed features.
-
-    Args:
-        name: what is studied, such as "clusters".
-        studied: labels, (B,) int64, or scores, (B, K).
-    """
+    """Measure how much of what is studied tells about behaviour and state is in the listed features."""
     kept = listed.kept
     episode, life = data.records.episode[kept], data.lives.index[kept]
     by_episode = len(np.unique(episode)) >= ENOUGH_EPISODES

@@ -73,10 +73,8 @@ def metric_scatter(
     """Draw one panel per feature, coloured by the feature's rolling mean within a life.
 
     Colours span the 1st to the 99th percentile, as each colour bar says; the highest values are drawn last. Where
-    points would overlap, small cells show their means.
-
-    Args:
-        rolled: means of features, (B, features), over a `window` of kept records.
+    points would overlap, small cells show their means. `rolled` are means of features, (B, features), over a `window`
+    of kept records.
     """
     across = _COLUMNS if len(features) <= _MANY else 2 * _COLUMNS
     rows = -(-len(features) // across)

@@ -16,7 +16,6 @@ class Projection:
     Attributes:
         kind: "umap", "tsne" or "pca", the first word of figures' file names.
         points: (B, 2) float32.
-        axes: names of both axes.
     """
 
     kind: str
@@ -34,9 +33,6 @@ def project(
     """Project records onto a plane as the settings say; the seed is a separate argument, so that others can be tried.
 
     Args:
-        activations: (B, units), not all the same.
-        components: of the activations, for `--projection pca`.
-        seed: of UMAP and t-SNE.
         run_records: number of records that the activations are a sample of, if any: UMAP then uses as many epochs as
             for all of them.
     """
@@ -60,17 +56,13 @@ def umap_embedding(
 ) -> np.ndarray:
     """Embed activations with UMAP (McInnes, Healy and Melville 2018, arXiv:1802.03426), Euclidean distances.
 
-    Single-threaded, so that the same seed gives the same embedding.
+    (B, units), not all the same, to (B, dimensions) float32. Single-threaded, so that the same seed gives the same
+    embedding. `epochs` are by default UMAP's own, see `umap_epochs`.
 
     Args:
-        activations: (B, units), not all the same.
         neighbors: size of the local neighbourhoods, from 2 to B - 1.
         min_dist: minimum distance between embedded points, from 0 to 1.
         dimensions: of the embedding, up to B - 2.
-        epochs: of the layout; None for UMAP's default, see `umap_epochs`.
-
-    Returns:
-        (B, dimensions) float32.
     """
     import umap
 
@@ -86,12 +78,10 @@ def umap_embedding(
 def tsne_embedding(activations: np.ndarray, perplexity: float, seed: int) -> np.ndarray:
     """Embed activations in a plane with t-SNE (van der Maaten and Hinton 2008), Barnes-Hut, Euclidean distances.
 
-    Args:
-        activations: (B, units), not all the same.
-        perplexity: roughly the number of neighbours per record, below B.
+    (B, units), not all the same, to (B, 2) float32.
 
-    Returns:
-        (B, 2) float32.
+    Args:
+        perplexity: roughly the number of neighbours per record, below B.
     """
     from sklearn.manifold import TSNE
 

@@ -26,7 +26,6 @@ def residual_variables(
 
     Args:
         names: of `OWN_VARIABLES` (age is the number of ticks since the first kept record of the life), or of features.
-        features: of this run, by name, (B,) each.
 
     Raises:
         UserError: a variable does not exist, or is not among the features of this run.

@@ -76,13 +76,8 @@ class ClusterTree:
         """Choose densities to cut at, ascending: just above each split, and where shares of the records have left.
 
         Splits take precedence; if there are too many, they are subsampled evenly. Cuts lie between the densities at
-        which the tree changes, so rounding has no effect.
-
-        Args:
-            most: maximum number of densities, at least 2.
-
-        Returns:
-            1 to `most` densities, at the first of which everything is in the root.
+        which the tree changes, so rounding has no effect. Returns 1 to `most` densities, at least 2 asked for, at the
+        first of which everything is in the root.
         """
         events = np.unique(np.concatenate([self.birth[1:], self.leaves]))
         events = events[np.isfinite(events)]

@@ -35,10 +35,7 @@ Codes = Callable[[Observed], np.ndarray]
 def _pointed_at(seen: Observed, head: str, rows: RaggedRows, kinds: np.ndarray) -> np.ndarray:
     """Return the kind of the row that a head's option points to, (B,) int64: 0 for the no-op and for no row.
 
-    Args:
-        head: its options are the rows of the record, one after the other.
-        rows: of each record.
-        kinds: of each row, (R,).
+    A head's options are the rows of the record, one after the other; `kinds` are of each row, (R,).
     """
     option = seen.option(head)
     inside = option < rows.counts

@@ -43,13 +43,9 @@ class Category:
     """A categorical feature.
 
     Attributes:
-        name: such as "move".
-        definition: one sentence that says what is measured.
         options: short name of each option, and the phrase that says what holds in its records, in order.
         compute: function from B records to the number of each record's option, (B,) int64.
         head: the action head that it reads; "" for none.
-        over_time: as of `Feature`.
-        of_tiles: as of `Feature`.
     """
 
     name: str

@@ -25,7 +25,6 @@ def feature_matrix(
     """Return features of every record, (B, features) float64 without NaN, in the order of `features`.
 
     Args:
-        records: any records of one dump.
         history: every tick of the records' lives, from `read_history`; features over time need it unless `records`
             already holds every tick. Must be consecutive ticks from each agent's spawn on.
 

@@ -42,15 +42,10 @@ class Panel:
 
 
 def draw_clusters(panel: Panel, points: np.ndarray, labels: np.ndarray | None) -> None:
-    """Draw points in their clusters' colours, noise in grey underneath; without labels, in one colour.
+    """Draw points, (B, 2), in their clusters' colours, noise in grey underneath; without labels, in one colour.
 
     In a crowded panel a cell has the colour of its most common cluster, since mixed colours could be mistaken for
     other clusters; the more points it holds, the more opaque it is.
-
-    Args:
-        panel: to draw in.
-        points: (B, 2).
-        labels: (B,) clusters from 0; negative for noise.
     """
     clusters = 1 if labels is None else int(labels.max()) + 1
     colours = [_UNLABELLED] if labels is None else [cluster_colour(cluster) for cluster in range(clusters)]
@@ -84,14 +79,9 @@ class ValueScale:
 
 
 def draw_values(panel: Panel, points: np.ndarray, values: np.ndarray) -> ValueScale:
-    """Draw points coloured by value, the highest on top; in a crowded panel, draw cells coloured by mean.
+    """Draw points, (B, 2), coloured by value, the highest on top; in a crowded panel, draw cells coloured by mean.
 
     Colours span the 1st to the 99th percentile of what is drawn. The panel is grey, so that every colour is visible.
-
-    Args:
-        panel: to draw in.
-        points: (B, 2).
-        values: (B,).
     """
     panel.axes.set_facecolor(PANEL_COLOUR)
     if panel.crowded(len(points)):
@@ -194,14 +184,7 @@ def legend_width(labels: np.ndarray, rows: int = _ROWS) -> float:
 
 
 def add_cluster_legend(figure: Figure, labels: np.ndarray, *, crowded: bool, rows: int = _ROWS) -> None:
-    """Add a legend of clusters' colours and shares at the right; if there are too many, only the largest.
-
-    Args:
-        figure: wide enough for the legend.
-        labels: (B,) clusters from 0; negative for noise.
-        crowded: whether points are drawn as cells, so that there are no markers.
-        rows: per column of the legend.
-    """
+    """Add a legend of clusters' colours and shares at the right; if there are too many, only the largest."""
     handles = _handles(labels, crowded=crowded)
     columns = -(-len(handles) // rows)
     figure.legend(handles=handles, loc="outside right upper", ncols=columns, title="cluster (share of records)")

@@ -50,8 +50,6 @@ def life_events(records: Records, metadata: DumpMetadata) -> LifeEvents:
 
     Pass whole episodes: an agent's killer, and whether it survived, can only be inferred from the others' records.
 
-    Args:
-        records: in any order, with entities and inventories.
 
     Raises:
         UserError: the dump lacks a column or an action head, or an agent is not among the entities that it sees.
@@ -143,12 +141,8 @@ def trades(seen: Observed, now: np.ndarray, before: np.ndarray) -> Iterator[tupl
 
     Gave gold: the agent chose to, had enough, and was neither frozen nor in combat. Gave an item: likewise, and the
     item is gone. Bought: it chose to, has a new item or a larger stack, and less gold than its gifts explain. Sold: an
-    item that it had listed is gone, and it has more gold. Of two trades in one tick, one may go unnoticed.
-
-    Args:
-        seen: records.
-        now: indices of records whose life has a record one tick earlier, (N,).
-        before: indices of those earlier records, (N,).
+    item that it had listed is gone, and it has more gold. Of two trades in one tick, one may go unnoticed. `now` are
+    records whose life has a record one tick earlier, and `before` those earlier ones, (N,) indices each.
     """
     spent = seen.own("gold")[before].astype(np.int64) - seen.own("gold")[now]
     wanted, buys = _gold_to_give(seen)[before], seen.chose("Buy.MarketItem")[before]

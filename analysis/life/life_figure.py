@@ -38,11 +38,6 @@ def life_figure(life: Timeline, heading: str, text: str, clusters: ClusterStrip 
     """Draw one life as panels that share an axis of ticks.
 
     Reward and value are left out if the dump does not record them, and the title says so.
-
-    Args:
-        life: the timeline of a single life.
-        text: its length and how it ended.
-        clusters: of its records, if available.
     """
     panels = [
         _Panel(2.2, _vitals), _Panel(1.4, _levels), _Panel(1.6, _nearby), _Panel(1.4, _belongings),

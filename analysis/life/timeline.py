@@ -32,7 +32,6 @@ class Timeline:
     """Lives tick by tick. B records, sorted by life, then tick.
 
     Attributes:
-        records: identity and all other fields that were read.
         lives: of the records; life i owns lives.lengths[i] records from lives.starts[i].
         columns: `FEATURES_SHOWN` by the names and in the units of docs/features.md, and `ESTIMATES` in the units of
             the reward, NaN if the dump does not record them; (B,) float64 each.

@@ -105,13 +105,9 @@ def _as_choice(chosen: Chosen, scale: np.ndarray, units: int) -> Choice:
 class _Eliminated:
     """What is left for a memory once the baseline with one penalty is eliminated. C columns, M units, T targets.
 
-    The weights of the baseline are u - v @ w, where w are those of the memory.
-
-    Attributes:
-        u: (C, T).
-        v: (C, M).
-        values, vectors: eigendecomposition of the Schur complement, (M,) and (M, M).
-        rest: what the memory has to explain, (M, T).
+    The weights of the baseline are u - v @ w, where w are those of the memory. u is (C, T), v (C, M); `values` (M,) and
+    `vectors` (M, M) are the eigendecomposition of the Schur complement, and `rest` is what the memory has to explain,
+    (M, T).
     """
 
     u: np.ndarray

@@ -283,9 +283,7 @@ def probe_emergence(reports: Sequence[DumpReport], memory: str, probe: str) -> F
     """Draw score and advantage against agent-steps trained, a colour for each training.
 
     Of many targets those are drawn whose advantage is ever the largest; one panel tells how alike layers are by CKA.
-
-    Args:
-        reports: of checkpoints, each with its agent-steps, those of a training in order.
+    Each report has its agent-steps; those of a training come in order.
     """
     chosen, of_how_many = _most_advantaged(reports, memory, probe)
     trainings = list(dict.fromkeys(report.training for report in reports))

@@ -80,10 +80,8 @@ class Findings:
 def findings(probed: Probed, inputs: Sequence[Input], resamples: Resamples, chance: np.ndarray) -> Findings:
     """Compare memories with baselines and with control tasks.
 
-    A memory's probe of one kind has to beat the baselines' probes of every kind.
-
-    Args:
-        chance: score of knowing nothing, (T,).
+    A memory's probe of one kind has to beat the baselines' probes of every kind. `chance` is the score of knowing
+    nothing, (T,).
     """
     memories = {source.name for source in inputs if source.kind == "memory"}
     drawn = {key: losses.resampled(resamples.weights) for key, losses in probed.losses.items()}

@@ -170,11 +170,8 @@ def directions_of(
     """Return a direction `DUMP/LAYER/TARGET` of every linear probe that was fitted.
 
     Its read-out is the probe's prediction: of the target in its own unit, or of the log-odds of a yes. A probe whose
-    weights are all zero is left out: it predicts the same of every record.
-
-    Args:
-        targets: in the order of its columns.
-        read_outs: of each memory, of all targets in their order, fitted to all records; NaN where a target was not.
+    weights are all zero is left out: it predicts the same of every record. Targets are in the order of the columns, as
+    are the read-outs of each memory, fitted to all records; NaN where a target was not.
     """
     directions = []
     for layer, read_out in read_outs.items():

@@ -62,12 +62,7 @@ def probe(
     seed: int,
     report: Report,
 ) -> Probed:
-    """Fit and cross-validate all probes of a dump.
-
-    Args:
-        targets: in the order of its columns.
-        probes: of `PROBES`.
-    """
+    """Fit and cross-validate all probes of a dump."""
     fold = folds_of_worlds(data.world)[data.world]
     reasons = tuple(why_not(target, values, fold) for target, values in zip(targets, data.targets.T, strict=True))
     usable = np.array([reason is None for reason in reasons], bool)

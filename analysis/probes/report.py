@@ -173,11 +173,8 @@ def report_dump(
 ) -> DumpReport:  # fmt: skip
     """Put into rows what was found in a dump.
 
-    Args:
-        targets: in the order of the columns of the data.
-        wanted: inputs that were asked for, whether or not the dump holds them.
-        given: what `commonality` finds of each memory.
-        similar: what `similarities` finds.
+    Targets are in the order of the columns of the data; `wanted` are the inputs that were asked for, whether or not the
+    dump holds them; `given` is what `commonality` finds of each memory, and `similar` what `similarities` does.
     """
     there = [source for source in wanted if source.name in data.inputs]
     known = np.isfinite(data.targets).sum(axis=0).tolist()

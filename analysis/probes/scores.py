@@ -26,12 +26,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Losses:
-    """What went wrong in each world, and what could have. W worlds, T targets.
-
-    Attributes:
-        lost: (W, T) float64.
-        stake: (W, T) float64.
-    """
+    """What went wrong in each world, and what could have. W worlds, T targets. Both are (W, T) float64."""
 
     lost: np.ndarray
     stake: np.ndarray
@@ -93,9 +88,7 @@ def _pairs(
 def average_precision(predicted: np.ndarray, y: np.ndarray, world: np.ndarray, worlds: int) -> Losses:
     """Compare predictions of binary targets with the truth by average precision, world by world.
 
-    Args:
-        predicted, y: (B, T); y 0 or 1.
-        world: (B,).
+    Predictions and y, 0 or 1, are (B, T), worlds (B,).
     """
     from sklearn.metrics import average_precision_score
 
@@ -126,11 +119,7 @@ class Estimates:
 
 @dataclass(frozen=True)
 class Resamples:
-    """How often each resample draws each world.
-
-    Attributes:
-        weights: (R, W) float64.
-    """
+    """How often each resample draws each world. Weights are (R, W) float64."""
 
     weights: np.ndarray
 
@@ -144,10 +133,8 @@ class Resamples:
     def estimate(self, value: np.ndarray, resampled: np.ndarray, informative: np.ndarray) -> Estimates:
         """Turn a value and its resamples into an interval and a test.
 
-        Args:
-            value: (T,).
-            resampled: (R, T).
-            informative: worlds that each target has something at stake in, (T,).
+        The value is (T,), its resamples (R, T); `informative` counts the worlds that a target has something at stake
+        in, (T,).
         """
         from scipy.stats import t
 

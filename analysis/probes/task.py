@@ -56,12 +56,7 @@ def folds_of_worlds(world: np.ndarray) -> np.ndarray:
 
 
 def shifted_within_lives(values: np.ndarray, lives: Lives, seed: int) -> np.ndarray:
-    """Shift each life's values around in a circle, each life by its own share: (B, T) to (B, T).
-
-    Args:
-        values: (B, T), each life in order of ticks where it is finite.
-        seed: of the shares.
-    """
+    """Shift each life's values around in a circle, each life by its own share: (B, T) to (B, T)."""
     shares = np.random.default_rng(seed).uniform(_LEAST_SHIFT, _LARGEST_SHIFT, len(lives))
     shift = np.round(shares * lives.lengths).astype(np.int64)
     shift = np.clip(shift, np.minimum(1, lives.lengths - 1), None)  # a life of two is shifted by one, of one by none
@@ -195,9 +190,7 @@ def scored_alike(
 ) -> Losses:  # fmt: skip
     """Score groups of targets that apply to the same records one by one.
 
-    Args:
-        groups: as `alike` returns them.
-        score: from the places of a group in (B, T), its records and its targets.
+    Groups are as `alike` returns them; `score` takes the places of a group in (B, T), its records and its targets.
     """
     lost, stake = np.zeros((2, data.worlds, data.targets.shape[1]))
     for rows, columns in groups:
@@ -211,12 +204,7 @@ def fit_linear(
 ) -> Fitted:
     """Fit and cross-validate ridge regressions and, of yes-or-no targets, logistic regressions with their penalties.
 
-    Args:
-        x: input, (B, C) float32.
-        y: targets, (B, T) float64, finite.
-        fold: of each record, (B,) int64, at least three.
-        yes_or_no: which targets are, (T,) bool.
-        bands: scales of the columns to choose from, (K, C); by default one band of 1 everywhere.
+    The arguments are those of `fit_ridge`, and which targets are yes-or-no, (T,) bool.
     """
     return classified(x, y, fold, yes_or_no, fit_ridge(x, y, fold, bands))
 

@@ -79,10 +79,6 @@ class ClusterRun:
 def read_cluster_run(path: Path, dump: Path, file: str = LABELS_FILE) -> ClusterRun:
     """Read a finished run's labels, after verifying their hash and that they are from this dump.
 
-    Args:
-        path: folder of analyze_activations.py.
-        dump: folder of extract_activations.py.
-
     Raises:
         UserError: the run is unfinished or damaged, holds no labels, or was made from another dump.
     """

@@ -32,11 +32,7 @@ class RunDescription:
 
 @dataclass(frozen=True)
 class FinishedFiles:
-    """A folder whose run was completed.
-
-    Attributes:
-        sha256: of each file that the run wrote, by name.
-    """
+    """A folder whose run was completed, with the SHA-256 of each file that the run wrote, by name."""
 
     path: Path
     sha256: dict[str, str]

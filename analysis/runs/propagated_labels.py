@@ -174,10 +174,7 @@ def fit_rule(run: ClusterRun, dump: Path, progress: Progress | None = None) -> R
 def rule_from(activations: np.ndarray, label: np.ndarray, life: np.ndarray) -> CarryingRule:
     """Choose the number of voters by holding out lives, then let all labelled records vote.
 
-    Args:
-        activations: of labelled records, (N, units) float32.
-        label: (N,) int64.
-        life: of each, (N,) int64.
+    Activations of labelled records are (N, units) float32, labels and lives (N,) int64.
     """
     held_out = _hold_out(activations, label, life) if len(np.unique(life)) > 1 else None
     mean, components = _principal(activations)
@@ -194,11 +191,7 @@ def propagate_labels(
 ) -> PropagatedLabels:
     """Label every record of a dump, or of some of its lives; memory holds only one batch of activations.
 
-    Args:
-        dump: folder of the dump.
-        rule: from `fit_rule`.
-        lives: to label, each a slot, an agent and an episode; None for all.
-        progress: called with the share of the dump read, from 0 to 1.
+    Lives are each a slot, an agent and an episode; None for all.
 
     Raises:
         UserError: the dump cannot be read, or has no records of these lives.

@@ -128,9 +128,6 @@ def associations(
 
     Args:
         codes: the option of each record, (B,) int64 from 0, of each categorical feature by name.
-        labels: (B,) clusters from 0; negative for noise.
-        tick: (B,).
-        episode: (B,).
     """
     if not codes:
         return ()
@@ -156,8 +153,6 @@ def eta_squares(
     Args:
         scores: (B, K), finite.
         codes: the option of each record, (B,) int64 from 0, of each categorical feature by name.
-        tick: (B,).
-        episode: (B,).
     """
     if not codes:
         return ()

@@ -57,8 +57,6 @@ def circular_shift_test(
     fewer episodes nothing tells a cluster's behaviour from what happened to that world.
 
     Args:
-        features: (B, F), finite.
-        labels: (B,) clusters from 0; negative for noise.
         episode: of each record, (B,); without it lives are only shifted independently.
         unit: of each feature, (F,): what is a millionth of it is a rounding. Its own spread where None.
         wanted: which pairs to test, (K, F) bool; all where None. The others' p is NaN.

@@ -40,10 +40,6 @@ def cluster_validity(points: np.ndarray, labels: np.ndarray, seed: int) -> Clust
 
     Between -1 and 1: positive where clusters are denser inside than what separates them. The overall index is the mean
     over clusters, weighted by size, all records counted, so that noise pulls it towards 0.
-
-    Args:
-        points: what was clustered, (B, dimensions).
-        labels: (B,) clusters from 0; negative for noise.
     """
     from hdbscan.validity import validity_index
 

@@ -81,7 +81,6 @@ def coverage(
         groups: what is studied as groups, (B,) int64.
         targets: sets of targets, by what they are.
         unit: the life or the episode of each record, (B,) int64; at least two of them.
-        settings: number of resamples, confidence and seed.
     """
     unit = np.unique(unit, return_inverse=True)[1]
     fold = _folds(unit)

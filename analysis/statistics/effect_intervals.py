@@ -89,11 +89,6 @@ def effect_intervals(
     are too narrow (Efron and Tibshirani 1993, section 12.4). The degrees of freedom are one less than the number of
     units that hold the cluster or, if fewer, the records it is compared with. Where fewer than 2 units of equal
     size would hold either side, there is no interval.
-
-    Args:
-        features: (B, F), finite.
-        labels: (B,) clusters from 0; negative for noise.
-        episode: (B,) int64.
     """
     spread = features.std(axis=0)
     scaled = (features - features[0]) / np.where(spread > 0, spread, 1.0)
@@ -167,8 +162,7 @@ def _sums(features: np.ndarray, unit: np.ndarray, units: int) -> _Sums:
 def _d(group: _Sums, reference: _Sums, alike: bool) -> np.ndarray:
     """Return Cohen's d for each resample, (R, F); NaN or infinite where a side is empty or nothing varies.
 
-    Args:
-        alike: the reference counts as many records as the group has, as random windows do: both variances weigh alike.
+    `alike`: the reference counts as many records as the group has, as random windows do: both variances weigh alike.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         variances = [side.deviations / (side.count - 1)[:, None] for side in (group, reference)]

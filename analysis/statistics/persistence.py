@@ -40,11 +40,8 @@ def persistence(labels: np.ndarray, lives: Lives, tick: np.ndarray) -> tuple[Per
     """Return the persistence of all clusters together, noise left out, and of each cluster.
 
     Chance is exact, without drawing: a life's labels in random order put one of its n_k records of a cluster next to
-    another one n_k (n_k - 1) / n times, n its records; those of the whole dump (n_k - 1) / (N - 1) of the time.
-
-    Args:
-        labels: (B,) clusters from 0; negative for noise.
-        tick: (B,).
+    another one n_k (n_k - 1) / n times, n its records; those of the whole dump (n_k - 1) / (N - 1) of the time. Labels,
+    (B,), are negative for noise; ticks are (B,).
     """
     ordered = labels[lives.order]
     same_life = np.diff(lives.index_in_order) == 0

@@ -123,12 +123,7 @@ def correlations_given_time(
 ) -> ShiftedCorrelations:  # fmt: skip
     """Correlate as `shifted_correlations`, and test once more what tick and age leave of `right`; the larger p counts.
 
-    Args:
-        left: (B, K), finite.
-        right: (B, F), finite.
-        tick: of each record, (B,).
-        permutations: shifts of each life.
-        episode: of each record, (B,).
+    `left` and `right` are finite, (B, K) and (B, F); `tick` and `episode` are of each record, (B,).
     """
     age = age_of(tick, lives)
     rest = right - time_course(right, tick, age).explained(tick, age)

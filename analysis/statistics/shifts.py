@@ -76,7 +76,6 @@ def shifted_sums(
 
     Args:
         columns: (B, columns), finite; best about 1 in size.
-        labels: (B,) clusters from 0; negative for noise.
         episode: of each record, (B,), to shift all lives of an episode together as well.
         wanted: columns that each cluster is asked for, (K, columns) bool; all where None.
 
@@ -110,8 +109,7 @@ def random_shifts(lives: Lives, permutations: int, seed: int) -> np.ndarray:
 def shared_shifts(lives: Lives, episode: np.ndarray, permutations: int, seed: int) -> SharedShifts:
     """Draw one shift for each episode and permutation, all below the episode's longest life equally likely.
 
-    Args:
-        episode: of each record, (B,).
+    `episode` is of each record, (B,).
     """
     _, number = np.unique(episode[lives.order[lives.starts]], return_inverse=True)
     longest = np.zeros(number.max() + 1, np.int64)

@@ -126,13 +126,8 @@ def projection_stability(
 
     A sample is of whole lives, `SEED_RECORDS` records at most; in a draw, a life drawn twice counts once. Fewer records
     than the run has make sparser clusters, which costs agreement as well. The adjusted Rand index (Hubert and Arabie
-    1985) takes noise as one group.
-
-    Args:
-        activations: of all records of the run, (B, units).
-        labels: the run's own, (B,); negative for noise.
-        lives: that the records belong to.
-        seed: of the run; those tried come after it.
+    1985) takes noise as one group. Activations, (B, units), and labels, (B,), are of all records of the run; the seeds
+    tried come after the run's.
     """
 
     def agreement(records: np.ndarray, seed: int) -> float:
@@ -164,12 +159,8 @@ def stability_floor(activations: np.ndarray, lives: Lives, method: ClusterMethod
     """Measure how stable the clusters of states without structure are, on a Gaussian surrogate of a run's records.
 
     The surrogate's own clusters are those of whole lives, `SEED_RECORDS` records at most, so in larger runs less
-    differs between its embeddings than between those of the run, and the floor is rather too high.
-
-    Args:
-        activations: of all records of the run, (B, units).
-        lives: that the records belong to.
-        method: finds the run's clusters.
+    differs between its embeddings than between those of the run, and the floor is rather too high. Activations, (B,
+    units), are of all records of the run.
     """
     rng = np.random.default_rng([seed, 11])
     sample = whole_lives(lives, SEED_RECORDS, rng)
@@ -203,11 +194,8 @@ def bootstrap_stability(
 
     A life drawn twice counts once: copies of a point would look dense. Of large dumps a draw takes at most
     `BOOTSTRAP_RECORDS` records. The overlap is the Jaccard index (Hennig 2007, "Cluster-wise assessment of cluster
-    stability"): below 0.5 a cluster dissolves, above 0.75 it is there again.
-
-    Args:
-        points: (B, dimensions).
-        labels: the run's own, (B,); negative for noise.
+    stability"): below 0.5 a cluster dissolves, above 0.75 it is there again. Points are (B, dimensions), labels (B,),
+    negative for noise.
     """
     rng = np.random.default_rng([seed, 4])
     agreement, overlaps = [], []

@@ -28,7 +28,6 @@ class Layout:
     """Positions of the tree's clusters in the picture, (C,) each: blocks from `low` to `high`, one unit per leaf.
 
     Attributes:
-        low: lower end.
         high: upper end; a parent's block spans those of its children.
         colour: index of a colour; the largest child keeps its parent's.
     """
@@ -41,14 +40,7 @@ class Layout:
 def page_content(
     projection: Projection, clustering: Clustering, tree: ClusterTree, data: Dataset, seed: int
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return the page's data: plain values, and tables of the points shown.
-
-    Args:
-        projection: B records in the plane.
-        clustering: of the same records; the run's clusters.
-        data: with the features of the same records.
-        seed: of the sample of points, if there are too many to show.
-    """
+    """Return the page's data: plain values, and tables of the points shown."""
     if len(tree) >= _NO_CLUSTER:
         raise ValueError(f"a page cannot hold {len(tree)} clusters")
     densities = tree.densities(LEVELS)
@@ -172,14 +164,7 @@ _HERE = Path(__file__).parent
 
 
 def dendrogram_page(projection: Projection, clustering: Clustering, clustered_in: str, data: Dataset, seed: int) -> str:
-    """Return the page as HTML.
-
-    Args:
-        projection: B records in the plane.
-        clustered_in: description of the space in which the clusters were found.
-        data: with the features of the same records.
-        seed: of the sample of points, if there are too many to show.
-    """
+    """Return the page as HTML."""
     from plotly.offline import get_plotlyjs
 
     tree = cluster_tree(clustering.tree)

@@ -27,12 +27,7 @@ _PLACES = ("env_id", "agent_id", "episode", "step", "tick")
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """The inputs of every output, and the folder for results.
-
-    Attributes:
-        folder: for the results.
-        step: shows that a step is running.
-    """
+    """The inputs of every output, and the folder for results."""
 
     settings: AnalysisSettings
     data: Dataset

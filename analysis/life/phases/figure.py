@@ -24,11 +24,6 @@ def life_phase_figure(
     """Draw stacked shares, and below them each state's share with its 95% interval as a band.
 
     Beyond `MOST_STATES`, the rarer states are combined in one pale area without panels of their own.
-
-    Args:
-        labels: of the states, (K,).
-        time: the binned variable, for the axis.
-        text: a description of the shares.
     """
     order = np.argsort(-np.nanmean(shares.mean, axis=0), kind="stable")[:MOST_STATES]
     order = np.sort(order)
@@ -109,10 +104,6 @@ def transitions_figure(
     """Draw which states follow each state, coloured by the ratio to chance given age, and how long states last.
 
     Only the `MOST_STATES_LEFT` states with the most ticks are drawn.
-
-    Args:
-        labels: of the states, (K,).
-        text: description of one step, for the title.
     """
     shown = np.sort(np.argsort(-dwelling.ticks, kind="stable")[:MOST_STATES_LEFT])
     names = [label_name(int(labels[state])) for state in shown]

@@ -56,10 +56,6 @@ def memory_of_two(
     what comes next, as in a Markov chain, all orders of a life's excursions are equally likely. They keep how often
     each state follows each other one, and change which state before goes with which state after. If the chain's odds
     change with age, all orders within a span of visits still are.
-
-    Args:
-        found: V visits.
-        states: K.
     """
 
     def tested(span: np.ndarray, part: int) -> AgainstExcursions:

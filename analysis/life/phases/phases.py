@@ -69,10 +69,7 @@ class Shares:
 def shares(sequences: LabelSequences, edges: np.ndarray, shown: np.ndarray, bootstrap: Bootstrap) -> Shares:
     """Return each state's share in each bin, with bands from resampling episodes, then lives within them.
 
-    Args:
-        sequences: labels of L lives.
-        edges: of the bins, in records of each life, (L, T + 1).
-        shown: the same edges as they are to be shown, (T + 1,).
+    `edges` are in records of each life, (L, T + 1), `shown` the same as they are to be shown, (T + 1,).
     """
     width = np.diff(edges, axis=1)  # (L, T)
     present = width > 0
@@ -102,11 +99,7 @@ def association(
 ) -> Association:
     """Test whether bins of time and clusters go together, against circular shifts of each life's labels.
 
-    Args:
-        sequences: labels of L lives.
-        edges: of the bins, in records of each life, (L, T + 1).
-        permutations: random shifts, at least one.
-        progress: told the share of them done.
+    `edges` are in records of each life, (L, T + 1).
     """
     rng = np.random.default_rng(seed)
     unmoved = np.zeros(len(sequences), np.int64)

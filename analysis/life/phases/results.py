@@ -43,16 +43,9 @@ class LifePhases:
     """All results.
 
     Attributes:
-        sequences: of the lives that were long enough.
         shortest: ticks that a life had to have.
-        by_phase: over shares of a life.
-        by_tick: over ticks of the episode.
-        dwelling: how long states last.
-        persistence: at several lags.
         own_persistence: the same from the run's own labels only; no pairs at lags that its stride leaves out.
-        memory: whether what came before tells what follows.
         ticks_of_spans: of the visits that both count as of one age, (spans,) int64.
-        propagated: the labels, and how they were propagated.
     """
 
     sequences: LabelSequences
@@ -102,13 +95,7 @@ def life_phases(
 ) -> LifePhases:  # fmt: skip
     """Work out all results.
 
-    Args:
-        propagated: a label for every record of a dump of so many `lives`.
-        bins: that a life, and the episode, are cut into.
-        shortest: ticks that a life must have lasted to be counted; at least one has.
-        permutations: random shifts, and random orders of visits.
-        bootstrap: of all intervals; its seed is that of the permutations too.
-        progress: told the share of the permutations done.
+    At least one life must have lasted the `shortest` ticks. The seed of the intervals is that of the permutations too.
     """
     sequences = label_sequences(propagated.places, propagated.label, shortest)
     own = _own_labels(propagated, sequences)

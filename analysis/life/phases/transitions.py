@@ -102,7 +102,6 @@ class LaggedPersistence:
     """How often the state is the same some ticks later, beyond chance.
 
     Attributes:
-        lag: in ticks.
         pairs: of records of one life so far apart.
         same: share of them in the same state.
         chance: that share if each life's records were shuffled.

@@ -100,9 +100,7 @@ def random_orders(visit_table: Visits, span: np.ndarray, orders: int, seed: int)
     76, 633-642).
 
     Args:
-        found: V visits.
         span: that each visit stays in, (V,) int64, rising: `found.stretch`, or parts of it such as `visits.spans`.
-        orders: to draw.
 
     Yields:
         The state of each visit, (V,) int64, the same array changed each time.
