@@ -1,15 +1,16 @@
 """Principal components of activations, and the features that they are associated with."""
 
 import textwrap
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from analysis.clusters.blindness import Blindness
 from analysis.clusters.dataset import Dataset
-from analysis.clusters.summary import finite, format_number
+from analysis.clusters.summary import format_number
 from analysis.lives import Lives
+from analysis.runs.run_folder import plain
 from analysis.statistics.association import EtaSquares, eta_squares
 from analysis.statistics.inference import Inference
 
@@ -200,13 +201,13 @@ class ComponentReport:
         return {
             "features": list(self.features),
             "explained": self.explained.tolist(),
-            "pearson_r": [[_plain(value) for value in row] for row in self.r],
-            "r2": [_plain(value) for value in self.r2.value],
-            "r2_low": [_plain(value) for value in self.r2.low],
-            "r2_high": [_plain(value) for value in self.r2.high],
-            "choices": [choice.to_json() for choice in self.choices],
+            "pearson_r": plain(self.r),
+            "r2": plain(self.r2.value),
+            "r2_low": plain(self.r2.low),
+            "r2_high": plain(self.r2.high),
+            "choices": plain(self.choices),
             "lives": self.lives,
-            "blindness": finite(asdict(self.blindness)),
+            "blindness": plain(self.blindness),
         }
 
     def as_text(self) -> str:
@@ -241,7 +242,8 @@ class ComponentReport:
         return [int(i) for i in np.argsort(-np.nan_to_num(r, nan=-1), kind="stable")[:count] if np.isfinite(r[i])]
 
     def _r2(self, feature: int) -> str:
-        value, low, high = (_number(estimate[feature]) for estimate in (self.r2.value, self.r2.low, self.r2.high))
+        ends = (self.r2.value[feature], self.r2.low[feature], self.r2.high[feature])
+        value, low, high = (f"{format_number(number, sign=True):>5}" for number in ends)
         return f"{value} [{low}, {high}]"
 
     def _strongest(self, feature: int) -> str:
@@ -263,11 +265,3 @@ def report_components(
         lives=len(data.lives),
         blindness=blindness,
     )
-
-
-def _plain(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
-
-
-def _number(value: float) -> str:
-    return f"{format_number(value, sign=True):>5}"

@@ -16,6 +16,7 @@ from analysis.clusters.dataset import Dataset, feature_columns
 from analysis.features import EXTENDED_FEATURES, Feature, feature_matrix, read_history
 from analysis.features.matrix import check_unbroken
 from analysis.features.observed import Observed
+from analysis.features.over_time import later
 from analysis.lives import Lives, places_among
 from analysis.statistics.coverage import coverage
 from analysis.statistics.effect_intervals import ENOUGH_EPISODES
@@ -124,14 +125,6 @@ def next_ticks(seen: Observed, place: np.ndarray) -> dict[str, np.ndarray]:
         if (moved != moved[0]).any():
             parts[name] = moved
     return parts
-
-
-def later(values: np.ndarray, lives: Lives, ticks: int) -> np.ndarray:
-    """Return each record's value `ticks` later, or at the life's last record: (H,) of every tick to (H,)."""
-    last = np.repeat(lives.starts + lives.lengths - 1, lives.lengths)
-    shifted = np.empty_like(values)
-    shifted[lives.order] = values[lives.order][np.minimum(np.arange(len(values)) + ticks, last)]
-    return shifted
 
 
 def blindness(

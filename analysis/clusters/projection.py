@@ -24,12 +24,9 @@ class Projection:
 
 
 def project(
-    activations: np.ndarray,
-    components: Components,
-    settings: AnalysisSettings,
-    seed: int,
+    activations: np.ndarray, components: Components, settings: AnalysisSettings, seed: int,
     run_records: int | None = None,
-) -> Projection:
+) -> Projection:  # fmt: skip
     """Project records onto a plane as the settings say; the seed is a separate argument, so that others can be tried.
 
     Args:

@@ -266,20 +266,10 @@ _OF_CLUSTERS = (
 _OF_INTERVALS = ("bootstraps", "confidence")
 _DEFAULTS = {field.name: field.default for field in fields(AnalysisSettings)}
 _IN_NAME = {
-    "skip_first": "skip",
-    "projection": "",
-    "hdbscan_min_samples": "s",
-    "umap_neighbors": "n",
-    "umap_min_dist": "d",
-    "tsne_perplexity": "p",
-    "permutations": "perm",
-    "bootstraps": "boot",
-    "confidence": "ci",
-    "layer": "",
-    "feature_scatter": "scatter",
-    "dendrogram_explorer": "tree",
-    "seed": "seed",
-}
+    "skip_first": "skip", "projection": "", "hdbscan_min_samples": "s", "umap_neighbors": "n", "umap_min_dist": "d",
+    "tsne_perplexity": "p", "permutations": "perm", "bootstraps": "boot", "confidence": "ci", "layer": "",
+    "feature_scatter": "scatter", "dendrogram_explorer": "tree", "seed": "seed",
+}  # fmt: skip
 
 
 def check_residual_names(names: Sequence[str], features: Sequence[str]) -> None:

@@ -50,17 +50,10 @@ def cluster_statistics(
 
 
 def summarise(
-    data: Dataset,
-    labels: np.ndarray,
-    statistics: ClusterStatistics,
-    projection: ProjectionStability,
-    *,
-    subsample: Subsample,
-    components: dict[float, int],
-    residualized: Residualized | None = None,
-    codes: CodeUse | None = None,
-    blindness: Blindness | None = None,
-) -> Summary:
+    data: Dataset, labels: np.ndarray, statistics: ClusterStatistics, projection: ProjectionStability, *,
+    subsample: Subsample, components: dict[float, int], residualized: Residualized | None = None,
+    codes: CodeUse | None = None, blindness: Blindness | None = None,
+) -> Summary:  # fmt: skip
     """Collect the results of an analysis, with its verdict in words.
 
     Args:

@@ -4,10 +4,11 @@ Undefined numbers are NaN here and null in the file; a neighbouring field gives 
 """
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from analysis.clusters.blindness import Blindness
+from analysis.runs.run_folder import plain
 from analysis.share_text import share_text
 from analysis.statistics.association import Association
 from analysis.statistics.cluster_validity import Validity
@@ -283,16 +284,7 @@ class Summary:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for JSON; undefined and infinite values become null."""
-        return dict(finite(asdict(self)))
-
-
-def finite(value: Any) -> Any:
-    """Replace undefined and infinite numbers by None, in dictionaries and lists at any depth."""
-    if isinstance(value, dict):
-        return {key: finite(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return dict(plain(self))
 
 
 def format_number(value: float, sign: bool = False) -> str:

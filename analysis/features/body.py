@@ -27,20 +27,16 @@ BODY = (
         "damage_taken", "points", "Damage of the last hit that the agent took in the previous tick.", own("damage")
     ),
     Feature(
-        "is_attacked",
-        YES_OR_NO,
+        "is_attacked", YES_OR_NO,
         "The agent has an attacker: it was attacked in the previous tick, or hurt in the one before.",
         lambda seen: seen.own("attacker_id") != 0,
     ),
     Feature(
-        "is_attacked_by_player",
-        YES_OR_NO,
-        "The agent's attacker, as in is_attacked, is a player.",
+        "is_attacked_by_player", YES_OR_NO, "The agent's attacker, as in is_attacked, is a player.",
         lambda seen: seen.own("attacker_id") > 0,
     ),
     Feature(
-        "ticks_since_combat",
-        "ticks",
+        "ticks_since_combat", "ticks",
         "Ticks since the agent last attacked someone within range or was attacked; ticks since spawn if never.",
         _ticks_since_combat,
     ),
@@ -53,18 +49,15 @@ BODY = (
         for skill in COMBAT_SKILLS + HARVESTING_SKILLS
     ),
     Feature(
-        "max_harvesting_level",
-        "level",
+        "max_harvesting_level", "level",
         "The highest of the agent's fishing, herbalism, prospecting, carving and alchemy levels.",
         lambda seen: _highest(HARVESTING_SKILLS, seen),
     ),
     Feature(
-        "max_level",
-        "level",
-        "The highest of the agent's eight skill levels.",
+        "max_level", "level", "The highest of the agent's eight skill levels.",
         lambda seen: _highest(COMBAT_SKILLS + HARVESTING_SKILLS, seen),
     ),
-)
+)  # fmt: skip
 
 
 MAP_BORDER = 16
@@ -100,15 +93,11 @@ PLACE = (
     Feature("self_row", "tiles", "The agent's row on the map, including the 16 rows of the border.", own("row")),
     Feature("self_col", "tiles", "The agent's column on the map, including the 16 columns of the border.", own("col")),
     Feature(
-        "distance_to_centre",
-        "tiles",
-        "Tiles to the centre of the map, counting a diagonal step as one.",
+        "distance_to_centre", "tiles", "Tiles to the centre of the map, counting a diagonal step as one.",
         _distance_to_centre,
     ),
     Feature(
-        "distance_to_edge",
-        "tiles",
-        "Tiles to the nearest outermost row or column of the map, excluding the border.",
+        "distance_to_edge", "tiles", "Tiles to the nearest outermost row or column of the map, excluding the border.",
         _distance_to_edge,
     ),
-)
+)  # fmt: skip

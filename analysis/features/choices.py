@@ -20,13 +20,9 @@ _PRICES = (25, 50, 75)
 """Highest prices of the groups of prices but the last, in gold; prices start at 1."""
 
 _ITEM_KINDS = {
-    "armour": (2, 3, 4),
-    "weapon": WEAPONS,
-    "tool": TOOLS,
-    "ammunition": AMMUNITION,
-    "ration": (RATION,),
+    "armour": (2, 3, 4), "weapon": WEAPONS, "tool": TOOLS, "ammunition": AMMUNITION, "ration": (RATION,),
     "potion": (POTION,),
-}
+}  # fmt: skip
 """Kinds of items, and the game's `type_id` values of each."""
 
 Codes = Callable[[Observed], np.ndarray]

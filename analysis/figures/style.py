@@ -34,15 +34,9 @@ _LETTERS_AN_INCH = 10.5
 """Of headings."""
 _MARKERS = ("o", "^", "s", "D", "v", "P", "X", "<", ">", "*")
 _RC = {
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.labelsize": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "figure.titlesize": 12,
-    "legend.fontsize": 8,
-    "legend.frameon": False,
-}
+    "font.size": 9, "axes.titlesize": 10, "axes.labelsize": 9, "axes.spines.top": False, "axes.spines.right": False,
+    "figure.titlesize": 12, "legend.fontsize": 8, "legend.frameon": False,
+}  # fmt: skip
 
 
 def style() -> AbstractContextManager[None]:

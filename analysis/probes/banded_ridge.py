@@ -19,12 +19,9 @@ PENALTY_RATIOS = (1e-2, 1e4)
 
 
 def fit_ridge_beside(
-    baseline: np.ndarray,
-    memories: dict[str, np.ndarray],
-    y: np.ndarray,
-    fold: np.ndarray,
+    baseline: np.ndarray, memories: dict[str, np.ndarray], y: np.ndarray, fold: np.ndarray,
     scale: np.ndarray | None = None,
-) -> dict[str, Fitted]:
+) -> dict[str, Fitted]:  # fmt: skip
     """Fit and cross-validate ridge regressions on a baseline together with each memory.
 
     Both penalties of every target are chosen on folds that the fit is not tested on.

@@ -16,7 +16,8 @@ from analysis.probes.inputs import Input
 from analysis.probes.probing import Probed
 from analysis.probes.ridge import fit_ridge
 from analysis.probes.scores import Estimates, Losses, Resamples, losses
-from analysis.probes.task import alike, folds_of_worlds, mean_of_the_rest, scored_alike, smooth_basis
+from analysis.probes.task import alike, mean_of_the_rest, scored_alike, smooth_basis
+from analysis.statistics.resampling import folds_of
 
 Key = tuple[str, str]
 """A kind of probe and the name of an input."""
@@ -188,7 +189,7 @@ def commonality(data: ProbeData, memory: str, usable: np.ndarray, resamples: Res
 
 
 def _losses_of_block(x: np.ndarray, data: ProbeData, usable: np.ndarray) -> Losses:
-    fold = folds_of_worlds(data.world)[data.world]
+    fold = folds_of(data.world)
 
     def score(here: tuple[np.ndarray, ...], rows: np.ndarray, columns: np.ndarray) -> Losses:
         y, by_r_squared = data.targets[here], np.zeros(len(columns), bool)

@@ -10,7 +10,8 @@ from analysis.probes.inputs import Input
 from analysis.probes.ridge import ReadOuts
 from analysis.probes.scores import Losses
 from analysis.probes.target import Target
-from analysis.probes.task import Task, folds_of_worlds
+from analysis.probes.task import Task
+from analysis.statistics.resampling import folds_of
 
 LINEAR, MLP = "linear", "mlp"
 PROBES = (LINEAR, MLP)
@@ -55,15 +56,11 @@ class Probed:
 
 
 def probe(
-    data: ProbeData,
-    targets: Sequence[Target],
-    inputs: Sequence[Input],
-    probes: Sequence[str],
-    seed: int,
+    data: ProbeData, targets: Sequence[Target], inputs: Sequence[Input], probes: Sequence[str], seed: int,
     report: Report,
-) -> Probed:
+) -> Probed:  # fmt: skip
     """Fit and cross-validate all probes of a dump."""
-    fold = folds_of_worlds(data.world)[data.world]
+    fold = folds_of(data.world)
     reasons = tuple(why_not(target, values, fold) for target, values in zip(targets, data.targets.T, strict=True))
     usable = np.array([reason is None for reason in reasons], bool)
     task = Task(data, fold, np.array([target.yes_or_no for target in targets], bool), usable, seed)

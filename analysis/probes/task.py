@@ -23,7 +23,6 @@ SCALE = 30.0
 
 Otherwise a wide baseline, which needs a large penalty, would drown them, and the memory would get the credit.
 """
-FOLDS_AT_MOST = 5
 _LEAST_SHIFT, _LARGEST_SHIFT = 0.25, 0.75
 """Shares of a life; a shift by little would leave a slow target as it was."""
 
@@ -41,18 +40,6 @@ def smooth_basis(given: np.ndarray) -> np.ndarray:
         basis = OneHotEncoder(sparse_output=False) if few else SplineTransformer(_KNOTS, knots="quantile")
         blocks.append(basis.fit_transform(column))
     return np.concatenate(blocks, axis=1).astype(np.float32)
-
-
-def folds_of_worlds(world: np.ndarray) -> np.ndarray:
-    """Deal worlds out to folds of about as many records each, five at most: (B,) worlds to (W,) int64 folds."""
-    from sklearn.model_selection import GroupKFold
-
-    worlds = int(world.max()) + 1
-    folds = np.empty(worlds, np.int64)
-    splitter = GroupKFold(min(FOLDS_AT_MOST, worlds))
-    for fold, (_, held_out) in enumerate(splitter.split(world, groups=world)):
-        folds[world[held_out]] = fold
-    return folds
 
 
 def shifted_within_lives(values: np.ndarray, lives: Lives, seed: int) -> np.ndarray:

@@ -92,13 +92,9 @@ class SequenceBatch:
 
 
 def lives(
-    folder: Path,
-    *,
-    batch: int = 1,
-    seed: int | None = None,
-    parts: Parts = EVERYTHING,
+    folder: Path, *, batch: int = 1, seed: int | None = None, parts: Parts = EVERYTHING,
     progress: Progress | None = None,
-) -> Iterator[SequenceBatch]:
+) -> Iterator[SequenceBatch]:  # fmt: skip
     """Yield the whole lives of a dump.
 
     Args:

@@ -22,9 +22,7 @@ Count = Annotated[int, Field(ge=0)]
 
 
 @dataclass(frozen=True)
-class _Feature:
-    """A feature that was compared; here and below, what readers of summary.json use of it."""
-
+class _Feature:  # here and below: what readers of summary.json use of it
     name: str
     unit: str
     definition: str
@@ -32,16 +30,12 @@ class _Feature:
 
 @dataclass(frozen=True)
 class _Effect:
-    """Whether a cluster's difference in one feature survives."""
-
     survives: bool
     survives_given_time: bool
 
 
 @dataclass(frozen=True)
 class _Cluster:
-    """One cluster."""
-
     label: Count
     records: Count
     share: float
@@ -51,15 +45,11 @@ class _Cluster:
 
 @dataclass(frozen=True)
 class _Method:
-    """How the numbers were made."""
-
     permutations: Annotated[int, Field(ge=1)]
 
 
 @dataclass(frozen=True)
 class _Summary:
-    """A whole summary."""
-
     policy: str
     layer: str
     noise_records: Count

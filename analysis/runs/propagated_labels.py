@@ -21,9 +21,11 @@ from analysis.lives import lives_of, places_among
 from analysis.runs.cluster_run import ClusterRun
 from analysis.runs.codebook_rule import CODEBOOK_FILE, CodebookRule, read_codebook
 from analysis.runs.finished_files import open_finished
+from common.progress_view import step
 from common.user_error import UserError
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from sklearn.neighbors import NearestNeighbors
 
     from analysis.runs.run_folder import RunFolder
@@ -183,12 +185,9 @@ def rule_from(activations: np.ndarray, label: np.ndarray, life: np.ndarray) -> C
 
 
 def propagate_labels(
-    run: ClusterRun,
-    dump: Path,
-    rule: Rule,
-    lives: Iterable[Sequence[int]] | None = None,
+    run: ClusterRun, dump: Path, rule: Rule, lives: Iterable[Sequence[int]] | None = None,
     progress: Progress | None = None,
-) -> PropagatedLabels:
+) -> PropagatedLabels:  # fmt: skip
     """Label every record of a dump, or of some of its lives; memory holds only one batch of activations.
 
     Lives are each a slot, an agent and an episode; None for all.
@@ -211,6 +210,18 @@ def propagate_labels(
     exact = place >= 0
     label[exact] = run.label[place[exact]]
     return PropagatedLabels(places, label, exact | rule.exact, rule)
+
+
+def label_records(
+    run: ClusterRun, dump: Path, folder: "RunFolder", console: "Console", lives: Iterable[Sequence[int]] | None = None
+) -> PropagatedLabels:
+    """Fit a rule, label every record of a dump, or of some of its lives, and save the labels and the rule."""
+    with step(console, "learning from the run's labels") as report:
+        rule = fit_rule(run, dump, report)
+    with step(console, "labelling the remaining records") as report:
+        propagated = propagate_labels(run, dump, rule, lives, report)
+    save_propagated(folder, propagated, run)
+    return propagated
 
 
 def save_propagated(folder: "RunFolder", propagated: PropagatedLabels, run: ClusterRun) -> None:

@@ -1,9 +1,11 @@
 """The folder of one analysis run: claimed before any work, complete only once it contains `DONE.json`."""
 
+import math
 import os
 import platform
 import shutil
 from contextlib import ExitStack
+from dataclasses import fields, is_dataclass
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -187,3 +189,16 @@ def description(arguments: object, dump: Path, metadata: DumpMetadata, **more: o
     files = {name: file.sha256 for name, file in metadata.files.items()}
     hashes = {METADATA_FILE: sha256(dump / METADATA_FILE), **files}
     return {"arguments": settings, "seed": settings["seed"], "input": hashes, **more}
+
+
+def plain(value: Any) -> Any:
+    """Turn data classes, arrays, dictionaries and lists into values for JSON; numbers that are not finite are None."""
+    if is_dataclass(value):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, dict):
+        return {key: plain(inner) for key, inner in value.items()}
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -71,12 +70,6 @@ class EtaSquares:
         order = np.argsort(-self.value, kind="stable")
         return [int(i) for i in order if self.q_given_time[i] <= LEVEL]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values for JSON; undefined values become null."""
-        arrays = {name: getattr(self, name) for name in ("value", "shifted_mean", "p", "q_given_time")}
-        plain = {name: [float(x) if np.isfinite(x) else None for x in values] for name, values in arrays.items()}
-        return {"name": self.name, **plain}
-
 
 @dataclass
 class _Totals:
@@ -109,13 +102,9 @@ class _Totals:
 
 
 def associations(
-    codes: Mapping[str, np.ndarray],
-    labels: np.ndarray,
-    lives: Lives,
-    tick: np.ndarray,
-    episode: np.ndarray,
+    codes: Mapping[str, np.ndarray], labels: np.ndarray, lives: Lives, tick: np.ndarray, episode: np.ndarray,
     settings: Inference,
-) -> tuple[Association, ...]:
+) -> tuple[Association, ...]:  # fmt: skip
     """Measure and test how categorical features go with clusters.
 
     The chi-square's bias is its mean over the permutations, which keep how long bouts of a cluster and of an option
@@ -139,13 +128,9 @@ def associations(
 
 
 def eta_squares(
-    scores: np.ndarray,
-    codes: Mapping[str, np.ndarray],
-    lives: Lives,
-    tick: np.ndarray,
-    episode: np.ndarray,
+    scores: np.ndarray, codes: Mapping[str, np.ndarray], lives: Lives, tick: np.ndarray, episode: np.ndarray,
     settings: Inference,
-) -> tuple[EtaSquares, ...]:
+) -> tuple[EtaSquares, ...]:  # fmt: skip
     """Measure how much of each component's variance lies between the options of categorical features, and test it.
 
     Options are shifted in a circle within lives, as `associations` shifts clusters.

@@ -32,16 +32,9 @@ class CircularShiftTest:
 
 
 def circular_shift_test(
-    features: np.ndarray,
-    labels: np.ndarray,
-    lives: Lives,
-    permutations: int,
-    seed: int,
-    episode: np.ndarray | None = None,
-    *,
-    unit: np.ndarray | None = None,
-    wanted: np.ndarray | None = None,
-) -> CircularShiftTest:
+    features: np.ndarray, labels: np.ndarray, lives: Lives, permutations: int, seed: int,
+    episode: np.ndarray | None = None, *, unit: np.ndarray | None = None, wanted: np.ndarray | None = None,
+) -> CircularShiftTest:  # fmt: skip
     """Test whether features differ between a cluster's records and the other records of the same lives.
 
     A life's share of the statistic is the sum, over its records in the cluster, of the feature less its mean in that

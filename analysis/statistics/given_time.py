@@ -57,15 +57,9 @@ def time_course(features: np.ndarray, tick: np.ndarray, age: np.ndarray) -> Time
 
 
 def shift_test_given_time(
-    features: np.ndarray,
-    labels: np.ndarray,
-    lives: Lives,
-    tick: np.ndarray,
-    episode: np.ndarray,
-    test: CircularShiftTest,
-    surviving: np.ndarray,
-    settings: Inference,
-) -> CircularShiftTest:
+    features: np.ndarray, labels: np.ndarray, lives: Lives, tick: np.ndarray, episode: np.ndarray,
+    test: CircularShiftTest, surviving: np.ndarray, settings: Inference,
+) -> CircularShiftTest:  # fmt: skip
     """Test surviving differences again on what tick and age leave of the features.
 
     q corrects the larger of both p-values for all tests of the first round; a difference that did not survive that

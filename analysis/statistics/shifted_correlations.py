@@ -69,15 +69,9 @@ class _Sums:
 
 
 def shifted_correlations(
-    left: np.ndarray,
-    right: np.ndarray,
-    lives: Lives,
-    permutations: int,
-    seed: int,
-    *,
-    episode: np.ndarray | None = None,
-    inside: np.ndarray | None = None,
-) -> ShiftedCorrelations:
+    left: np.ndarray, right: np.ndarray, lives: Lives, permutations: int, seed: int, *,
+    episode: np.ndarray | None = None, inside: np.ndarray | None = None,
+) -> ShiftedCorrelations:  # fmt: skip
     """Correlate every column of `left` with every column of `right` within lives.
 
     A life's share of the statistic is its sum of products of deviations; the statistic is the sum of the shares over

@@ -59,15 +59,9 @@ def one_hot(labels: np.ndarray) -> np.ndarray:
 
 
 def shifted_sums(
-    columns: np.ndarray,
-    labels: np.ndarray,
-    lives: Lives,
-    permutations: int,
-    seed: int,
-    *,
-    episode: np.ndarray | None = None,
-    wanted: np.ndarray | None = None,
-) -> Iterator[ShiftedSums]:
+    columns: np.ndarray, labels: np.ndarray, lives: Lives, permutations: int, seed: int, *,
+    episode: np.ndarray | None = None, wanted: np.ndarray | None = None,
+) -> Iterator[ShiftedSums]:  # fmt: skip
     """Shift each life's labels by a random number of records, independently, and sum columns over each cluster.
 
     All shifts of a life are equally likely, none among them. The sums for every shift of every life come from one
@@ -168,14 +162,9 @@ class _Together:
 
 
 def _sums_of(
-    member: np.ndarray,
-    values: np.ndarray,
-    records: np.ndarray,
-    columns: np.ndarray,
-    lengths: np.ndarray,
-    chosen: sparse.csr_array,
-    together: _Together | None,
-) -> ShiftedSums:
+    member: np.ndarray, values: np.ndarray, records: np.ndarray, columns: np.ndarray, lengths: np.ndarray,
+    chosen: sparse.csr_array, together: _Together | None,
+) -> ShiftedSums:  # fmt: skip
     """Return one cluster's sums over its lives, life after life.
 
     Args:

@@ -1,6 +1,5 @@
 """One self-contained offline page for exploring a clustering by density."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,27 +13,15 @@ from analysis.figures.style import NOISE_COLOUR, cluster_colour
 from analysis.labels import NOISE
 from analysis.pages.packing import embedded, pack
 from analysis.pages.pages import BASE, environment, scripts_of, style_of
+from analysis.runs.run_folder import plain
 from analysis.statistics.effect_sizes import Moments, cohens_d
 
+_HERE = Path(__file__).parent
 LEVELS = 60
 POINTS_AT_MOST = 20_000
 COLOURS = 8
 _STRONGEST = 5
 _NO_CLUSTER = 65_535
-
-
-@dataclass(frozen=True, eq=False)
-class Layout:
-    """Positions of the tree's clusters in the picture, (C,) each: blocks from `low` to `high`, one unit per leaf.
-
-    Attributes:
-        high: upper end; a parent's block spans those of its children.
-        colour: index of a colour; the largest child keeps its parent's.
-    """
-
-    low: np.ndarray
-    high: np.ndarray
-    colour: np.ndarray
 
 
 def page_content(
@@ -83,8 +70,11 @@ def run_clusters(tree: ClusterTree, labels: np.ndarray) -> np.ndarray:
     return np.array(clusters, np.int64)
 
 
-def block_layout(tree: ClusterTree) -> Layout:
-    """Assign a position to every leaf of the tree, largest child first, and to every cluster the span of its leaves."""
+def block_layout(tree: ClusterTree) -> dict[str, np.ndarray]:
+    """Return where the tree's clusters are in the picture, (C,) each: blocks from `low` to `high`, one unit a leaf.
+
+    The largest child comes first and keeps its parent's `colour`, the index of one; a parent's block spans its leaves.
+    """
     children: list[list[int]] = [[] for _ in range(len(tree))]
     for cluster in np.argsort(-tree.size, kind="stable").tolist():
         if cluster:
@@ -101,7 +91,7 @@ def block_layout(tree: ClusterTree) -> Layout:
             if rank > 0 and fresh % COLOURS == colour[cluster]:
                 fresh += 1
             colour[child] = colour[cluster] if rank == 0 else fresh % COLOURS
-    return Layout(low, low + leaves, colour)
+    return {"low": low, "high": low + leaves, "colour": colour}
 
 
 def strongest_features(tree: ClusterTree, data: Dataset) -> list[list[tuple[str, float]]]:
@@ -137,30 +127,13 @@ def _level(tree: ClusterTree, density: float) -> dict[str, Any]:
 
 
 def _clusters(tree: ClusterTree, labels: np.ndarray, own: np.ndarray, data: Dataset) -> dict[str, list[Any]]:
-    layout = block_layout(tree)
     name = dict(zip(own.tolist(), range(labels.max() + 1), strict=True))
-    return {
-        "parent": tree.parent.tolist(),
-        "birth": _plain(tree.birth),
-        "death": _plain(tree.death),
-        "size": tree.size.tolist(),
-        "persistence": tree.persistence.tolist(),
-        "low": layout.low.tolist(),
-        "high": layout.high.tolist(),
-        "colour": layout.colour.tolist(),
-        "run": [name.get(cluster) for cluster in range(len(tree))],
-        "strongest": [
-            [[feature, effect if np.isfinite(effect) else None] for feature, effect in effects]
-            for effects in strongest_features(tree, data)
-        ],
-    }
-
-
-def _plain(values: np.ndarray) -> list[float | None]:
-    return [value if np.isfinite(value) else None for value in values.tolist()]
-
-
-_HERE = Path(__file__).parent
+    columns: dict[str, Any] = {
+        "parent": tree.parent, "birth": tree.birth, "death": tree.death, "size": tree.size,
+        "persistence": tree.persistence, **block_layout(tree),
+        "run": [name.get(cluster) for cluster in range(len(tree))], "strongest": strongest_features(tree, data),
+    }  # fmt: skip
+    return dict(plain(columns))
 
 
 def dendrogram_page(projection: Projection, clustering: Clustering, clustered_in: str, data: Dataset, seed: int) -> str:

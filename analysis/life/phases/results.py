@@ -21,6 +21,7 @@ from analysis.life.phases.transitions import (
 )
 from analysis.life.phases.visits import VISITS_A_SPAN, ticks_of_spans, visits
 from analysis.runs.propagated_labels import PropagatedLabels
+from analysis.runs.run_folder import plain
 from analysis.statistics.resampling import Bootstrap
 
 Progress = Callable[[float], None]
@@ -78,14 +79,14 @@ class LifePhases:
             "states": self.names,
             "resamples": self.bootstrap.resamples,
             "confidence": self.bootstrap.confidence,
-            "by_phase": _plain(self.by_phase),
-            "by_tick": _plain(self.by_tick),
-            "dwelling_ticks": _plain(self.dwelling),
-            "persistence": [_plain(lagged) for lagged in self.persistence],
-            "own_labels_persistence": [_plain(lagged) for lagged in self.own_persistence],
+            "by_phase": plain(self.by_phase),
+            "by_tick": plain(self.by_tick),
+            "dwelling_ticks": plain(self.dwelling),
+            "persistence": plain(self.persistence),
+            "own_labels_persistence": plain(self.own_persistence),
             "age_span": {"visits": VISITS_A_SPAN, "median_ticks": float(np.median(self.ticks_of_spans))},
-            "transitions_lag_1_tick": _plain(self.transitions),
-            "memory_of_order_two": _plain(self.memory),
+            "transitions_lag_1_tick": plain(self.transitions),
+            "memory_of_order_two": plain(self.memory),
         }
 
 
@@ -136,14 +137,3 @@ def _own_labels(propagated: PropagatedLabels, counted: LabelSequences) -> LabelS
     """Return the labels that the run itself gave, of the lives that are counted."""
     places = {name: column[propagated.exact] for name, column in propagated.places.items()}
     return label_sequences(places, propagated.label[propagated.exact], shortest=1).of_lives(counted)
-
-
-def _plain(result: Any) -> Any:
-    """Turn results into dictionaries, lists and numbers; NaN becomes None."""
-    if hasattr(result, "__dataclass_fields__"):
-        return {name: _plain(getattr(result, name)) for name in result.__dataclass_fields__}
-    if isinstance(result, np.ndarray):
-        return [_plain(item) for item in result.tolist()]
-    if isinstance(result, list):
-        return [_plain(item) for item in result]
-    return None if isinstance(result, float) and not np.isfinite(result) else result

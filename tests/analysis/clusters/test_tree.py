@@ -86,14 +86,14 @@ def test_blocks_hold_their_children_and_no_leaves_overlap() -> None:
     layout = block_layout(tree)
     for child in range(1, len(tree)):
         parent = tree.parent[child]
-        assert layout.low[parent] <= layout.low[child] < layout.high[child] <= layout.high[parent]
+        assert layout["low"][parent] <= layout["low"][child] < layout["high"][child] <= layout["high"][parent]
     leaves = np.setdiff1d(np.arange(len(tree)), tree.parent)
-    assert sorted(layout.low[leaves]) == list(range(len(leaves)))
+    assert sorted(layout["low"][leaves]) == list(range(len(leaves)))
     children = {p: [c for c in range(1, len(tree)) if tree.parent[c] == p] for p in tree.parent[1:]}
     for parent, within in children.items():
-        colours = [layout.colour[c] for c in within]
+        colours = [layout["colour"][c] for c in within]
         assert len(set(colours)) == len(within)
-        assert layout.colour[parent] == layout.colour[max(within, key=lambda c: tree.size[c])]
+        assert layout["colour"][parent] == layout["colour"][max(within, key=lambda c: tree.size[c])]
 
 
 @pytest.fixture(scope="module")
