@@ -106,7 +106,6 @@ def _too_short(meter: Blindness, short: list[Coverage]) -> str:
 
 
 def _most(measure: Coverage) -> str:
-    """Name the part that most of what the list lacks is about, if there are several."""
     if len(measure.parts) < 2:
         return ""
     return f" (most of all {max(measure.parts, key=lambda part: part.together - part.listed).name})"

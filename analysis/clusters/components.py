@@ -57,7 +57,6 @@ def pca_feature_r2(
 
 
 def _r2(weights: np.ndarray, error: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """Return R2 for each weighting of the lives, (R, L) to (R, F)."""
     total = weights @ spread
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(total > 0, 1 - (weights @ error) / total, np.nan)

@@ -13,7 +13,7 @@ from analysis.clusters.verdict import describe, verdict
 from analysis.labels import NOISE
 from analysis.lives import Lives
 from analysis.statistics.association import Association, associations
-from analysis.statistics.cluster_validity import ClusterValidity, cluster_validity
+from analysis.statistics.cluster_validity import Validity, cluster_validity
 from analysis.statistics.confounds import Confounds, confounds, variables_of
 from analysis.statistics.differences import Differences, cluster_differences
 from analysis.statistics.inference import LEVEL, Inference
@@ -28,7 +28,7 @@ class ClusterStatistics:
     differences: Differences
     confounds: Confounds
     persistence: tuple[Persistence, tuple[Persistence, ...]]
-    validity: ClusterValidity
+    validity: tuple[Validity, np.ndarray]
     stability: BootstrapStability
     choices: tuple[Association, ...]
 
@@ -91,7 +91,7 @@ def summarise(
         surviving_given_time=sum(effect.survives_given_time for effect in effects),
         confounds=statistics.confounds.overall,
         stability=_stability(data.lives, len(clusters), statistics, projection),
-        validity=statistics.validity.overall,
+        validity=statistics.validity[0],
         persistence=statistics.persistence[0],
         clusters=clusters,
         choices=statistics.choices,
@@ -120,7 +120,7 @@ def _cluster_summary(number: int, data: Dataset, member: np.ndarray, statistics:
         description=describe(effects, data.features),
         persistence=statistics.persistence[1][number],
         jaccard=float(statistics.stability.jaccard[number]),
-        dbcv=float(statistics.validity.clusters[number]),
+        dbcv=float(statistics.validity[1][number]),
         detectable_d=float(np.nanmedian(detectable)) if np.isfinite(detectable).any() else float("nan"),
         confounds=statistics.confounds.clusters[number],
         effects=effects,

@@ -52,7 +52,6 @@ def format_p(value: float) -> str:
 
 
 def _short(value: float) -> str:
-    """Write a number in its shortest exact form; NaN as "n/a"."""
     return UNDEFINED if math.isnan(value) else f"{value:g}"
 
 
@@ -129,7 +128,6 @@ def _confounds(of: str, confounds: Sequence[Confound]) -> list[str]:
 
 
 def _choices(choices: Sequence[Association]) -> list[str]:
-    """Return a line for each categorical feature that could be tested, strongest first."""
     tested = sorted((choice for choice in choices if math.isfinite(choice.p)), key=lambda choice: -choice.v)
     width = max((len(choice.name) for choice in tested), default=0)
     heading = "Choices and sides with all clusters: Cramer's V, and chi-square against shifted labels"
@@ -189,7 +187,6 @@ def _option(effect: FeatureEffect) -> str:
 
 
 def _survival(effect: FeatureEffect) -> str:
-    """Say whether a difference survives, and whether it also survives given tick and age."""
     if not effect.survives:
         return effect.untested or "does not survive"
     if effect.survives_given_time:

@@ -75,7 +75,6 @@ def _map_size(seen: Observed) -> int:
 
 
 def _position(seen: Observed) -> np.ndarray:
-    """Return the agents' rows and columns, (2, B) int64."""
     return np.stack([seen.own("row"), seen.own("col")]).astype(np.int64)
 
 

@@ -41,7 +41,6 @@ def _pointed_at(seen: Observed, head: str, rows: RaggedRows, kinds: np.ndarray) 
 
 
 def _person(head: str) -> Codes:
-    """Return the function that tells what kind of entity a head points to: 1 a player, from 2 on a type of NPC."""
 
     def compute(seen: Observed) -> np.ndarray:
         kinds = 1 + np.maximum(seen.entity("npc_type"), 0)
@@ -60,7 +59,6 @@ def _a(word: str) -> str:
 
 
 def _item(head: str) -> Codes:
-    """Return the function that tells what kind of item a head points to, from 1 on."""
 
     def compute(seen: Observed) -> np.ndarray:
         kinds = np.zeros(len(seen.item_owner), np.int64)

@@ -110,7 +110,6 @@ def check_unbroken(seen: Observed, features: Sequence[Feature]) -> None:
 
 
 def _places(records: Records, history: Records) -> np.ndarray:
-    """Return the position of each record in the history, (B,) int64."""
     places = places_among(places_of(records), places_of(history))
     if (places < 0).any():
         raise ValueError("a record is not in the history: both must come from the same dump")

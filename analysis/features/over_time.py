@@ -56,7 +56,6 @@ def _replenished(name: str) -> Compute:
 
 
 def _moved(seen: Observed, ticks: int) -> np.ndarray:
-    """Return the distance in tiles to where the agent was `ticks` earlier, (B,) int64."""
     apart = [np.abs(_whole(seen, axis) - earlier(_whole(seen, axis), seen.lives, ticks)) for axis in ("row", "col")]
     return np.maximum(*apart)
 

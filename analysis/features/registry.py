@@ -95,7 +95,6 @@ def as_markdown() -> str:
 
 
 def _row(category: Category) -> str:
-    """Return the row of a categorical feature, with all its options."""
     options = ", ".join(f"`_{option}`" for option in category.options)
     return f"| `{category.name}` and {options} | 0 or 1 | {category.definition} |"
 

@@ -92,7 +92,6 @@ def wrapped(text: str, width: int) -> str:
 
 
 def _parts(word: str, width: int) -> list[str]:
-    """Split a word that is longer than a line into parts that fill lines."""
     parts = [""]
     for piece in re.findall(r"[^_-]*[_-]*", word) if len(word) > width else [word]:
         if parts[-1] and len(parts[-1] + piece) > width:

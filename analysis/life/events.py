@@ -123,7 +123,6 @@ def _by(attacker: int) -> str:
 
 
 def _name(seen: Observed, row: int) -> str:
-    """Return the name of the entity in a row."""
     kind = int(seen.entity("npc_type")[row])
     return NPC_NAMES.get(kind, "NPC") if kind > 0 else f"agent {seen.entity('id')[row]}"
 
@@ -163,12 +162,10 @@ def _gold_to_give(seen: Observed) -> np.ndarray:
 
 
 def _can_give(seen: Observed) -> np.ndarray:
-    """Return where the game lets an agent give, (B,) bool."""
     return ~in_combat(seen) & (seen.own("freeze") <= 1)  # a freeze of 1 is over before agents act
 
 
 def _has_more(seen: Observed, before: int, now: int) -> bool:
-    """Return whether an agent has an item that it did not have before, or a larger stack."""
     had, has = (
         dict(zip(_items(seen, record, "id").tolist(), _items(seen, record, "quantity").tolist(), strict=True))
         for record in (before, now)

@@ -71,7 +71,6 @@ def label_colour(label: int) -> str:
 
 
 def _dense(tick: np.ndarray, values: np.ndarray, missing: float) -> np.ndarray:
-    """Return a value for each tick from the first to the last, (ticks,)."""
     dense = np.full(int(tick[-1] - tick[0]) + 1, missing)
     dense[tick - tick[0]] = values
     return dense

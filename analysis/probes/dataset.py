@@ -213,7 +213,6 @@ def _thinned(seen: Observed, subsample: Subsample) -> np.ndarray:
 
 
 def _only(values: np.ndarray, varies: np.ndarray) -> np.ndarray:
-    """Leave out columns that are the same in every record: they tell nothing. All are kept without a copy."""
     return values if varies.all() else values[:, varies]
 
 

@@ -116,7 +116,6 @@ def recorded(inputs: Iterable[Input], metadata: DumpMetadata) -> tuple[Input, ..
 
 
 def _has_cells(layers: Iterable[str]) -> bool:
-    """Say whether layers of a dump are of memories with cell states."""
     return any(layer == LSTM_CELL or layer.endswith(f"_{LSTM_CELL}") for layer in layers)
 
 

@@ -43,6 +43,7 @@ from analysis.runs.run_folder import RunFolder
 from analysis.share_text import share_text
 from analysis.statistics.inference import LEVEL
 from analysis.tables import tab_separated
+from common.argument_checks import split
 from common.plural import plural
 from common.progress_view import step
 from common.terminal_table import terminal_table
@@ -229,7 +230,7 @@ def check_dumps(settings: ProbeSettings, metadata: dict[str, DumpMetadata]) -> N
 
 def wanted_of(settings: ProbeSettings, dump: Path, metadata: DumpMetadata) -> Wanted:
     """Decide what to take from a dump, a folder."""
-    named = settings.input_names
+    named = split(settings.inputs)
     inputs = inputs_named(named, settings.histories)
     there = recorded(inputs, metadata)
     names = {source.name for source in there}
@@ -241,13 +242,13 @@ def wanted_of(settings: ProbeSettings, dump: Path, metadata: DumpMetadata) -> Wa
         )
     if not any(source.kind == "memory" for source in there):
         raise UserError(f"{dump} holds none of lstm_hidden, lstm_cell, action_decoder: {record_again(dump, metadata)}")
-    given = targets_named(settings.given_names) if settings.given else ()
+    given = targets_named(split(settings.given)) if settings.given else ()
     if everywhere := [target.name for target in given if target.name in NOT_EVERYWHERE]:
         raise UserError(
             f"--given {everywhere[0]}: it does not apply to every record, so it cannot be held against them"
         )
     return Wanted(
-        there, targets_named(settings.target_names), given, settings.thinning, settings.seed,
+        there, targets_named(split(settings.targets)), given, settings.thinning, settings.seed,
         comparable(metadata.layers),
     )  # fmt: skip
 
@@ -287,7 +288,7 @@ def probe_dump(
         memories = [source.name for source in wanted.inputs if source.kind == "memory"] if wanted.given else []
         given = {memory: commonality(data, memory, probed.usable, resamples) for memory in memories}
         similar = similarities(data.networks, data.lives, data.world, settings.seed)
-    requested = inputs_named(settings.input_names, settings.histories)
+    requested = inputs_named(split(settings.inputs), settings.histories)
     report = report_dump(name, metadata, data, wanted.targets, requested, probed, results, given, similar)
     source = Source("probe", settings.run_folder.name, name, metadata.policy, metadata.checkpoint_sha256)
     return report, directions_of(data, wanted.targets, probed.read_outs, source)

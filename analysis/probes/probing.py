@@ -98,14 +98,12 @@ def _probe_one(task: Task, kind: str, one: Input, memories: Sequence[str], probe
 
 
 def _probe_beside(task: Task, kind: str, baseline: Input, memories: Sequence[str], probed: Probed) -> None:
-    """Probe a baseline together with each memory, and put the results among the others."""
     work = task.linear_beside if kind == LINEAR else task.networks_beside
     for memory, predicted in work(baseline.name, memories):
         probed.together[kind, memory, baseline.name] = task.losses(predicted, task.data.targets)
 
 
 def _probe_known(task: Task, kind: str, baseline: Input, memories: Sequence[str], probed: Probed) -> None:
-    """Probe a baseline and the given variables, alone and together with each memory."""
     if kind == LINEAR:
         ((real, _), _), with_memory = task.linear(baseline.name, False, True), task.linear_beside
     else:

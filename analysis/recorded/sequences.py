@@ -165,7 +165,6 @@ def _batches(
 
 
 def _episodes(folder: Path, metadata: DumpMetadata) -> np.ndarray:
-    """Return the numbers of the episodes with records, ascending, (episodes,) int64."""
     if metadata.format == "json":
         return np.unique(read_identity(folder)["episode"])
     return np.array(sorted(file.episode for file in metadata.files.values() if file.episode is not None))

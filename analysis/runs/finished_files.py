@@ -105,7 +105,6 @@ def open_finished(path: Path, script: str = "") -> FinishedFiles:
 
 
 def _script_of(path: Path) -> str:
-    """Return the script that began a run, as far as its run.json says."""
     usual = "analyze_activations.py"
     if not (path / RUN_FILE).is_file():
         return usual

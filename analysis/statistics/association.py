@@ -185,7 +185,6 @@ def _totals(
 
 
 def _life_means(columns: np.ndarray, lives: Lives) -> np.ndarray:
-    """Return the mean of each column over each life, (L, F)."""
     sums = np.add.reduceat(columns[lives.order].astype(np.float64), lives.starts, axis=0)
     return sums / lives.lengths[:, None]
 

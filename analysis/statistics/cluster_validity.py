@@ -27,15 +27,7 @@ MOST_RECORDS = 3_000
 _FEWEST_IN_CLUSTER = 3
 
 
-@dataclass(frozen=True)
-class ClusterValidity:
-    """DBCV of all clusters, and of each, (K,), NaN for those with too few sampled records."""
-
-    overall: Validity
-    clusters: np.ndarray
-
-
-def cluster_validity(points: np.ndarray, labels: np.ndarray, seed: int) -> ClusterValidity:
+def cluster_validity(points: np.ndarray, labels: np.ndarray, seed: int) -> tuple[Validity, np.ndarray]:
     """Return the density-based clustering validation index (Moulavi et al. 2014, SIAM Data Mining, 839-847).
 
     Between -1 and 1: positive where clusters are denser inside than what separates them. The overall index is the mean
@@ -51,13 +43,13 @@ def cluster_validity(points: np.ndarray, labels: np.ndarray, seed: int) -> Clust
     kept[np.isin(kept, np.flatnonzero(sizes < _FEWEST_IN_CLUSTER))] = -1
     clusters = np.unique(kept[kept >= 0])
     if len(clusters) < 2:
-        return ClusterValidity(Validity(float("nan"), len(kept), "fewer than two clusters can be compared"), nothing)
+        return Validity(float("nan"), len(kept), "fewer than two clusters can be compared"), nothing
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         _, scores = validity_index(some, _numbered(kept), per_cluster_scores=True)
     nothing[clusters] = scores
     weights = np.bincount(kept[kept >= 0], minlength=len(nothing))[clusters] / len(kept)
-    return ClusterValidity(Validity(float((weights * scores).sum()), len(kept), ""), nothing)
+    return Validity(float((weights * scores).sum()), len(kept), ""), nothing
 
 
 def _sample(records: int, seed: int) -> np.ndarray:
@@ -74,6 +66,5 @@ def _without_copies(points: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray,
 
 
 def _numbered(labels: np.ndarray) -> np.ndarray:
-    """Number the clusters that are left from 0 without gaps; noise stays noise."""
     clusters = np.unique(labels[labels >= 0])
     return np.where(labels >= 0, np.searchsorted(clusters, labels), -1)

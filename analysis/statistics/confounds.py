@@ -313,7 +313,6 @@ def _receivers(lives: Lives, settings: Inference) -> np.ndarray:
 
 
 def _by_life(category: np.ndarray, lives: Lives) -> np.ndarray:
-    """Return the number of records of each life and category, (L, categories) float32."""
     categories = category.max() + 1
     counts = np.bincount(lives.index * categories + category, minlength=len(lives) * categories)
     return counts.reshape(len(lives), categories).astype(np.float32)

@@ -147,7 +147,6 @@ def _intervals(
 
 
 def _draws(units: int, settings: Inference) -> np.ndarray:
-    """Return how often each resample draws each unit, (R, U) float64."""
     rng = np.random.default_rng([settings.seed, 3])
     return rng.multinomial(units, np.full(units, 1 / units), settings.bootstraps).astype(np.float64)
 
@@ -172,7 +171,6 @@ def _d(group: _Sums, reference: _Sums, alike: bool) -> np.ndarray:
 
 
 def _difference(group: _Sums, reference: _Sums) -> np.ndarray:
-    """Return the difference of means for each resample, (R, F); NaN where a side is empty."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return group.mean - reference.mean
 

@@ -224,7 +224,6 @@ def _sums_of_all_shifts(member: np.ndarray, values: np.ndarray, lengths: np.ndar
 def _sums_of_columns(
     chosen: sparse.csr_array, table: np.ndarray, lengths: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the fields of `ShiftedSums`, of some columns."""
     total = chosen @ table
     table **= 2
     if not len(lengths):

@@ -246,7 +246,6 @@ def best_overlap(labels: np.ndarray, others: np.ndarray, clusters: int) -> np.nd
 
 
 def _mean_of_known(values: np.ndarray) -> np.ndarray:
-    """Return the mean over rows of what is not NaN, (rows, K) to (K,)."""
     known = np.isfinite(values)
     with np.errstate(invalid="ignore"):
         return np.where(known, values, 0).sum(axis=0) / known.sum(axis=0)

@@ -179,7 +179,6 @@ def _nan_if_none(value: float | None) -> float:
 
 
 def _figures(folder: Path) -> list[dict[str, Any]]:
-    """Return each figure's name, caption and content, known figures first."""
     order = list(CAPTIONS)
     names = [path.name for path in visible(folder, "*.png")]
     names.sort(key=lambda name: (order.index(name) if name in order else len(order), name))

@@ -134,6 +134,5 @@ def _part(number: int, progress: Progress) -> Progress:
 
 
 def _own_labels(propagated: PropagatedLabels, counted: LabelSequences) -> LabelSequences:
-    """Return the labels that the run itself gave, of the lives that are counted."""
     places = {name: column[propagated.exact] for name, column in propagated.places.items()}
     return label_sequences(places, propagated.label[propagated.exact], shortest=1).of_lives(counted)

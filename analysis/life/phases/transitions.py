@@ -8,29 +8,14 @@ from scipy import stats
 from scipy.special import rel_entr
 
 from analysis.life.phases.label_sequences import LabelSequences
-from analysis.life.phases.visits import Visits, random_orders, spans
+from analysis.life.phases.visits import AgainstChance, Visits, random_orders, spans
 from analysis.statistics.inference import false_discovery
 from analysis.statistics.resampling import Bootstrap
 
 _ROUNDING = 1e-9
 
 
-@dataclass(frozen=True)
-class Successions:
-    """The test of all pairs of K states, (K, K) each.
-
-    Attributes:
-        chance: mean share of the changes out of the row's state that lead to the column's; NaN where there are none.
-        p: of each pair by itself; NaN where all orders have the same share, so that there is nothing to test.
-        q: corrected for the number of pairs; NaN likewise.
-    """
-
-    chance: np.ndarray
-    p: np.ndarray
-    q: np.ndarray
-
-
-def against_orders(counts: np.ndarray) -> Successions:
+def against_orders(counts: np.ndarray) -> AgainstChance:
     """Compare the changes observed with those in random orders, two-sided.
 
     A pair's deviation is the deviance of a binomial, which suits rare pairs as well as pairs that nearly always occur,
@@ -53,7 +38,7 @@ def against_orders(counts: np.ndarray) -> Successions:
     tested = variation > _ROUNDING
     p, q = np.full((2, *chance.shape), np.nan)
     if not tested.any():
-        return Successions(chance, p, q)
+        return AgainstChance(chance, p, q)
     observed = _deviance(counts[0], chance)[tested] / variation[tested]
     thresholds = observed * (1 - _ROUNDING)
     rising = np.sort(thresholds)
@@ -65,7 +50,7 @@ def against_orders(counts: np.ndarray) -> Successions:
     beyond = passed[::-1].cumsum()[::-1][1:]  # values of all pairs and orders at or above each rising threshold
     pooled = beyond[np.searchsorted(rising, thresholds)] / (len(counts) * len(observed))
     p[tested], q[tested] = own / len(counts), false_discovery(pooled)
-    return Successions(chance, p, q)
+    return AgainstChance(chance, p, q)
 
 
 def _mean_share(counts: np.ndarray) -> np.ndarray:
@@ -164,8 +149,8 @@ class Transitions:
 
     count: np.ndarray
     share: np.ndarray
-    given_age: Successions
-    any_age: Successions
+    given_age: AgainstChance
+    any_age: AgainstChance
 
 
 def dwelling(sequences: LabelSequences, visit_table: Visits, bootstrap: Bootstrap) -> Dwelling:
@@ -224,7 +209,7 @@ def transitions(
     """
     states = len(sequences.labels)
 
-    def tested(span: np.ndarray, part: int) -> Successions:
+    def tested(span: np.ndarray, part: int) -> AgainstChance:
         counts = np.empty((permutations + 1, states, states), np.min_scalar_type(len(visit_table.state)))
         counts[0] = count
         for i, state in enumerate(random_orders(visit_table, span, permutations, seed), start=1):
@@ -249,7 +234,6 @@ def _row_shares(count: np.ndarray) -> np.ndarray:
 
 
 def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
-    """Divide, NaN where the divisor is 0."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(below != 0, above / below, np.nan)
 

@@ -47,6 +47,21 @@ class Visits:
     begun: np.ndarray
 
 
+@dataclass(frozen=True)
+class AgainstChance:
+    """Shares that random orders of visits give, and the test against them: (K,) of states, or (K, K) of pairs of them.
+
+    Attributes:
+        chance: mean share over the orders; NaN where there is none.
+        p: of each by itself; NaN where all orders have the same share, so that there is nothing to test.
+        q: corrected for the number of states or pairs (Benjamini and Hochberg 1995); NaN likewise.
+    """
+
+    chance: np.ndarray
+    p: np.ndarray
+    q: np.ndarray
+
+
 def visits(sequences: LabelSequences) -> Visits:
     """Find the visits of all lives."""
     life, state, tick = sequences.life, sequences.state, sequences.tick
