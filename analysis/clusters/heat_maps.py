@@ -66,8 +66,8 @@ def _common(option: tuple[FeatureEffect, ...]) -> bool:
     return max(option[0].overall_mean, *(effect.mean for effect in option)) >= _RARE
 
 
-def _size(cluster: ClusterSummary) -> str:
-    return f"cluster {cluster.label}  (n = {cluster.records:,})"
+def _size(cluster: ClusterSummary, marks: str = "") -> str:
+    return f"cluster {cluster.label}  (n = {cluster.records:,})" + (f"  marks {marks}" if marks else "")
 
 
 def _draw_choices(axes: Axes, table: list[list[FeatureEffect]]) -> AxesImage:
@@ -124,14 +124,10 @@ def cluster_features(clusters: tuple[ClusterSummary, ...], heading: str) -> Figu
         for axes, band in zip(panels, bands, strict=True):
             image = _heat_map(axes, effects[:, band], limit, effects[:, band], format_number)
             _name_columns(axes, [names[i] for i in band])
-            axes.set_yticks(range(len(shown)), [_size(cluster) + _marks(cluster) for cluster in shown])
+            axes.set_yticks(range(len(shown)), [_size(cluster, ", ".join(cluster.flagged)) for cluster in shown])
         extend = "both" if np.abs(effects).max() > limit else "neither"
         figure.colorbar(image, ax=panels, extend=extend, label="Cohen's d", fraction=0.03, pad=0.02, aspect=30)
     return figure
-
-
-def _marks(cluster: ClusterSummary) -> str:
-    return f"  marks {', '.join(cluster.flagged)}" if cluster.flagged else ""
 
 
 def _no_cluster(text: str) -> Figure:

@@ -256,8 +256,11 @@ class AnalysisSettings:
             "without clusters and components": [*_OF_INTERVALS] * (self.metric_only and not self.cluster_before_umap),
             "unless t-SNE makes the plane": ["tsne_perplexity"] * (self.metric_only or self.projection != "tsne"),
         }
-        changed = ((why, [n for n in names if getattr(self, n) != _DEFAULTS[n]]) for why, names in idle.items())
-        return [f"no effect {why}: {', '.join(map(_flag, names))}" for why, names in changed if names]
+        changed = (
+            (why, [f"--{name.replace('_', '-')}" for name in names if getattr(self, name) != _DEFAULTS[name]])
+            for why, names in idle.items()
+        )
+        return [f"no effect {why}: {', '.join(names)}" for why, names in changed if names]
 
 
 _OF_CLUSTERS = (
@@ -293,7 +296,3 @@ def _joined(names: tuple[str, ...], what: str) -> str:
     """Return names as part of a folder's name, shortened to the length that file systems allow."""
     joined = "+".join(names)
     return joined if len(joined) <= _LONGEST_NAMES else f"{len(names)}{what}_{zlib.crc32(joined.encode()):08x}"
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"

@@ -30,7 +30,8 @@ _WIDTH = 118
 
 def as_text(summary: Summary) -> str:
     """Return the summary as plain text."""
-    blocks = [_verdict(summary), _overview(summary), *map(_cluster, summary.clusters)]
+    verdict = ["Verdict", *(line for sentence in summary.verdict for line in _wrapped(sentence))]
+    blocks = [verdict, _overview(summary), *map(_cluster, summary.clusters)]
     if summary.residualized:
         blocks.append(_residualized(summary.residualized))
     blocks += [_explanation(summary), _definitions(summary)]
@@ -60,16 +61,13 @@ def format_share(value: float) -> str:
     return UNDEFINED if math.isnan(value) else share_text(value)
 
 
-def _verdict(summary: Summary) -> list[str]:
-    return ["Verdict", *(line for sentence in summary.verdict for line in _wrapped(sentence))]
-
-
 def _overview(summary: Summary) -> list[str]:
     components = ", ".join(f"{count} for {share}" for share, count in summary.components_explaining.items())
-    validity = summary.validity
+    kept, validity = Subsample(summary.subsample, summary.skip_first).in_words(), summary.validity
+    reason = f" ({validity.reason})" if validity.reason else ""
     return [
         f"Policy {summary.policy} (agent {summary.agent}), layer {summary.layer}",
-        f"Records: {summary.records:,} kept of {summary.records_in_dump:,} ({_kept(summary)}), "
+        f"Records: {summary.records:,} kept of {summary.records_in_dump:,} ({kept}), "
         f"{summary.episodes:,} episodes, {summary.lives:,} lives, {summary.agents:,} agent ids",
         f"Principal components that explain the activations' variance: {components}",
         f"Clusters: {len(summary.clusters):,}, covering {share_text(summary.coverage)} of the records kept "
@@ -77,17 +75,13 @@ def _overview(summary: Summary) -> list[str]:
         f"Noise: {share_text(summary.noise_share)} of the records kept ({summary.noise_records:,}) "
         "belong to no cluster",
         f"Stability: {_agreements(summary)}",
-        f"Density-based validity (DBCV, -1 to 1): {_or_reason(format_number(validity.dbcv), validity.reason)} "
+        f"Density-based validity (DBCV, -1 to 1): {format_number(validity.dbcv)}{reason} "
         f"on {validity.records:,} records",
         f"Persistence: {_persistence(summary.persistence)}",
         *_confounds("Confounds: all clusters", summary.confounds),
         *_choices(summary.choices),
         *(summary.blindness.table if summary.blindness else ()),
     ]
-
-
-def _kept(summary: Summary) -> str:
-    return Subsample(summary.subsample, summary.skip_first).in_words()
 
 
 def _agreements(summary: Summary) -> str:
@@ -106,10 +100,6 @@ def _agreements(summary: Summary) -> str:
 
 def _numbers(values: Sequence[float]) -> str:
     return ", ".join(format_number(value) for value in values) or UNDEFINED
-
-
-def _or_reason(number: str, reason: str) -> str:
-    return f"{number} ({reason})" if reason else number
 
 
 def _persistence(lasting: Persistence) -> str:

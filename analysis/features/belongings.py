@@ -24,10 +24,6 @@ def _worn(seen: Observed) -> np.ndarray:
     return seen.item("equipped") != 0
 
 
-def _listed(seen: Observed) -> np.ndarray:
-    return seen.item("listed_price") != 0
-
-
 def _of_kind(*kinds: int) -> Which:
     return lambda seen: np.isin(seen.item("type_id"), kinds)
 
@@ -92,6 +88,9 @@ BELONGINGS = (
     Feature("n_rations", "items", "Rations that the agent carries.", _count(_of_kind(RATION))),
     Feature("n_potions", "items", "Potions that the agent carries.", _count(_of_kind(POTION))),
     Feature("n_consumables", "items", "Rations and potions that the agent carries.", _count(_of_kind(RATION, POTION))),
-    Feature("n_listed_items", "items", "The agent's items that are for sale on the market.", _count(_listed)),
+    Feature(
+        "n_listed_items", "items", "The agent's items that are for sale on the market.",
+        _count(lambda seen: seen.item("listed_price") != 0),
+    ),
     Feature("inventory_fullness", "share", "Share of the inventory's slots that are in use.", _fullness),
 )  # fmt: skip

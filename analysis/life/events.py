@@ -94,15 +94,11 @@ def _hits(seen: Observed, now: np.ndarray, before: np.ndarray) -> list[_Event]:
     struck &= seen.own("latest_combat_tick")[now] == seen.records.tick[now]
     now, before, target = now[struck], before[struck], target[struck]
     victim = seen.entity("id")[target]
-    killed = _counted_kills(seen, now, before) if KILLS in seen.records.columns else _gone(seen, now, victim)
+    kills = seen.records.columns.get(KILLS)
+    killed = kills[now] > kills[before] if kills is not None else _gone(seen, now, victim)
     names = [_name(seen, row) for row in target]
     hits = [(int(i), HIT, name) for i, name in zip(now, names, strict=True)]
     return hits + [(int(i), KILLED, name) for i, name, dead in zip(now, names, killed, strict=True) if dead]
-
-
-def _counted_kills(seen: Observed, now: np.ndarray, before: np.ndarray) -> np.ndarray:
-    kills = seen.records.column(KILLS)
-    return kills[now] > kills[before]
 
 
 def _gone(seen: Observed, now: np.ndarray, victim: np.ndarray) -> np.ndarray:

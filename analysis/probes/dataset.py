@@ -213,7 +213,7 @@ def _thinned(seen: Observed, subsample: Subsample) -> np.ndarray:
 
 
 def _only(values: np.ndarray, varies: np.ndarray) -> np.ndarray:
-    return values if varies.all() else values[:, varies]
+    return values if varies.all() else values[:, varies]  # all are kept without a copy
 
 
 def _worlds(episode: np.ndarray, map_number: np.ndarray) -> tuple[np.ndarray, bool]:

@@ -163,8 +163,9 @@ def probe_horizon(reports: Sequence[DumpReport], memory: str, probe: str) -> Fig
                         _draw_points(axes, line, cluster_colour(number), shift)
             column[0].set_title(curve)
             _label(column, sorted({ticks for report in shown for ticks in _curves(report).get(curve, {})}))
+        measure = next(t["measure"] for report in shown for t in report.targets if t["curve"] == curves[0])
         for axes, what in zip(grid[:, 0], ("score", "increment"), strict=True):
-            axes.set_ylabel(f"{what} ({_measure(shown, curves[0])})")
+            axes.set_ylabel(f"{what} ({measure})")
         text = (
             f"{probe} probes on held-out worlds. Increment: over the baseline that scores best; filled: the "
             f"{title_of(memory)} adds to every baseline, false discovery rate {LEVEL:.0%} over the run. Upright lines: "
@@ -186,10 +187,6 @@ def _curves(report: DumpReport) -> dict[str, dict[int, str]]:
         if target["curve"] is not None and target["reason"] is None:
             curves.setdefault(target["curve"], {})[target["ticks_ahead"]] = target["name"]
     return curves
-
-
-def _measure(reports: Sequence[DumpReport], curve: str) -> str:
-    return next(t["measure"] for report in reports for t in report.targets if t["curve"] == curve)
 
 
 def _best_baselines(report: DumpReport, probe: str) -> dict[str, ScoreRow]:

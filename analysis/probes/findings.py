@@ -93,7 +93,10 @@ def findings(probed: Probed, inputs: Sequence[Input], resamples: Resamples, chan
     increments = _increments(wanted, probed.together, probed.losses, resamples)
     increments_given = _increments(wanted, probed.known_together, probed.known, resamples)
     selectivities = {key: _selectivity(key, probed, drawn[key], resamples) for key in wanted}
-    precision = {key: _precision(input_losses, resamples) for key, input_losses in probed.precision.items()}
+    precision = {
+        key: resamples.estimate(own.score, own.resampled(resamples.weights), _informative(own))
+        for key, own in probed.precision.items()
+    }
     return Findings(scores, precision, advantages, increments, selectivities, increments_given)
 
 
@@ -118,10 +121,6 @@ def _advantage(
     )
     bias = np.where(known, np.where(np.isfinite(differences), differences, value).mean(axis=0) - value, np.nan)
     return Advantage(estimates, best, bias)
-
-
-def _precision(losses: Losses, resamples: Resamples) -> Estimates:
-    return resamples.estimate(losses.score, losses.resampled(resamples.weights), _informative(losses))
 
 
 def _increments(

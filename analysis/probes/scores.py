@@ -140,7 +140,9 @@ class Resamples:
 
         enough = informative >= 2
         worlds = np.where(enough, informative, 2)
-        spread = np.sqrt(np.nanvar(_never_empty(resampled), axis=0, ddof=1) * worlds / (worlds - 1))
+        # Columns without any number are zeros here, so that no warning tells what the caller knows.
+        resampled = np.where(np.isfinite(resampled).any(axis=0), resampled, 0.0)
+        spread = np.sqrt(np.nanvar(resampled, axis=0, ddof=1) * worlds / (worlds - 1))
         reach = spread * t.ppf((1 + CONFIDENCE) / 2, worlds - 1)
         with np.errstate(divide="ignore", invalid="ignore"):
             p = t.sf(value / spread, worlds - 1)
@@ -152,8 +154,3 @@ class Resamples:
             np.where(known, value + reach, nothing),
             np.where(known, p, nothing),
         )
-
-
-def _never_empty(resampled: np.ndarray) -> np.ndarray:
-    """Give columns without any number zeros, so that no warning tells what the caller knows."""
-    return np.where(np.isfinite(resampled).any(axis=0), resampled, 0.0)

@@ -12,7 +12,6 @@ import numpy as np
 
 from activation_store.reader import Progress, read_dump, read_identity, read_metadata
 from activation_store.records import Records
-from activation_store.schema import DumpMetadata
 from analysis.lives import Lives, lives_of
 from common.user_error import UserError
 
@@ -140,7 +139,9 @@ def _batches(
 ) -> Iterator[SequenceBatch]:  # fmt: skip
     if min(batch, 1 if length is None else length, 1 if stride is None else stride) < 1:
         raise ValueError(f"batch {batch}, length {length} and stride {stride} must be 1 or more")
-    episodes = _episodes(folder, read_metadata(folder))
+    metadata = read_metadata(folder)
+    numbers = [file.episode for file in metadata.files.values() if file.episode is not None]
+    episodes = np.unique(read_identity(folder)["episode"] if metadata.format == "json" else np.array(numbers))
     if parts.episodes is not None:
         episodes = episodes[np.isin(episodes, parts.episodes)]
     random = None if seed is None else np.random.default_rng(seed)
@@ -162,12 +163,6 @@ def _batches(
             yield _batch(records, own_lives, life[chosen], first[chosen], ticks[chosen])
         if progress:
             progress(min(1.0, (start + together) / len(episodes)))
-
-
-def _episodes(folder: Path, metadata: DumpMetadata) -> np.ndarray:
-    if metadata.format == "json":
-        return np.unique(read_identity(folder)["episode"])
-    return np.array(sorted(file.episode for file in metadata.files.values() if file.episode is not None))
 
 
 def _check_unbroken(folder: Path, records: Records, own_lives: Lives) -> None:

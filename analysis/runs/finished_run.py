@@ -106,18 +106,14 @@ def read_run(path: Path, dump: Path | None) -> FinishedRun:
     content, summary = finished.read_json(SUMMARY_FILE, _Summary)
     if sorted(cluster.label for cluster in summary.clusters) != clusters.clusters:
         raise UserError(f"{path / SUMMARY_FILE} and {LABELS_FILE} do not match: analyse the dump again")
-    _name(content, read_names(path))
+    names = read_names(path)
+    for cluster in content["clusters"]:
+        if cluster["label"] in names:  # that a person gave
+            cluster["description"] = f"{names[cluster['label']]}: {cluster['description']}"
     embedding = _embedding(finished)
     if embedding.shape != (len(clusters.label), 2):
         raise UserError(f"{path / EMBEDDING_FILE} and {LABELS_FILE} do not match: analyse the dump again")
     return FinishedRun(clusters, folder, run.seed, content, embedding)
-
-
-def _name(summary: dict[str, Any], names: dict[int, str]) -> None:
-    """Put the names that a person gave to clusters before their descriptions."""
-    for cluster in summary["clusters"]:
-        if name := names.get(cluster["label"]):
-            cluster["description"] = f"{name}: {cluster['description']}"
 
 
 def recorded_dump(path: Path, run: RunDescription) -> Path:

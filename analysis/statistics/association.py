@@ -160,6 +160,7 @@ def _totals(
     age = age_of(tick, lives)
     rest = columns - time_course(columns, tick, age).explained(tick, age)
     number, draws = columns.shape[1], settings.permutations + 1
+    life_means = np.add.reduceat(columns[lives.order].astype(np.float64), lives.starts, axis=0) / lives.lengths[:, None]
     count, squares = np.zeros((2, draws, number))
     score, together = np.zeros((2, 2, draws, number))
     informative, informative_together = np.zeros((2, number), np.int64)
@@ -170,7 +171,7 @@ def _totals(
         member = labels == cluster
         inside = np.bincount(lives.index[member], minlength=len(lives))  # (L,)
         # A permutation leaves each life's number of records in the cluster as it is, and so what is expected of it.
-        expected = inside @ _life_means(columns, lives)  # (F,)
+        expected = inside @ life_means  # (F,)
         records = sums.total[:, :number] + expected
         count += records
         squares += records**2 / max(1, member.sum())
@@ -182,11 +183,6 @@ def _totals(
     if worlds is None:
         together, informative_together = score, np.full(number, FEWEST_EPISODES)
     return _Totals(count, squares, score, together, informative, informative_together)
-
-
-def _life_means(columns: np.ndarray, lives: Lives) -> np.ndarray:
-    sums = np.add.reduceat(columns[lives.order].astype(np.float64), lives.starts, axis=0)
-    return sums / lives.lengths[:, None]
 
 
 def _scores(sums: ShiftedSums, number: int) -> np.ndarray:

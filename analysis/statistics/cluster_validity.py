@@ -36,7 +36,9 @@ def cluster_validity(points: np.ndarray, labels: np.ndarray, seed: int) -> tuple
     from hdbscan.validity import validity_index
 
     nothing = np.full(labels.max() + 1, np.nan)
-    chosen = _sample(len(labels), seed)
+    chosen = np.arange(len(labels))
+    if len(labels) > MOST_RECORDS:
+        chosen = np.sort(np.random.default_rng([seed, 5]).choice(len(labels), MOST_RECORDS, replace=False))
     some, kept = points[chosen].astype(np.float64), labels[chosen].copy()
     some, kept = _without_copies(some, kept)
     sizes = np.bincount(kept[kept >= 0], minlength=len(nothing))
@@ -44,18 +46,13 @@ def cluster_validity(points: np.ndarray, labels: np.ndarray, seed: int) -> tuple
     clusters = np.unique(kept[kept >= 0])
     if len(clusters) < 2:
         return Validity(float("nan"), len(kept), "fewer than two clusters can be compared"), nothing
+    numbered = np.where(kept >= 0, np.searchsorted(clusters, kept), -1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        _, scores = validity_index(some, _numbered(kept), per_cluster_scores=True)
+        _, scores = validity_index(some, numbered, per_cluster_scores=True)
     nothing[clusters] = scores
     weights = np.bincount(kept[kept >= 0], minlength=len(nothing))[clusters] / len(kept)
     return Validity(float((weights * scores).sum()), len(kept), ""), nothing
-
-
-def _sample(records: int, seed: int) -> np.ndarray:
-    if records <= MOST_RECORDS:
-        return np.arange(records)
-    return np.sort(np.random.default_rng([seed, 5]).choice(records, MOST_RECORDS, replace=False))
 
 
 def _without_copies(points: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -63,8 +60,3 @@ def _without_copies(points: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray,
     _, first = np.unique(points, axis=0, return_index=True)
     first.sort()
     return points[first], labels[first]
-
-
-def _numbered(labels: np.ndarray) -> np.ndarray:
-    clusters = np.unique(labels[labels >= 0])
-    return np.where(labels >= 0, np.searchsorted(clusters, labels), -1)

@@ -96,7 +96,9 @@ def effect_intervals(
     by_episode = episode_index.max() + 1 >= ENOUGH_EPISODES
     unit_index = episode_index if by_episode else lives.index
     whole, episodes = (_sums(scaled, index, index.max() + 1) for index in (unit_index, episode_index))
-    weights = _draws(len(whole.count), settings)
+    units = len(whole.count)
+    rng = np.random.default_rng([settings.seed, 3])
+    weights = rng.multinomial(units, np.full(units, 1 / units), settings.bootstraps).astype(np.float64)  # (R, U)
     resampled = whole.weighted(weights)
     rows = []
     for records in members(labels)[1:]:
@@ -144,11 +146,6 @@ def _intervals(
     for effective, measure in measures:
         ends += _interval(measure(*drawn), measure(*estimate)[0], effective, settings)
     return tuple(ends)
-
-
-def _draws(units: int, settings: Inference) -> np.ndarray:
-    rng = np.random.default_rng([settings.seed, 3])
-    return rng.multinomial(units, np.full(units, 1 / units), settings.bootstraps).astype(np.float64)
 
 
 def _sums(features: np.ndarray, unit: np.ndarray, units: int) -> _Sums:

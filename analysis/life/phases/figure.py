@@ -36,14 +36,10 @@ def life_phase_figure(
         _lives(figure.add_subplot(grid[1, :], sharex=stack), shares, time)
         for place, state in enumerate(order.tolist()):
             panel = figure.add_subplot(grid[2 + place // _COLUMNS, place % _COLUMNS])
-            _panel(panel, shares, state, int(labels[state]), _q_text(association, state))
+            _panel(panel, shares, state, int(labels[state]), f"q = {association.state_q[state]:.2g}")
             panel.set_xlabel(time)
         figure.suptitle(title(heading, text, 115))
     return figure
-
-
-def _q_text(association: Association, state: int) -> str:
-    return f"q = {association.state_q[state]:.2g}"
 
 
 def _stack(axes: Axes, shares: Shares, order: np.ndarray, labels: np.ndarray) -> None:

@@ -99,7 +99,9 @@ def life_phases(
     At least one life must have lasted the `shortest` ticks. The seed of the intervals is that of the permutations too.
     """
     sequences = label_sequences(propagated.places, propagated.label, shortest)
-    own = _own_labels(propagated, sequences)
+    # The labels that the run itself gave, of the lives that are counted.
+    places = {name: column[propagated.exact] for name, column in propagated.places.items()}
+    own = label_sequences(places, propagated.label[propagated.exact], shortest=1).of_lives(sequences)
     of_life = np.linspace(0, 1, bins + 1)
     of_ticks = np.linspace(sequences.tick.min(), sequences.tick.max() + 1, bins + 1)
 
@@ -131,8 +133,3 @@ def life_phases(
 def _part(number: int, progress: Progress) -> Progress:
     """Return what one test reports its share to, so that all of them make one whole."""
     return lambda share: progress((number + share) / _TESTS)
-
-
-def _own_labels(propagated: PropagatedLabels, counted: LabelSequences) -> LabelSequences:
-    places = {name: column[propagated.exact] for name, column in propagated.places.items()}
-    return label_sequences(places, propagated.label[propagated.exact], shortest=1).of_lives(counted)

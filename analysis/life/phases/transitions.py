@@ -219,7 +219,8 @@ def transitions(
         return against_orders(counts)
 
     count = _changes(visit_table.stretch, visit_table.state, states)
-    return Transitions(count, _row_shares(count), tested(spans(visit_table), 0), tested(visit_table.stretch, 1))
+    share = _ratio(count, count.sum(axis=1, keepdims=True))
+    return Transitions(count, share, tested(spans(visit_table), 0), tested(visit_table.stretch, 1))
 
 
 def _changes(stretch: np.ndarray, state: np.ndarray, states: int) -> np.ndarray:
@@ -227,10 +228,6 @@ def _changes(stretch: np.ndarray, state: np.ndarray, states: int) -> np.ndarray:
     follows = stretch[1:] == stretch[:-1]
     pairs = state[:-1][follows] * states + state[1:][follows]
     return np.bincount(pairs, minlength=states * states).reshape(states, states)
-
-
-def _row_shares(count: np.ndarray) -> np.ndarray:
-    return _ratio(count, count.sum(axis=1, keepdims=True))
 
 
 def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
