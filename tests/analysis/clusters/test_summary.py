@@ -23,13 +23,10 @@ from tests.planted_summary import FAST, METHOD, planted_dataset, planted_summary
 PLANTED = planted_dump(agents=12, episodes=4, ticks=60)
 RECORDS = len(PLANTED.records)
 CASES = {
-    "normal": PLANTED.behaviour,
-    "one cluster": np.where(PLANTED.behaviour == 1, 0, -1),
-    "one cluster of everything": np.zeros(RECORDS, np.int64),
-    "100 clusters": np.arange(RECORDS) % 101 - 1,
-    "only noise": np.full(RECORDS, -1),
-    "one record each": np.where(np.arange(RECORDS) < 2, np.arange(RECORDS), -1),
-}
+    "normal": PLANTED.behaviour, "one cluster": np.where(PLANTED.behaviour == 1, 0, -1),
+    "one cluster of everything": np.zeros(RECORDS, np.int64), "100 clusters": np.arange(RECORDS) % 101 - 1,
+    "only noise": np.full(RECORDS, -1), "one record each": np.where(np.arange(RECORDS) < 2, np.arange(RECORDS), -1),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -212,13 +209,9 @@ def test_nothing_but_clusters_are_told_where_the_table_tells_them() -> None:
 
 def test_thousands_are_written_in_full(summary: Summary) -> None:
     effect = dataclasses.replace(
-        fighters(summary).effects[0],
-        survives=True,
-        survives_given_time=True,
-        mean=1023.6,
-        complement_mean=51.25,
+        fighters(summary).effects[0], survives=True, survives_given_time=True, mean=1023.6, complement_mean=51.25,
         d_complement=1.0,
-    )
+    )  # fmt: skip
     assert describe([effect], FEATURES[:1]).endswith("higher (1,024 against 51.2)")
 
 

@@ -26,12 +26,10 @@ def blobs(seed: int = 0) -> np.ndarray:
 
 
 POINTS = {
-    "blobs": blobs(),
-    "one lump": np.random.default_rng(1).normal(size=(400, 3)),
-    "many coincide": np.round(blobs(2), 0),
-    "on a grid": np.round(blobs(3), 1),
+    "blobs": blobs(), "one lump": np.random.default_rng(1).normal(size=(400, 3)),
+    "many coincide": np.round(blobs(2), 0), "on a grid": np.round(blobs(3), 1),
     "nearly all coincide": np.concatenate([np.zeros((300, 2)), np.random.default_rng(4).normal(size=(30, 2))]),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(params=list(POINTS))

@@ -32,12 +32,10 @@ from tests.planted_summary import planted_summary
 PLANTED = planted_dump(agents=4, episodes=2, ticks=60)
 RECORDS = len(PLANTED.records)
 CASES = {
-    "normal": PLANTED.behaviour,
-    "one cluster": np.where(PLANTED.behaviour == 1, 0, -1),
-    "27 clusters": np.arange(RECORDS) % 28 - 1,
-    "100 clusters": np.arange(RECORDS) % 101 - 1,
+    "normal": PLANTED.behaviour, "one cluster": np.where(PLANTED.behaviour == 1, 0, -1),
+    "27 clusters": np.arange(RECORDS) % 28 - 1, "100 clusters": np.arange(RECORDS) % 101 - 1,
     "only noise": np.full(RECORDS, -1),
-}
+}  # fmt: skip
 SIXTEEN_FEATURES = EXTENDED_FEATURES[:16]
 HEADING = "a_policy_with_a_rather_long_name_and_$dollars$_200M_seed_7, action_decoder"
 
@@ -202,15 +200,9 @@ def test_pca_feature_correlations() -> None:
 def test_pca_feature_correlations_of_many_components_and_one_life() -> None:
     rng = np.random.default_rng(0)
     report = ComponentReport(
-        FEATURE_NAMES,
-        np.arange(14),
-        (),
-        np.full(200, 0.005),
-        rng.uniform(-1, 1, (200, 14)),
-        FeatureR2(*[np.full(14, np.nan)] * 3),
-        1,
-        NOT_MEASURED,
-    )
+        FEATURE_NAMES, np.arange(14), (), np.full(200, 0.005), rng.uniform(-1, 1, (200, 14)),
+        FeatureR2(*[np.full(14, np.nan)] * 3), 1, NOT_MEASURED,
+    )  # fmt: skip
     written = texts(pca_feature_correlations(report, HEADING))
     assert written.count("n/a") == 14 and any("the first 30 of 200 components" in text for text in written)
 

@@ -11,6 +11,7 @@ from analysis.runs.finished_files import open_finished
 from analysis.runs.run_folder import DONE_FILE, RUN_FILE, RunFolder, processor
 from common.files import sha256
 from common.user_error import UserError
+from tests.command import assert_refuses
 
 
 def test_a_run_is_proved_by_what_is_written_last(tmp_path: Path) -> None:
@@ -97,8 +98,7 @@ def test_a_run_that_did_not_end_is_of_the_script_that_began_it(
     if described is not None:
         (tmp_path / RUN_FILE).write_text(json.dumps(described))
     what_to_do = "give a folder that" if described is None else "let"
-    with pytest.raises(UserError, match=f"is not a finished run: {what_to_do} {script}"):
-        open_finished(tmp_path)
+    assert_refuses(f"is not a finished run: {what_to_do} {script}", open_finished, tmp_path)
 
 
 def test_an_interrupt_of_the_cleaning_leaves_what_the_same_run_can_claim(
