@@ -13,11 +13,10 @@ from analysis.clusters.verdict import describe, verdict
 from analysis.labels import NOISE
 from analysis.lives import Lives
 from analysis.statistics.association import Association, associations
-from analysis.statistics.cluster_validity import Validity, cluster_validity
+from analysis.statistics.cluster_validity import Persistence, Validity, cluster_validity, persistence
 from analysis.statistics.confounds import Confounds, confounds, variables_of
 from analysis.statistics.differences import Differences, cluster_differences
 from analysis.statistics.inference import LEVEL, Inference
-from analysis.statistics.persistence import Persistence, persistence
 from analysis.statistics.stability import BootstrapStability, ClusterMethod, ProjectionStability, bootstrap_stability
 
 

@@ -11,9 +11,8 @@ from analysis.clusters.blindness import Blindness
 from analysis.runs.run_folder import plain
 from analysis.share_text import share_text
 from analysis.statistics.association import Association
-from analysis.statistics.cluster_validity import Validity
+from analysis.statistics.cluster_validity import Persistence, Validity
 from analysis.statistics.confounds import Confound
-from analysis.statistics.persistence import Persistence
 from analysis.statistics.stability import StabilityFloor
 
 STRONGEST = 5

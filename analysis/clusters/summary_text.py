@@ -21,8 +21,8 @@ from analysis.clusters.summary import (
 )
 from analysis.share_text import share_text
 from analysis.statistics.association import Association
+from analysis.statistics.cluster_validity import Persistence
 from analysis.statistics.confounds import LARGE_EXCESS, Confound
-from analysis.statistics.persistence import Persistence
 from analysis.statistics.power import POWER
 
 _WIDTH = 118

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from analysis.figures.style import new_figure, style, title, whole_ticks
 from analysis.life.events import DIED, EVENT_KINDS
-from analysis.life.strips_figure import cluster_handles, cluster_strip, counts_beside, lanes
+from analysis.life.strips_figure import cluster_handles, cluster_strip, counts_beside, dense, lanes
 from analysis.life.timeline import ESTIMATES, LANES, LEVELS, NEARBY, VITALS, ClusterStrip, Timeline
 
 _WIDTH = 14.0
@@ -66,10 +66,7 @@ def _line(axes: Axes, life: Timeline, name: str, **look: Any) -> None:
 def _every_tick(life: Timeline, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return all ticks from first to last, and their values, NaN for ticks missing from the dump, (ticks,) each."""
     tick = life.records.tick
-    ticks = np.arange(tick[0], tick[-1] + 1)
-    dense = np.full(len(ticks), np.nan)
-    dense[tick - tick[0]] = values
-    return ticks, dense
+    return np.arange(tick[0], tick[-1] + 1), dense(tick, values, np.nan)
 
 
 def _beside(axes: Axes, **options: object) -> None:

@@ -5,7 +5,7 @@ vote (Euclidean, the run's own distances except for the components left out). No
 nearer records win ties. The number of voters is the one that does best on held-out lives.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from activation_store.lives import places_of
-from activation_store.reader import read_batches, read_dump, read_metadata
+from activation_store.reader import Progress, read_batches, read_dump, read_metadata
 from activation_store.schema import IDENTITY, Records
 from activation_store.selection import OBSERVATIONS, select
 from analysis.lives import lives_of, places_among
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from analysis.runs.run_folder import RunFolder
 
-Progress = Callable[[float], None]
 
 COMPONENTS = 30
 VOTERS = (1, 3, 5, 9, 15)

@@ -1,9 +1,11 @@
-"""How well clusters are separated by sparse regions: density-based validity."""
+"""How well clusters are separated by sparse regions, and whether they last."""
 
 import warnings
 from dataclasses import dataclass
 
 import numpy as np
+
+from analysis.lives import Lives
 
 
 @dataclass(frozen=True)
@@ -60,3 +62,79 @@ def _without_copies(points: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray,
     _, first = np.unique(points, axis=0, return_index=True)
     first.sort()
     return points[first], labels[first]
+
+
+@dataclass(frozen=True)
+class Persistence:
+    """How often the next kept record of the same life is in the same cluster; shares are 0 to 1.
+
+    Attributes:
+        lag_ticks: median ticks between a record and the next one kept.
+        pairs: of neighbours whose first is in the cluster; in any cluster, for the overall row.
+        same: share of them whose second is in the same cluster.
+        chance_in_life: the same share if every life's labels came in random order.
+        chance_overall: the same share if the labels of the whole dump came in random order.
+    """
+
+    lag_ticks: float
+    pairs: int
+    same: float
+    chance_in_life: float
+    chance_overall: float
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """Neighbours in a life that start in each cluster and that end in it too, and both by chance, (K,) each."""
+
+    first: np.ndarray
+    both: np.ndarray
+    first_by_chance: np.ndarray
+    both_by_chance: np.ndarray
+
+
+def persistence(labels: np.ndarray, lives: Lives, tick: np.ndarray) -> tuple[Persistence, tuple[Persistence, ...]]:
+    """Return the persistence of all clusters together, noise left out, and of each cluster.
+
+    Chance is exact, without drawing: a life's labels in random order put one of its n_k records of a cluster next to
+    another one n_k (n_k - 1) / n times, n its records; those of the whole dump (n_k - 1) / (N - 1) of the time. Labels,
+    (B,), are negative for noise; ticks are (B,).
+    """
+    ordered = labels[lives.order]
+    same_life = np.diff(lives.index_in_order) == 0
+    counts = _counts(ordered, same_life, lives)
+    gaps = np.diff(tick[lives.order])[same_life]
+    lag = float(np.median(gaps)) if len(gaps) else float("nan")
+    sizes = np.bincount(labels[labels >= 0], minlength=labels.max() + 1)
+    single = [_persistence(counts, slice(i, i + 1), sizes, len(labels), lag) for i in range(len(sizes))]
+    return _persistence(counts, slice(None), sizes, len(labels), lag), tuple(single)
+
+
+def _counts(ordered: np.ndarray, same_life: np.ndarray, lives: Lives) -> _Counts:
+    clusters = ordered.max() + 1
+    starts = same_life & (ordered[:-1] >= 0)
+    stays = starts & (ordered[:-1] == ordered[1:])
+    inside = ordered >= 0
+    pair, records = np.unique(lives.index_in_order[inside] * clusters + ordered[inside], return_counts=True)
+    cluster, length = pair % clusters, lives.lengths[pair // clusters]  # of each life and cluster that it enters
+    return _Counts(
+        np.bincount(ordered[:-1][starts], minlength=clusters),
+        np.bincount(ordered[:-1][stays], minlength=clusters),
+        np.bincount(cluster, (length - 1) * records / length, minlength=clusters),
+        np.bincount(cluster, records * (records - 1) / length, minlength=clusters),
+    )
+
+
+def _persistence(counts: _Counts, chosen: slice, sizes: np.ndarray, records: int, lag: float) -> Persistence:
+    size = sizes[chosen]
+    return Persistence(
+        lag_ticks=lag,
+        pairs=int(counts.first[chosen].sum()),
+        same=_share(counts.both[chosen].sum(), counts.first[chosen].sum()),
+        chance_in_life=_share(counts.both_by_chance[chosen].sum(), counts.first_by_chance[chosen].sum()),
+        chance_overall=_share((size * (size - 1)).sum(), size.sum() * (records - 1)),
+    )
+
+
+def _share(part: float, whole: float) -> float:
+    return float(part / whole) if whole > 0 else float("nan")

@@ -1,16 +1,15 @@
 """Does it matter what came before? Memory of order two: whether the state before a visit tells which one follows it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import entr
 
+from activation_store.reader import Progress
 from analysis.life.phases.visits import AgainstChance, Visits, spans
 from analysis.statistics.inference import false_discovery
 from analysis.statistics.permutation_p import counted_p
 
-Progress = Callable[[float], None]
 _ROUNDING = 1e-9
 
 

@@ -7,17 +7,16 @@ qualitative variables"). What chance gives is found by turning the labels of eac
 records, which keeps each life's own labels and how they follow each other, and breaks only their tie to time.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
 from scipy.special import entr
 
+from activation_store.reader import Progress
 from analysis.life.phases.label_sequences import LabelSequences
 from analysis.statistics.resampling import Bootstrap
 
-Progress = Callable[[float], None]
 _ROUNDING = 1e-12
 
 

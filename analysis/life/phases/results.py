@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from activation_store.reader import Progress
 from analysis.labels import label_name
 from analysis.life.phases.label_sequences import LabelSequences, label_sequences, phase_edges, tick_edges
 from analysis.life.phases.memory import Memory, memory_of_two
@@ -24,7 +25,6 @@ from analysis.runs.propagated_labels import PropagatedLabels
 from analysis.runs.run_folder import plain
 from analysis.statistics.resampling import Bootstrap
 
-Progress = Callable[[float], None]
 Edges = Callable[[LabelSequences], np.ndarray]
 _TESTS = 6
 """Rounds of permutations: by phase and by tick, each with all labels and with the run's own, transitions, memory."""

@@ -1,12 +1,12 @@
 """How long clusters last, and what follows what, against chance. Noise is a state of its own."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
 from scipy.special import rel_entr
 
+from activation_store.reader import Progress
 from analysis.life.phases.label_sequences import LabelSequences
 from analysis.life.phases.visits import AgainstChance, Visits, random_orders, spans
 from analysis.statistics.inference import false_discovery
@@ -77,7 +77,6 @@ def _deviance(count: np.ndarray, chance: np.ndarray) -> np.ndarray:
     return 2 * (rel_entr(count, expected) + rel_entr(row - count, np.maximum(row - expected, 0)))
 
 
-Progress = Callable[[float], None]
 LAGS = (1, 10, 100)
 """Lags, in ticks, at which persistence is reported."""
 

@@ -8,9 +8,15 @@ from sklearn.metrics import adjusted_rand_score
 
 from analysis.clusters.clustering import Clustering, hdbscan_clusters
 from analysis.clusters.dataset import Dataset
-from analysis.clusters.dendrogram.page import block_layout, page_content, run_clusters, strongest_features
+from analysis.clusters.dendrogram.page import (
+    ClusterTree,
+    block_layout,
+    cluster_tree,
+    page_content,
+    run_clusters,
+    strongest_features,
+)
 from analysis.clusters.projection import Projection
-from analysis.clusters.tree import ClusterTree, cluster_tree
 from analysis.features import FEATURES
 from analysis.labels import NOISE
 from analysis.lives import lives_of
