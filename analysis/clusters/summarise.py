@@ -17,7 +17,7 @@ from analysis.statistics.cluster_validity import Persistence, Validity, cluster_
 from analysis.statistics.confounds import Confounds, confounds, variables_of
 from analysis.statistics.differences import Differences, cluster_differences
 from analysis.statistics.inference import LEVEL, Inference
-from analysis.statistics.stability import BootstrapStability, ClusterMethod, ProjectionStability, bootstrap_stability
+from analysis.statistics.stability import ClusterMethod, ProjectionStability, bootstrap_stability
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class ClusterStatistics:
     confounds: Confounds
     persistence: tuple[Persistence, tuple[Persistence, ...]]
     validity: tuple[Validity, np.ndarray]
-    stability: BootstrapStability
+    stability: tuple[tuple[float, ...], np.ndarray]
     choices: tuple[Association, ...]
 
 
@@ -118,7 +118,7 @@ def _cluster_summary(number: int, data: Dataset, member: np.ndarray, statistics:
         tick_median=float(np.median(data.records.tick[member])),
         description=describe(effects, data.features),
         persistence=statistics.persistence[1][number],
-        jaccard=float(statistics.stability.jaccard[number]),
+        jaccard=float(statistics.stability[1][number]),
         dbcv=float(statistics.validity[1][number]),
         detectable_d=float(np.nanmedian(detectable)) if np.isfinite(detectable).any() else float("nan"),
         confounds=statistics.confounds.clusters[number],
@@ -165,5 +165,5 @@ def _stability(
     if len(lives) < 2:
         return Stability(seeds, records, (), (), "one life cannot be resampled")
     return Stability(
-        seeds, records, projection.over_lives, statistics.stability.adjusted_rand, projection.reason, projection.floor
+        seeds, records, projection.over_lives, statistics.stability[0], projection.reason, projection.floor
     )

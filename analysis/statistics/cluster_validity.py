@@ -83,16 +83,6 @@ class Persistence:
     chance_overall: float
 
 
-@dataclass(frozen=True)
-class _Counts:
-    """Neighbours in a life that start in each cluster and that end in it too, and both by chance, (K,) each."""
-
-    first: np.ndarray
-    both: np.ndarray
-    first_by_chance: np.ndarray
-    both_by_chance: np.ndarray
-
-
 def persistence(labels: np.ndarray, lives: Lives, tick: np.ndarray) -> tuple[Persistence, tuple[Persistence, ...]]:
     """Return the persistence of all clusters together, noise left out, and of each cluster.
 
@@ -110,30 +100,26 @@ def persistence(labels: np.ndarray, lives: Lives, tick: np.ndarray) -> tuple[Per
     return _persistence(counts, slice(None), sizes, len(labels), lag), tuple(single)
 
 
-def _counts(ordered: np.ndarray, same_life: np.ndarray, lives: Lives) -> _Counts:
+def _counts(ordered: np.ndarray, same_life: np.ndarray, lives: Lives) -> np.ndarray:
+    """Count neighbours in a life that start in each cluster and that end in it too, and both by chance, (4, K)."""
     clusters = ordered.max() + 1
     starts = same_life & (ordered[:-1] >= 0)
     stays = starts & (ordered[:-1] == ordered[1:])
     inside = ordered >= 0
     pair, records = np.unique(lives.index_in_order[inside] * clusters + ordered[inside], return_counts=True)
     cluster, length = pair % clusters, lives.lengths[pair // clusters]  # of each life and cluster that it enters
-    return _Counts(
-        np.bincount(ordered[:-1][starts], minlength=clusters),
-        np.bincount(ordered[:-1][stays], minlength=clusters),
+    return np.stack([
+        np.bincount(ordered[:-1][starts], minlength=clusters), np.bincount(ordered[:-1][stays], minlength=clusters),
         np.bincount(cluster, (length - 1) * records / length, minlength=clusters),
         np.bincount(cluster, records * (records - 1) / length, minlength=clusters),
-    )
+    ])  # fmt: skip
 
 
-def _persistence(counts: _Counts, chosen: slice, sizes: np.ndarray, records: int, lag: float) -> Persistence:
-    size = sizes[chosen]
-    return Persistence(
-        lag_ticks=lag,
-        pairs=int(counts.first[chosen].sum()),
-        same=_share(counts.both[chosen].sum(), counts.first[chosen].sum()),
-        chance_in_life=_share(counts.both_by_chance[chosen].sum(), counts.first_by_chance[chosen].sum()),
-        chance_overall=_share((size * (size - 1)).sum(), size.sum() * (records - 1)),
-    )
+def _persistence(counts: np.ndarray, chosen: slice, sizes: np.ndarray, records: int, lag: float) -> Persistence:
+    size, (first, both, first_by_chance, both_by_chance) = sizes[chosen], counts[:, chosen].sum(axis=1).tolist()
+    chance_overall = _share((size * (size - 1)).sum(), size.sum() * (records - 1))
+    same, chance_in_life = _share(both, first), _share(both_by_chance, first_by_chance)
+    return Persistence(lag, int(first), same, chance_in_life, chance_overall)
 
 
 def _share(part: float, whole: float) -> float:

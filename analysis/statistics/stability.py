@@ -92,19 +92,6 @@ class ProjectionStability:
     floor: StabilityFloor = field(default_factory=StabilityFloor)
 
 
-@dataclass(frozen=True)
-class BootstrapStability:
-    """Agreement of the run's clusters with those of lives drawn anew.
-
-    Attributes:
-        adjusted_rand: one for each draw.
-        jaccard: of each of K clusters, the mean over the draws of the overlap with the most similar new cluster, (K,).
-    """
-
-    adjusted_rand: tuple[float, ...]
-    jaccard: np.ndarray
-
-
 def whole_lives(lives: Lives, most_records: int, rng: np.random.Generator, replace: bool = False) -> np.ndarray:
     """Draw whole lives in random order until no further one fits, and return their records, each once, (n,) sorted.
 
@@ -179,7 +166,7 @@ def stability_floor(activations: np.ndarray, lives: Lives, method: ClusterMethod
     except UserError:
         return StabilityFloor()
     bootstraps = [
-        bootstrap_stability(plane, label, own, method, seed, BOOTSTRAPS // FLOOR_SEEDS + 1).adjusted_rand
+        bootstrap_stability(plane, label, own, method, seed, BOOTSTRAPS // FLOOR_SEEDS + 1)[0]
         for plane, label in zip(planes, labels, strict=True)
     ]
     return StabilityFloor(
@@ -189,13 +176,16 @@ def stability_floor(activations: np.ndarray, lives: Lives, method: ClusterMethod
 
 def bootstrap_stability(
     points: np.ndarray, labels: np.ndarray, lives: Lives, method: ClusterMethod, seed: int, draws: int = BOOTSTRAPS
-) -> BootstrapStability:
+) -> tuple[tuple[float, ...], np.ndarray]:
     """Draw lives with replacement, cluster their points of the run's own embedding anew, and compare the labels.
 
     A life drawn twice counts once: copies of a point would look dense. Of large dumps a draw takes at most
     `BOOTSTRAP_RECORDS` records. The overlap is the Jaccard index (Hennig 2007, "Cluster-wise assessment of cluster
-    stability"): below 0.5 a cluster dissolves, above 0.75 it is there again. Points are (B, dimensions), labels (B,),
-    negative for noise.
+    stability"): below 0.5 a cluster dissolves, above 0.75 it is there again.
+
+    Returns:
+        The adjusted Rand index of each draw; and of each of K clusters, the mean over the draws of the overlap with the
+        most similar new cluster, (K,).
     """
     rng = np.random.default_rng([seed, 4])
     agreement, overlaps = [], []
@@ -204,7 +194,7 @@ def bootstrap_stability(
         again = method.cluster(points[records], len(records) / len(points))
         agreement.append(_agreement(labels[records], again))
         overlaps.append(best_overlap(labels[records], again, labels.max() + 1))
-    return BootstrapStability(tuple(agreement), _mean_of_known(np.array(overlaps)))
+    return tuple(agreement), _mean_of_known(np.array(overlaps))
 
 
 def adjusted_rand(labels: np.ndarray, others: np.ndarray) -> float:

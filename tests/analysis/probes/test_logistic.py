@@ -8,7 +8,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from analysis.probes import logistic
-from analysis.probes.logistic import Basis, TrainingSet, correlation, solve
+from analysis.probes.logistic import TrainingSet, basis_of, correlation, solve
 from analysis.probes.ridge import Fitted, fit_ridge
 from analysis.probes.task import fit_linear
 
@@ -59,7 +59,7 @@ def test_it_is_the_librarys(
     penalties = np.repeat([1e-4, 1e-2, 1.0], 3)
     found = solve(
         TrainingSet(blocks, answers, ONES),
-        Basis.of(correlation(blocks), ONES),
+        basis_of(correlation(blocks), ONES),
         torch.arange(3).repeat(3),
         torch.from_numpy(penalties),
     ).numpy()
@@ -83,9 +83,9 @@ def test_the_solution_does_not_depend_on_the_preconditioner(
     raw = correlated(rng)
     blocks, answers = tensors(StandardScaler().fit_transform(raw)[:, 4:], labels(raw, rng))
     columns, penalty = torch.arange(3), torch.full((3,), 0.01, dtype=torch.float64)
-    plain = Basis(torch.ones(36, dtype=torch.float64), torch.eye(36, dtype=torch.float64))
+    plain = torch.ones(36, dtype=torch.float64), torch.eye(36, dtype=torch.float64)
     scale = ONES[4:]
-    training, ours = TrainingSet(blocks, answers, scale), Basis.of(correlation(blocks), scale)
+    training, ours = TrainingSet(blocks, answers, scale), basis_of(correlation(blocks), scale)
     one, other = (solve(training, basis, columns, penalty) for basis in (ours, plain))
     np.testing.assert_allclose(one, other, atol=2e-3 * float(one.abs().max()))
 
