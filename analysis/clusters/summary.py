@@ -28,9 +28,9 @@ class FeatureEffect:
     """How one cluster differs in one feature. d is Cohen's d; ends of intervals are NaN if there is no interval.
 
     Attributes:
-        d_baseline: against those windows, with its interval.
+        d_baseline: against random windows of lives, whose mean is `baseline_mean`, with its interval.
         difference_low: end of the interval of the difference of both means, in the feature's unit.
-        d_complement: against those, with its interval.
+        d_complement: against all records outside the cluster, with its interval.
         p: of the test by circular shifts within lives, two-sided; NaN if it cannot be tested.
         q: p corrected for all clusters and features (false discovery rate).
         informative_lives: lives in which a shift could have changed the outcome.

@@ -68,8 +68,6 @@ class Wanted:
 
     Attributes:
         inputs: to build, of which the dump has the layers.
-        given: variables to hold against the memory.
-        subsample: which records of each life to keep.
         networks: further layers to keep.
     """
 

@@ -63,10 +63,7 @@ class Findings:
     """Everything by probe and input; advantage, increment and selectivity for memories only.
 
     Attributes:
-        scores: R squared or AUC.
         precision: average precision of binary targets, NaN for others.
-        advantages: over the best baseline.
-        selectivities: over the control task.
         increments_given: to every baseline that also reads the given variables; empty if there are none.
     """
 

@@ -144,7 +144,6 @@ class DumpReport:
         missing: inputs that were asked for and that the dump does not hold.
         targets: name, unit, definition, measure, chance, why it was not probed, the number of records in which its
             value is known, and the curve that it belongs to and the ticks ahead if it has a horizon.
-        scores, advantages, increments, given, cka, increments_given: rows of the tables.
     """
 
     name: str

@@ -115,16 +115,9 @@ def windows(
 ) -> Iterator[SequenceBatch]:  # fmt: skip
     """Yield windows of the lives of a dump.
 
-    Windows start every `stride` ticks of a life until one reaches its end; that one may be shorter than the others. So
-    if the stride is at most the length, every record is in at least one window.
-
-    Args:
-        length: ticks of a window, from 1.
-        stride: ticks from the start of a window to that of the next, from 1; None for the length.
-        batch: windows in each batch; the last batch before other episodes are read may have fewer.
-        seed: of the order, as for `lives`.
-        parts: what to read of each record.
-        progress: called with the share of the episodes done, from 0 to 1.
+    Windows start every `stride` ticks of a life, by default the length, until one reaches its end; that one may be
+    shorter than the others. So if the stride is at most the length, every record is in at least one window. The other
+    arguments are those of `lives`.
 
     Raises:
         UserError: as `lives`.

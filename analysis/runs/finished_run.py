@@ -64,9 +64,6 @@ class FinishedRun:
     """The results of a run. N records.
 
     Attributes:
-        clusters: the labels, and the identity of each record.
-        dump: current folder of the dump that it was made from.
-        summary: content of summary.json.
         embedding: (N, 2) float32.
     """
 

@@ -48,8 +48,6 @@ class HeldOut:
         agreement: share of labelled records that get the run's own label.
         balanced_agreement: the mean of that share over labels, so that rare ones count as much as common ones.
         commonest: share of the most common label, which is the agreement of always predicting it.
-        records: number of labelled records.
-        lives: number of their lives, each held out once.
     """
 
     voters: int
@@ -68,7 +66,6 @@ class CarryingRule:
         mean: of the labelled activations, (units,) float32.
         components: principal directions, (C, units) float32.
         points: labelled activations along them, (N, C) float32.
-        label: of these, (N,) int64.
         voters: number of nearest records that vote.
         held_out: accuracy on held-out lives; None if there is only one life.
     """
@@ -133,7 +130,6 @@ class PropagatedLabels:
         places: identity of each record, the columns of `IDENTITY`, (B,) int64 each, in the order of the dump.
         label: (B,) int64, cluster from 0 or `clustering.NOISE`.
         exact: whether the run itself labelled the record, (B,) bool.
-        rule: used for the other records.
     """
 
     places: dict[str, np.ndarray]

@@ -54,7 +54,6 @@ class Shares:
         edges: of the bins, (T + 1,), in shares of a life or in ticks.
         mean: (T, K); NaN where no life is in the bin.
         low: (T, K); NaN where no band can be told: one life, or all resamples agree.
-        high: (T, K).
         lives: with ticks in the bin, (T,) int64.
     """
 

@@ -44,7 +44,6 @@ class LifePhases:
     """All results.
 
     Attributes:
-        shortest: ticks that a life had to have.
         own_persistence: the same from the run's own labels only; no pairs at lags that its stride leaves out.
         ticks_of_spans: of the visits that both count as of one age, (spans,) int64.
     """

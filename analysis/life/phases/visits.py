@@ -28,13 +28,10 @@ With more of them states that drift pass for order, with fewer a favoured pair i
 
 @dataclass(frozen=True)
 class Visits:
-    """Unbroken stretches in one state, in order of lives and ticks. V visits.
+    """Unbroken stretches in one state, in order of lives and ticks; every field is (V,), of V visits.
 
     Attributes:
-        life: (V,) int64.
         stretch: unbroken run of ticks that the visit belongs to: a life, or a part of one that lacks ticks, (V,) int64.
-        state: (V,) int64.
-        ticks: (V,) int64.
         left: whether another state follows in the very next tick, (V,) bool.
         begun: whether its begin was seen: a life's first record, or another state in the tick before, (V,) bool.
     """
@@ -115,7 +112,7 @@ def random_orders(visit_table: Visits, span: np.ndarray, orders: int, seed: int)
     76, 633-642).
 
     Args:
-        span: that each visit stays in, (V,) int64, rising: `found.stretch`, or parts of it such as `visits.spans`.
+        span: that each visit stays in, (V,) int64, rising: `visit_table.stretch`, or parts of it such as `spans`.
 
     Yields:
         The state of each visit, (V,) int64, the same array changed each time.
