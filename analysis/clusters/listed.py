@@ -60,30 +60,23 @@ class Listed:
 
 
 def read_listed(folder: Path, subsample: Subsample, data: Dataset, seed: int, progress: Progress) -> Listed:
-    """Read what all listed features and the next ticks need, of at most `MOST_RECORDS` records in whole lives."""
+    """Compute all listed features, and what the agent does next, of the records that have a next tick.
+
+    What they need is read of at most `MOST_RECORDS` records, in whole lives.
+    """
+    metadata = data.metadata
     among = _some_lives(data.lives, seed)
     lives = np.unique(life_keys(places_of(data.records))[among], axis=0).tolist()
     try:
         history = read_history(folder, progress, lives)
-        check_unbroken(
-            Observed(history, data.metadata), [feature for feature in EXTENDED_FEATURES if feature.over_time]
-        )
+        seen = Observed(history, metadata)
+        check_unbroken(seen, [feature for feature in EXTENDED_FEATURES if feature.over_time])
     except UserError as error:
         return Listed(np.zeros(len(data), bool), np.empty((0, 0)), (), {}, str(error))
     records = read_dump(
-        folder, subsample=subsample, layers=[], columns=feature_columns(data.metadata),
+        folder, subsample=subsample, layers=[], columns=feature_columns(metadata),
         leave_out=["tables", *MAY_BE_UNRECORDED], lives=lives,
     )  # fmt: skip
-    return listed_of(records, history, data.metadata, among)
-
-
-def listed_of(records: Records, history: Records, metadata: DumpMetadata, among: np.ndarray) -> Listed:
-    """Compute all listed features, and what the agent does next, of the records that have a next tick.
-
-    The records are the marked ones of the dataset, `among`, (B,) bool, with all that features need; the history has
-    every tick of their lives.
-    """
-    seen = Observed(history, metadata)
     place = places_among(places_of(records), places_of(history))
     has_next = later(np.arange(len(history)), seen.lives, 1)[place] != place
     kept = among.copy()

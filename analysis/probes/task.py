@@ -104,7 +104,8 @@ class Task:
             here, count = np.ix_(rows, columns), len(columns)
             y = np.concatenate([targets[here], self.controls[here][:, : count * with_control]], axis=1)
             ranked = np.tile(self.yes_or_no[columns], 1 + with_control)
-            fitted = fit_linear(_rows(x, rows), y, self.fold[rows], ranked, bands)
+            here_x, fold = _rows(x, rows), self.fold[rows]
+            fitted = classified(here_x, y, fold, ranked, fit_ridge(here_x, y, fold, bands))
             real[here] = fitted.predicted[:, :count]
             if with_control:
                 control[here] = fitted.predicted[:, count:]
@@ -184,16 +185,6 @@ def scored_alike(
         part = score(np.ix_(rows, columns), rows, columns)
         lost[:, columns], stake[:, columns] = part.lost, part.stake
     return Losses(lost, stake)
-
-
-def fit_linear(
-    x: np.ndarray, y: np.ndarray, fold: np.ndarray, yes_or_no: np.ndarray, bands: np.ndarray | None = None
-) -> Fitted:
-    """Fit and cross-validate ridge regressions and, of yes-or-no targets, logistic regressions with their penalties.
-
-    The arguments are those of `fit_ridge`, and which targets are yes-or-no, (T,) bool.
-    """
-    return classified(x, y, fold, yes_or_no, fit_ridge(x, y, fold, bands))
 
 
 def classified(x: np.ndarray, y: np.ndarray, fold: np.ndarray, yes_or_no: np.ndarray, ridge: Fitted) -> Fitted:

@@ -224,22 +224,12 @@ def save_propagated(folder: "RunFolder", propagated: PropagatedLabels, run: Clus
     rule = propagated.rule
     folder.save_arrays("propagated_labels.npz", **propagated.places, label=propagated.label, exact=propagated.exact)
     folder.save_arrays("propagation_rule.npz", **rule.arrays())
-    folder.save_json("propagation_rule.json", propagation_summary(propagated, run))
-
-
-def propagation_summary(propagated: PropagatedLabels, run: ClusterRun) -> dict[str, Any]:
-    """Return what is needed to judge and repeat the propagation, as plain values for JSON."""
-    rule = propagated.rule
-    return {
-        "rule": rule.in_words(),
-        "layer": run.layer,
-        **rule.numbers(),
-        "records": len(propagated.label),
-        "labelled_by_the_run": int(propagated.exact.sum()),
-        "cluster_run": str(run.path),
-        "cluster_labels_sha256": run.labels_sha256,
-        "dump_metadata_sha256": run.dump_sha256,
-    }
+    judged = {
+        "rule": rule.in_words(), "layer": run.layer, **rule.numbers(), "records": len(propagated.label),
+        "labelled_by_the_run": int(propagated.exact.sum()), "cluster_run": str(run.path),
+        "cluster_labels_sha256": run.labels_sha256, "dump_metadata_sha256": run.dump_sha256,
+    }  # fmt: skip
+    folder.save_json("propagation_rule.json", judged)
 
 
 def _hold_out(activations: np.ndarray, label: np.ndarray, life: np.ndarray) -> HeldOut:

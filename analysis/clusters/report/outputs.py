@@ -8,7 +8,7 @@ import numpy as np
 from activation_store.directions import DIRECTIONS_FILE, write_directions
 from analysis.clusters import residuals
 from analysis.clusters.blindness import Blindness
-from analysis.clusters.clustering import Clustering, cluster_space, hdbscan_clusters
+from analysis.clusters.clustering import Clustering, hdbscan_clusters
 from analysis.clusters.components import ComponentReport, Components, report_components
 from analysis.clusters.dataset import ROLLING_WINDOW, Dataset, Step
 from analysis.clusters.directions import cluster_directions, component_directions
@@ -61,7 +61,9 @@ def find_clusters(run: Run) -> tuple[Projection, Clustering]:
     with run.step(f"embedding {len(data):,} records with {PROJECTION_NAMES[settings.projection]}"):
         projection = project(data.activations, run.components, settings, settings.seed)
     with run.step("clustering with HDBSCAN"):
-        space = cluster_space(projection, data.activations, run.components, settings)
+        space = projection.points
+        if settings.cluster_before_umap:
+            space = run.components.scores(data.activations, settings.pre_cluster_dims)
         clustering = hdbscan_clusters(space, settings.hdbscan_min_cluster, settings.hdbscan_min_samples)
     save_labels(run, projection, clustering)
     return projection, clustering

@@ -108,11 +108,6 @@ CAPTIONS = {
 """Captions by file name, in the order of the report."""
 
 
-def caption_of(name: str) -> Caption:
-    """Return the caption of a figure; for an unknown figure, its file name."""
-    return CAPTIONS.get(name, Caption(name, f"Figure {name}.", ""))
-
-
 SUMMARY_FILE = "summary.json"
 EXPLORER_FILE = "explorer.html"
 TREE_FILE = "dendrogram_explorer.html"
@@ -182,4 +177,11 @@ def _figures(folder: Path) -> list[dict[str, Any]]:
     order = list(CAPTIONS)
     names = [path.name for path in visible(folder, "*.png")]
     names.sort(key=lambda name: (order.index(name) if name in order else len(order), name))
-    return [{"name": name, "caption": caption_of(name), "uri": picture(folder / name)} for name in names]
+    return [
+        {
+            "name": name,
+            "caption": CAPTIONS.get(name, Caption(name, f"Figure {name}.", "")),
+            "uri": picture(folder / name),
+        }
+        for name in names
+    ]
