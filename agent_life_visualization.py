@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console
 
-    from analysis.runs.cluster_run import ClusterRun
     from analysis.runs.propagated_labels import PropagatedLabels
     from analysis.runs.run_folder import RunFolder
 
@@ -77,6 +76,7 @@ def main() -> None:
 
     from analysis.life.selection import choose, life_spans, matching
     from analysis.runs.cluster_run import read_cluster_run
+    from analysis.runs.propagated_labels import label_records
     from analysis.runs.run_folder import RunFolder, description
     from common.progress_view import step
 
@@ -89,7 +89,10 @@ def main() -> None:
     if len(chosen) < arguments.num_agents:
         console.print(f"only {len(chosen)} of {arguments.num_agents} lives drawn: the longer half has no more")
     with RunFolder(arguments.folder, description(arguments, arguments.dump, metadata)) as folder:
-        propagated = propagated_labels_of(arguments, run, spans.key[chosen], folder, console) if run else None
+        propagated = None
+        if run:
+            propagated = label_records(run, arguments.dump, folder, console, spans.key[chosen].tolist())
+            console.print(propagated.rule.in_words(), highlight=False, soft_wrap=True)
         draw(arguments, metadata, spans.key[chosen], propagated, folder, console)
     console.print(f"figures and lives.json: {folder.path}", highlight=False, markup=False, soft_wrap=True)
 
@@ -106,35 +109,13 @@ def check_values(arguments: Arguments) -> None:
     )
 
 
-def propagated_labels_of(
-    arguments: Arguments, run: "ClusterRun", lives: "np.ndarray", folder: "RunFolder", console: "Console"
-) -> "PropagatedLabels":
-    """Label every record of the chosen lives, save the rule, and print its accuracy."""
-    from analysis.runs.propagated_labels import fit_rule, propagate_labels, save_propagated
-    from common.progress_view import step
-
-    with step(console, "learning from the run's labels") as report:
-        rule = fit_rule(run, arguments.dump, report)
-    with step(console, "labelling the remaining records") as report:
-        propagated = propagate_labels(run, arguments.dump, rule, lives.tolist(), report)
-    save_propagated(folder, propagated, run)
-    console.print(rule.in_words(), highlight=False, soft_wrap=True)
-    return propagated
-
-
 def draw(
-    arguments: Arguments,
-    metadata: DumpMetadata,
-    lives: "np.ndarray",
-    propagated: "PropagatedLabels | None",
-    folder: "RunFolder",
-    console: "Console",
-) -> None:
+    arguments: Arguments, metadata: DumpMetadata, lives: "np.ndarray", propagated: "PropagatedLabels | None",
+    folder: "RunFolder", console: "Console",
+) -> None:  # fmt: skip
     """Read the episodes of the chosen lives, draw a figure of each life, and write their events."""
-    from analysis.life.cluster_strip import ClusterStrip
     from analysis.life.life_figure import life_figure
-    from analysis.life.summary import ending, life_summary
-    from analysis.life.timeline import columns_used, timeline_of
+    from analysis.life.timeline import ClusterStrip, columns_used, ending, life_summary, timeline_of
     from common.progress_view import step
 
     with step(console, "reading the episodes") as report:

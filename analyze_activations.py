@@ -52,7 +52,7 @@ def analyse(
     from rich.console import Console
 
     from analysis.clusters.dataset import read_dataset
-    from analysis.clusters.terminal import cluster_table, verdict_lines
+    from analysis.clusters.summary_text import cluster_table, verdict_lines
     from common.progress_view import step
 
     console = Console()
@@ -97,10 +97,9 @@ def start(settings: AnalysisSettings, data: "Dataset", folder: "RunFolder", show
 
 def find_and_compare(run: "Run") -> tuple["Projection", "Clustering", "Summary"]:
     """Find clusters and compute their statistics."""
-    from analysis.clusters.cluster_statistics import cluster_statistics
     from analysis.clusters.clustering import cluster_method
     from analysis.clusters.report import outputs
-    from analysis.clusters.summarise import summarise
+    from analysis.clusters.summarise import cluster_statistics, summarise
     from analysis.statistics.stability import projection_stability, stability_floor
 
     settings, data, method = run.settings, run.data, cluster_method(run.settings)

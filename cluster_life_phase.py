@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from analysis.life.phases.results import LifePhases
-    from analysis.runs.cluster_run import ClusterRun
     from analysis.runs.propagated_labels import PropagatedLabels
     from analysis.runs.run_folder import RunFolder
 
@@ -80,6 +79,7 @@ def main() -> None:
 
     from analysis.life.phases.text import as_text
     from analysis.runs.cluster_run import read_cluster_run
+    from analysis.runs.propagated_labels import label_records
     from analysis.runs.run_folder import RunFolder, description
 
     console = Console()
@@ -87,7 +87,7 @@ def main() -> None:
     lives = check_lifespans(arguments)
     described = description(arguments, arguments.dump, metadata, cluster_labels_sha256=run.labels_sha256)
     with RunFolder(arguments.folder, described) as folder:
-        propagated = propagated_labels_of(arguments, run, folder, console)
+        propagated = label_records(run, arguments.dump, folder, console)
         results = count_and_test(arguments, propagated, lives, console)
         draw(results, f"{metadata.policy}: clusters of {run.path.resolve().name}", folder, console)
         folder.save_json("life_phase.json", results.to_json())
@@ -122,21 +122,6 @@ def check_lifespans(arguments: Arguments) -> int:
     return len(spans)
 
 
-def propagated_labels_of(
-    arguments: Arguments, run: "ClusterRun", folder: "RunFolder", console: "Console"
-) -> "PropagatedLabels":
-    """Label every record of the dump, and save the labels and the rule."""
-    from analysis.runs.propagated_labels import fit_rule, propagate_labels, save_propagated
-    from common.progress_view import step
-
-    with step(console, "learning from the run's labels") as report:
-        rule = fit_rule(run, arguments.dump, report)
-    with step(console, "labelling the remaining records") as report:
-        propagated = propagate_labels(run, arguments.dump, rule, progress=report)
-    save_propagated(folder, propagated, run)
-    return propagated
-
-
 def count_and_test(
     arguments: Arguments, propagated: "PropagatedLabels", lives: int, console: "Console"
 ) -> "LifePhases":
@@ -154,9 +139,8 @@ def count_and_test(
 
 def draw(results: "LifePhases", heading: str, folder: "RunFolder", console: "Console") -> None:
     """Draw the three figures."""
-    from analysis.life.phases.figure import life_phase_figure
+    from analysis.life.phases.figure import life_phase_figure, transitions_figure
     from analysis.life.phases.text import caption
-    from analysis.life.phases.transitions_figure import transitions_figure
     from common.progress_view import step
 
     labels = results.sequences.labels

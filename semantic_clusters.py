@@ -62,7 +62,7 @@ def main() -> None:
 def fit(options: FitSettings, console: "Console", step: "Step") -> None:
     """Find codes in a dump, compare them, and print where the results are."""
     from activation_store.reader import read_metadata
-    from analysis.clusters.terminal import cluster_table, verdict_lines
+    from analysis.clusters.summary_text import cluster_table, verdict_lines
     from analysis.runs.run_folder import RunFolder, description
 
     metadata = read_metadata(options.dump)

@@ -10,9 +10,8 @@ from analysis.dynamics.decompositions import Decomposition, Scale, decompose
 from analysis.dynamics.floors import above_gaussians
 from analysis.sparse.stability import matched, stability
 from analysis.sparse.training import Plan, normalisation, train
-from analysis.statistics.cluster_method import ClusterMethod
 from analysis.statistics.inference import Inference
-from analysis.statistics.stability import exceeds, projection_stability, stability_floor
+from analysis.statistics.stability import ClusterMethod, exceeds, projection_stability, stability_floor
 from analysis.statistics.surrogate import gaussian_surrogate
 from tests.planted_lives import make_lives, smooth, values_of
 

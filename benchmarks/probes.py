@@ -28,8 +28,9 @@ from analysis.probes.ridge import Choice, Choices
 from analysis.probes.scores import losses
 from analysis.probes.target import Target
 from analysis.probes.targets import targets_named
-from analysis.probes.task import folds_of_worlds, mean_of_the_rest
+from analysis.probes.task import mean_of_the_rest
 from analysis.runs.run_folder import versions
+from analysis.statistics.resampling import folds_of
 from common import command_line
 from common.files import write_json
 from common.user_error import UserError
@@ -112,7 +113,7 @@ def compare_classifiers(
 ) -> None:
     """Classify every yes-or-no target from every layer by both logistic regressions."""
     step = -(-len(data) // arguments.logistic_records)
-    fold = folds_of_worlds(data.world)[data.world][::step]
+    fold = folds_of(data.world)[::step]
     y, world = data.targets[::step], data.world[::step]
     chosen = [i for i, target in enumerate(targets) if target.yes_or_no and why_not(target, y[:, i], fold) is None]
     y = y[:, chosen]

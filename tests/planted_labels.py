@@ -6,14 +6,11 @@ from analysis.labels import NOISE
 from analysis.life.phases.label_sequences import LabelSequences, label_sequences
 
 FREQUENCIES: dict[str, dict[int, float]] = {
-    "two states": {0: 0.8, 1: 0.2},
-    "three states": {0: 0.8, 1: 0.1, 2: 0.1},
-    "four states": {0: 0.6, 1: 0.2, 2: 0.1, 3: 0.1},
-    "five states": {0: 0.5, 1: 0.2, 2: 0.1, 3: 0.1, 4: 0.1},
+    "two states": {0: 0.8, 1: 0.2}, "three states": {0: 0.8, 1: 0.1, 2: 0.1},
+    "four states": {0: 0.6, 1: 0.2, 2: 0.1, 3: 0.1}, "five states": {0: 0.5, 1: 0.2, 2: 0.1, 3: 0.1, 4: 0.1},
     "six states": {0: 0.4, 1: 0.2, 2: 0.1, 3: 0.1, 4: 0.1, 5: 0.1},
-    "one dominant state": {0: 0.94, 1: 0.02, 2: 0.02, 3: 0.02},
-    "mostly noise": {NOISE: 0.5, 0: 0.3, 1: 0.1, 2: 0.1},
-}
+    "one dominant state": {0: 0.94, 1: 0.02, 2: 0.02, 3: 0.02}, "mostly noise": {NOISE: 0.5, 0: 0.3, 1: 0.1, 2: 0.1},
+}  # fmt: skip
 """How often each label occurs; unequal, since that is what makes what follows what look like a finding."""
 
 

@@ -57,25 +57,16 @@ def counting_memory(seed: int = 0, worlds: int = WORLDS) -> ProbeData:
     targets = [since, since > 15, shown, cue, noise, coin]
     past = [np.concatenate([np.zeros_like(stream[:, :back]), stream[:, : TICKS - back]], axis=1) for back in (1, 2)]
     inputs = {
-        "lstm_hidden": hidden,
-        "lstm_cell": cell,
-        "observation": stream,
+        "lstm_hidden": hidden, "lstm_cell": cell, "observation": stream,
         "history_3": np.concatenate([stream, *past], axis=2),
         "untrained": np.concatenate(_states(fresh, stream), axis=2),
-    }
+    }  # fmt: skip
     flat = {name: values.reshape(len(world), -1) for name, values in inputs.items()}
     return ProbeData(
-        inputs=flat,
-        varying={name: np.ones(values.shape[1], bool) for name, values in flat.items()},
-        bands={},
+        inputs=flat, varying={name: np.ones(values.shape[1], bool) for name, values in flat.items()}, bands={},
         targets=np.stack([each.ravel() for each in targets], axis=1).astype(np.float64),
-        given=np.empty((len(world), 0)),
-        world=world,
-        episode=world,
-        lives=lives,
-        by_map=True,
-        networks={},
-    )
+        given=np.empty((len(world), 0)), world=world, episode=world, lives=lives, by_map=True, networks={},
+    )  # fmt: skip
 
 
 def _since(cue: np.ndarray) -> np.ndarray:

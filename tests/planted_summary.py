@@ -6,16 +6,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from activation_store.subsample import ALL_RECORDS
-from analysis.clusters.cluster_statistics import ClusterStatistics, cluster_statistics
 from analysis.clusters.clustering import hdbscan_labels
 from analysis.clusters.dataset import Dataset
-from analysis.clusters.summarise import summarise
+from analysis.clusters.summarise import ClusterStatistics, cluster_statistics, summarise
 from analysis.clusters.summary import Summary
 from analysis.features import FEATURES, Feature, feature_matrix
 from analysis.lives import lives_of
-from analysis.statistics.cluster_method import ClusterMethod
 from analysis.statistics.inference import Inference
-from analysis.statistics.stability import ProjectionStability, StabilityFloor
+from analysis.statistics.stability import ClusterMethod, ProjectionStability, StabilityFloor
 from tests.planted import Planted
 
 FAST = Inference(permutations=99, bootstraps=99)

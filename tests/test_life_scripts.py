@@ -112,13 +112,9 @@ def test_lives_that_are_not_there_are_refused(recording: Recording, tmp_path: Pa
     ],
 )
 def test_values_that_cannot_work_are_refused(
-    script: object,
-    arguments: list[object],
-    message: str,
-    recording: Recording,
-    tmp_path: Path,
+    script: object, arguments: list[object], message: str, recording: Recording, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+) -> None:  # fmt: skip
     assert message in refused(script, monkeypatch, recording.dump, *arguments, "--output", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

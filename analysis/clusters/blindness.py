@@ -23,11 +23,8 @@ class Blindness:
 
     Attributes:
         studied: what is studied, such as "clusters".
-        features: number of listed features.
         left_out: those that cannot be computed from this dump.
-        records: number of records measured.
         unit: what intervals resample, "life" or "episode".
-        units: number of them.
         measures: about behaviour and about the state; none if they could not be measured.
         reason: why there are none, else "".
     """
@@ -109,7 +106,6 @@ def _too_short(meter: Blindness, short: list[Coverage]) -> str:
 
 
 def _most(measure: Coverage) -> str:
-    """Name the part that most of what the list lacks is about, if there are several."""
     if len(measure.parts) < 2:
         return ""
     return f" (most of all {max(measure.parts, key=lambda part: part.together - part.listed).name})"

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.clusters.components import Components, principal_components
-from analysis.clusters.projection import Projection, project
+from analysis.clusters.components import principal_components
+from analysis.clusters.projection import project
 from analysis.clusters.settings import AnalysisSettings
 from analysis.labels import NOISE
-from analysis.statistics.cluster_method import ClusterMethod
+from analysis.statistics.stability import ClusterMethod
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,15 +26,6 @@ class Clustering:
     points: np.ndarray
     labels: np.ndarray
     tree: np.ndarray
-
-
-def cluster_space(
-    projection: Projection, activations: np.ndarray, components: Components, settings: AnalysisSettings
-) -> np.ndarray:
-    """Return the points to cluster: the plane, or the first components with `--cluster-before-umap`."""
-    if settings.cluster_before_umap:
-        return components.scores(activations, settings.pre_cluster_dims)
-    return projection.points
 
 
 def cluster_method(settings: AnalysisSettings) -> ClusterMethod:

@@ -1,18 +1,83 @@
 """Principal components of activations, and the features that they are associated with."""
 
 import textwrap
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from analysis.clusters.blindness import Blindness
-from analysis.clusters.component_r2 import FeatureR2, pca_feature_r2
 from analysis.clusters.dataset import Dataset
-from analysis.clusters.summary import finite, format_number
+from analysis.clusters.summary import format_number
 from analysis.lives import Lives
+from analysis.runs.run_folder import plain
 from analysis.statistics.association import EtaSquares, eta_squares
 from analysis.statistics.inference import Inference
+
+
+@dataclass(frozen=True)
+class FeatureR2:
+    """Cross-validated R2 of F features, (F,) each; NaN if undefined.
+
+    Attributes:
+        value: share of the feature's variance that is predicted; below 0 if the mean predicts better.
+        low, high: ends of its interval, from a bootstrap of the held-out errors over lives.
+    """
+
+    value: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def pca_feature_r2(
+    scores: np.ndarray, features: np.ndarray, lives: Lives, folds: int = 5, settings: Inference | None = None
+) -> FeatureR2:
+    """Predict features from components by least squares, each life from a fit to other lives.
+
+    R2 is 1 - (squared errors of held-out records) / (squared errors of the fitted lives' mean). Lives are split into
+    folds of similar size (scikit-learn's GroupKFold). The fits are not repeated when lives are resampled. NaN for a
+    feature, (B,), that never changes, and for all features if there is only one life.
+
+    Args:
+        scores: components of the activations, (B, components); their axes may come from all records, since they do not
+            depend on features.
+    """
+    if len(lives) < 2:
+        nothing = np.full(features.shape[1], np.nan)
+        return FeatureR2(nothing, nothing, nothing)
+    error, spread = _held_out_errors(scores, features - features[0], lives, min(folds, len(lives)))
+    settings = settings or Inference()
+    weights = np.random.default_rng([settings.seed, 6]).multinomial(
+        len(lives), np.full(len(lives), 1 / len(lives)), settings.bootstraps
+    )
+    tail = (1 - settings.confidence) / 2
+    once = np.ones((1, len(lives)))
+    low, high = np.quantile(_r2(weights, error, spread), [tail, 1 - tail], axis=0)
+    return FeatureR2(_r2(once, error, spread)[0], low, high)
+
+
+def _r2(weights: np.ndarray, error: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    total = weights @ spread
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(total > 0, 1 - (weights @ error) / total, np.nan)
+
+
+def _held_out_errors(
+    scores: np.ndarray, features: np.ndarray, lives: Lives, folds: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return each life's squared errors of the prediction and of the mean while it is held out, (L, F) each."""
+    from sklearn.model_selection import GroupKFold
+
+    design = np.column_stack([np.ones(len(scores)), scores])
+    error, spread = (np.zeros((len(lives), features.shape[1])) for _ in range(2))
+    for fitted, held_out in GroupKFold(folds).split(design, groups=lives.index):
+        weights = np.linalg.lstsq(design[fitted], features[fitted], rcond=None)[0]
+        wrong = (features[held_out] - design[held_out] @ weights) ** 2
+        apart = (features[held_out] - features[fitted].mean(axis=0)) ** 2
+        np.add.at(error, lives.index[held_out], wrong)
+        np.add.at(spread, lives.index[held_out], apart)
+    return error, spread
+
 
 BINS = 20
 _Z_95 = 1.959964
@@ -58,15 +123,7 @@ def principal_components(activations: np.ndarray) -> Components:
 
 
 def pearson_r(scores: np.ndarray, features: np.ndarray) -> np.ndarray:
-    """Return Pearson's r of every component and feature over records; NaN if either never changes.
-
-    Args:
-        scores: (B, components).
-        features: (B, features).
-
-    Returns:
-        (components, features) float64.
-    """
+    """Return Pearson's r of components and features, (B, K) and (B, F) to (K, F); NaN if either never changes."""
     left, right = _standardised(scores), _standardised(features)
     return left.T @ right / len(scores)
 
@@ -94,14 +151,10 @@ class Profile:
 
 
 def binned_profile(score: np.ndarray, feature: np.ndarray, lives: Lives, bins: int = BINS) -> Profile:
-    """Average a feature in bins with equal numbers of records along a component.
-
+    """Average a feature in bins with equal numbers of records along a component, (B,) each.
     Records of one life are not independent. A bin's mean is a ratio of two sums over lives, so its standard error is
     that of a ratio estimator with lives as sampling units (Cochran 1977, "Sampling techniques", equation 6.13).
 
-    Args:
-        score: (B,).
-        feature: (B,).
         bins: at most; fewer if there are fewer records.
     """
     rank = np.empty(len(score), np.int64)
@@ -126,13 +179,10 @@ class ComponentReport:
     """Associations of principal components with features. K components, F features.
 
     Attributes:
-        features: their names, (F,).
         explained: each component's share of the activations' variance, (K,).
         r: Pearson's r, (K, F); NaN if a feature never changes.
         own: which of the features are not options of a categorical feature, (O,) int64.
-        choices: how categorical features go with each component.
         r2: cross-validated by life, of all K components together, with its interval; (F,) each.
-        lives: number of lives in the cross-validation.
         blindness: how much of what the K components tell the listed features cover.
     """
 
@@ -150,13 +200,13 @@ class ComponentReport:
         return {
             "features": list(self.features),
             "explained": self.explained.tolist(),
-            "pearson_r": [[_plain(value) for value in row] for row in self.r],
-            "r2": [_plain(value) for value in self.r2.value],
-            "r2_low": [_plain(value) for value in self.r2.low],
-            "r2_high": [_plain(value) for value in self.r2.high],
-            "choices": [choice.to_json() for choice in self.choices],
+            "pearson_r": plain(self.r),
+            "r2": plain(self.r2.value),
+            "r2_low": plain(self.r2.low),
+            "r2_high": plain(self.r2.high),
+            "choices": plain(self.choices),
             "lives": self.lives,
-            "blindness": finite(asdict(self.blindness)),
+            "blindness": plain(self.blindness),
         }
 
     def as_text(self) -> str:
@@ -191,7 +241,8 @@ class ComponentReport:
         return [int(i) for i in np.argsort(-np.nan_to_num(r, nan=-1), kind="stable")[:count] if np.isfinite(r[i])]
 
     def _r2(self, feature: int) -> str:
-        value, low, high = (_number(estimate[feature]) for estimate in (self.r2.value, self.r2.low, self.r2.high))
+        ends = (self.r2.value[feature], self.r2.low[feature], self.r2.high[feature])
+        value, low, high = (f"{format_number(number, sign=True):>5}" for number in ends)
         return f"{value} [{low}, {high}]"
 
     def _strongest(self, feature: int) -> str:
@@ -213,11 +264,3 @@ def report_components(
         lives=len(data.lives),
         blindness=blindness,
     )
-
-
-def _plain(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
-
-
-def _number(value: float) -> str:
-    return f"{format_number(value, sign=True):>5}"

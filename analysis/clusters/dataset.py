@@ -32,9 +32,6 @@ class Dataset:
     """B records, U units, F features.
 
     Attributes:
-        layer: of `activations`.
-        features: the columns of `values`.
-        records: those kept; their activations are in `activations`.
         activations: (B, U) float32, finite, not all the same.
         values: (B, F) float64, finite.
     """

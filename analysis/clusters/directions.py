@@ -21,11 +21,6 @@ def cluster_directions(data: Dataset, labels: np.ndarray, run: str, dump: str) -
 
     The weight is that difference divided by its squared length, so the read-out is 0 at the mean of the other records
     and 1 at the cluster's. If there are no other records, or both means are equal, there is no direction.
-
-    Args:
-        labels: of its records, (B,) int64.
-        run: name of the run's folder.
-        dump: name of the dump's folder.
     """
     total = data.activations.sum(axis=0, dtype=np.float64)  # (U,)
     for number in np.unique(labels[labels != NOISE]).tolist():

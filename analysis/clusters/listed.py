@@ -16,6 +16,7 @@ from analysis.clusters.dataset import Dataset, feature_columns
 from analysis.features import EXTENDED_FEATURES, Feature, feature_matrix, read_history
 from analysis.features.matrix import check_unbroken
 from analysis.features.observed import Observed
+from analysis.features.over_time import later
 from analysis.lives import Lives, places_among
 from analysis.statistics.coverage import coverage
 from analysis.statistics.effect_intervals import ENOUGH_EPISODES
@@ -59,32 +60,23 @@ class Listed:
 
 
 def read_listed(folder: Path, subsample: Subsample, data: Dataset, seed: int, progress: Progress) -> Listed:
-    """Read what all listed features and the next ticks need, of at most `MOST_RECORDS` records in whole lives."""
+    """Compute all listed features, and what the agent does next, of the records that have a next tick.
+
+    What they need is read of at most `MOST_RECORDS` records, in whole lives.
+    """
+    metadata = data.metadata
     among = _some_lives(data.lives, seed)
     lives = np.unique(life_keys(places_of(data.records))[among], axis=0).tolist()
     try:
         history = read_history(folder, progress, lives)
-        check_unbroken(
-            Observed(history, data.metadata), [feature for feature in EXTENDED_FEATURES if feature.over_time]
-        )
+        seen = Observed(history, metadata)
+        check_unbroken(seen, [feature for feature in EXTENDED_FEATURES if feature.over_time])
     except UserError as error:
         return Listed(np.zeros(len(data), bool), np.empty((0, 0)), (), {}, str(error))
     records = read_dump(
-        folder, subsample=subsample, layers=[], columns=feature_columns(data.metadata),
+        folder, subsample=subsample, layers=[], columns=feature_columns(metadata),
         leave_out=["tables", *MAY_BE_UNRECORDED], lives=lives,
     )  # fmt: skip
-    return listed_of(records, history, data.metadata, among)
-
-
-def listed_of(records: Records, history: Records, metadata: DumpMetadata, among: np.ndarray) -> Listed:
-    """Compute all listed features, and what the agent does next, of the records that have a next tick.
-
-    Args:
-        records: the marked ones of the dataset, with all that features need.
-        history: every tick of their lives.
-        among: the records of the dataset that they are, (B,) bool.
-    """
-    seen = Observed(history, metadata)
     place = places_among(places_of(records), places_of(history))
     has_next = later(np.arange(len(history)), seen.lives, 1)[place] != place
     kept = among.copy()
@@ -100,13 +92,10 @@ def listed_of(records: Records, history: Records, metadata: DumpMetadata, among:
 def next_ticks(seen: Observed, place: np.ndarray) -> dict[str, np.ndarray]:
     """Return what agents do in the ticks after some records, as parts of several columns each.
 
-    The options chosen in each action head at the next tick, one column each (of a head with many options, whether it
-    is not the no-op); where the agent is, and how its health, food and water have changed, `AHEAD` ticks later or at
-    its life's end. Left out is what (almost) never changes.
-
-    Args:
-        seen: every tick of the lives, H of them.
-        place: of the records among them, (b,) int64.
+    The options chosen in each action head at the next tick, one column each (of a head with many options, whether it is
+    not the no-op); where the agent is, and how its health, food and water have changed, `AHEAD` ticks later or at its
+    life's end. Left out is what (almost) never changes. `seen` has every tick of the lives, and `place` says where the
+    records are among them, (b,) int64.
     """
     lives, columns = seen.lives, seen.metadata.entity_columns
     parts = {}
@@ -131,23 +120,10 @@ def next_ticks(seen: Observed, place: np.ndarray) -> dict[str, np.ndarray]:
     return parts
 
 
-def later(values: np.ndarray, lives: Lives, ticks: int) -> np.ndarray:
-    """Return each record's value `ticks` later, or at the life's last record: (H,) of every tick to (H,)."""
-    last = np.repeat(lives.starts + lives.lengths - 1, lives.lengths)
-    shifted = np.empty_like(values)
-    shifted[lives.order] = values[lives.order][np.minimum(np.arange(len(values)) + ticks, last)]
-    return shifted
-
-
 def blindness(
     listed: Listed, data: Dataset, components: Components, name: str, studied: np.ndarray, settings: Inference
 ) -> Blindness:
-    """Measure how much of what is studied tells about behaviour and state is in the listed features.
-
-    Args:
-        name: what is studied, such as "clusters".
-        studied: labels, (B,) int64, or scores, (B, K).
-    """
+    """Measure how much of what is studied tells about behaviour and state is in the listed features."""
     kept = listed.kept
     episode, life = data.records.episode[kept], data.lives.index[kept]
     by_episode = len(np.unique(episode)) >= ENOUGH_EPISODES

@@ -16,7 +16,6 @@ class Projection:
     Attributes:
         kind: "umap", "tsne" or "pca", the first word of figures' file names.
         points: (B, 2) float32.
-        axes: names of both axes.
     """
 
     kind: str
@@ -25,18 +24,12 @@ class Projection:
 
 
 def project(
-    activations: np.ndarray,
-    components: Components,
-    settings: AnalysisSettings,
-    seed: int,
+    activations: np.ndarray, components: Components, settings: AnalysisSettings, seed: int,
     run_records: int | None = None,
-) -> Projection:
+) -> Projection:  # fmt: skip
     """Project records onto a plane as the settings say; the seed is a separate argument, so that others can be tried.
 
     Args:
-        activations: (B, units), not all the same.
-        components: of the activations, for `--projection pca`.
-        seed: of UMAP and t-SNE.
         run_records: number of records that the activations are a sample of, if any: UMAP then uses as many epochs as
             for all of them.
     """
@@ -56,36 +49,22 @@ def umap_epochs(records: int) -> int:
 
 
 def umap_embedding(
-    activations: np.ndarray,
-    neighbors: int,
-    min_dist: float,
-    seed: int,
-    dimensions: int = 2,
-    epochs: int | None = None,
+    activations: np.ndarray, neighbors: int, min_dist: float, seed: int, dimensions: int = 2, epochs: int | None = None
 ) -> np.ndarray:
     """Embed activations with UMAP (McInnes, Healy and Melville 2018, arXiv:1802.03426), Euclidean distances.
 
-    Single-threaded, so that the same seed gives the same embedding.
+    (B, units), not all the same, to (B, dimensions) float32. Single-threaded, so that the same seed gives the same
+    embedding. `epochs` are by default UMAP's own, see `umap_epochs`.
 
     Args:
-        activations: (B, units), not all the same.
         neighbors: size of the local neighbourhoods, from 2 to B - 1.
         min_dist: minimum distance between embedded points, from 0 to 1.
         dimensions: of the embedding, up to B - 2.
-        epochs: of the layout; None for UMAP's default, see `umap_epochs`.
-
-    Returns:
-        (B, dimensions) float32.
     """
     import umap
 
     model = umap.UMAP(
-        n_neighbors=neighbors,
-        min_dist=min_dist,
-        n_components=dimensions,
-        n_epochs=epochs,
-        random_state=seed,
-        n_jobs=1,
+        n_neighbors=neighbors, min_dist=min_dist, n_components=dimensions, n_epochs=epochs, random_state=seed, n_jobs=1
     )
     with warnings.catch_warnings():
         # Disconnected parts are common in activations; UMAP correctly places them apart.
@@ -96,12 +75,10 @@ def umap_embedding(
 def tsne_embedding(activations: np.ndarray, perplexity: float, seed: int) -> np.ndarray:
     """Embed activations in a plane with t-SNE (van der Maaten and Hinton 2008), Barnes-Hut, Euclidean distances.
 
-    Args:
-        activations: (B, units), not all the same.
-        perplexity: roughly the number of neighbours per record, below B.
+    (B, units), not all the same, to (B, 2) float32.
 
-    Returns:
-        (B, 2) float32.
+    Args:
+        perplexity: roughly the number of neighbours per record, below B.
     """
     from sklearn.manifold import TSNE
 

@@ -1,7 +1,8 @@
 """The settings of one analysis: every option of analyze_activations.py and its range."""
 
+import difflib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from analysis.statistics.inference import Inference
 
 ProjectionKind = Literal["umap", "tsne", "pca"]
+
+OWN_VARIABLES = ("tick", "age", "row", "column", "agent", "episode")
+"""What --residualize can name besides features."""
 
 PROJECTION_NAMES = {"umap": "UMAP", "tsne": "t-SNE", "pca": "PCA"}
 
@@ -197,8 +201,6 @@ class AnalysisSettings:
                 f"{own[0] if own else 'none'}{' only' * bool(own)}"
             )
         if self.residual_names:
-            from analysis.clusters.residuals import check_residual_names
-
             check_residual_names(self.residual_names, [feature.name for feature in features])
         return features
 
@@ -254,8 +256,11 @@ class AnalysisSettings:
             "without clusters and components": [*_OF_INTERVALS] * (self.metric_only and not self.cluster_before_umap),
             "unless t-SNE makes the plane": ["tsne_perplexity"] * (self.metric_only or self.projection != "tsne"),
         }
-        changed = ((why, [n for n in names if getattr(self, n) != _DEFAULTS[n]]) for why, names in idle.items())
-        return [f"no effect {why}: {', '.join(map(_flag, names))}" for why, names in changed if names]
+        changed = (
+            (why, [f"--{name.replace('_', '-')}" for name in names if getattr(self, name) != _DEFAULTS[name]])
+            for why, names in idle.items()
+        )
+        return [f"no effect {why}: {', '.join(names)}" for why, names in changed if names]
 
 
 _OF_CLUSTERS = (
@@ -264,27 +269,30 @@ _OF_CLUSTERS = (
 _OF_INTERVALS = ("bootstraps", "confidence")
 _DEFAULTS = {field.name: field.default for field in fields(AnalysisSettings)}
 _IN_NAME = {
-    "skip_first": "skip",
-    "projection": "",
-    "hdbscan_min_samples": "s",
-    "umap_neighbors": "n",
-    "umap_min_dist": "d",
-    "tsne_perplexity": "p",
-    "permutations": "perm",
-    "bootstraps": "boot",
-    "confidence": "ci",
-    "layer": "",
-    "feature_scatter": "scatter",
-    "dendrogram_explorer": "tree",
-    "seed": "seed",
-}
+    "skip_first": "skip", "projection": "", "hdbscan_min_samples": "s", "umap_neighbors": "n", "umap_min_dist": "d",
+    "tsne_perplexity": "p", "permutations": "perm", "bootstraps": "boot", "confidence": "ci", "layer": "",
+    "feature_scatter": "scatter", "dendrogram_explorer": "tree", "seed": "seed",
+}  # fmt: skip
+
+
+def check_residual_names(names: Sequence[str], features: Sequence[str]) -> None:
+    """Refuse names that are neither in `OWN_VARIABLES` nor features of this run.
+
+    Raises:
+        UserError: names the first unknown one, and a similar name.
+    """
+    there = dict.fromkeys((*OWN_VARIABLES, *features))
+    for name in names:
+        if name not in there:
+            close = difflib.get_close_matches(name, there, n=1)
+            hint = f"did you mean {close[0]}? " if close else ""
+            raise UserError(
+                f"--residualize {name}: there is no such variable; {hint}there are {', '.join(OWN_VARIABLES)}, and "
+                "features that --features names"
+            )
 
 
 def _joined(names: tuple[str, ...], what: str) -> str:
     """Return names as part of a folder's name, shortened to the length that file systems allow."""
     joined = "+".join(names)
     return joined if len(joined) <= _LONGEST_NAMES else f"{len(names)}{what}_{zlib.crc32(joined.encode()):08x}"
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"

@@ -1,51 +1,84 @@
-"""Turn statistics into a summary."""
+"""Compute all statistics of one clustering, and turn them into a summary."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from activation_store.subsample import Subsample
 from analysis.clusters.blindness import Blindness
-from analysis.clusters.cluster_statistics import ClusterStatistics
 from analysis.clusters.dataset import Dataset
 from analysis.clusters.summary import ClusterSummary, CodeUse, FeatureEffect, Method, Residualized, Stability, Summary
 from analysis.clusters.verdict import describe, verdict
 from analysis.labels import NOISE
 from analysis.lives import Lives
-from analysis.statistics.differences import Differences
-from analysis.statistics.inference import LEVEL
-from analysis.statistics.stability import ProjectionStability
+from analysis.statistics.association import Association, associations
+from analysis.statistics.cluster_validity import Persistence, Validity, cluster_validity, persistence
+from analysis.statistics.confounds import Confounds, confounds, variables_of
+from analysis.statistics.differences import Differences, cluster_differences
+from analysis.statistics.inference import LEVEL, Inference
+from analysis.statistics.stability import ClusterMethod, ProjectionStability, bootstrap_stability
+
+
+@dataclass(frozen=True)
+class ClusterStatistics:
+    """All statistics of one clustering: overall and of each cluster; `choices` are of each categorical feature."""
+
+    differences: Differences
+    confounds: Confounds
+    persistence: tuple[Persistence, tuple[Persistence, ...]]
+    validity: tuple[Validity, np.ndarray]
+    stability: tuple[tuple[float, ...], np.ndarray]
+    choices: tuple[Association, ...]
+
+
+def cluster_statistics(
+    data: Dataset, points: np.ndarray, labels: np.ndarray, method: ClusterMethod, settings: Inference
+) -> ClusterStatistics:
+    """Compute all statistics of clusters from 0, largest first, (B,), and the points clustered, (B, dimensions)."""
+    lives, seed = data.lives, settings.seed
+    tick, episode = data.records.tick, data.records.episode
+    return ClusterStatistics(
+        differences=cluster_differences(data.values, labels, lives, tick, episode, settings),
+        confounds=confounds(variables_of(data.records, lives), labels, lives, settings),
+        persistence=persistence(labels, lives, tick),
+        validity=cluster_validity(points, labels, seed),
+        stability=bootstrap_stability(points, labels, lives, method, seed),
+        choices=associations(data.codes, labels, lives, tick, episode, settings),
+    )
 
 
 def summarise(
-    data: Dataset,
-    labels: np.ndarray,
-    statistics: ClusterStatistics,
-    projection: ProjectionStability,
-    *,
-    subsample: Subsample,
-    components: dict[float, int],
-    residualized: Residualized | None = None,
-    codes: CodeUse | None = None,
-    blindness: Blindness | None = None,
-) -> Summary:
+    data: Dataset, labels: np.ndarray, statistics: ClusterStatistics, projection: ProjectionStability, *,
+    subsample: Subsample, components: dict[float, int], residualized: Residualized | None = None,
+    codes: CodeUse | None = None, blindness: Blindness | None = None,
+) -> Summary:  # fmt: skip
     """Collect the results of an analysis, with its verdict in words.
 
     Args:
         labels: (B,) clusters from 0; negative for noise.
-        found: statistics of those clusters.
-        projection: stability under other embeddings.
-        subsample: which records of each life were kept.
         components: number of principal components that explain shares of the activations' variance.
-        residualized: the repeated analysis, if requested.
-        blindness: how much of what clusters tell the listed features cover, if measured.
     """
     clusters = cluster_summaries(data, labels, statistics)
     effects = [effect for cluster in clusters for effect in cluster.effects]
     tested = sum(not effect.untested for effect in effects)
+    noise, count = int((labels == NOISE).sum()), len(data.records)
     summary = Summary(
-        **_about(data, labels),
+        policy=data.metadata.policy,
+        agent=data.metadata.agent,
+        layer=data.layer,
+        records_in_dump=data.metadata.records,
+        records=count,
+        lives=len(data.lives),
+        agents=len(np.unique(data.records.agent_id)),
+        episodes=len(np.unique(data.records.episode)),
+        clustered_records=count - noise,
+        coverage=1 - noise / count,
+        noise_records=noise,
+        noise_share=noise / count,
+        features=tuple(
+            {"name": f.name, "unit": f.unit, "definition": f.definition, "choice": f.choice} for f in data.features
+        ),
         subsample=subsample.every,
         skip_first=subsample.skip_first,
         components_explaining={f"{share:.0%}": number for share, number in components.items()},
@@ -57,7 +90,7 @@ def summarise(
         surviving_given_time=sum(effect.survives_given_time for effect in effects),
         confounds=statistics.confounds.overall,
         stability=_stability(data.lives, len(clusters), statistics, projection),
-        validity=statistics.validity.overall,
+        validity=statistics.validity[0],
         persistence=statistics.persistence[0],
         clusters=clusters,
         choices=statistics.choices,
@@ -66,28 +99,6 @@ def summarise(
         blindness=blindness,
     )
     return replace(summary, verdict=verdict(summary))
-
-
-def _about(data: Dataset, labels: np.ndarray) -> dict[str, Any]:
-    """Return the fields of a summary that describe what was analysed and how much of it clusters cover."""
-    noise, count = int((labels == NOISE).sum()), len(data.records)
-    return {
-        "policy": data.metadata.policy,
-        "agent": data.metadata.agent,
-        "layer": data.layer,
-        "records_in_dump": data.metadata.records,
-        "records": count,
-        "lives": len(data.lives),
-        "agents": len(np.unique(data.records.agent_id)),
-        "episodes": len(np.unique(data.records.episode)),
-        "clustered_records": count - noise,
-        "coverage": 1 - noise / count,
-        "noise_records": noise,
-        "noise_share": noise / count,
-        "features": tuple(
-            {"name": f.name, "unit": f.unit, "definition": f.definition, "choice": f.choice} for f in data.features
-        ),
-    }
 
 
 def cluster_summaries(data: Dataset, labels: np.ndarray, statistics: ClusterStatistics) -> tuple[ClusterSummary, ...]:
@@ -107,8 +118,8 @@ def _cluster_summary(number: int, data: Dataset, member: np.ndarray, statistics:
         tick_median=float(np.median(data.records.tick[member])),
         description=describe(effects, data.features),
         persistence=statistics.persistence[1][number],
-        jaccard=float(statistics.stability.jaccard[number]),
-        dbcv=float(statistics.validity.clusters[number]),
+        jaccard=float(statistics.stability[1][number]),
+        dbcv=float(statistics.validity[1][number]),
         detectable_d=float(np.nanmedian(detectable)) if np.isfinite(detectable).any() else float("nan"),
         confounds=statistics.confounds.clusters[number],
         effects=effects,
@@ -116,46 +127,25 @@ def _cluster_summary(number: int, data: Dataset, member: np.ndarray, statistics:
 
 
 def _effects(number: int, data: Dataset, differences: Differences) -> tuple[FeatureEffect, ...]:
-    sources = (
-        (differences.effects, ("mean", "baseline_mean", "d_baseline", "complement_mean", "d_complement")),
-        (differences.intervals, ("baseline_low", "baseline_high", "complement_low", "complement_high", "agreeing")),
-        (differences.intervals, ("difference_low", "difference_high")),
-        (differences.test, ("p", "q", "informative_lives")),
-    )
-    again = {name: getattr(differences.given_time, name)[number].tolist() for name in ("p", "q")}
-    values = {name: getattr(source, name)[number].tolist() for source, names in sources for name in names}
-    survives, given_time = differences.survives[number].tolist(), differences.survives_given_time[number].tolist()
-    overall = data.values.mean(axis=0).tolist()
+    sizes, ends, test, again = differences.effects, differences.intervals, differences.test, differences.given_time
+    columns = {
+        "mean": sizes.mean, "baseline_mean": sizes.baseline_mean, "complement_mean": sizes.complement_mean,
+        "d_baseline": sizes.d_baseline, "d_baseline_low": ends.baseline_low, "d_baseline_high": ends.baseline_high,
+        "d_complement": sizes.d_complement, "d_complement_low": ends.complement_low,
+        "d_complement_high": ends.complement_high, "difference_low": ends.difference_low,
+        "difference_high": ends.difference_high, "p": test.p, "q": test.q, "informative_lives": test.informative_lives,
+        "episodes_agreeing": ends.agreeing, "survives": differences.survives, "p_given_time": again.p,
+        "q_given_time": again.q, "survives_given_time": differences.survives_given_time,
+    }  # fmt: skip
+    own: dict[str, list[Any]] = {name: values[number].tolist() for name, values in columns.items()}
     return tuple(
         FeatureEffect(
-            name=feature.name,
-            mean=values["mean"][i],
-            baseline_mean=values["baseline_mean"][i],
-            d_baseline=values["d_baseline"][i],
-            d_baseline_low=values["baseline_low"][i],
-            d_baseline_high=values["baseline_high"][i],
-            overall_mean=overall[i],
-            complement_mean=values["complement_mean"][i],
-            difference_low=values["difference_low"][i],
-            difference_high=values["difference_high"][i],
-            d_complement=values["d_complement"][i],
-            d_complement_low=values["complement_low"][i],
-            d_complement_high=values["complement_high"][i],
-            p=values["p"][i],
-            q=values["q"][i],
-            informative_lives=values["informative_lives"][i],
-            untested=differences.why_untested(number, i),
-            episodes=int(differences.intervals.episodes[number]),
-            episodes_agreeing=values["agreeing"][i],
-            survives=survives[i],
-            p_given_time=again["p"][i],
-            q_given_time=again["q"][i],
-            survives_given_time=given_time[i],
-            choice=feature.choice,
-            phrase=feature.phrase,
+            name=feature.name, overall_mean=overall, untested=differences.why_untested(number, i),
+            episodes=int(ends.episodes[number]), choice=feature.choice, phrase=feature.phrase,
+            **{name: values[i] for name, values in own.items()},
         )
-        for i, feature in enumerate(data.features)
-    )
+        for i, (feature, overall) in enumerate(zip(data.features, data.values.mean(axis=0).tolist(), strict=True))
+    )  # fmt: skip
 
 
 def _method(differences: Differences) -> Method:
@@ -175,5 +165,5 @@ def _stability(
     if len(lives) < 2:
         return Stability(seeds, records, (), (), "one life cannot be resampled")
     return Stability(
-        seeds, records, projection.over_lives, statistics.stability.adjusted_rand, projection.reason, projection.floor
+        seeds, records, projection.over_lives, statistics.stability[0], projection.reason, projection.floor
     )

@@ -4,15 +4,15 @@ Undefined numbers are NaN here and null in the file; a neighbouring field gives 
 """
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from analysis.clusters.blindness import Blindness
+from analysis.runs.run_folder import plain
 from analysis.share_text import share_text
 from analysis.statistics.association import Association
-from analysis.statistics.cluster_validity import Validity
+from analysis.statistics.cluster_validity import Persistence, Validity
 from analysis.statistics.confounds import Confound
-from analysis.statistics.persistence import Persistence
 from analysis.statistics.stability import StabilityFloor
 
 STRONGEST = 5
@@ -28,16 +28,12 @@ class FeatureEffect:
     """How one cluster differs in one feature. d is Cohen's d; ends of intervals are NaN if there is no interval.
 
     Attributes:
-        mean: of the cluster's records.
-        baseline_mean: of random windows of lives.
-        d_baseline: against those windows, with its interval.
-        complement_mean: of all records outside the cluster.
+        d_baseline: against random windows of lives, whose mean is `baseline_mean`, with its interval.
         difference_low: end of the interval of the difference of both means, in the feature's unit.
-        d_complement: against those, with its interval.
+        d_complement: against all records outside the cluster, with its interval.
         p: of the test by circular shifts within lives, two-sided; NaN if it cannot be tested.
         q: p corrected for all clusters and features (false discovery rate).
         informative_lives: lives in which a shift could have changed the outcome.
-        untested: why p is NaN, else "".
         episodes: episodes with records both inside and outside the cluster.
         episodes_agreeing: those of them whose own difference of means has the sign of `d_complement`.
         survives: q is at most the level, the interval of `d_complement` excludes 0, and both have the same sign.
@@ -110,8 +106,6 @@ class ClusterSummary:
 
     Attributes:
         label: its number, from 0, largest first.
-        lives: number of lives with records in it.
-        agents: number of agent ids with records in it.
         description: its surviving effects in words, such as "more in_combat, less self_food".
         jaccard: mean overlap with the most similar cluster of each bootstrap (Hennig 2007); NaN if not measured.
         dbcv: of this cluster, -1 to 1; NaN if not measured.
@@ -187,10 +181,8 @@ class Residualized:
     Attributes:
         variance_removed: share of the activations' variance that was removed, 0 to 1; categories of few lives each
             remove some by chance.
-        clusters: number found in the residuals.
         adjusted_rand: agreement of the labels with the original ones.
         claims: the original analysis' surviving effects, each tested again.
-        clusters_found: the new clusters with all their statistics.
     """
 
     variables: tuple[str, ...]
@@ -208,12 +200,8 @@ class Method:
     """How the numbers were computed.
 
     Attributes:
-        permutations: of each test.
-        bootstraps: of each interval.
-        confidence: of each interval, between 0 and 1.
         level: false discovery rate at which an effect or a confound is significant.
         unit: what intervals resample, "life" or "episode".
-        units: number of them.
         episodes_shifted: whether differences also had to pass the test that shifts all lives of an episode together.
     """
 
@@ -232,7 +220,6 @@ class CodeUse:
 
     Attributes:
         asked: number of codes in the codebook.
-        used: those that a record has.
         perplexity: number of codes in use, weighted by their shares: 1 if all records have one code.
         recorded: whether the policy learnt it itself.
         numbers: of the code of each cluster, in the codebook.
@@ -258,13 +245,7 @@ class Summary:
         skip_first: records at the start of each life that were left out.
         verdict: sentences on the number and stability of clusters, what each is about, which claims survive, and which
             confounds are flagged.
-        tested: pairs of cluster and feature that could be tested.
-        untested: pairs that could not.
-        surviving: effects that survive correction.
-        surviving_given_time: effects that also survive with tick and age held constant.
         choices: how each categorical feature goes with all clusters together.
-        residualized: None unless requested.
-        codes: of a semantic run; None if clusters were found by density.
         blindness: how much of what clusters tell the listed features cover; None if not measured.
     """
 
@@ -302,16 +283,7 @@ class Summary:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for JSON; undefined and infinite values become null."""
-        return dict(finite(asdict(self)))
-
-
-def finite(value: Any) -> Any:
-    """Replace undefined and infinite numbers by None, in dictionaries and lists at any depth."""
-    if isinstance(value, dict):
-        return {key: finite(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return dict(plain(self))
 
 
 def format_number(value: float, sign: bool = False) -> str:

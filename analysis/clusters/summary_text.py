@@ -1,8 +1,11 @@
-"""A summary as plain text: the verdict in words first, then the numbers behind it."""
+"""A summary as plain text, the verdict first, then the numbers behind it; and what the terminal shows of it."""
 
 import math
 import textwrap
 from collections.abc import Sequence
+
+from rich.markup import escape
+from rich.table import Table
 
 from activation_store.subsample import Subsample
 from analysis.clusters.summary import (
@@ -18,8 +21,8 @@ from analysis.clusters.summary import (
 )
 from analysis.share_text import share_text
 from analysis.statistics.association import Association
+from analysis.statistics.cluster_validity import Persistence
 from analysis.statistics.confounds import LARGE_EXCESS, Confound
-from analysis.statistics.persistence import Persistence
 from analysis.statistics.power import POWER
 
 _WIDTH = 118
@@ -27,7 +30,8 @@ _WIDTH = 118
 
 def as_text(summary: Summary) -> str:
     """Return the summary as plain text."""
-    blocks = [_verdict(summary), _overview(summary), *map(_cluster, summary.clusters)]
+    verdict = ["Verdict", *(line for sentence in summary.verdict for line in _wrapped(sentence))]
+    blocks = [verdict, _overview(summary), *map(_cluster, summary.clusters)]
     if summary.residualized:
         blocks.append(_residualized(summary.residualized))
     blocks += [_explanation(summary), _definitions(summary)]
@@ -49,7 +53,6 @@ def format_p(value: float) -> str:
 
 
 def _short(value: float) -> str:
-    """Write a number in its shortest exact form; NaN as "n/a"."""
     return UNDEFINED if math.isnan(value) else f"{value:g}"
 
 
@@ -58,16 +61,13 @@ def format_share(value: float) -> str:
     return UNDEFINED if math.isnan(value) else share_text(value)
 
 
-def _verdict(summary: Summary) -> list[str]:
-    return ["Verdict", *(line for sentence in summary.verdict for line in _wrapped(sentence))]
-
-
 def _overview(summary: Summary) -> list[str]:
     components = ", ".join(f"{count} for {share}" for share, count in summary.components_explaining.items())
-    validity = summary.validity
+    kept, validity = Subsample(summary.subsample, summary.skip_first).in_words(), summary.validity
+    reason = f" ({validity.reason})" if validity.reason else ""
     return [
         f"Policy {summary.policy} (agent {summary.agent}), layer {summary.layer}",
-        f"Records: {summary.records:,} kept of {summary.records_in_dump:,} ({_kept(summary)}), "
+        f"Records: {summary.records:,} kept of {summary.records_in_dump:,} ({kept}), "
         f"{summary.episodes:,} episodes, {summary.lives:,} lives, {summary.agents:,} agent ids",
         f"Principal components that explain the activations' variance: {components}",
         f"Clusters: {len(summary.clusters):,}, covering {share_text(summary.coverage)} of the records kept "
@@ -75,17 +75,13 @@ def _overview(summary: Summary) -> list[str]:
         f"Noise: {share_text(summary.noise_share)} of the records kept ({summary.noise_records:,}) "
         "belong to no cluster",
         f"Stability: {_agreements(summary)}",
-        f"Density-based validity (DBCV, -1 to 1): {_or_reason(format_number(validity.dbcv), validity.reason)} "
+        f"Density-based validity (DBCV, -1 to 1): {format_number(validity.dbcv)}{reason} "
         f"on {validity.records:,} records",
         f"Persistence: {_persistence(summary.persistence)}",
         *_confounds("Confounds: all clusters", summary.confounds),
         *_choices(summary.choices),
         *(summary.blindness.table if summary.blindness else ()),
     ]
-
-
-def _kept(summary: Summary) -> str:
-    return Subsample(summary.subsample, summary.skip_first).in_words()
 
 
 def _agreements(summary: Summary) -> str:
@@ -106,10 +102,6 @@ def _numbers(values: Sequence[float]) -> str:
     return ", ".join(format_number(value) for value in values) or UNDEFINED
 
 
-def _or_reason(number: str, reason: str) -> str:
-    return f"{number} ({reason})" if reason else number
-
-
 def _persistence(lasting: Persistence) -> str:
     return (
         f"{format_share(lasting.same)} of {lasting.pairs:,} records are followed by one of the same cluster, "
@@ -126,7 +118,6 @@ def _confounds(of: str, confounds: Sequence[Confound]) -> list[str]:
 
 
 def _choices(choices: Sequence[Association]) -> list[str]:
-    """Return a line for each categorical feature that could be tested, strongest first."""
     tested = sorted((choice for choice in choices if math.isfinite(choice.p)), key=lambda choice: -choice.v)
     width = max((len(choice.name) for choice in tested), default=0)
     heading = "Choices and sides with all clusters: Cramer's V, and chi-square against shifted labels"
@@ -186,7 +177,6 @@ def _option(effect: FeatureEffect) -> str:
 
 
 def _survival(effect: FeatureEffect) -> str:
-    """Say whether a difference survives, and whether it also survives given tick and age."""
     if not effect.survives:
         return effect.untested or "does not survive"
     if effect.survives_given_time:
@@ -261,3 +251,32 @@ def _wrapped(text: str) -> list[str]:
 def _definitions(summary: Summary) -> list[str]:
     width = max(len(feature["name"]) for feature in summary.features)
     return ["Features", *(f"  {f['name']:<{width}} {f['definition']} Unit: {f['unit']}." for f in summary.features)]
+
+
+_ROWS_SHOWN = 12
+
+
+def cluster_table(summary: Summary) -> Table:
+    """Return a table of the largest clusters: their size, flagged confounds and description."""
+    shown = summary.clusters[:_ROWS_SHOWN]
+    left_out = len(summary.clusters) - len(shown)
+    table = Table(
+        title=escape(f"{summary.policy}, {summary.layer}"),
+        title_justify="left",
+        caption=f"smaller clusters: {left_out}, in summary.txt" if left_out else None,
+        caption_justify="left",
+    )
+    for name in ("cluster", "records", "share"):
+        table.add_column(name, justify="right")
+    table.add_column("confounds", style="red")
+    table.add_column("about")
+    for cluster in shown:
+        flagged = escape(", ".join(cluster.flagged)) or "-"
+        share, about = share_text(cluster.share), escape(cluster.description)
+        table.add_row(str(cluster.label), f"{cluster.records:,}", share, flagged, about)
+    return table
+
+
+def verdict_lines(summary: Summary) -> str:
+    """Return the verdict without the table's content: clusters found, stability, surviving differences, flags."""
+    return "\n".join(line for line in summary.verdict if not line.startswith("Cluster "))

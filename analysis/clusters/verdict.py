@@ -48,15 +48,11 @@ def describe(effects: Sequence[FeatureEffect], features: Sequence[Feature]) -> s
 
 def _strongest(surviving: Sequence[tuple[FeatureEffect, Feature]]) -> str:
     strongest = sorted(
-        (pair for pair in surviving if abs(pair[0].d_complement) >= SMALL), key=lambda pair: _order(pair[0])
+        (pair for pair in surviving if abs(pair[0].d_complement) >= SMALL), key=lambda pair: -abs(pair[0].d_complement)
     )
     if not strongest:
         return f"small differences only (|d| below {SMALL})"
     return ", ".join(_difference(*pair) for pair in strongest[:_NAMED])
-
-
-def _order(effect: FeatureEffect) -> float:
-    return -abs(effect.d_complement)
 
 
 def _difference(effect: FeatureEffect, feature: Feature) -> str:
@@ -167,18 +163,13 @@ def _stable(of: str, how: str, measured: Sequence[tuple[str, Sequence[float], Se
         f"{name} {statistics.fmean(values):.2f} ({_range(values)}{_gaussian(floor)})".strip()
         for name, values, floor in known
     )
-    word = _word(min(statistics.fmean(values) for _, values, _ in known))
+    lowest = min(statistics.fmean(values) for _, values, _ in known)
+    word = "stable" if lowest >= STABLE else "partly stable" if lowest >= PARTLY_STABLE else UNSTABLE
     if word != UNSTABLE and not all(floor for _, _, floor in known):
         word = "not compared with a Gaussian"
     elif word != UNSTABLE and not all(exceeds(values, floor) for _, values, floor in known):
         word = "NOT BEYOND A GAUSSIAN of the same covariance and autocorrelation"
     return f"{of.capitalize()} stability: {word} ({how}: adjusted Rand index {numbers})"
-
-
-def _word(mean: float) -> str:
-    if mean >= STABLE:
-        return "stable"
-    return "partly stable" if mean >= PARTLY_STABLE else UNSTABLE
 
 
 def _gaussian(floor: Sequence[float]) -> str:
@@ -263,7 +254,7 @@ def _confounded(summary: Summary) -> str:
         return f"Whether clusters only mark a time, a place or a life is unknown: {summary.confounds[0].reason}."
     overall = _much_shared(summary.confounds)
     names = [
-        f"{confound.name} ({_flagged(summary, confound.name)})"
+        f"{confound.name} ({_listed([c.label for c in summary.clusters if confound.name in c.flagged])})"
         for confound in summary.confounds
         if confound.name in flagged
     ]
@@ -300,10 +291,6 @@ def _much_shared(confounds: Sequence[Confound]) -> str:
         for confound in confounds
         if confound.flagged
     )
-
-
-def _flagged(summary: Summary, name: str) -> str:
-    return _listed([cluster.label for cluster in summary.clusters if name in cluster.flagged])
 
 
 def _listed(labels: Sequence[int]) -> str:

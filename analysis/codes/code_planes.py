@@ -5,8 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib.figure import Figure
 
-from analysis.figures.legend import add_cluster_legend, legend_width
-from analysis.figures.points import Panel, draw_clusters
+from analysis.figures.points import Panel, add_cluster_legend, draw_clusters, legend_width
 from analysis.figures.style import new_figure, style, title
 
 _SIDE = 4.6

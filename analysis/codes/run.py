@@ -9,13 +9,12 @@ from activation_store.layers import SEMANTIC_PLANE
 from activation_store.reader import read_dump
 from activation_store.schema import DumpMetadata
 from activation_store.selection import OBSERVATIONS
-from analysis.clusters.cluster_statistics import cluster_statistics
 from analysis.clusters.clustering import Clustering, largest_first
 from analysis.clusters.components import principal_components
 from analysis.clusters.dataset import Dataset, Step, read_dataset
 from analysis.clusters.projection import Projection
 from analysis.clusters.report import outputs
-from analysis.clusters.summarise import summarise
+from analysis.clusters.summarise import cluster_statistics, summarise
 from analysis.clusters.summary import CodeUse, Summary
 from analysis.codes.fit import Codebook, FitOptions, fit_codebook
 from analysis.codes.options import FitSettings
@@ -24,8 +23,13 @@ from analysis.labels import NOISE
 from analysis.lives import Lives
 from analysis.runs.codebook_rule import CODEBOOK_FILE, CodebookRule
 from analysis.runs.run_folder import RunFolder
-from analysis.statistics.cluster_method import ClusterMethod
-from analysis.statistics.stability import ProjectionStability, StabilityFloor, projection_stability, stability_floor
+from analysis.statistics.stability import (
+    ClusterMethod,
+    ProjectionStability,
+    StabilityFloor,
+    projection_stability,
+    stability_floor,
+)
 from common.user_error import UserError
 
 AXES = ("plane 1", "plane 2")

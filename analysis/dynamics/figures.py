@@ -13,8 +13,7 @@ from analysis.dynamics.motion_stages import HeldInput, Persisting
 from analysis.dynamics.perturbations import KINDS, FollowedEdit
 from analysis.dynamics.results import LEVEL, Effects, Motion, States
 from analysis.dynamics.update import Update
-from analysis.figures.legend import add_cluster_legend
-from analysis.figures.points import Panel, draw_clusters
+from analysis.figures.points import Panel, add_cluster_legend, draw_clusters
 from analysis.figures.style import EFFECT_MAP, NOISE_COLOUR, cluster_colour, headed, new_figure, style, title
 from analysis.labels import NOISE
 

@@ -13,15 +13,6 @@ from analysis.features.registry import (
 )
 
 __all__ = [
-    "EXTENDED_FEATURES",
-    "FEATURES",
-    "FEATURE_NAMES",
-    "FEATURE_SETS",
-    "Feature",
-    "as_markdown",
-    "feature_matrix",
-    "features_named",
-    "needs_history",
-    "read_history",
-    "with_heads_of",
-]
+    "EXTENDED_FEATURES", "FEATURES", "FEATURE_NAMES", "FEATURE_SETS", "Feature", "as_markdown", "feature_matrix",
+    "features_named", "needs_history", "read_history", "with_heads_of",
+]  # fmt: skip

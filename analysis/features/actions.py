@@ -36,9 +36,7 @@ ACTIONS = (
         for style in STYLES
     ),
     Feature(
-        "is_attacking_player",
-        YES_OR_NO,
-        "The agent chose another player to attack.",
+        "is_attacking_player", YES_OR_NO, "The agent chose another player to attack.",
         lambda seen: _targets(seen, seen.is_player),
     ),
     Feature(
@@ -53,4 +51,4 @@ ACTIONS = (
     Feature("is_giving_item", YES_OR_NO, "The agent chose an item and someone to give it to.", is_giving_item),
     Feature("is_giving_gold", YES_OR_NO, "The agent chose someone to give gold to.", chose("GiveGold.Target")),
     Feature("is_idle", YES_OR_NO, "The agent chose no move, attack, item use or destruction, trade or gift.", _is_idle),
-)
+)  # fmt: skip

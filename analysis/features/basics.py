@@ -63,24 +63,18 @@ BASICS = (
     Feature("self_gold", "gold", "Gold that the agent owns.", own("gold")),
     Feature("max_combat_level", "level", "The highest of the agent's melee, range and mage levels.", max_combat_level),
     Feature(
-        "in_combat",
-        YES_OR_NO,
-        "The agent hit or was hit recently enough that the game counts it as in combat.",
+        "in_combat", YES_OR_NO, "The agent hit or was hit recently enough that the game counts it as in combat.",
         in_combat,
     ),
     Feature(
-        "n_inventory_items",
-        "items",
-        "Slots in use in the agent's inventory.",
+        "n_inventory_items", "items", "Slots in use in the agent's inventory.",
         lambda seen: seen.records.inventory.counts,
     ),
     Feature("tick", "ticks", "Game tick within the episode.", lambda seen: seen.records.tick),
     Feature("is_moving", YES_OR_NO, "The agent chose a direction to move in.", chose("Move.Direction")),
     Feature("is_attacking", YES_OR_NO, "The agent chose a target to attack.", chose("Attack.Target")),
     Feature(
-        "is_trading",
-        YES_OR_NO,
-        "The agent chose to buy, to sell, to give gold, or to give an item to someone.",
+        "is_trading", YES_OR_NO, "The agent chose to buy, to sell, to give gold, or to give an item to someone.",
         _is_trading,
     ),
-)
+)  # fmt: skip

@@ -24,10 +24,6 @@ def _worn(seen: Observed) -> np.ndarray:
     return seen.item("equipped") != 0
 
 
-def _listed(seen: Observed) -> np.ndarray:
-    return seen.item("listed_price") != 0
-
-
 def _of_kind(*kinds: int) -> Which:
     return lambda seen: np.isin(seen.item("type_id"), kinds)
 
@@ -64,41 +60,37 @@ BELONGINGS = (
     ),
     *(
         Feature(
-            f"worn_{style}_attack",
-            "points",
+            f"worn_{style}_attack", "points",
             f"Damage that the items the agent wears or holds add to its {style} attacks.",
             _total(_worn, f"{style}_attack"),
         )
         for style in _STYLES
     ),
     Feature(
-        "worn_attack",
-        "points",
-        "Sum of worn_melee_attack, worn_range_attack and worn_mage_attack.",
+        "worn_attack", "points", "Sum of worn_melee_attack, worn_range_attack and worn_mage_attack.",
         _total(_worn, *(f"{style}_attack" for style in _STYLES)),
     ),
     Feature(
-        "worn_defence",
-        "points",
+        "worn_defence", "points",
         "Sum of the melee, range and mage defence of the items that the agent wears or holds.",
         _total(_worn, *(f"{style}_defense" for style in _STYLES)),
     ),
     Feature("holds_weapon", YES_OR_NO, "The agent holds a spear, a bow or a wand.", _has(_worn_of_kind(*WEAPONS))),
     Feature(
-        "holds_tool",
-        YES_OR_NO,
-        "The agent holds a rod, gloves, a pickaxe, an axe or a chisel.",
+        "holds_tool", YES_OR_NO, "The agent holds a rod, gloves, a pickaxe, an axe or a chisel.",
         _has(_worn_of_kind(*TOOLS)),
     ),
     Feature(
-        "n_ammunition",
-        "pieces",
+        "n_ammunition", "pieces",
         "Whetstones, arrows and runes that the agent carries, counting every piece of a stack.",
         _total(_of_kind(*AMMUNITION), "quantity"),
     ),
     Feature("n_rations", "items", "Rations that the agent carries.", _count(_of_kind(RATION))),
     Feature("n_potions", "items", "Potions that the agent carries.", _count(_of_kind(POTION))),
     Feature("n_consumables", "items", "Rations and potions that the agent carries.", _count(_of_kind(RATION, POTION))),
-    Feature("n_listed_items", "items", "The agent's items that are for sale on the market.", _count(_listed)),
+    Feature(
+        "n_listed_items", "items", "The agent's items that are for sale on the market.",
+        _count(lambda seen: seen.item("listed_price") != 0),
+    ),
     Feature("inventory_fullness", "share", "Share of the inventory's slots that are in use.", _fullness),
-)
+)  # fmt: skip

@@ -1,10 +1,11 @@
-"""The agent itself: its age, injuries and skills."""
+"""The agent itself: its age, injuries and skills, and its place on the map."""
 
 import numpy as np
 
 from analysis.features.basics import own
 from analysis.features.feature import YES_OR_NO, Feature
 from analysis.features.observed import Observed
+from common.user_error import UserError
 
 COMBAT_SKILLS = ("melee", "range", "mage")
 HARVESTING_SKILLS = ("fishing", "herbalism", "prospecting", "carving", "alchemy")
@@ -26,20 +27,16 @@ BODY = (
         "damage_taken", "points", "Damage of the last hit that the agent took in the previous tick.", own("damage")
     ),
     Feature(
-        "is_attacked",
-        YES_OR_NO,
+        "is_attacked", YES_OR_NO,
         "The agent has an attacker: it was attacked in the previous tick, or hurt in the one before.",
         lambda seen: seen.own("attacker_id") != 0,
     ),
     Feature(
-        "is_attacked_by_player",
-        YES_OR_NO,
-        "The agent's attacker, as in is_attacked, is a player.",
+        "is_attacked_by_player", YES_OR_NO, "The agent's attacker, as in is_attacked, is a player.",
         lambda seen: seen.own("attacker_id") > 0,
     ),
     Feature(
-        "ticks_since_combat",
-        "ticks",
+        "ticks_since_combat", "ticks",
         "Ticks since the agent last attacked someone within range or was attacked; ticks since spawn if never.",
         _ticks_since_combat,
     ),
@@ -52,15 +49,54 @@ BODY = (
         for skill in COMBAT_SKILLS + HARVESTING_SKILLS
     ),
     Feature(
-        "max_harvesting_level",
-        "level",
+        "max_harvesting_level", "level",
         "The highest of the agent's fishing, herbalism, prospecting, carving and alchemy levels.",
         lambda seen: _highest(HARVESTING_SKILLS, seen),
     ),
     Feature(
-        "max_level",
-        "level",
-        "The highest of the agent's eight skill levels.",
+        "max_level", "level", "The highest of the agent's eight skill levels.",
         lambda seen: _highest(COMBAT_SKILLS + HARVESTING_SKILLS, seen),
     ),
-)
+)  # fmt: skip
+
+
+MAP_BORDER = 16
+"""Width in tiles of the void border around every map; rows and columns count from the border's outer edge."""
+
+
+def _map_size(seen: Observed) -> int:
+    size = seen.metadata.environment.get("map_size")
+    if type(size) is not int or size < 1:
+        raise UserError(
+            "the dump does not record the size of its maps: leave distance_to_centre and distance_to_edge out of "
+            "the features, or extract it again"
+        )
+    return size
+
+
+def _position(seen: Observed) -> np.ndarray:
+    return np.stack([seen.own("row"), seen.own("col")]).astype(np.int64)
+
+
+def _distance_to_centre(seen: Observed) -> np.ndarray:
+    centre = (_map_size(seen) + 2 * MAP_BORDER) // 2
+    return np.abs(_position(seen) - centre).max(axis=0)
+
+
+def _distance_to_edge(seen: Observed) -> np.ndarray:
+    inside = _position(seen) - MAP_BORDER
+    return np.minimum(inside, _map_size(seen) - 1 - inside).min(axis=0)
+
+
+PLACE = (
+    Feature("self_row", "tiles", "The agent's row on the map, including the 16 rows of the border.", own("row")),
+    Feature("self_col", "tiles", "The agent's column on the map, including the 16 columns of the border.", own("col")),
+    Feature(
+        "distance_to_centre", "tiles", "Tiles to the centre of the map, counting a diagonal step as one.",
+        _distance_to_centre,
+    ),
+    Feature(
+        "distance_to_edge", "tiles", "Tiles to the nearest outermost row or column of the map, excluding the border.",
+        _distance_to_edge,
+    ),
+)  # fmt: skip

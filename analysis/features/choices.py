@@ -7,7 +7,7 @@ import numpy as np
 from activation_store.records import RaggedRows
 from analysis.features.actions import STYLES
 from analysis.features.belongings import AMMUNITION, POTION, RATION, TOOLS, WEAPONS
-from analysis.features.categories import Category
+from analysis.features.feature import Category
 from analysis.features.observed import Observed
 from analysis.features.surroundings import NPC_TYPES
 
@@ -20,13 +20,9 @@ _PRICES = (25, 50, 75)
 """Highest prices of the groups of prices but the last, in gold; prices start at 1."""
 
 _ITEM_KINDS = {
-    "armour": (2, 3, 4),
-    "weapon": WEAPONS,
-    "tool": TOOLS,
-    "ammunition": AMMUNITION,
-    "ration": (RATION,),
+    "armour": (2, 3, 4), "weapon": WEAPONS, "tool": TOOLS, "ammunition": AMMUNITION, "ration": (RATION,),
     "potion": (POTION,),
-}
+}  # fmt: skip
 """Kinds of items, and the game's `type_id` values of each."""
 
 Codes = Callable[[Observed], np.ndarray]
@@ -35,10 +31,7 @@ Codes = Callable[[Observed], np.ndarray]
 def _pointed_at(seen: Observed, head: str, rows: RaggedRows, kinds: np.ndarray) -> np.ndarray:
     """Return the kind of the row that a head's option points to, (B,) int64: 0 for the no-op and for no row.
 
-    Args:
-        head: its options are the rows of the record, one after the other.
-        rows: of each record.
-        kinds: of each row, (R,).
+    A head's options are the rows of the record, one after the other; `kinds` are of each row, (R,).
     """
     option = seen.option(head)
     inside = option < rows.counts
@@ -48,7 +41,6 @@ def _pointed_at(seen: Observed, head: str, rows: RaggedRows, kinds: np.ndarray) 
 
 
 def _person(head: str) -> Codes:
-    """Return the function that tells what kind of entity a head points to: 1 a player, from 2 on a type of NPC."""
 
     def compute(seen: Observed) -> np.ndarray:
         kinds = 1 + np.maximum(seen.entity("npc_type"), 0)
@@ -67,7 +59,6 @@ def _a(word: str) -> str:
 
 
 def _item(head: str) -> Codes:
-    """Return the function that tells what kind of item a head points to, from 1 on."""
 
     def compute(seen: Observed) -> np.ndarray:
         kinds = np.zeros(len(seen.item_owner), np.int64)

@@ -1,7 +1,8 @@
-"""What a behavioural feature is."""
+"""What a behavioural feature is, and a categorical one: several options, each of them a feature that is 0 or 1."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -35,3 +36,36 @@ class Feature:
     of_tiles: bool = False
     choice: str = ""
     phrase: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Category:
+    """A categorical feature.
+
+    Attributes:
+        options: short name of each option, and the phrase that says what holds in its records, in order.
+        compute: function from B records to the number of each record's option, (B,) int64.
+        head: the action head that it reads; "" for none.
+    """
+
+    name: str
+    definition: str
+    options: Mapping[str, str]
+    compute: Callable[[Observed], np.ndarray]
+    head: str = ""
+    over_time: bool = False
+    of_tiles: bool = False
+
+    @cached_property
+    def features(self) -> tuple[Feature, ...]:
+        """One yes-or-no feature for each option, such as "move_west"."""
+        return tuple(
+            Feature(
+                f"{self.name}_{option}", YES_OR_NO, f"The agent {phrase}.", self._is(number),
+                self.over_time, self.of_tiles, self.name, phrase,
+            )
+            for number, (option, phrase) in enumerate(self.options.items())
+        )  # fmt: skip
+
+    def _is(self, number: int) -> Compute:
+        return lambda seen: seen.remembered(self.name, self.compute) == number

@@ -19,15 +19,11 @@ from common.user_error import UserError
 
 
 def feature_matrix(
-    records: Records,
-    metadata: DumpMetadata,
-    features: Sequence[Feature] = FEATURES,
-    history: Records | None = None,
+    records: Records, metadata: DumpMetadata, features: Sequence[Feature] = FEATURES, history: Records | None = None
 ) -> np.ndarray:
     """Return features of every record, (B, features) float64 without NaN, in the order of `features`.
 
     Args:
-        records: any records of one dump.
         history: every tick of the records' lives, from `read_history`; features over time need it unless `records`
             already holds every tick. Must be consecutive ticks from each agent's spawn on.
 
@@ -113,7 +109,6 @@ def check_unbroken(seen: Observed, features: Sequence[Feature]) -> None:
 
 
 def _places(records: Records, history: Records) -> np.ndarray:
-    """Return the position of each record in the history, (B,) int64."""
     places = places_among(places_of(records), places_of(history))
     if (places < 0).any():
         raise ValueError("a record is not in the history: both must come from the same dump")

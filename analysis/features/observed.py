@@ -32,19 +32,11 @@ class Observed:
         return self._computed[name]
 
     def entity(self, name: str) -> np.ndarray:
-        """Return a column of every visible entity, (E,) int16.
-
-        Raises:
-            UserError: the dump lacks it.
-        """
+        """Return a column of every visible entity, (E,) int16; `UserError` if the dump lacks it."""
         return self.records.entity.values[:, _index_of(name, self.metadata.entity_columns, "entity column")]
 
     def item(self, name: str) -> np.ndarray:
-        """Return a column of every item carried, (I,) int16.
-
-        Raises:
-            UserError: the dump lacks it.
-        """
+        """Return a column of every item carried, (I,) int16; `UserError` if the dump lacks it."""
         return self.records.inventory.values[:, _index_of(name, self.metadata.inventory_columns, "inventory column")]
 
     def own(self, name: str) -> np.ndarray:
@@ -62,35 +54,19 @@ class Observed:
         return self.records.columns[truth]
 
     def own_as_seen(self, name: str) -> np.ndarray:
-        """Return a column of the agent's own row among the entities, (B,) int16.
-
-        Raises:
-            UserError: the dump lacks it, or an agent is not among the entities that it sees.
-        """
+        """Return a column of the agent's own row among the entities, (B,) int16; `UserError` if there is none."""
         return self._own_entities[:, _index_of(name, self.metadata.entity_columns, "entity column")]
 
     def option(self, head: str) -> np.ndarray:
-        """Return the option chosen in an action head, (B,) int64.
-
-        Raises:
-            UserError: the dump lacks it.
-        """
+        """Return the option chosen in an action head, (B,) int64; `UserError` if the dump lacks the head."""
         return self.records.action[:, self._head(head)]
 
     def chose(self, head: str) -> np.ndarray:
-        """Return where the agent chose an option other than a head's no-op, (B,) bool.
-
-        Raises:
-            UserError: the dump lacks the head, or the head has no no-op.
-        """
+        """Return where the agent chose another option than a head's no-op, (B,) bool; `UserError` as `noop`."""
         return self.option(head) != self.noop(head)
 
     def noop(self, head: str) -> int:
-        """Return the index of a head's no-op.
-
-        Raises:
-            UserError: as `chose`.
-        """
+        """Return the index of a head's no-op; `UserError` if the dump lacks the head, or the head has none."""
         noop = self.metadata.action_heads[self._head(head)].noop
         if noop is None:
             raise UserError(f"action head {head!r} has no no-op in this dump: it must be extracted with no-op targets")

@@ -12,10 +12,15 @@ LOOKING_BACK = 10
 
 def earlier(values: np.ndarray, lives: Lives, ticks: int) -> np.ndarray:
     """Return each record's value `ticks` earlier, or at the life's first record: (B,) of every tick to (B,)."""
-    start = np.repeat(lives.starts, lives.lengths)
-    source = np.maximum(np.arange(len(values)) - ticks, start)
+    return later(values, lives, -ticks)
+
+
+def later(values: np.ndarray, lives: Lives, ticks: int) -> np.ndarray:
+    """Return each record's value `ticks` later, or at the life's last record: (B,) of every tick to (B,)."""
+    first = np.repeat(lives.starts, lives.lengths)
+    last = first + np.repeat(lives.lengths, lives.lengths) - 1
     shifted = np.empty_like(values)
-    shifted[lives.order] = values[lives.order][source]
+    shifted[lives.order] = values[lives.order][np.clip(np.arange(len(values)) + ticks, first, last)]
     return shifted
 
 
@@ -51,64 +56,43 @@ def _replenished(name: str) -> Compute:
 
 
 def _moved(seen: Observed, ticks: int) -> np.ndarray:
-    """Return the distance in tiles to where the agent was `ticks` earlier, (B,) int64."""
     apart = [np.abs(_whole(seen, axis) - earlier(_whole(seen, axis), seen.lives, ticks)) for axis in ("row", "col")]
     return np.maximum(*apart)
-
-
-def _from_spawn(seen: Observed) -> np.ndarray:
-    return _moved(seen, len(seen))
 
 
 OVER_TIME = tuple(
     Feature(name, unit, definition, compute, over_time=True)
     for name, unit, definition, compute in (
         *(
-            (
-                f"{name}_change",
-                unit,
-                f"Change of the agent's {name} since the previous tick; 0 at spawn.",
-                _change(name),
-            )
-            for name, unit in (("health", "points"), ("food", "points"), ("water", "points"), ("gold", "gold"))
+            (f"{own}_change", unit, f"Change of the agent's {own} since the previous tick; 0 at spawn.", _change(own))
+            for own, unit in (("health", "points"), ("food", "points"), ("water", "points"), ("gold", "gold"))
         ),
         (
-            "ticks_since_eating",
-            "ticks",
+            "ticks_since_eating", "ticks",
             "Ticks since the agent last ate foilage or a ration, seen as food that did not fall; ticks since spawn if "
-            "never.",
-            _replenished("food"),
+            "never.", _replenished("food"),
         ),
         (
-            "ticks_since_drinking",
-            "ticks",
+            "ticks_since_drinking", "ticks",
             "Ticks since the agent last drank or ate a ration, seen as water that did not fall; ticks since spawn if "
-            "never.",
-            _replenished("water"),
+            "never.", _replenished("water"),
         ),
         (
-            "distance_to_spawn",
-            "tiles",
-            "Tiles to where the agent spawned, counting a diagonal step as one.",
-            _from_spawn,
+            "distance_to_spawn", "tiles", "Tiles to where the agent spawned, counting a diagonal step as one.",
+            lambda seen: _moved(seen, len(seen)),
         ),
         (
-            "displacement",
-            "tiles",
+            "displacement", "tiles",
             f"Tiles to where the agent was {LOOKING_BACK} ticks ago, or to where it spawned if it is younger.",
             lambda seen: _moved(seen, LOOKING_BACK),
         ),
         (
-            "ticks_standing_still",
-            "ticks",
-            "Ticks since the agent arrived on the tile that it stands on.",
+            "ticks_standing_still", "ticks", "Ticks since the agent arrived on the tile that it stands on.",
             lambda seen: ticks_since(_moved(seen, 1) > 0, seen.lives),
         ),
         (
-            "has_moved",
-            YES_OR_NO,
-            "The agent is on a different tile than in the previous tick.",
+            "has_moved", YES_OR_NO, "The agent is on a different tile than in the previous tick.",
             lambda seen: _moved(seen, 1) > 0,
         ),
     )
-)
+)  # fmt: skip

@@ -9,12 +9,10 @@ from activation_store.schema import DumpMetadata
 from analysis.features.actions import ACTIONS
 from analysis.features.basics import BASICS
 from analysis.features.belongings import BELONGINGS
-from analysis.features.body import BODY
-from analysis.features.categories import Category
+from analysis.features.body import BODY, PLACE
 from analysis.features.choices import CHOICES
-from analysis.features.feature import Feature
+from analysis.features.feature import Category, Feature
 from analysis.features.over_time import OVER_TIME
-from analysis.features.place import PLACE
 from analysis.features.surroundings import SURROUNDINGS
 from analysis.features.view import VIEW
 from analysis.features.ways import GOAL, MOVED, WAYS
@@ -97,7 +95,6 @@ def as_markdown() -> str:
 
 
 def _row(category: Category) -> str:
-    """Return the row of a categorical feature, with all its options."""
     options = ", ".join(f"`_{option}`" for option in category.options)
     return f"| `{category.name}` and {options} | 0 or 1 | {category.definition} |"
 

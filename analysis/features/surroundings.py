@@ -80,47 +80,30 @@ SURROUNDINGS = (
         for kind in NPC_TYPES
     ),
     Feature(
-        "nearest_npc_type",
-        "type",
+        "nearest_npc_type", "type",
         "Type of the nearest NPC in view: 1 passive, 2 neutral, 3 aggressive; the most dangerous if several are "
-        "equally near; 0 if there is none.",
-        _nearest_npc_type,
+        "equally near; 0 if there is none.", _nearest_npc_type,
     ),
     *(Feature(f"n_{kind}_npcs", "NPCs", f"{kind.title()} NPCs in view.", _count(_of_type(kind))) for kind in NPC_TYPES),
     Feature(
-        "n_players_within_reach",
-        "players",
-        f"Other players within attack range, {REACH} tiles.",
+        "n_players_within_reach", "players", f"Other players within attack range, {REACH} tiles.",
         _count(_within_reach(_players)),
     ),
+    Feature("n_npcs_within_reach", "NPCs", f"NPCs within attack range, {REACH} tiles.", _count(_within_reach(_npcs))),
     Feature(
-        "n_npcs_within_reach",
-        "NPCs",
-        f"NPCs within attack range, {REACH} tiles.",
-        _count(_within_reach(_npcs)),
-    ),
-    Feature(
-        "lowest_player_health",
-        "points",
-        "The lowest health of the other players in view; 0 if there are none.",
+        "lowest_player_health", "points", "The lowest health of the other players in view; 0 if there are none.",
         _player_health(ragged.smallest),
     ),
     Feature(
-        "highest_player_health",
-        "points",
-        "The highest health of the other players in view; 0 if there are none.",
+        "highest_player_health", "points", "The highest health of the other players in view; 0 if there are none.",
         _player_health(ragged.largest),
     ),
     Feature(
-        "n_stronger_players",
-        "players",
-        "Other players in view whose highest combat level is above the agent's.",
+        "n_stronger_players", "players", "Other players in view whose highest combat level is above the agent's.",
         _count(_stronger(_players)),
     ),
     Feature(
-        "n_stronger_npcs",
-        "NPCs",
-        "NPCs in view whose highest combat level is above the agent's.",
+        "n_stronger_npcs", "NPCs", "NPCs in view whose highest combat level is above the agent's.",
         _count(_stronger(_npcs)),
     ),
-)
+)  # fmt: skip

@@ -70,14 +70,11 @@ _VIEW = (
     Feature("walkable_share", "share", "Share of the 225 tiles in view that can be walked on.", _walkable_share),
     Feature("n_open_sides", "sides", "Number of the four tiles beside the agent that can be walked on.", _open_sides),
     Feature(
-        "is_beside_water",
-        YES_OR_NO,
-        "A water tile is directly north, south, east or west of the agent, so it drinks.",
+        "is_beside_water", YES_OR_NO, "A water tile is directly north, south, east or west of the agent, so it drinks.",
         _is_beside("water"),
     ),
     Feature(
-        "is_beside_fish",
-        YES_OR_NO,
+        "is_beside_fish", YES_OR_NO,
         "A fish tile is directly north, south, east or west of the agent, so it fishes; fish do not restore water.",
         _is_beside("fish"),
     ),
@@ -89,11 +86,9 @@ _VIEW = (
         "is_on_resource", YES_OR_NO, "The agent stands on ore, a tree, a crystal or a herb.", _stands_on(*GIVES_ITEMS)
     ),
     Feature(
-        "is_on_used_up",
-        YES_OR_NO,
-        "The agent stands on slag, a stump, fragments or weeds: what harvesting leaves behind.",
-        _stands_on(*USED_UP),
+        "is_on_used_up", YES_OR_NO,
+        "The agent stands on slag, a stump, fragments or weeds: what harvesting leaves behind.", _stands_on(*USED_UP),
     ),
-)
+)  # fmt: skip
 
 VIEW = tuple(replace(feature, of_tiles=True) for feature in _VIEW)

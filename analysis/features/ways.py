@@ -5,8 +5,8 @@ import re
 import numpy as np
 
 from analysis.features import ragged
-from analysis.features.categories import Category
 from analysis.features.choices import DIRECTIONS
+from analysis.features.feature import Category
 from analysis.features.observed import Observed
 from analysis.features.over_time import earlier
 from analysis.features.surroundings import NPC_TYPES, Who
@@ -20,11 +20,8 @@ _OFFSETS = (np.indices((SIDE, SIDE)).reshape(2, -1) - RADIUS).astype(np.int64)  
 def side_of(row: np.ndarray, column: np.ndarray) -> np.ndarray:
     """Return the side on which an offset lies, (B,) int64: 0 to 3 as in `DIRECTIONS`, 4 for no offset.
 
-    The larger of both differences decides; the row where they are equal.
-
-    Args:
-        row: rows to the south, (B,).
-        column: columns to the east, (B,).
+    The larger of both differences decides; the row where they are equal. Rows count to the south, columns to the east,
+    (B,) each.
     """
     along_rows = np.where(row < 0, 0, 1)
     along_columns = np.where(column > 0, 2, 3)

@@ -1,4 +1,4 @@
-"""Readable scatter plots: markers where there is room for them, otherwise small cells that aggregate their points."""
+"""Readable scatter plots: markers where there is room, else small cells of many points; and the legend of clusters."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize, to_rgb, to_rgba_array
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from analysis.figures.style import NOISE_COLOUR, PANEL_COLOUR, VALUE_MAP, cluster_colour, cluster_marker
+from analysis.labels import NOISE
+from analysis.share_text import share_text
 
 _ROOM = 2000
 """Points per square inch above which markers hide each other."""
@@ -38,15 +42,10 @@ class Panel:
 
 
 def draw_clusters(panel: Panel, points: np.ndarray, labels: np.ndarray | None) -> None:
-    """Draw points in their clusters' colours, noise in grey underneath; without labels, in one colour.
+    """Draw points, (B, 2), in their clusters' colours, noise in grey underneath; without labels, in one colour.
 
     In a crowded panel a cell has the colour of its most common cluster, since mixed colours could be mistaken for
     other clusters; the more points it holds, the more opaque it is.
-
-    Args:
-        panel: to draw in.
-        points: (B, 2).
-        labels: (B,) clusters from 0; negative for noise.
     """
     clusters = 1 if labels is None else int(labels.max()) + 1
     colours = [_UNLABELLED] if labels is None else [cluster_colour(cluster) for cluster in range(clusters)]
@@ -80,14 +79,9 @@ class ValueScale:
 
 
 def draw_values(panel: Panel, points: np.ndarray, values: np.ndarray) -> ValueScale:
-    """Draw points coloured by value, the highest on top; in a crowded panel, draw cells coloured by mean.
+    """Draw points, (B, 2), coloured by value, the highest on top; in a crowded panel, draw cells coloured by mean.
 
     Colours span the 1st to the 99th percentile of what is drawn. The panel is grey, so that every colour is visible.
-
-    Args:
-        panel: to draw in.
-        points: (B, 2).
-        values: (B,).
     """
     panel.axes.set_facecolor(PANEL_COLOUR)
     if panel.crowded(len(points)):
@@ -177,3 +171,34 @@ def _binned(values: np.ndarray, cells: int) -> tuple[np.ndarray, int, float, flo
         cells = gaps * max(2, -(-_FEWEST_CELLS // gaps)) + 1
     half = (high - low) / (cells - 1) / 2
     return (place * (cells - 1)).round().astype(np.int64), cells, low - half, high + half
+
+
+_ROWS = 28
+_MOST_ENTRIES = 3 * _ROWS
+_COLUMN_INCHES = 1.75
+
+
+def legend_width(labels: np.ndarray, rows: int = _ROWS) -> float:
+    """Return the width in inches of the legend of these clusters."""
+    return _COLUMN_INCHES * -(-len(_handles(labels, crowded=False)) // rows)
+
+
+def add_cluster_legend(figure: Figure, labels: np.ndarray, *, crowded: bool, rows: int = _ROWS) -> None:
+    """Add a legend of clusters' colours and shares at the right; if there are too many, only the largest."""
+    handles = _handles(labels, crowded=crowded)
+    columns = -(-len(handles) // rows)
+    figure.legend(handles=handles, loc="outside right upper", ncols=columns, title="cluster (share of records)")
+
+
+def _handles(labels: np.ndarray, *, crowded: bool) -> list[Line2D]:
+    clusters = range(labels.max() + 1)
+    named = clusters[: _MOST_ENTRIES - 2]
+    shares = np.bincount(labels + 1, minlength=1) / len(labels)
+    entries = [(cluster_colour(c), cluster_marker(c), f"{c} ({share_text(shares[c + 1])})") for c in named]
+    if len(named) < len(clusters):
+        entries.append(("none", "none", f"and {len(clusters) - len(named)} smaller"))
+    entries.append((NOISE_COLOUR, "o", f"noise ({share_text(shares[NOISE + 1])})"))
+    return [
+        Line2D([], [], linestyle="none", marker="s" if crowded else marker, markersize=6, color=colour, label=text)
+        for colour, marker, text in entries
+    ]

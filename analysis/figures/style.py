@@ -6,6 +6,7 @@ import textwrap
 from contextlib import AbstractContextManager
 
 import matplotlib
+from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -33,15 +34,9 @@ _LETTERS_AN_INCH = 10.5
 """Of headings."""
 _MARKERS = ("o", "^", "s", "D", "v", "P", "X", "<", ">", "*")
 _RC = {
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.labelsize": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "figure.titlesize": 12,
-    "legend.fontsize": 8,
-    "legend.frameon": False,
-}
+    "font.size": 9, "axes.titlesize": 10, "axes.labelsize": 9, "axes.spines.top": False, "axes.spines.right": False,
+    "figure.titlesize": 12, "legend.fontsize": 8, "legend.frameon": False,
+}  # fmt: skip
 
 
 def style() -> AbstractContextManager[None]:
@@ -97,7 +92,6 @@ def wrapped(text: str, width: int) -> str:
 
 
 def _parts(word: str, width: int) -> list[str]:
-    """Split a word that is longer than a line into parts that fill lines."""
     parts = [""]
     for piece in re.findall(r"[^_-]*[_-]*", word) if len(word) > width else [word]:
         if parts[-1] and len(parts[-1] + piece) > width:
@@ -114,3 +108,15 @@ def few_ticks() -> MaxNLocator:
 def whole_ticks() -> MaxNLocator:
     """Return a locator of a few whole numbers, for counts on short axes."""
     return MaxNLocator(nbins=4, integer=True)
+
+
+def few_ticks_on(axes: Axes) -> None:
+    """Let both axes of a small panel have few ticks."""
+    axes.xaxis.set_major_locator(few_ticks())
+    axes.yaxis.set_major_locator(few_ticks())
+
+
+def bare(axes: Axes) -> None:
+    """Take away what cells of a table do not need: tick marks and a frame."""
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)

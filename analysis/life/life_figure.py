@@ -1,7 +1,6 @@
 """One life on one page: the agent's vitals, surroundings, actions and events, and the cluster of its hidden state."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,10 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from analysis.figures.style import new_figure, style, title, whole_ticks
-from analysis.life.cluster_strip import ClusterStrip
 from analysis.life.events import DIED, EVENT_KINDS
-from analysis.life.strips_figure import cluster_handles, cluster_strip, counts_beside, lanes
-from analysis.life.timeline import ESTIMATES, LANES, LEVELS, NEARBY, VITALS, Timeline
+from analysis.life.strips_figure import cluster_handles, cluster_strip, counts_beside, dense, lanes
+from analysis.life.timeline import ESTIMATES, LANES, LEVELS, NEARBY, VITALS, ClusterStrip, Timeline
 
 _WIDTH = 14.0
 _INCHES_A_UNIT = 0.62
@@ -27,42 +25,28 @@ _NAMES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class _Panel:
-    """A panel: its height in units of about half an inch, and the function that draws it."""
-
-    height: float
-    draw: Callable[[Axes, Timeline], None]
-
-
 def life_figure(life: Timeline, heading: str, text: str, clusters: ClusterStrip | None = None) -> Figure:
     """Draw one life as panels that share an axis of ticks.
 
     Reward and value are left out if the dump does not record them, and the title says so.
-
-    Args:
-        life: the timeline of a single life.
-        text: its length and how it ended.
-        clusters: of its records, if available.
     """
-    panels = [
-        _Panel(2.2, _vitals), _Panel(1.4, _levels), _Panel(1.6, _nearby), _Panel(1.4, _belongings),
-        _Panel(3.2, _actions), _Panel(2.6, _events),
+    panels: list[tuple[float, Callable[[Axes, Timeline], None]]] = [  # heights in units of about half an inch
+        (2.2, _vitals), (1.4, _levels), (1.6, _nearby), (1.4, _belongings), (3.2, _actions), (2.6, _events),
     ]  # fmt: skip
     unrecorded = [name for name in ESTIMATES if np.isnan(life.columns[name]).all()]
     if len(unrecorded) < len(ESTIMATES):
-        panels.insert(4, _Panel(1.6, _estimates))
+        panels.insert(4, (1.6, _estimates))
     if clusters is not None:
-        panels.append(_Panel(1.2, lambda axes, shown: _clusters(axes, shown, clusters)))
+        panels.append((1.2, lambda axes, shown: _clusters(axes, shown, clusters)))
         text += f"; clusters of {clusters.run}"
     if unrecorded:
         text += f"; the dump does not record {' and '.join(unrecorded)}"
-    heights = [panel.height for panel in panels]
+    heights = [height for height, _ in panels]
     with style():
         figure = new_figure(_WIDTH, _TITLE_INCHES + _INCHES_A_UNIT * sum(heights))
         every = figure.subplots(len(panels), sharex=True, height_ratios=heights, squeeze=False)[:, 0]
-        for axes, panel in zip(every, panels, strict=True):
-            panel.draw(axes, life)
+        for axes, (_, draw) in zip(every, panels, strict=True):
+            draw(axes, life)
             axes.margins(x=0)
         tick = life.records.tick
         every[-1].set(xlabel="tick of the episode", xlim=(tick[0] - 0.5, tick[-1] + 0.5))
@@ -82,10 +66,7 @@ def _line(axes: Axes, life: Timeline, name: str, **look: Any) -> None:
 def _every_tick(life: Timeline, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return all ticks from first to last, and their values, NaN for ticks missing from the dump, (ticks,) each."""
     tick = life.records.tick
-    ticks = np.arange(tick[0], tick[-1] + 1)
-    dense = np.full(len(ticks), np.nan)
-    dense[tick - tick[0]] = values
-    return ticks, dense
+    return np.arange(tick[0], tick[-1] + 1), dense(tick, values, np.nan)
 
 
 def _beside(axes: Axes, **options: object) -> None:

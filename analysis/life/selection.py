@@ -15,9 +15,7 @@ PERCENTILE = 75
 class LifeSpans:
     """Every life of a dump. L lives, shortest first; ties are ordered by slot, agent and episode.
 
-    Attributes:
-        key: slot, agent and episode, (L, 3) int64.
-        ticks: from the first record to the last, (L,) int64.
+    `key` is slot, agent and episode, (L, 3) int64; `ticks` count from the first record to the last, (L,) int64.
     """
 
     key: np.ndarray

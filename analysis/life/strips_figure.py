@@ -7,7 +7,7 @@ from matplotlib.patches import Patch
 
 from analysis.figures.style import NOISE_COLOUR, cluster_colour
 from analysis.labels import NOISE, label_name
-from analysis.life.cluster_strip import ClusterStrip
+from analysis.life.timeline import ClusterStrip
 from analysis.share_text import share_text
 
 MOST_COLUMNS = 1500
@@ -22,10 +22,10 @@ def lanes(axes: Axes, tick: np.ndarray, marks: dict[str, np.ndarray], colour: st
 
     In lives longer than `MOST_COLUMNS` a column covers several ticks and is as dark as the share of them marked.
     """
-    dense = np.stack([_dense(tick, mark.astype(float), 0.0) for mark in marks.values()])  # (lanes, ticks)
-    width = -(-dense.shape[1] // MOST_COLUMNS)
-    padded = np.pad(dense, ((0, 0), (0, -dense.shape[1] % width)))
-    share = padded.reshape(len(dense), -1, width).mean(axis=2)  # (lanes, columns)
+    rows = np.stack([dense(tick, mark.astype(float), 0.0) for mark in marks.values()])  # (lanes, ticks)
+    width = -(-rows.shape[1] // MOST_COLUMNS)
+    padded = np.pad(rows, ((0, 0), (0, -rows.shape[1] % width)))
+    share = padded.reshape(len(rows), -1, width).mean(axis=2)  # (lanes, columns)
     image = 1 - share[:, :, None] * (1 - np.array(to_rgb(colour)))  # (lanes, columns, 3)
     _show(axes, image, tick[0], width)
     _name_rows(axes, list(marks))
@@ -48,7 +48,7 @@ def cluster_strip(axes: Axes, tick: np.ndarray, strip: ClusterStrip) -> None:
     paler = 1 - _PALE * (1 - colours)
     own = np.where(strip.exact[:, None], colours, 1.0)
     both = np.where(strip.exact[:, None], colours, paler)
-    image = np.stack([np.stack([_dense(tick, rows[:, c], 1.0) for c in range(3)], axis=1) for rows in (own, both)])
+    image = np.stack([np.stack([dense(tick, rows[:, c], 1.0) for c in range(3)], axis=1) for rows in (own, both)])
     _show(axes, image, tick[0], 1)
     _name_rows(axes, ["labels of the run", "with propagated ones (paler)"])
     axes.axhline(1, color="#dddddd", linewidth=0.6)
@@ -70,11 +70,11 @@ def label_colour(label: int) -> str:
     return NOISE_COLOUR if label == NOISE else cluster_colour(label)
 
 
-def _dense(tick: np.ndarray, values: np.ndarray, missing: float) -> np.ndarray:
-    """Return a value for each tick from the first to the last, (ticks,)."""
-    dense = np.full(int(tick[-1] - tick[0]) + 1, missing)
-    dense[tick - tick[0]] = values
-    return dense
+def dense(tick: np.ndarray, values: np.ndarray, missing: float) -> np.ndarray:
+    """Return a value for each tick from the first to the last, (ticks,), of those of some ticks, (B,)."""
+    filled = np.full(int(tick[-1] - tick[0]) + 1, missing)
+    filled[tick - tick[0]] = values
+    return filled
 
 
 def _show(axes: Axes, image: np.ndarray, first: int, width: int) -> None:

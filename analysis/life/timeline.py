@@ -1,14 +1,16 @@
-"""Lives tick by tick: an agent's state, surroundings, actions and events as columns that figures and pages draw."""
+"""Lives tick by tick: an agent's state, surroundings, actions, events and clusters, as figures and pages draw them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from activation_store.lives import life_keys, places_of
 from activation_store.schema import DumpMetadata, Records
 from analysis.features import feature_matrix, features_named
-from analysis.life.events import LifeEvents, life_events
+from analysis.labels import NOISE
+from analysis.life.events import DIED, EVENT_KINDS, LifeEvents, life_events
 from analysis.lives import Lives, lives_of
 
 VITALS = ("self_health", "self_food", "self_water")
@@ -30,7 +32,6 @@ class Timeline:
     """Lives tick by tick. B records, sorted by life, then tick.
 
     Attributes:
-        records: identity and all other fields that were read.
         lives: of the records; life i owns lives.lengths[i] records from lives.starts[i].
         columns: `FEATURES_SHOWN` by the names and in the units of docs/features.md, and `ESTIMATES` in the units of
             the reward, NaN if the dump does not record them; (B,) float64 each.
@@ -90,3 +91,49 @@ def timeline_of(records: Records, metadata: DumpMetadata) -> Timeline:
     columns = dict(zip(FEATURES_SHOWN, values.T, strict=True))
     columns |= {name: getattr(ordered, name).astype(np.float64) for name in ESTIMATES}
     return Timeline(ordered, lives_of(ordered), columns, life_events(ordered, metadata))
+
+
+@dataclass(frozen=True)
+class ClusterStrip:
+    """The clusters of one life's records, (B,) each, and the run that found them.
+
+    Attributes:
+        label: cluster from 0, or `clustering.NOISE`.
+        exact: whether the run labelled the record itself; other labels were propagated.
+    """
+
+    label: np.ndarray
+    exact: np.ndarray
+    run: str
+
+
+def ending(life: Timeline) -> str:
+    """Return how a single life ended."""
+    causes = [detail for kind, detail in zip(life.events.kind, life.events.detail, strict=True) if kind == DIED]
+    return f"died in tick {life.records.tick[-1]}: {causes[0]}" if causes else "alive when the recording ends"
+
+
+def life_summary(life: Timeline, clusters: ClusterStrip | None) -> dict[str, Any]:
+    """Return a single life's identity, ending, events and clusters as plain values for JSON."""
+    records, events = life.records, life.events
+    summary: dict[str, Any] = {
+        "env_id": int(records.env_id[0]),
+        "agent_id": int(records.agent_id[0]),
+        "episode": int(records.episode[0]),
+        "first_tick": int(records.tick[0]),
+        "last_tick": int(records.tick[-1]),
+        "records": len(life),
+        "ending": ending(life),
+        "events": [
+            {"tick": int(tick), "kind": EVENT_KINDS[kind], "detail": detail}
+            for tick, kind, detail in zip(records.tick[events.record], events.kind, events.detail, strict=True)
+        ],
+    }
+    if clusters is not None:
+        labels, counts = np.unique(clusters.label, return_counts=True)
+        summary["cluster_shares"] = {
+            "noise" if label == NOISE else str(label): float(count / len(life))
+            for label, count in zip(labels, counts, strict=True)
+        }
+        summary["labelled_by_the_run"] = int(clusters.exact.sum())
+    return summary

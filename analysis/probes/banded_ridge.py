@@ -19,12 +19,9 @@ PENALTY_RATIOS = (1e-2, 1e4)
 
 
 def fit_ridge_beside(
-    baseline: np.ndarray,
-    memories: dict[str, np.ndarray],
-    y: np.ndarray,
-    fold: np.ndarray,
+    baseline: np.ndarray, memories: dict[str, np.ndarray], y: np.ndarray, fold: np.ndarray,
     scale: np.ndarray | None = None,
-) -> dict[str, Fitted]:
+) -> dict[str, Fitted]:  # fmt: skip
     """Fit and cross-validate ridge regressions on a baseline together with each memory.
 
     Both penalties of every target are chosen on folds that the fit is not tested on.
@@ -105,13 +102,9 @@ def _as_choice(chosen: Chosen, scale: np.ndarray, units: int) -> Choice:
 class _Eliminated:
     """What is left for a memory once the baseline with one penalty is eliminated. C columns, M units, T targets.
 
-    The weights of the baseline are u - v @ w, where w are those of the memory.
-
-    Attributes:
-        u: (C, T).
-        v: (C, M).
-        values, vectors: eigendecomposition of the Schur complement, (M,) and (M, M).
-        rest: what the memory has to explain, (M, T).
+    The weights of the baseline are u - v @ w, where w are those of the memory. u is (C, T), v (C, M); `values` (M,) and
+    `vectors` (M, M) are the eigendecomposition of the Schur complement, and `rest` is what the memory has to explain,
+    (M, T).
     """
 
     u: np.ndarray

@@ -80,9 +80,7 @@ def whole_view(seen: Observed) -> np.ndarray:
 def last_observations(gist: np.ndarray, lives: Lives, ticks: int) -> np.ndarray:
     """Return the gists of so many earlier ticks side by side, (B, ticks x columns); before a life, that of its birth.
 
-    Args:
-        gist: of every tick of whole lives, (B, columns).
-        ticks: to look back, from 0.
+    Gists are of every tick of whole lives, (B, columns).
     """
     return np.concatenate([gist[:, :0], *(earlier(gist, lives, back) for back in range(1, ticks + 1))], axis=1)
 
@@ -151,9 +149,8 @@ def _entities_in_blocks(seen: Observed, who: np.ndarray) -> np.ndarray:
 def ticks_of(lives: Lives) -> Iterator[tuple[int, np.ndarray]]:
     """Walk through all lives at once, longest first.
 
-    Yields:
-        The tick within the lives, and the records of all lives that last so long, (n,) int64: life i of the longest
-        stays at place i, and n never rises.
+    Yields the tick within the lives, and the records of all lives that last so long, (n,) int64: life i of the longest
+    stays at place i, and n never rises.
     """
     longest_first = np.argsort(-lives.lengths, kind="stable")
     starts, lengths = lives.starts[longest_first], lives.lengths[longest_first]
@@ -165,13 +162,8 @@ def ticks_of(lives: Lives) -> Iterator[tuple[int, np.ndarray]]:
 def traces(values: np.ndarray, lives: Lives, time_constants: tuple[int, ...] = TIME_CONSTANTS) -> np.ndarray:
     """Average exponentially over the past of each life: trace = trace + (value - trace) / time constant.
 
-    A trace starts at the first value of the life.
-
-    Args:
-        values: of every tick of whole lives, (B, C).
-
-    Returns:
-        The traces of each time constant side by side, (B, len(time_constants) * C) float32.
+    A trace starts at the first value of the life. Values are of every tick of whole lives, (B, C); the traces of each
+    time constant lie side by side, (B, len(time_constants) * C) float32.
     """
     traced = np.empty((len(values), len(time_constants), values.shape[1]), np.float32)
     rate = 1 / np.array(time_constants, np.float64)[None, :, None]

@@ -14,15 +14,7 @@ from analysis.features.matrix import check_unbroken
 from analysis.features.observed import Observed
 from analysis.features.registry import EXTENDED_FEATURES
 from analysis.lives import Lives
-from analysis.probes.baselines import (
-    TIME_CONSTANTS,
-    Reservoir,
-    as_seen,
-    digest,
-    last_observations,
-    traces,
-    whole_view,
-)
+from analysis.probes.baselines import TIME_CONSTANTS, Reservoir, as_seen, digest, last_observations, traces, whole_view
 from analysis.probes.inputs import ENCODER_OUTPUT, OBSERVATION, RESERVOIR, TRACES, Input
 from analysis.probes.target import Target
 from common.user_error import UserError
@@ -76,8 +68,6 @@ class Wanted:
 
     Attributes:
         inputs: to build, of which the dump has the layers.
-        given: variables to hold against the memory.
-        subsample: which records of each life to keep.
         networks: further layers to keep.
     """
 
@@ -221,8 +211,7 @@ def _thinned(seen: Observed, subsample: Subsample) -> np.ndarray:
 
 
 def _only(values: np.ndarray, varies: np.ndarray) -> np.ndarray:
-    """Leave out columns that are the same in every record: they tell nothing. All are kept without a copy."""
-    return values if varies.all() else values[:, varies]
+    return values if varies.all() else values[:, varies]  # all are kept without a copy
 
 
 def _worlds(episode: np.ndarray, map_number: np.ndarray) -> tuple[np.ndarray, bool]:

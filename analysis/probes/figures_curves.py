@@ -1,7 +1,7 @@
 """Scores as curves: against the length of a history, the ticks ahead, and the training."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,7 +12,6 @@ from matplotlib.ticker import EngFormatter, FixedLocator, NullLocator
 from analysis.figures.style import cluster_colour, few_ticks, new_figure, style, title, wrapped
 from analysis.probes.inputs import OBSERVATION, RESERVOIR, TRACES, observations_of, title_of
 from analysis.probes.report import (
-    AUC,
     EVERY_BASELINE,
     AdvantageRow,
     CKARow,
@@ -20,6 +19,7 @@ from analysis.probes.report import (
     IncrementRow,
     ScoreRow,
     is_found,
+    largest_first,
 )
 from analysis.statistics.inference import LEVEL
 
@@ -60,7 +60,8 @@ def probe_history(reports: Sequence[DumpReport], memory: str, probe: str) -> Fig
     rows = [
         {(r.target, r.input): r for r in report.scores if r.probe == probe and r.score is not None} for report in shown
     ]
-    targets = _best_predicted(rows, memory)
+    own = [(of, row.above_chance) for kept in rows for (of, name), row in kept.items() if name == memory]
+    targets = largest_first(own)[:_HISTORIES_AT_MOST]
     with style():
         lines = max(1, -(-len(targets) // _COLUMNS))
         figure = new_figure(12, 1.7 + 2.2 * lines)
@@ -80,18 +81,11 @@ def probe_history(reports: Sequence[DumpReport], memory: str, probe: str) -> Fig
             f"the {len(targets)} targets that {title_of(memory)} predicts best"
         )
         figure.suptitle(title("What a longer look back at the observations tells", text, 125))
-        figure.legend(handles=_history_legend(shown, memory), loc="outside lower center", ncols=3)
+        flat = [(title_of(name), line, "") for name, line in _FLAT.items()]
+        looks = [("last observations", "-", ""), (title_of(memory), "--", ""), *flat]
+        handles = _legend([report.name for report in shown], looks)
+        figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return figure
-
-
-def _best_predicted(rows: Sequence[dict[tuple[str, str], ScoreRow]], memory: str) -> list[str]:
-    best: dict[str, float] = {}
-    for known in rows:
-        for (target, name), row in known.items():
-            if name == memory and row.score is not None:
-                above_chance = 2 * row.score - 1 if row.measure == AUC else row.score
-                best[target] = max(best.get(target, -np.inf), above_chance)
-    return sorted(best, key=lambda target: -best[target])[:_HISTORIES_AT_MOST]
 
 
 def _draw_history(axes: Axes, report: DumpReport, known: dict[str, ScoreRow], memory: str, number: int) -> None:
@@ -124,11 +118,14 @@ def _numbers(rows: Sequence[Sequence[float | None]]) -> np.ndarray:
     return np.array([[np.nan if number is None else number for number in row] for row in rows], np.float64).T
 
 
-def _history_legend(shown: Sequence[DumpReport], memory: str) -> list[Line2D]:
-    looks = {"last observations": "-", title_of(memory): "--", **{title_of(name): line for name, line in _FLAT.items()}}
+def _legend(names: Iterable[str], looks: Iterable[tuple[str, str, str]], letters: int = 1_000) -> list[Line2D]:
+    """Return a colour for each name, wrapped at so many letters, and then labels with the looks of lines and marks."""
     return [
-        *(Line2D([], [], color=cluster_colour(i), linewidth=3, label=report.name) for i, report in enumerate(shown)),
-        *(Line2D([], [], color=_INK, linestyle=line, label=label) for label, line in looks.items()),
+        *(
+            Line2D([], [], color=cluster_colour(i), linewidth=3, label=wrapped(name, letters))
+            for i, name in enumerate(names)
+        ),
+        *(Line2D([], [], color=_INK, linestyle=line, marker=marker, label=label) for label, line, marker in looks),
     ]
 
 
@@ -166,8 +163,9 @@ def probe_horizon(reports: Sequence[DumpReport], memory: str, probe: str) -> Fig
                         _draw_points(axes, line, cluster_colour(number), shift)
             column[0].set_title(curve)
             _label(column, sorted({ticks for report in shown for ticks in _curves(report).get(curve, {})}))
+        measure = next(t["measure"] for report in shown for t in report.targets if t["curve"] == curves[0])
         for axes, what in zip(grid[:, 0], ("score", "increment"), strict=True):
-            axes.set_ylabel(f"{what} ({_measure(shown, curves[0])})")
+            axes.set_ylabel(f"{what} ({measure})")
         text = (
             f"{probe} probes on held-out worlds. Increment: over the baseline that scores best; filled: the "
             f"{title_of(memory)} adds to every baseline, false discovery rate {LEVEL:.0%} over the run. Upright lines: "
@@ -175,12 +173,15 @@ def probe_horizon(reports: Sequence[DumpReport], memory: str, probe: str) -> Fig
         )
         heading = f"How far ahead the {title_of(memory)} knows where the agent goes"
         figure.suptitle(title(heading, text, int(_LETTERS_AN_INCH * width)))
-        figure.legend(handles=_horizon_legend(shown, memory, given), loc="outside lower center", ncols=2)
+        own = f"score and increment of the {title_of(memory)}"
+        looks = [(own, "-", "o"), ("score of the best baseline", "--", "^")]
+        looks += [("increment once the given variables are known", ":", "s")] * given
+        handles = _legend([report.name for report in shown], looks, _LETTERS_IN_HORIZON_LEGEND)
+        figure.legend(handles=handles, loc="outside lower center", ncols=2)
     return figure
 
 
 def _curves(report: DumpReport) -> dict[str, dict[int, str]]:
-    """Return curve -> ticks ahead -> target, of the targets that were probed."""
     curves: dict[str, dict[int, str]] = {}
     for target in report.targets:
         if target["curve"] is not None and target["reason"] is None:
@@ -188,12 +189,7 @@ def _curves(report: DumpReport) -> dict[str, dict[int, str]]:
     return curves
 
 
-def _measure(reports: Sequence[DumpReport], curve: str) -> str:
-    return next(t["measure"] for report in reports for t in report.targets if t["curve"] == curve)
-
-
 def _best_baselines(report: DumpReport, probe: str) -> dict[str, ScoreRow]:
-    """Return target -> the score of the baseline that predicts it best."""
     best_of_target: dict[str, ScoreRow] = {}
     for row in report.scores:
         if row.probe == probe and row.kind == "baseline" and row.score is not None:
@@ -204,7 +200,6 @@ def _best_baselines(report: DumpReport, probe: str) -> dict[str, ScoreRow]:
 
 
 def _score_lines(report: DumpReport, curve: str, memory: str, probe: str) -> list[Line]:
-    """Return the memory's scores and those of the best baselines."""
     own = {row.target: row for row in report.scores if (row.input, row.probe) == (memory, probe)}
     places = sorted(_curves(report).get(curve, {}).items())
     return [
@@ -266,26 +261,11 @@ def _label(column: Sequence[Axes], horizons: Sequence[int]) -> None:
     column[-1].set_xlabel("ticks ahead")
 
 
-def _horizon_legend(shown: Sequence[DumpReport], memory: str, given: bool) -> list[Line2D]:
-    looks = [(f"score and increment of the {title_of(memory)}", "-", "o"), ("score of the best baseline", "--", "^")]
-    if given:
-        looks.append(("increment once the given variables are known", ":", "s"))
-    return [
-        *(
-            Line2D([], [], color=cluster_colour(i), linewidth=3, label=wrapped(report.name, _LETTERS_IN_HORIZON_LEGEND))
-            for i, report in enumerate(shown)
-        ),
-        *(Line2D([], [], color=_INK, linestyle=line, marker=marker, label=label) for label, line, marker in looks),
-    ]
-
-
 def probe_emergence(reports: Sequence[DumpReport], memory: str, probe: str) -> Figure:
     """Draw score and advantage against agent-steps trained, a colour for each training.
 
     Of many targets those are drawn whose advantage is ever the largest; one panel tells how alike layers are by CKA.
-
-    Args:
-        reports: of checkpoints, each with its agent-steps, those of a training in order.
+    Each report has its agent-steps; those of a training come in order.
     """
     chosen, of_how_many = _most_advantaged(reports, memory, probe)
     trainings = list(dict.fromkeys(report.training for report in reports))
@@ -318,13 +298,12 @@ def probe_emergence(reports: Sequence[DumpReport], memory: str, probe: str) -> F
 
 def _most_advantaged(reports: Sequence[DumpReport], memory: str, probe: str) -> tuple[list[str], int]:
     """Return the targets to draw, in their order, and of how many they were chosen."""
-    largest: dict[str, float] = {}
-    for report in reports:
-        for row in report.advantages:
-            if (row.memory, row.probe) == (memory, probe) and row.advantage is not None:
-                largest[row.target] = max(largest.get(row.target, -np.inf), row.advantage)
-    best = set(sorted(largest, key=lambda name: -largest[name])[:_TARGETS_AT_MOST])
-    return [name for name in largest if name in best], len(largest)
+    known = [
+        (row.target, row.advantage) for report in reports for row in report.advantages
+        if (row.memory, row.probe) == (memory, probe) and row.advantage is not None
+    ]  # fmt: skip
+    names, best = list(dict(known)), largest_first(known)[:_TARGETS_AT_MOST]
+    return [name for name in names if name in best], len(names)
 
 
 def _draw_target(axes: Axes, rows: Sequence[tuple[int, AdvantageRow]], colour: str) -> None:
@@ -378,16 +357,6 @@ def _explain(
     some = some if of_how_many else "none could be probed"
     text = f"{what}; targets: {some}; bands: 95% intervals over worlds"
     figure.suptitle(title("Probe scores and advantages over training", text, 120))
-    looks = [
-        Line2D([], [], color=_INK, linestyle="--", marker=".", label="score"),
-        Line2D([], [], color=_INK, marker="o", markersize=3.5, label="advantage over the best baseline"),
-        *(
-            Line2D([], [], color=_INK, linestyle=line, linewidth=1, label=f"CKA of hidden state and {other}")
-            for line, other in like_hidden.items()
-        ),
-    ]
-    colours = [
-        Line2D([], [], color=cluster_colour(i), linewidth=3, label=wrapped(name, _LETTERS_IN_LEGEND))
-        for i, name in enumerate(trainings)
-    ]
-    figure.legend(handles=[*colours, *looks], loc="outside lower center", ncols=3)
+    looks = [("score", "--", "."), ("advantage over the best baseline", "-", "o")]
+    looks += [(f"CKA of hidden state and {other}", line, "") for line, other in like_hidden.items()]
+    figure.legend(handles=_legend(trainings, looks, _LETTERS_IN_LEGEND), loc="outside lower center", ncols=3)

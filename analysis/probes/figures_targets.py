@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis.figures.style import cluster_colour, new_figure, style, title, wrapped
+from analysis.figures.style import bare, cluster_colour, new_figure, style, title, wrapped
 from analysis.probes.inputs import is_memory, title_of
 from analysis.probes.report import (
     AUC,
@@ -18,6 +18,7 @@ from analysis.probes.report import (
     IncrementRow,
     effect_of,
     is_found,
+    largest_first,
 )
 from analysis.statistics.inference import LEVEL
 
@@ -76,7 +77,7 @@ def _draw_scores(axes: Axes, report: DumpReport, probe: str) -> None:
         if row.probe == probe and row.score is not None:
             here = place[row.target], column[row.input]
             score[here] = row.score
-            strength[here] = 2 * row.score - 1 if row.measure == AUC else row.score
+            strength[here] = row.above_chance
     axes.set_facecolor(_UNKNOWN)
     axes.imshow(np.clip(strength, 0, 1), cmap=_COLOURS, vmin=0, vmax=1, aspect="auto")
     for (i, j), value in np.ndenumerate(score):
@@ -87,8 +88,7 @@ def _draw_scores(axes: Axes, report: DumpReport, probe: str) -> None:
     names = [title_of(name) for name in report.inputs]
     axes.set_xticks(range(len(names)), names, rotation=50, ha="right", rotation_mode="anchor")
     axes.set_yticks([])
-    axes.tick_params(length=0)
-    axes.spines[:].set_visible(False)
+    bare(axes)
 
 
 Effects = Mapping[str, Sequence[AdvantageRow | IncrementRow]]
@@ -101,12 +101,7 @@ def probe_advantage(reports: Sequence[DumpReport], memory: str, probe: str) -> F
     Of many dumps the last ones are drawn.
     """
     shown = reports[-_DUMPS_AT_MOST:]
-    effects = {
-        report.name: [
-            r for r in report.advantages if (r.memory, r.probe) == (memory, probe) and effect_of(r) is not None
-        ]
-        for report in shown
-    }
+    effects = {r.name: [row for row in r.advantages if _is_of(row, memory, probe)] for r in shown}
     text = (
         f"Score of the {probe} probe on {title_of(memory)} minus the score of the best baseline "
         f"({_baselines(shown)}), on held-out worlds."
@@ -120,12 +115,10 @@ def probe_increment(reports: Sequence[DumpReport], memory: str, probe: str) -> F
 
     Of many dumps the last ones are drawn.
     """
-    shown, wanted = reports[-_DUMPS_AT_MOST:], (memory, probe, EVERY_BASELINE)
+    shown = reports[-_DUMPS_AT_MOST:]
     effects = {
-        report.name: [
-            r for r in report.increments if (r.memory, r.probe, r.baseline) == wanted and effect_of(r) is not None
-        ]
-        for report in shown
+        r.name: [row for row in r.increments if row.baseline == EVERY_BASELINE and _is_of(row, memory, probe)]
+        for r in shown
     }
     text = (
         f"Score of the {probe} probe on a baseline and {title_of(memory)} together minus the score of the baseline, "
@@ -133,6 +126,10 @@ def probe_increment(reports: Sequence[DumpReport], memory: str, probe: str) -> F
     )
     headline = _headline(effects, title_of(memory), "adds to every baseline for {}", "increment")
     return _figure_of_effects(effects, headline, text, "increment in {measure} (left of 0: the memory only adds noise)")
+
+
+def _is_of(row: AdvantageRow | IncrementRow, memory: str, probe: str) -> bool:
+    return (row.memory, row.probe) == (memory, probe) and effect_of(row) is not None
 
 
 def _baselines(reports: Sequence[DumpReport]) -> str:
@@ -155,7 +152,11 @@ def _figure_of_effects(effects: Effects, headline: str, text: str, label: str) -
 
     Targets are sorted by their largest effect in any dump. Filled marks are effects that survive the correction.
     """
-    names = {measure: _targets(effects, measure) for measure in _MEASURES}
+    every = [row for rows in effects.values() for row in rows]
+    names = {
+        measure: largest_first((row.target, effect_of(row) or 0.0) for row in every if row.measure == measure)
+        for measure in _MEASURES
+    }
     count = len(effects)
     with style():
         tallest = max(1, *(len(group) for group in names.values()))
@@ -176,14 +177,6 @@ def _figure_of_effects(effects: Effects, headline: str, text: str, label: str) -
 def _counted(dump: str, rows: Sequence[AdvantageRow | IncrementRow]) -> str:
     count = sum(map(is_found, rows))
     return wrapped(f"{dump} ({count} of {len(rows)} targets above 0)", _LETTERS_IN_LEGEND)
-
-
-def _targets(effects: Effects, measure: str) -> list[str]:
-    """Return the targets of a measure, the one with the largest effect in any dump first."""
-    largest: dict[str, float] = {}
-    for row in (row for rows in effects.values() for row in rows if row.measure == measure):
-        largest[row.target] = max(largest.get(row.target, -np.inf), effect_of(row) or 0.0)
-    return sorted(largest, key=lambda target: -largest[target])
 
 
 def _draw_effects(axes: Axes, effects: Effects, names: Sequence[str], label: str) -> None:

@@ -16,7 +16,8 @@ from analysis.probes.inputs import Input
 from analysis.probes.probing import Probed
 from analysis.probes.ridge import fit_ridge
 from analysis.probes.scores import Estimates, Losses, Resamples, losses
-from analysis.probes.task import alike, folds_of_worlds, mean_of_the_rest, scored_alike, smooth_basis
+from analysis.probes.task import alike, mean_of_the_rest, scored_alike, smooth_basis
+from analysis.statistics.resampling import folds_of
 
 Key = tuple[str, str]
 """A kind of probe and the name of an input."""
@@ -62,10 +63,7 @@ class Findings:
     """Everything by probe and input; advantage, increment and selectivity for memories only.
 
     Attributes:
-        scores: R squared or AUC.
         precision: average precision of binary targets, NaN for others.
-        advantages: over the best baseline.
-        selectivities: over the control task.
         increments_given: to every baseline that also reads the given variables; empty if there are none.
     """
 
@@ -80,10 +78,8 @@ class Findings:
 def findings(probed: Probed, inputs: Sequence[Input], resamples: Resamples, chance: np.ndarray) -> Findings:
     """Compare memories with baselines and with control tasks.
 
-    A memory's probe of one kind has to beat the baselines' probes of every kind.
-
-    Args:
-        chance: score of knowing nothing, (T,).
+    A memory's probe of one kind has to beat the baselines' probes of every kind. `chance` is the score of knowing
+    nothing, (T,).
     """
     memories = {source.name for source in inputs if source.kind == "memory"}
     drawn = {key: losses.resampled(resamples.weights) for key, losses in probed.losses.items()}
@@ -94,7 +90,10 @@ def findings(probed: Probed, inputs: Sequence[Input], resamples: Resamples, chan
     increments = _increments(wanted, probed.together, probed.losses, resamples)
     increments_given = _increments(wanted, probed.known_together, probed.known, resamples)
     selectivities = {key: _selectivity(key, probed, drawn[key], resamples) for key in wanted}
-    precision = {key: _precision(input_losses, resamples) for key, input_losses in probed.precision.items()}
+    precision = {
+        key: resamples.estimate(own.score, own.resampled(resamples.weights), _informative(own))
+        for key, own in probed.precision.items()
+    }
     return Findings(scores, precision, advantages, increments, selectivities, increments_given)
 
 
@@ -119,10 +118,6 @@ def _advantage(
     )
     bias = np.where(known, np.where(np.isfinite(differences), differences, value).mean(axis=0) - value, np.nan)
     return Advantage(estimates, best, bias)
-
-
-def _precision(losses: Losses, resamples: Resamples) -> Estimates:
-    return resamples.estimate(losses.score, losses.resampled(resamples.weights), _informative(losses))
 
 
 def _increments(
@@ -190,7 +185,7 @@ def commonality(data: ProbeData, memory: str, usable: np.ndarray, resamples: Res
 
 
 def _losses_of_block(x: np.ndarray, data: ProbeData, usable: np.ndarray) -> Losses:
-    fold = folds_of_worlds(data.world)[data.world]
+    fold = folds_of(data.world)
 
     def score(here: tuple[np.ndarray, ...], rows: np.ndarray, columns: np.ndarray) -> Losses:
         y, by_r_squared = data.targets[here], np.zeros(len(columns), bool)

@@ -80,14 +80,10 @@ def _gained_experience(skill: str) -> Happened:
 
 
 RESOURCES = {
-    "food": _replenished("food"),
-    "water": _replenished("water"),
-    "fish": _gained_experience("fishing"),
-    "herb": _gained_experience("herbalism"),
-    "ore": _gained_experience("prospecting"),
-    "tree": _gained_experience("carving"),
-    "crystal": _gained_experience("alchemy"),
-}
+    "food": _replenished("food"), "water": _replenished("water"), "fish": _gained_experience("fishing"),
+    "herb": _gained_experience("herbalism"), "ore": _gained_experience("prospecting"),
+    "tree": _gained_experience("carving"), "crystal": _gained_experience("alchemy"),
+}  # fmt: skip
 """What agents live on and harvest, each with the records in which it shows that they just got some."""
 
 
@@ -210,14 +206,12 @@ FUTURE = {
         _ticks_to("eating", "food"),
         _ticks_to("drinking", "water"),
         Target(
-            "next_target_is_player",
-            YES_OR_NO,
+            "next_target_is_player", YES_OR_NO,
             "The entity that the agent next chooses to attack, after this tick, is a player, not an NPC; unknown if "
-            "there is none in the rest of its recorded life.",
-            lambda seen: at(_next_targets(seen), seen.is_player),
+            "there is none in the rest of its recorded life.", lambda seen: at(_next_targets(seen), seen.is_player),
         ),
         _way("row", "south"),
         _way("col", "east"),
         _dies_within(DEATH_WITHIN),
     )
-}
+}  # fmt: skip

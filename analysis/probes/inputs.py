@@ -108,16 +108,12 @@ def inputs_named(names: Iterable[str], histories: Sequence[int]) -> tuple[Input,
 def recorded(inputs: Iterable[Input], metadata: DumpMetadata) -> tuple[Input, ...]:
     """Return the inputs that a dump has the layers of; an untrained memory may have hidden states only."""
     there = set(metadata.layers)
+    has_cells = any(layer == LSTM_CELL or layer.endswith(f"_{LSTM_CELL}") for layer in there)
     fitted = (
-        replace(source, layers=source.layers[:1]) if source.name == UNTRAINED and not _has_cells(there) else source
+        replace(source, layers=source.layers[:1]) if source.name == UNTRAINED and not has_cells else source
         for source in inputs
     )
     return tuple(source for source in fitted if set(source.layers) <= there)
-
-
-def _has_cells(layers: Iterable[str]) -> bool:
-    """Say whether layers of a dump are of memories with cell states."""
-    return any(layer == LSTM_CELL or layer.endswith(f"_{LSTM_CELL}") for layer in layers)
 
 
 def title_of(name: str) -> str:

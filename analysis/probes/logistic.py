@@ -9,7 +9,6 @@ columns.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -27,18 +26,14 @@ _TINY = 1e-30
 _BLOCK = 4096
 
 
-@dataclass(frozen=True, eq=False)
-class Basis:
-    """Eigenvalues, (C,), and eigenvectors, (C, C), of an input's correlations, float64."""
+Basis = tuple[torch.Tensor, torch.Tensor]
+"""Eigenvalues, (C,), and eigenvectors, (C, C), of an input's correlations, float64."""
 
-    values: torch.Tensor
-    vectors: torch.Tensor
 
-    @staticmethod
-    def of(correlation: torch.Tensor, scale: torch.Tensor) -> "Basis":
-        """Decompose correlations, (C, C), of columns that are scaled, (C,) float64 each."""
-        values, vectors = torch.linalg.eigh(correlation * torch.outer(scale, scale))
-        return Basis(values.clamp(min=0), vectors)
+def basis_of(correlation: torch.Tensor, scale: torch.Tensor) -> Basis:
+    """Decompose correlations, (C, C), of columns that are scaled, (C,) float64 each."""
+    values, vectors = torch.linalg.eigh(correlation * torch.outer(scale, scale))
+    return values.clamp(min=0), vectors
 
 
 def correlation(x: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -132,7 +127,7 @@ class _Descent:
         self.flat = p * (1 - p)  # (K,)
         self.entropy = -(p * p.log() + (1 - p) * (1 - p).log())
         self.penalty = self.flat * penalty
-        self.weights = torch.zeros(len(basis.values) + 1, len(target), dtype=torch.float64, device=p.device)
+        self.weights = torch.zeros(len(basis[0]) + 1, len(target), dtype=torch.float64, device=p.device)
         self.weights[-1] = torch.logit(p)
         self.y = [block[:, target] for block in training.y]
         self.odds = list(training.times(self.weights))
@@ -197,7 +192,7 @@ class _Descent:
 
     def _precondition(self) -> torch.Tensor:
         """Return the steepest way down, in the preconditioner's metric, (C + 1, K)."""
-        values, vectors = self.basis.values, self.basis.vectors
+        values, vectors = self.basis
         projected = vectors.T @ self.gradient[:-1] / (self.flat * values[:, None] + self.penalty)
         return -torch.cat([vectors @ projected, self.gradient[-1:] / self.flat])
 
@@ -257,7 +252,7 @@ class _Records:
     def _basis(self, scale: np.ndarray) -> Basis:
         key = scale.tobytes()
         if key not in self._bases:
-            self._bases[key] = Basis.of(self._correlation, torch.from_numpy(scale).to(self.device))
+            self._bases[key] = basis_of(self._correlation, torch.from_numpy(scale).to(self.device))
         return self._bases[key]
 
     def predict(self, held_out: int, weights: torch.Tensor) -> np.ndarray:

@@ -1,26 +1,214 @@
 """A run of probes: which dumps go together, what to take from each, fitting, comparing, and writing what was found."""
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
+from rich.table import Table
 
 from activation_store.directions import DIRECTIONS_FILE, Direction, Source, write_directions
 from activation_store.recording import record_again
 from activation_store.schema import DumpMetadata
-from analysis.probes import outputs
-from analysis.probes.dataset import Wanted, check_enough_episodes, read_probe_data
+from analysis.probes.dataset import ProbeData, Wanted, check_enough_episodes, read_probe_data
+from analysis.probes.figures_curves import (
+    has_history_curve,
+    has_horizons,
+    probe_emergence,
+    probe_history,
+    probe_horizon,
+)
+from analysis.probes.figures_targets import probe_advantage, probe_increment, probe_summary
 from analysis.probes.findings import commonality, findings
-from analysis.probes.inputs import inputs_named, recorded
-from analysis.probes.outputs import directions_of
-from analysis.probes.probing import PROBES, probe
-from analysis.probes.report import DumpReport, chance, corrected_over_run, report_dump
+from analysis.probes.inputs import MEMORIES, inputs_named, recorded
+from analysis.probes.probing import LINEAR, MLP, PROBES, probe
+from analysis.probes.report import (
+    EVERY_BASELINE,
+    AdvantageRow,
+    DumpReport,
+    IncrementRow,
+    chance,
+    corrected_over_run,
+    is_found,
+    report_dump,
+)  # fmt: skip
+from analysis.probes.ridge import ReadOuts
 from analysis.probes.scores import Resamples
 from analysis.probes.settings import ProbeSettings
 from analysis.probes.similarity import comparable, similarities
+from analysis.probes.target import Target
 from analysis.probes.targets import NOT_EVERYWHERE, targets_named
 from analysis.runs.run_folder import RunFolder
+from analysis.share_text import share_text
+from analysis.statistics.inference import LEVEL
+from analysis.tables import tab_separated
+from common.argument_checks import split
+from common.plural import plural
 from common.progress_view import step
+from common.terminal_table import terminal_table
 from common.user_error import UserError
+
+_SHOWN = 12
+_TABLES = ("scores", "advantages", "increments", "increments_given", "given", "cka")
+LOG_ODDS = "log-odds"
+
+
+def save_tables(folder: RunFolder, reports: Sequence[DumpReport]) -> None:
+    """Write probes.json and a tab-separated table for every kind of row that there is."""
+    folder.save_json("probes.json", {"dumps": [asdict(report) for report in reports]})
+    for name in _TABLES:
+        rows = [vars(row) for report in reports for row in getattr(report, name)]
+        if rows:
+            folder.save_text(f"probe_{name}.tsv", tab_separated(rows))
+
+
+def save_figures(folder: RunFolder, reports: Sequence[DumpReport], emergence: bool) -> None:
+    """Draw the summary, advantages and increments, and where asked for the look back, the horizon and the training."""
+    memory, probe = headline_of(reports)
+    folder.save_figure("probe_summary.png", probe_summary(reports))
+    folder.save_figure("probe_advantage.png", probe_advantage(reports, memory, probe))
+    folder.save_figure("probe_increment.png", probe_increment(reports, memory, probe))
+    if has_history_curve(reports):
+        folder.save_figure("probe_history.png", probe_history(reports, memory, probe))
+    if has_horizons(reports):
+        folder.save_figure("probe_horizon.png", probe_horizon(reports, memory, probe))
+    if emergence:
+        in_order = sorted(reports, key=lambda report: report.steps_trained or 0)
+        folder.save_figure("probe_emergence.png", probe_emergence(in_order, memory, probe))
+
+
+def headline_of(reports: Sequence[DumpReport]) -> tuple[str, str]:
+    """Return the memory and the probe that the headline is about: the first memory that all dumps hold, linear."""
+    shared = set.intersection(*(set(report.inputs) for report in reports))
+    everywhere = [name for name in MEMORIES if name in shared]
+    memories = everywhere or [name for name in MEMORIES if name in reports[0].inputs]
+    return memories[0], reports[0].scores[0].probe
+
+
+def headline(report: DumpReport) -> Table:
+    """Return a table of the targets of a dump to which the memory adds most; selectivity is in the tables of files."""
+    memory, probe = headline_of([report])
+    rows = [r for r in report.advantages if (r.memory, r.probe) == (memory, probe)]
+    rows = [row for row in rows if row.advantage is not None] or rows
+    added = {r.target: r for r in _to_every_baseline(report.increments, memory, probe)}
+    rows.sort(key=lambda row: -((added[row.target].increment if row.target in added else None) or -1.0))
+    skipped = [target["name"] for target in report.targets if target["reason"]]
+    caption = "\n".join(_statements(report, memory))
+    caption += f"; not probed: {', '.join(skipped)}" if skipped else ""
+    caption += f"; not in the dump: {', '.join(report.missing)}" if report.missing else ""
+    return terminal_table(
+        ("target", "score", "best baseline", "advantage", "increment", "its q"),
+        [_cells(row, added.get(row.target)) for row in rows[:_SHOWN]],
+        left=("target", "best baseline"),
+        title=f"{report.name}: {memory}, {probe} probe, {report.worlds} {report.worlds_are}",
+        caption=caption,
+    )
+
+
+def _statements(report: DumpReport, memory: str) -> list[str]:
+    """Say for how many targets the memory is better than every baseline, or adds to it; and how much is unknown."""
+    better = {(r.target, r.probe) for r in report.advantages if r.memory == memory and is_found(r)}
+    adds, adds_given = (
+        {
+            (r.target, r.probe) for probe in (LINEAR, MLP) for r in _to_every_baseline(rows, memory, probe)
+            if is_found(r)
+        }
+        for rows in (report.increments, report.increments_given)
+    )  # fmt: skip
+    probes = list(dict.fromkeys(row.probe for row in report.advantages))
+    known = len({row.target for row in report.advantages if row.advantage is not None})
+    by = "both kinds of probe" if len(probes) > 1 else f"the {probes[0]} probe"
+    counts = [
+        sum(all((target, probe) in pairs for probe in probes) for target in {target for target, _ in pairs})
+        for pairs in (better, adds, adds_given)
+    ]
+    if not known:
+        return ["The inputs hold no baseline, so nothing is compared: add to --inputs, such as observation,history"]
+    statements = [
+        f"By {by}, at a false discovery rate of {LEVEL:.0%} over the run: the memory adds to every baseline for "
+        f"{counts[1]} of {known} targets, and is better than every baseline for {counts[0]}"
+    ]
+    if report.increments_given:
+        statements.append(f"Once the given variables are known, it adds to every baseline for {counts[2]}")
+    unknown = [1 - target["records"] / report.records for target in report.targets if not target["reason"]]
+    if partly := [share for share in unknown if share > 0]:
+        low, high = share_text(min(partly)), share_text(max(partly))
+        statements.append(
+            f"For {plural(len(partly), 'target')}, {low} to {high} of the records are left out: there, the target "
+            "does not apply or its future was not recorded (probe_scores.tsv has the numbers)"
+        )
+    return statements
+
+
+def _to_every_baseline(rows: Sequence[IncrementRow], memory: str, probe: str) -> list[IncrementRow]:
+    wanted = (memory, probe, EVERY_BASELINE)
+    return [r for r in rows if (r.memory, r.probe, r.baseline) == wanted]
+
+
+def _cells(row: AdvantageRow, added: IncrementRow | None) -> tuple[str, ...]:
+    return (
+        row.target,
+        f"{_number(row.score)} {row.measure}",
+        f"{row.best_baseline} ({row.best_baseline_probe})" if row.best_baseline else "none",
+        _with_interval(row.advantage, row.low, row.high),
+        _with_interval(added.increment, added.low, added.high) if added else "n/a",
+        _number(added.q_run) if added else "n/a",
+    )
+
+
+def _with_interval(value: float | None, low: float | None, high: float | None) -> str:
+    return _number(value) + (f" ({_number(low)} to {_number(high)})" if low is not None else "")
+
+
+def _number(value: float | None) -> str:
+    return "n/a" if value is None else f"{value:.3f}"
+
+
+def directions_of(
+    data: ProbeData, targets: Sequence[Target], read_outs: dict[str, ReadOuts], source: Source
+) -> list[Direction]:
+    """Return a direction `DUMP/LAYER/TARGET` of every linear probe that was fitted.
+
+    Its read-out is the probe's prediction: of the target in its own unit, or of the log-odds of a yes. A probe whose
+    weights are all zero is left out: it predicts the same of every record. Targets are in the order of the columns, as
+    are the read-outs of each memory, fitted to all records; NaN where a target was not.
+    """
+    directions = []
+    for layer, read_out in read_outs.items():
+        x = data.inputs[layer]  # (B, C)
+        centre = x.mean(axis=0, dtype=np.float64)
+        for column, target in enumerate(targets):
+            weight = read_out.weight[:, column].astype(np.float32)  # (C,)
+            if not np.isfinite(read_out.bias[column]) or not weight.any():
+                continue
+            # What rounding the weights took from the mean record's read-out goes into the bias.
+            bias = read_out.bias[column] + centre @ (read_out.weight[:, column] - weight)
+            directions.append(_direction(data, layer, target, weight, float(bias), column, source))
+    return directions
+
+
+def _direction(
+    data: ProbeData, layer: str, target: Target, weight: np.ndarray, bias: float, column: int, source: Source
+) -> Direction:
+    applies = np.isfinite(data.targets[:, column])  # (B,)
+    value = np.einsum("bc,c->b", data.inputs[layer], weight, dtype=np.float64)[applies] + bias
+    varying = data.varying[layer]
+    every_unit = np.zeros(len(varying), np.float32)
+    every_unit[varying] = weight
+    return Direction(
+        name=f"{source.dump}/{layer}/{target.name}",
+        layer=layer,
+        weight=every_unit,
+        bias=bias,
+        unit=LOG_ODDS if target.yes_or_no else target.unit,
+        mean=float(value.mean()),
+        spread=float(value.std()),
+        records=int(applies.sum()),
+        lives=len(np.unique(data.lives.index[applies])),
+        episodes=len(np.unique(data.episode[applies])),
+        source=source,
+    )
 
 
 def check_dumps(settings: ProbeSettings, metadata: dict[str, DumpMetadata]) -> None:
@@ -42,7 +230,7 @@ def check_dumps(settings: ProbeSettings, metadata: dict[str, DumpMetadata]) -> N
 
 def wanted_of(settings: ProbeSettings, dump: Path, metadata: DumpMetadata) -> Wanted:
     """Decide what to take from a dump, a folder."""
-    named = settings.input_names
+    named = split(settings.inputs)
     inputs = inputs_named(named, settings.histories)
     there = recorded(inputs, metadata)
     names = {source.name for source in there}
@@ -54,13 +242,13 @@ def wanted_of(settings: ProbeSettings, dump: Path, metadata: DumpMetadata) -> Wa
         )
     if not any(source.kind == "memory" for source in there):
         raise UserError(f"{dump} holds none of lstm_hidden, lstm_cell, action_decoder: {record_again(dump, metadata)}")
-    given = targets_named(settings.given_names) if settings.given else ()
+    given = targets_named(split(settings.given)) if settings.given else ()
     if everywhere := [target.name for target in given if target.name in NOT_EVERYWHERE]:
         raise UserError(
             f"--given {everywhere[0]}: it does not apply to every record, so it cannot be held against them"
         )
     return Wanted(
-        there, targets_named(settings.target_names), given, settings.thinning, settings.seed,
+        there, targets_named(split(settings.targets)), given, settings.thinning, settings.seed,
         comparable(metadata.layers),
     )  # fmt: skip
 
@@ -78,11 +266,11 @@ def probe_dumps(
         directions += dump_directions
     reports = corrected_over_run(reports)
     with step(console, "writing tables and drawing"):
-        outputs.save_tables(folder, reports)
+        save_tables(folder, reports)
         write_directions(folder.path / DIRECTIONS_FILE, directions)
-        outputs.save_figures(folder, reports, settings.emergence)
+        save_figures(folder, reports, settings.emergence)
     for report in reports:
-        console.print(outputs.headline(report))
+        console.print(headline(report))
 
 
 def probe_dump(
@@ -100,7 +288,7 @@ def probe_dump(
         memories = [source.name for source in wanted.inputs if source.kind == "memory"] if wanted.given else []
         given = {memory: commonality(data, memory, probed.usable, resamples) for memory in memories}
         similar = similarities(data.networks, data.lives, data.world, settings.seed)
-    requested = inputs_named(settings.input_names, settings.histories)
+    requested = inputs_named(split(settings.inputs), settings.histories)
     report = report_dump(name, metadata, data, wanted.targets, requested, probed, results, given, similar)
     source = Source("probe", settings.run_folder.name, name, metadata.policy, metadata.checkpoint_sha256)
     return report, directions_of(data, wanted.targets, probed.read_outs, source)

@@ -10,7 +10,8 @@ from analysis.probes.inputs import Input
 from analysis.probes.ridge import ReadOuts
 from analysis.probes.scores import Losses
 from analysis.probes.target import Target
-from analysis.probes.task import Task, folds_of_worlds
+from analysis.probes.task import Task
+from analysis.statistics.resampling import folds_of
 
 LINEAR, MLP = "linear", "mlp"
 PROBES = (LINEAR, MLP)
@@ -55,20 +56,11 @@ class Probed:
 
 
 def probe(
-    data: ProbeData,
-    targets: Sequence[Target],
-    inputs: Sequence[Input],
-    probes: Sequence[str],
-    seed: int,
+    data: ProbeData, targets: Sequence[Target], inputs: Sequence[Input], probes: Sequence[str], seed: int,
     report: Report,
-) -> Probed:
-    """Fit and cross-validate all probes of a dump.
-
-    Args:
-        targets: in the order of its columns.
-        probes: of `PROBES`.
-    """
-    fold = folds_of_worlds(data.world)[data.world]
+) -> Probed:  # fmt: skip
+    """Fit and cross-validate all probes of a dump."""
+    fold = folds_of(data.world)
     reasons = tuple(why_not(target, values, fold) for target, values in zip(targets, data.targets.T, strict=True))
     usable = np.array([reason is None for reason in reasons], bool)
     task = Task(data, fold, np.array([target.yes_or_no for target in targets], bool), usable, seed)
@@ -106,14 +98,12 @@ def _probe_one(task: Task, kind: str, one: Input, memories: Sequence[str], probe
 
 
 def _probe_beside(task: Task, kind: str, baseline: Input, memories: Sequence[str], probed: Probed) -> None:
-    """Probe a baseline together with each memory, and put the results among the others."""
     work = task.linear_beside if kind == LINEAR else task.networks_beside
     for memory, predicted in work(baseline.name, memories):
         probed.together[kind, memory, baseline.name] = task.losses(predicted, task.data.targets)
 
 
 def _probe_known(task: Task, kind: str, baseline: Input, memories: Sequence[str], probed: Probed) -> None:
-    """Probe a baseline and the given variables, alone and together with each memory."""
     if kind == LINEAR:
         ((real, _), _), with_memory = task.linear(baseline.name, False, True), task.linear_beside
     else:

@@ -3,7 +3,7 @@
 import itertools
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -43,6 +43,12 @@ class ScoreRow:
     average_precision: float | None
     average_precision_low: float | None
     average_precision_high: float | None
+
+    @property
+    def above_chance(self) -> float:
+        """The share of the way from chance to perfect; of a target that was probed."""
+        score = self.score or 0.0
+        return 2 * score - 1 if self.measure == AUC else score
 
 
 @dataclass(frozen=True)
@@ -138,7 +144,6 @@ class DumpReport:
         missing: inputs that were asked for and that the dump does not hold.
         targets: name, unit, definition, measure, chance, why it was not probed, the number of records in which its
             value is known, and the curve that it belongs to and the ticks ahead if it has a horizon.
-        scores, advantages, increments, given, cka, increments_given: rows of the tables.
     """
 
     name: str
@@ -173,11 +178,8 @@ def report_dump(
 ) -> DumpReport:  # fmt: skip
     """Put into rows what was found in a dump.
 
-    Args:
-        targets: in the order of the columns of the data.
-        wanted: inputs that were asked for, whether or not the dump holds them.
-        given: what `commonality` finds of each memory.
-        similar: what `similarities` finds.
+    Targets are in the order of the columns of the data; `wanted` are the inputs that were asked for, whether or not the
+    dump holds them; `given` is what `commonality` finds of each memory, and `similar` what `similarities` does.
     """
     there = [source for source in wanted if source.name in data.inputs]
     known = np.isfinite(data.targets).sum(axis=0).tolist()
@@ -200,6 +202,14 @@ def report_dump(
         cka=tuple(CKARow(name, *pair, *map(_known, numbers)) for pair, numbers in similar.items()),
         increments_given=tuple(_increment_rows(name, targets, findings.increments_given)),
     )
+
+
+def largest_first(values: Iterable[tuple[str, float]]) -> list[str]:
+    """Return names, each once, the one with the largest of its values first."""
+    largest: dict[str, float] = {}
+    for name, value in values:
+        largest[name] = max(largest.get(name, -math.inf), value)
+    return sorted(largest, key=lambda name: -largest[name])
 
 
 def effect_of(row: AdvantageRow | IncrementRow) -> float | None:

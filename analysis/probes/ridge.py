@@ -26,12 +26,7 @@ _CONSTANT = 1e-9
 class Moments:
     """Sums over some records. C columns of the input, T targets.
 
-    Attributes:
-        x: sums of the input, (C,).
-        y: of the targets, (T,).
-        xx: of products, (C, C).
-        xy: (C, T).
-        yy: of each target's squares, (T,).
+    x and y are sums, (C,) and (T,); xx and xy of products, (C, C) and (C, T); yy of each target's squares, (T,).
     """
 
     count: float
@@ -69,9 +64,7 @@ class Moments:
 class ReadOuts:
     """Linear read-outs: input @ weight + bias predicts each target in its own unit, or its log-odds if it is yes-or-no.
 
-    Attributes:
-        weight: (C, T) float64, a unit of the raw input each.
-        bias: (T,) float64.
+    Weights are (C, T) float64 in units of the raw input, biases (T,).
     """
 
     weight: np.ndarray
@@ -98,9 +91,7 @@ class NormalEquations:
     def fit(self, penalty: np.ndarray, scales: np.ndarray | None = None) -> ReadOuts:
         """Fit every target with its own penalty and its own scales of the columns.
 
-        Args:
-            penalty: (T,).
-            scales: (T, C); by default 1 everywhere.
+        Penalties are (T,), scales (T, C), by default 1 everywhere.
         """
         weight = np.empty(self.with_targets.shape)
         scales = np.ones(weight.shape[::-1]) if scales is None else scales
@@ -114,9 +105,7 @@ class NormalEquations:
     def validation_loss(self, held_out: Moments, penalties: np.ndarray, bands: np.ndarray | None = None) -> np.ndarray:
         """Return the sum of squared errors on other records for every band, penalty and target, (K * P, T).
 
-        Args:
-            penalties: (P,).
-            bands: scales of the columns, (K, C); by default one band of 1 everywhere.
+        Penalties are (P,); bands are scales of the columns, (K, C), by default one of 1 everywhere.
         """
         every = np.arange(len(self.target_mean))
         losses = []
@@ -175,12 +164,7 @@ def standardising(mean: np.ndarray, deviation: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen for each of T targets.
-
-    Attributes:
-        penalty: (T,).
-        scales: of the standardised columns, (T, C).
-    """
+    """What was chosen for each of T targets. Penalties are (T,), scales of the standardised columns (T, C)."""
 
     penalty: np.ndarray
     scales: np.ndarray
@@ -219,9 +203,7 @@ class Choices:
 class Fitted:
     """Linear probes of one input.
 
-    Attributes:
-        predicted: of records that the fit has not seen, (B, T) float64.
-        read_outs: fitted to all records.
+    `predicted` is of records that the fit has not seen, (B, T) float64; `read_outs` are fitted to all records.
     """
 
     predicted: np.ndarray

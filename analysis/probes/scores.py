@@ -26,12 +26,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Losses:
-    """What went wrong in each world, and what could have. W worlds, T targets.
-
-    Attributes:
-        lost: (W, T) float64.
-        stake: (W, T) float64.
-    """
+    """What went wrong in each world, and what could have. W worlds, T targets. Both are (W, T) float64."""
 
     lost: np.ndarray
     stake: np.ndarray
@@ -93,9 +88,7 @@ def _pairs(
 def average_precision(predicted: np.ndarray, y: np.ndarray, world: np.ndarray, worlds: int) -> Losses:
     """Compare predictions of binary targets with the truth by average precision, world by world.
 
-    Args:
-        predicted, y: (B, T); y 0 or 1.
-        world: (B,).
+    Predictions and y, 0 or 1, are (B, T), worlds (B,).
     """
     from sklearn.metrics import average_precision_score
 
@@ -126,11 +119,7 @@ class Estimates:
 
 @dataclass(frozen=True)
 class Resamples:
-    """How often each resample draws each world.
-
-    Attributes:
-        weights: (R, W) float64.
-    """
+    """How often each resample draws each world. Weights are (R, W) float64."""
 
     weights: np.ndarray
 
@@ -144,16 +133,16 @@ class Resamples:
     def estimate(self, value: np.ndarray, resampled: np.ndarray, informative: np.ndarray) -> Estimates:
         """Turn a value and its resamples into an interval and a test.
 
-        Args:
-            value: (T,).
-            resampled: (R, T).
-            informative: worlds that each target has something at stake in, (T,).
+        The value is (T,), its resamples (R, T); `informative` counts the worlds that a target has something at stake
+        in, (T,).
         """
         from scipy.stats import t
 
         enough = informative >= 2
         worlds = np.where(enough, informative, 2)
-        spread = np.sqrt(np.nanvar(_never_empty(resampled), axis=0, ddof=1) * worlds / (worlds - 1))
+        # Columns without any number are zeros here, so that no warning tells what the caller knows.
+        resampled = np.where(np.isfinite(resampled).any(axis=0), resampled, 0.0)
+        spread = np.sqrt(np.nanvar(resampled, axis=0, ddof=1) * worlds / (worlds - 1))
         reach = spread * t.ppf((1 + CONFIDENCE) / 2, worlds - 1)
         with np.errstate(divide="ignore", invalid="ignore"):
             p = t.sf(value / spread, worlds - 1)
@@ -165,8 +154,3 @@ class Resamples:
             np.where(known, value + reach, nothing),
             np.where(known, p, nothing),
         )
-
-
-def _never_empty(resampled: np.ndarray) -> np.ndarray:
-    """Give columns without any number zeros, so that no warning tells what the caller knows."""
-    return np.where(np.isfinite(resampled).any(axis=0), resampled, 0.0)

@@ -66,16 +66,6 @@ class ProbeSettings:
         return Subsample(self.subsample, self.skip_first, self.seed)
 
     @property
-    def input_names(self) -> tuple[str, ...]:
-        """The inputs that are asked for."""
-        return split(self.inputs)
-
-    @property
-    def target_names(self) -> tuple[str, ...]:
-        """The targets, or sets of them, that are asked for."""
-        return split(self.targets)
-
-    @property
     def histories(self) -> tuple[int, ...]:
         """Numbers of observations, each once, from small to large.
 
@@ -89,11 +79,6 @@ class ProbeSettings:
         if not numbers:
             raise UserError(f"--history is empty: give one or more numbers from 2 to {LONGEST_HISTORY}")
         return tuple(sorted({int(number) for number in numbers}))
-
-    @property
-    def given_names(self) -> tuple[str, ...]:
-        """The targets that are to be held against the memory."""
-        return split(self.given)
 
     def check(self) -> None:
         """Refuse values that no dump could make sense of.

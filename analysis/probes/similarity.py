@@ -23,11 +23,8 @@ def similarities(
 ) -> dict[tuple[str, str], tuple[float, float, float]]:
     """Compare each pair of layers, (B, units) each, of the same records.
 
-    Args:
-        world: of each record, (B,).
-
-    Returns:
-        CKA of each pair, with the ends of its interval from a jackknife over worlds; nothing with too few lives.
+    Worlds are (B,). Returns CKA of each pair, with the ends of its interval from a jackknife over worlds; nothing with
+    too few lives.
     """
     if len(lives) < FEWEST_LIVES:
         return {}

@@ -14,9 +14,7 @@ class Target:
     """One quantity to predict from what went on inside a policy.
 
     Attributes:
-        name: how tables and figures call it.
         unit: of its values; "0 or 1" for a yes-or-no target.
-        definition: one sentence that says exactly what it is.
         compute: from every tick of whole lives to (B,) values; NaN where the question makes no sense.
         curve: that the target belongs to with those that differ in nothing but how far ahead they look.
     """

@@ -70,15 +70,13 @@ PRESENT_ACTION = {
         *(Target.of(feature) for feature in ACTIONS if feature.name not in _SUMS_UP_OTHERS),
         *(
             Target(
-                f"attacked_{axis}s",
-                "tiles",
-                f"Tiles {side} to the entity that the agent chose to attack; 0 if it chose none.",
-                _attacked(axis),
+                f"attacked_{axis}s", "tiles",
+                f"Tiles {side} to the entity that the agent chose to attack; 0 if it chose none.", _attacked(axis),
             )
             for axis, side in (("row", "south"), ("col", "east"))
         ),
     )
-}
+}  # fmt: skip
 
 
 def remembered_water(seen: Observed) -> np.ndarray:
@@ -149,15 +147,11 @@ HIDDEN = {
     target.name: target
     for target in (
         Target(
-            "is_starving_or_dehydrated",
-            YES_OR_NO,
-            "The agent's food or its water is 0, which costs health.",
+            "is_starving_or_dehydrated", YES_OR_NO, "The agent's food or its water is 0, which costs health.",
             lambda seen: (seen.own("food") == 0) | (seen.own("water") == 0),
         ),
         Target(
-            "next_health_change",
-            "points",
-            "Change of the agent's health until its next tick; none in its last one.",
+            "next_health_change", "points", "Change of the agent's health until its next tick; none in its last one.",
             _next_health_change,
         ),
         _from_spawn("row"),
@@ -166,7 +160,7 @@ HIDDEN = {
         _remembered("remembered_water_rows", "Tiles south to", 0),
         _remembered("remembered_water_cols", "Tiles east to", 1),
     )
-}
+}  # fmt: skip
 """Targets beyond the registry of features."""
 
 NOT_EVERYWHERE = (*(name for name in HIDDEN if name.startswith(("next_", "remembered_"))), *FUTURE)
@@ -176,12 +170,9 @@ TARGETS = OF_FEATURES | HIDDEN | FUTURE | PRESENT_ACTION
 
 
 SETS = {
-    "default": DEFAULT,
-    "hidden": tuple(HIDDEN),
-    "extended": tuple(OF_FEATURES | HIDDEN),
-    "future": tuple(FUTURE),
+    "default": DEFAULT, "hidden": tuple(HIDDEN), "extended": tuple(OF_FEATURES | HIDDEN), "future": tuple(FUTURE),
     "action": tuple(PRESENT_ACTION),
-}
+}  # fmt: skip
 """What can be asked for by one name."""
 
 

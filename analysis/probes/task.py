@@ -23,7 +23,6 @@ SCALE = 30.0
 
 Otherwise a wide baseline, which needs a large penalty, would drown them, and the memory would get the credit.
 """
-FOLDS_AT_MOST = 5
 _LEAST_SHIFT, _LARGEST_SHIFT = 0.25, 0.75
 """Shares of a life; a shift by little would leave a slow target as it was."""
 
@@ -43,25 +42,8 @@ def smooth_basis(given: np.ndarray) -> np.ndarray:
     return np.concatenate(blocks, axis=1).astype(np.float32)
 
 
-def folds_of_worlds(world: np.ndarray) -> np.ndarray:
-    """Deal worlds out to folds of about as many records each, five at most: (B,) worlds to (W,) int64 folds."""
-    from sklearn.model_selection import GroupKFold
-
-    worlds = int(world.max()) + 1
-    folds = np.empty(worlds, np.int64)
-    splitter = GroupKFold(min(FOLDS_AT_MOST, worlds))
-    for fold, (_, held_out) in enumerate(splitter.split(world, groups=world)):
-        folds[world[held_out]] = fold
-    return folds
-
-
 def shifted_within_lives(values: np.ndarray, lives: Lives, seed: int) -> np.ndarray:
-    """Shift each life's values around in a circle, each life by its own share: (B, T) to (B, T).
-
-    Args:
-        values: (B, T), each life in order of ticks where it is finite.
-        seed: of the shares.
-    """
+    """Shift each life's values around in a circle, each life by its own share: (B, T) to (B, T)."""
     shares = np.random.default_rng(seed).uniform(_LEAST_SHIFT, _LARGEST_SHIFT, len(lives))
     shift = np.round(shares * lives.lengths).astype(np.int64)
     shift = np.clip(shift, np.minimum(1, lives.lengths - 1), None)  # a life of two is shifted by one, of one by none
@@ -122,7 +104,8 @@ class Task:
             here, count = np.ix_(rows, columns), len(columns)
             y = np.concatenate([targets[here], self.controls[here][:, : count * with_control]], axis=1)
             ranked = np.tile(self.yes_or_no[columns], 1 + with_control)
-            fitted = fit_linear(_rows(x, rows), y, self.fold[rows], ranked, bands)
+            here_x, fold = _rows(x, rows), self.fold[rows]
+            fitted = classified(here_x, y, fold, ranked, fit_ridge(here_x, y, fold, bands))
             real[here] = fitted.predicted[:, :count]
             if with_control:
                 control[here] = fitted.predicted[:, count:]
@@ -195,30 +178,13 @@ def scored_alike(
 ) -> Losses:  # fmt: skip
     """Score groups of targets that apply to the same records one by one.
 
-    Args:
-        groups: as `alike` returns them.
-        score: from the places of a group in (B, T), its records and its targets.
+    Groups are as `alike` returns them; `score` takes the places of a group in (B, T), its records and its targets.
     """
     lost, stake = np.zeros((2, data.worlds, data.targets.shape[1]))
     for rows, columns in groups:
         part = score(np.ix_(rows, columns), rows, columns)
         lost[:, columns], stake[:, columns] = part.lost, part.stake
     return Losses(lost, stake)
-
-
-def fit_linear(
-    x: np.ndarray, y: np.ndarray, fold: np.ndarray, yes_or_no: np.ndarray, bands: np.ndarray | None = None
-) -> Fitted:
-    """Fit and cross-validate ridge regressions and, of yes-or-no targets, logistic regressions with their penalties.
-
-    Args:
-        x: input, (B, C) float32.
-        y: targets, (B, T) float64, finite.
-        fold: of each record, (B,) int64, at least three.
-        yes_or_no: which targets are, (T,) bool.
-        bands: scales of the columns to choose from, (K, C); by default one band of 1 everywhere.
-    """
-    return classified(x, y, fold, yes_or_no, fit_ridge(x, y, fold, bands))
 
 
 def classified(x: np.ndarray, y: np.ndarray, fold: np.ndarray, yes_or_no: np.ndarray, ridge: Fitted) -> Fitted:

@@ -30,8 +30,7 @@ def missing_for_probabilities(folder: Path, metadata: DumpMetadata) -> str:
 def probabilities_of(policy: RecurrentPolicy, records: Records, metadata: DumpMetadata) -> Mapping[str, np.ndarray]:
     """Return the probability of each option of `SHOWN`, (B, options) float32 by head; 0 for illegal options.
 
-    Args:
-        records: with the layer `lstm_hidden` and the column `legal`.
+    The records need the layer `lstm_hidden` and the column `legal`.
     """
     heads = metadata.action_heads
     ends = np.cumsum([head.size for head in heads])

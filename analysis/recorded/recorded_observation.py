@@ -50,13 +50,9 @@ def packed_observation(records: Records, layout: ObservationLayout, mask: Observ
     """Return the policy's observation at each record, identical to the one during recording.
 
     A dump holds tiles and rows as the policy saw them. Only the tick, which is recorded for other readers, may have to
-    be hidden again.
-
-    Args:
-        records: of a dump recorded with `--record standard`, read with `tile`, `entity`, `inventory`
-            and `tables`.
-        layout: of the policy's checkpoint (`CheckpointInfo.layout`).
-        mask: parts hidden from the policy (`RecurrentPolicy.mask`).
+    be hidden again. The records are of a dump recorded with `--record standard`, read with `tile`, `entity`,
+    `inventory` and `tables`; the layout is that of the policy's checkpoint, and the mask says what is hidden from the
+    policy.
 
     Raises:
         UserError: the records lack part of the policy's observation.

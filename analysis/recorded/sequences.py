@@ -12,7 +12,6 @@ import numpy as np
 
 from activation_store.reader import Progress, read_dump, read_identity, read_metadata
 from activation_store.records import Records
-from activation_store.schema import DumpMetadata
 from analysis.lives import Lives, lives_of
 from common.user_error import UserError
 
@@ -92,13 +91,9 @@ class SequenceBatch:
 
 
 def lives(
-    folder: Path,
-    *,
-    batch: int = 1,
-    seed: int | None = None,
-    parts: Parts = EVERYTHING,
+    folder: Path, *, batch: int = 1, seed: int | None = None, parts: Parts = EVERYTHING,
     progress: Progress | None = None,
-) -> Iterator[SequenceBatch]:
+) -> Iterator[SequenceBatch]:  # fmt: skip
     """Yield the whole lives of a dump.
 
     Args:
@@ -120,16 +115,9 @@ def windows(
 ) -> Iterator[SequenceBatch]:  # fmt: skip
     """Yield windows of the lives of a dump.
 
-    Windows start every `stride` ticks of a life until one reaches its end; that one may be shorter than the others. So
-    if the stride is at most the length, every record is in at least one window.
-
-    Args:
-        length: ticks of a window, from 1.
-        stride: ticks from the start of a window to that of the next, from 1; None for the length.
-        batch: windows in each batch; the last batch before other episodes are read may have fewer.
-        seed: of the order, as for `lives`.
-        parts: what to read of each record.
-        progress: called with the share of the episodes done, from 0 to 1.
+    Windows start every `stride` ticks of a life, by default the length, until one reaches its end; that one may be
+    shorter than the others. So if the stride is at most the length, every record is in at least one window. The other
+    arguments are those of `lives`.
 
     Raises:
         UserError: as `lives`.
@@ -144,7 +132,9 @@ def _batches(
 ) -> Iterator[SequenceBatch]:  # fmt: skip
     if min(batch, 1 if length is None else length, 1 if stride is None else stride) < 1:
         raise ValueError(f"batch {batch}, length {length} and stride {stride} must be 1 or more")
-    episodes = _episodes(folder, read_metadata(folder))
+    metadata = read_metadata(folder)
+    numbers = [file.episode for file in metadata.files.values() if file.episode is not None]
+    episodes = np.unique(read_identity(folder)["episode"] if metadata.format == "json" else np.array(numbers))
     if parts.episodes is not None:
         episodes = episodes[np.isin(episodes, parts.episodes)]
     random = None if seed is None else np.random.default_rng(seed)
@@ -166,13 +156,6 @@ def _batches(
             yield _batch(records, own_lives, life[chosen], first[chosen], ticks[chosen])
         if progress:
             progress(min(1.0, (start + together) / len(episodes)))
-
-
-def _episodes(folder: Path, metadata: DumpMetadata) -> np.ndarray:
-    """Return the numbers of the episodes with records, ascending, (episodes,) int64."""
-    if metadata.format == "json":
-        return np.unique(read_identity(folder)["episode"])
-    return np.array(sorted(file.episode for file in metadata.files.values() if file.episode is not None))
 
 
 def _check_unbroken(folder: Path, records: Records, own_lives: Lives) -> None:

@@ -28,12 +28,7 @@ class Mirror:
     """A run of Weights & Biases, if one is wanted; a context manager that never ends what is mirrored."""
 
     def __init__(self, options: Wandb | None, name: str, config: dict[str, Any], folder: Path):
-        """Prepare a run.
-
-        Args:
-            options: where it is logged; None for nowhere.
-            folder: for the service's local files.
-        """
+        """Prepare a run. Without options it is logged nowhere. The folder is for the service's local files."""
         self._options, self._name, self._config, self._folder = options, name, config, folder
         self._run: MirroredRun | None = None
 

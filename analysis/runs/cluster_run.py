@@ -26,12 +26,10 @@ class ClusterRun:
     """The labels found by analyze_activations.py. N labelled records.
 
     Attributes:
-        path: folder of the run.
         arguments: of the run, as its run.json has them.
         dump_sha256: of the metadata.json that it was made from, which in turn proves every file of that dump.
         labels_sha256: of the file that the labels are from.
         places: who and when each labelled record is, the columns of `IDENTITY`, (N,) int64 each.
-        label: cluster from 0, or `clustering.NOISE`, (N,) int64.
     """
 
     path: Path
@@ -78,10 +76,6 @@ class ClusterRun:
 
 def read_cluster_run(path: Path, dump: Path, file: str = LABELS_FILE) -> ClusterRun:
     """Read a finished run's labels, after verifying their hash and that they are from this dump.
-
-    Args:
-        path: folder of analyze_activations.py.
-        dump: folder of extract_activations.py.
 
     Raises:
         UserError: the run is unfinished or damaged, holds no labels, or was made from another dump.

@@ -20,7 +20,6 @@ class CodebookRule:
 
     Attributes:
         weight: of the map from activations to the plane, (U, D) float32.
-        bias: (D,) float32.
         places: of the codes, (K, D) float32.
         label: cluster of each code, (K,) int64; `NOISE` for a code that no record of the run had.
     """

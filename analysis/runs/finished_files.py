@@ -32,11 +32,7 @@ class RunDescription:
 
 @dataclass(frozen=True)
 class FinishedFiles:
-    """A folder whose run was completed.
-
-    Attributes:
-        sha256: of each file that the run wrote, by name.
-    """
+    """A folder whose run was completed, with the SHA-256 of each file that the run wrote, by name."""
 
     path: Path
     sha256: dict[str, str]
@@ -109,7 +105,6 @@ def open_finished(path: Path, script: str = "") -> FinishedFiles:
 
 
 def _script_of(path: Path) -> str:
-    """Return the script that began a run, as far as its run.json says."""
     usual = "analyze_activations.py"
     if not (path / RUN_FILE).is_file():
         return usual

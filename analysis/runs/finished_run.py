@@ -22,9 +22,7 @@ Count = Annotated[int, Field(ge=0)]
 
 
 @dataclass(frozen=True)
-class _Feature:
-    """A feature that was compared; here and below, what readers of summary.json use of it."""
-
+class _Feature:  # here and below: what readers of summary.json use of it
     name: str
     unit: str
     definition: str
@@ -32,16 +30,12 @@ class _Feature:
 
 @dataclass(frozen=True)
 class _Effect:
-    """Whether a cluster's difference in one feature survives."""
-
     survives: bool
     survives_given_time: bool
 
 
 @dataclass(frozen=True)
 class _Cluster:
-    """One cluster."""
-
     label: Count
     records: Count
     share: float
@@ -51,15 +45,11 @@ class _Cluster:
 
 @dataclass(frozen=True)
 class _Method:
-    """How the numbers were made."""
-
     permutations: Annotated[int, Field(ge=1)]
 
 
 @dataclass(frozen=True)
 class _Summary:
-    """A whole summary."""
-
     policy: str
     layer: str
     noise_records: Count
@@ -74,9 +64,6 @@ class FinishedRun:
     """The results of a run. N records.
 
     Attributes:
-        clusters: the labels, and the identity of each record.
-        dump: current folder of the dump that it was made from.
-        summary: content of summary.json.
         embedding: (N, 2) float32.
     """
 
@@ -116,18 +103,14 @@ def read_run(path: Path, dump: Path | None) -> FinishedRun:
     content, summary = finished.read_json(SUMMARY_FILE, _Summary)
     if sorted(cluster.label for cluster in summary.clusters) != clusters.clusters:
         raise UserError(f"{path / SUMMARY_FILE} and {LABELS_FILE} do not match: analyse the dump again")
-    _name(content, read_names(path))
+    names = read_names(path)
+    for cluster in content["clusters"]:
+        if cluster["label"] in names:  # that a person gave
+            cluster["description"] = f"{names[cluster['label']]}: {cluster['description']}"
     embedding = _embedding(finished)
     if embedding.shape != (len(clusters.label), 2):
         raise UserError(f"{path / EMBEDDING_FILE} and {LABELS_FILE} do not match: analyse the dump again")
     return FinishedRun(clusters, folder, run.seed, content, embedding)
-
-
-def _name(summary: dict[str, Any], names: dict[int, str]) -> None:
-    """Put the names that a person gave to clusters before their descriptions."""
-    for cluster in summary["clusters"]:
-        if name := names.get(cluster["label"]):
-            cluster["description"] = f"{name}: {cluster['description']}"
 
 
 def recorded_dump(path: Path, run: RunDescription) -> Path:

@@ -22,9 +22,8 @@ class Parts:
     def __init__(self, run_folder: Path, key: Mapping[str, Any]) -> None:
         """Open the parts of a run; those of other arguments or inputs are removed.
 
-        Args:
-            run_folder: of the run; parts lie in `.NAME.parts` next to it.
-            key: everything that results depend on, as JSON values.
+        Parts lie in `.NAME.parts` next to the run's folder. The key is everything that results depend on, as JSON
+        values.
 
         Raises:
             UserError: a folder of that name was not made for parts.

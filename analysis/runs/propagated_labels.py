@@ -5,7 +5,7 @@ vote (Euclidean, the run's own distances except for the components left out). No
 nearer records win ties. The number of voters is the one that does best on held-out lives.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,21 +14,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from activation_store.lives import places_of
-from activation_store.reader import read_batches, read_dump, read_metadata
+from activation_store.reader import Progress, read_batches, read_dump, read_metadata
 from activation_store.schema import IDENTITY, Records
 from activation_store.selection import OBSERVATIONS, select
 from analysis.lives import lives_of, places_among
 from analysis.runs.cluster_run import ClusterRun
 from analysis.runs.codebook_rule import CODEBOOK_FILE, CodebookRule, read_codebook
 from analysis.runs.finished_files import open_finished
+from common.progress_view import step
 from common.user_error import UserError
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from sklearn.neighbors import NearestNeighbors
 
     from analysis.runs.run_folder import RunFolder
 
-Progress = Callable[[float], None]
 
 COMPONENTS = 30
 VOTERS = (1, 3, 5, 9, 15)
@@ -47,8 +48,6 @@ class HeldOut:
         agreement: share of labelled records that get the run's own label.
         balanced_agreement: the mean of that share over labels, so that rare ones count as much as common ones.
         commonest: share of the most common label, which is the agreement of always predicting it.
-        records: number of labelled records.
-        lives: number of their lives, each held out once.
     """
 
     voters: int
@@ -67,7 +66,6 @@ class CarryingRule:
         mean: of the labelled activations, (units,) float32.
         components: principal directions, (C, units) float32.
         points: labelled activations along them, (N, C) float32.
-        label: of these, (N,) int64.
         voters: number of nearest records that vote.
         held_out: accuracy on held-out lives; None if there is only one life.
     """
@@ -132,7 +130,6 @@ class PropagatedLabels:
         places: identity of each record, the columns of `IDENTITY`, (B,) int64 each, in the order of the dump.
         label: (B,) int64, cluster from 0 or `clustering.NOISE`.
         exact: whether the run itself labelled the record, (B,) bool.
-        rule: used for the other records.
     """
 
     places: dict[str, np.ndarray]
@@ -174,10 +171,7 @@ def fit_rule(run: ClusterRun, dump: Path, progress: Progress | None = None) -> R
 def rule_from(activations: np.ndarray, label: np.ndarray, life: np.ndarray) -> CarryingRule:
     """Choose the number of voters by holding out lives, then let all labelled records vote.
 
-    Args:
-        activations: of labelled records, (N, units) float32.
-        label: (N,) int64.
-        life: of each, (N,) int64.
+    Activations of labelled records are (N, units) float32, labels and lives (N,) int64.
     """
     held_out = _hold_out(activations, label, life) if len(np.unique(life)) > 1 else None
     mean, components = _principal(activations)
@@ -186,19 +180,12 @@ def rule_from(activations: np.ndarray, label: np.ndarray, life: np.ndarray) -> C
 
 
 def propagate_labels(
-    run: ClusterRun,
-    dump: Path,
-    rule: Rule,
-    lives: Iterable[Sequence[int]] | None = None,
+    run: ClusterRun, dump: Path, rule: Rule, lives: Iterable[Sequence[int]] | None = None,
     progress: Progress | None = None,
-) -> PropagatedLabels:
+) -> PropagatedLabels:  # fmt: skip
     """Label every record of a dump, or of some of its lives; memory holds only one batch of activations.
 
-    Args:
-        dump: folder of the dump.
-        rule: from `fit_rule`.
-        lives: to label, each a slot, an agent and an episode; None for all.
-        progress: called with the share of the dump read, from 0 to 1.
+    Lives are each a slot, an agent and an episode; None for all.
 
     Raises:
         UserError: the dump cannot be read, or has no records of these lives.
@@ -220,27 +207,29 @@ def propagate_labels(
     return PropagatedLabels(places, label, exact | rule.exact, rule)
 
 
+def label_records(
+    run: ClusterRun, dump: Path, folder: "RunFolder", console: "Console", lives: Iterable[Sequence[int]] | None = None
+) -> PropagatedLabels:
+    """Fit a rule, label every record of a dump, or of some of its lives, and save the labels and the rule."""
+    with step(console, "learning from the run's labels") as report:
+        rule = fit_rule(run, dump, report)
+    with step(console, "labelling the remaining records") as report:
+        propagated = propagate_labels(run, dump, rule, lives, report)
+    save_propagated(folder, propagated, run)
+    return propagated
+
+
 def save_propagated(folder: "RunFolder", propagated: PropagatedLabels, run: ClusterRun) -> None:
     """Write propagated_labels.npz, and the rule and its inputs to propagation_rule.npz and .json."""
     rule = propagated.rule
     folder.save_arrays("propagated_labels.npz", **propagated.places, label=propagated.label, exact=propagated.exact)
     folder.save_arrays("propagation_rule.npz", **rule.arrays())
-    folder.save_json("propagation_rule.json", propagation_summary(propagated, run))
-
-
-def propagation_summary(propagated: PropagatedLabels, run: ClusterRun) -> dict[str, Any]:
-    """Return what is needed to judge and repeat the propagation, as plain values for JSON."""
-    rule = propagated.rule
-    return {
-        "rule": rule.in_words(),
-        "layer": run.layer,
-        **rule.numbers(),
-        "records": len(propagated.label),
-        "labelled_by_the_run": int(propagated.exact.sum()),
-        "cluster_run": str(run.path),
-        "cluster_labels_sha256": run.labels_sha256,
-        "dump_metadata_sha256": run.dump_sha256,
-    }
+    judged = {
+        "rule": rule.in_words(), "layer": run.layer, **rule.numbers(), "records": len(propagated.label),
+        "labelled_by_the_run": int(propagated.exact.sum()), "cluster_run": str(run.path),
+        "cluster_labels_sha256": run.labels_sha256, "dump_metadata_sha256": run.dump_sha256,
+    }  # fmt: skip
+    folder.save_json("propagation_rule.json", judged)
 
 
 def _hold_out(activations: np.ndarray, label: np.ndarray, life: np.ndarray) -> HeldOut:

@@ -1,8 +1,11 @@
 """The folder of one analysis run: claimed before any work, complete only once it contains `DONE.json`."""
 
+import math
+import os
 import platform
 import shutil
 from contextlib import ExitStack
+from dataclasses import fields, is_dataclass
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -11,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from activation_store.schema import METADATA_FILE, DumpMetadata
-from analysis.runs.processor import processor
 from common.command_line import this_command
 from common.figure_settings import save_figure
 from common.files import (
@@ -29,6 +31,44 @@ from common.user_error import UserError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+_INSTRUCTIONS = ("avx2", "fma", "avx512f", "neon", "sve")
+"""Sets of instructions by which compiled code differs between processors of one kind, as LLVM names them."""
+
+
+def processor() -> dict[str, str]:
+    """Return the processor, the target that numba compiles for, and the kernels of numpy's linear algebra.
+
+    UMAP is compiled by numba for the processor at hand; other instructions round differently, and an embedding grows
+    such differences into other clusters.
+    """
+    from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
+    from threadpoolctl import threadpool_info
+
+    has = get_host_cpu_features()
+    kernels = {
+        f"{library['internal_api']} {library.get('architecture') or ''}".strip()
+        for library in threadpool_info()
+        if library["user_api"] == "blas" and "numpy" in library["filepath"]  # others depend on what is loaded so far
+    }
+    return {
+        "name": _name() or "unknown",
+        "architecture": f"{platform.machine()}, {platform.system()}",
+        "instructions": ", ".join(name for name in _INSTRUCTIONS if has.get(name)) or "none of those recorded",
+        "numba target": os.environ.get("NUMBA_CPU_NAME") or get_host_cpu_name(),
+        "BLAS kernels": ", ".join(sorted(kernels)) or "unknown",
+    }
+
+
+def _name() -> str:
+    """Return the processor's name: Python knows it on other systems than Linux."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+
 
 RUN_FILE = "run.json"
 DONE_FILE = "DONE.json"
@@ -149,3 +189,16 @@ def description(arguments: object, dump: Path, metadata: DumpMetadata, **more: o
     files = {name: file.sha256 for name, file in metadata.files.items()}
     hashes = {METADATA_FILE: sha256(dump / METADATA_FILE), **files}
     return {"arguments": settings, "seed": settings["seed"], "input": hashes, **more}
+
+
+def plain(value: Any) -> Any:
+    """Turn data classes, arrays, dictionaries and lists into values for JSON; numbers that are not finite are None."""
+    if is_dataclass(value):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, dict):
+        return {key: plain(inner) for key, inner in value.items()}
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -71,12 +70,6 @@ class EtaSquares:
         order = np.argsort(-self.value, kind="stable")
         return [int(i) for i in order if self.q_given_time[i] <= LEVEL]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values for JSON; undefined values become null."""
-        arrays = {name: getattr(self, name) for name in ("value", "shifted_mean", "p", "q_given_time")}
-        plain = {name: [float(x) if np.isfinite(x) else None for x in values] for name, values in arrays.items()}
-        return {"name": self.name, **plain}
-
 
 @dataclass
 class _Totals:
@@ -109,13 +102,9 @@ class _Totals:
 
 
 def associations(
-    codes: Mapping[str, np.ndarray],
-    labels: np.ndarray,
-    lives: Lives,
-    tick: np.ndarray,
-    episode: np.ndarray,
+    codes: Mapping[str, np.ndarray], labels: np.ndarray, lives: Lives, tick: np.ndarray, episode: np.ndarray,
     settings: Inference,
-) -> tuple[Association, ...]:
+) -> tuple[Association, ...]:  # fmt: skip
     """Measure and test how categorical features go with clusters.
 
     The chi-square's bias is its mean over the permutations, which keep how long bouts of a cluster and of an option
@@ -128,9 +117,6 @@ def associations(
 
     Args:
         codes: the option of each record, (B,) int64 from 0, of each categorical feature by name.
-        labels: (B,) clusters from 0; negative for noise.
-        tick: (B,).
-        episode: (B,).
     """
     if not codes:
         return ()
@@ -142,13 +128,9 @@ def associations(
 
 
 def eta_squares(
-    scores: np.ndarray,
-    codes: Mapping[str, np.ndarray],
-    lives: Lives,
-    tick: np.ndarray,
-    episode: np.ndarray,
+    scores: np.ndarray, codes: Mapping[str, np.ndarray], lives: Lives, tick: np.ndarray, episode: np.ndarray,
     settings: Inference,
-) -> tuple[EtaSquares, ...]:
+) -> tuple[EtaSquares, ...]:  # fmt: skip
     """Measure how much of each component's variance lies between the options of categorical features, and test it.
 
     Options are shifted in a circle within lives, as `associations` shifts clusters.
@@ -156,8 +138,6 @@ def eta_squares(
     Args:
         scores: (B, K), finite.
         codes: the option of each record, (B,) int64 from 0, of each categorical feature by name.
-        tick: (B,).
-        episode: (B,).
     """
     if not codes:
         return ()
@@ -180,6 +160,7 @@ def _totals(
     age = age_of(tick, lives)
     rest = columns - time_course(columns, tick, age).explained(tick, age)
     number, draws = columns.shape[1], settings.permutations + 1
+    life_means = np.add.reduceat(columns[lives.order].astype(np.float64), lives.starts, axis=0) / lives.lengths[:, None]
     count, squares = np.zeros((2, draws, number))
     score, together = np.zeros((2, 2, draws, number))
     informative, informative_together = np.zeros((2, number), np.int64)
@@ -190,7 +171,7 @@ def _totals(
         member = labels == cluster
         inside = np.bincount(lives.index[member], minlength=len(lives))  # (L,)
         # A permutation leaves each life's number of records in the cluster as it is, and so what is expected of it.
-        expected = inside @ _life_means(columns, lives)  # (F,)
+        expected = inside @ life_means  # (F,)
         records = sums.total[:, :number] + expected
         count += records
         squares += records**2 / max(1, member.sum())
@@ -202,12 +183,6 @@ def _totals(
     if worlds is None:
         together, informative_together = score, np.full(number, FEWEST_EPISODES)
     return _Totals(count, squares, score, together, informative, informative_together)
-
-
-def _life_means(columns: np.ndarray, lives: Lives) -> np.ndarray:
-    """Return the mean of each column over each life, (L, F)."""
-    sums = np.add.reduceat(columns[lives.order].astype(np.float64), lives.starts, axis=0)
-    return sums / lives.lengths[:, None]
 
 
 def _scores(sums: ShiftedSums, number: int) -> np.ndarray:

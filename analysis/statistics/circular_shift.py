@@ -32,16 +32,9 @@ class CircularShiftTest:
 
 
 def circular_shift_test(
-    features: np.ndarray,
-    labels: np.ndarray,
-    lives: Lives,
-    permutations: int,
-    seed: int,
-    episode: np.ndarray | None = None,
-    *,
-    unit: np.ndarray | None = None,
-    wanted: np.ndarray | None = None,
-) -> CircularShiftTest:
+    features: np.ndarray, labels: np.ndarray, lives: Lives, permutations: int, seed: int,
+    episode: np.ndarray | None = None, *, unit: np.ndarray | None = None, wanted: np.ndarray | None = None,
+) -> CircularShiftTest:  # fmt: skip
     """Test whether features differ between a cluster's records and the other records of the same lives.
 
     A life's share of the statistic is the sum, over its records in the cluster, of the feature less its mean in that
@@ -57,8 +50,6 @@ def circular_shift_test(
     fewer episodes nothing tells a cluster's behaviour from what happened to that world.
 
     Args:
-        features: (B, F), finite.
-        labels: (B,) clusters from 0; negative for noise.
         episode: of each record, (B,); without it lives are only shifted independently.
         unit: of each feature, (F,): what is a millionth of it is a rounding. Its own spread where None.
         wanted: which pairs to test, (K, F) bool; all where None. The others' p is NaN.

@@ -143,9 +143,6 @@ def confounds(variables: tuple[Variable, ...], labels: np.ndarray, lives: Lives,
       cannot be distinguished from one that marks lives, and is flagged. A cluster with a few records of every
       life marks no life, although lives of unequal length have unequal shares of all records. So a cluster is compared
       with all records, and with all lives weighted equally; the smaller of the two confounds is reported.
-
-    Args:
-        labels: (B,) clusters from 0; negative for noise.
     """
     clusters = labels.max() + 1
     known = [_reason(variable, clusters, lives) for variable in variables]
@@ -164,9 +161,7 @@ def confounds(variables: tuple[Variable, ...], labels: np.ndarray, lives: Lives,
 def information(counts: np.ndarray, whole: np.ndarray) -> np.ndarray:
     """Return the Kullback-Leibler divergence of histograms from that of all records, in nats, (..., Z) to (...).
 
-    Args:
-        counts: (..., Z), not negative.
-        whole: of all records, (Z,), all positive.
+    Counts are (..., Z), those of all records (Z,), all positive.
     """
     size = np.maximum(counts.sum(axis=-1), np.finfo(float).tiny)
     expected = (whole / whole.sum()).astype(np.float64)
@@ -280,10 +275,8 @@ def _smaller(p: np.ndarray, other: np.ndarray) -> np.ndarray:
 def _exchanged(shares: sparse.csr_array, joint: np.ndarray, receivers: np.ndarray) -> np.ndarray:
     """Return the records of labels and each category if lives had each other's shares of them, (M + 1, labels, Z).
 
-    Args:
-        shares: of each life's records in each label, (labels, L).
-        joint: records of each life and category, (L, Z) float32.
-        receivers: the life that gets each life's shares, (M + 1, L).
+    `shares` are of each life's records in each label, (labels, L); `joint` counts the records of each life and
+    category, (L, Z) float32; `receivers` are the lives that get each life's shares, (M + 1, L).
     """
     labels, categories = shares.shape[0], joint.shape[1]
     result = np.empty((len(receivers), labels, categories))
@@ -320,7 +313,6 @@ def _receivers(lives: Lives, settings: Inference) -> np.ndarray:
 
 
 def _by_life(category: np.ndarray, lives: Lives) -> np.ndarray:
-    """Return the number of records of each life and category, (L, categories) float32."""
     categories = category.max() + 1
     counts = np.bincount(lives.index * categories + category, minlength=len(lives) * categories)
     return counts.reshape(len(lives), categories).astype(np.float32)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.statistics.inference import Inference, student_stretch
+from analysis.statistics.resampling import folds_of
 
-FOLDS = 5
 PENALTIES = (1e-3, 1e-1, 1.0, 100.0)
 """Ridge penalties to choose from, per record and standardised column; with the last, a column hardly counts."""
 
@@ -60,13 +60,9 @@ class Coverage:
 
 
 def coverage(
-    listed: np.ndarray,
-    studied: np.ndarray,
-    groups: np.ndarray,
-    targets: Mapping[str, Targets],
-    unit: np.ndarray,
+    listed: np.ndarray, studied: np.ndarray, groups: np.ndarray, targets: Mapping[str, Targets], unit: np.ndarray,
     settings: Inference,
-) -> tuple[Coverage, ...]:
+) -> tuple[Coverage, ...]:  # fmt: skip
     """Measure what is studied, a list, and both together by how well they predict targets in units held out.
 
     So that what is studied gains nothing by being a curved function of the list, or one of several of its variables at
@@ -81,26 +77,14 @@ def coverage(
         groups: what is studied as groups, (B,) int64.
         targets: sets of targets, by what they are.
         unit: the life or the episode of each record, (B,) int64; at least two of them.
-        settings: number of resamples, confidence and seed.
     """
     unit = np.unique(unit, return_inverse=True)[1]
-    fold = _folds(unit)
+    fold = folds_of(unit)
     guessed = _recognised(listed, groups, fold, settings.seed)
     listed, guessed, studied = (_standardised(values) for values in (listed, guessed, studied))
     return tuple(
         _coverage(about, parts, listed, guessed, studied, fold, unit, settings) for about, parts in targets.items()
     )
-
-
-def _folds(unit: np.ndarray) -> np.ndarray:
-    """Split units into at most `FOLDS` folds of similar size, (B,) int64."""
-    from sklearn.model_selection import GroupKFold
-
-    fold = np.empty(len(unit), np.int64)
-    splits = GroupKFold(min(FOLDS, unit.max() + 1)).split(unit, groups=unit)
-    for number, (_, held_out) in enumerate(splits):
-        fold[held_out] = number
-    return fold
 
 
 def _recognised(listed: np.ndarray, groups: np.ndarray, fold: np.ndarray, seed: int) -> np.ndarray:
@@ -126,15 +110,9 @@ def _standardised(values: np.ndarray) -> np.ndarray:
 
 
 def _coverage(
-    about: str,
-    parts: Targets,
-    listed: np.ndarray,
-    guessed: np.ndarray,
-    studied: np.ndarray,
-    fold: np.ndarray,
-    unit: np.ndarray,
-    settings: Inference,
-) -> Coverage:
+    about: str, parts: Targets, listed: np.ndarray, guessed: np.ndarray, studied: np.ndarray, fold: np.ndarray,
+    unit: np.ndarray, settings: Inference,
+) -> Coverage:  # fmt: skip
     target, part = _one_variance_each(parts)
     nothing, both = np.empty((len(listed), 0)), np.column_stack([guessed, studied])
     designs = ((nothing, nothing), (nothing, studied), (listed, guessed), (listed, both))

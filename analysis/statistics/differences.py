@@ -19,10 +19,7 @@ class Differences:
     """Differences between K clusters and the rest in F features.
 
     Attributes:
-        effects: standardised differences.
-        test: by circular shifts.
         given_time: the same test of surviving differences, with tick and age held constant.
-        settings: that all of them were made with.
     """
 
     effects: EffectSizes
@@ -63,14 +60,7 @@ class Differences:
 def cluster_differences(
     features: np.ndarray, labels: np.ndarray, lives: Lives, tick: np.ndarray, episode: np.ndarray, settings: Inference
 ) -> Differences:
-    """Measure and test all differences, and those that survive once more with tick and age held constant.
-
-    Args:
-        features: (B, F), finite.
-        labels: (B,) clusters from 0; negative for noise.
-        tick: (B,).
-        episode: (B,).
-    """
+    """Measure and test all differences, and those that survive once more with tick and age held constant."""
     effects = effect_sizes(features, labels, lives, settings.seed)
     intervals = effect_intervals(features, labels, lives, episode, settings)
     test = circular_shift_test(features, labels, lives, settings.permutations, settings.seed, episode)

@@ -6,7 +6,7 @@ import numpy as np
 from scipy import sparse
 
 from analysis.lives import Lives
-from analysis.statistics.cluster_members import members
+from analysis.statistics.effect_sizes import members
 from analysis.statistics.inference import Inference, student_stretch
 
 ENOUGH_EPISODES = 4
@@ -89,11 +89,6 @@ def effect_intervals(
     are too narrow (Efron and Tibshirani 1993, section 12.4). The degrees of freedom are one less than the number of
     units that hold the cluster or, if fewer, the records it is compared with. Where fewer than 2 units of equal
     size would hold either side, there is no interval.
-
-    Args:
-        features: (B, F), finite.
-        labels: (B,) clusters from 0; negative for noise.
-        episode: (B,) int64.
     """
     spread = features.std(axis=0)
     scaled = (features - features[0]) / np.where(spread > 0, spread, 1.0)
@@ -101,7 +96,9 @@ def effect_intervals(
     by_episode = episode_index.max() + 1 >= ENOUGH_EPISODES
     unit_index = episode_index if by_episode else lives.index
     whole, episodes = (_sums(scaled, index, index.max() + 1) for index in (unit_index, episode_index))
-    weights = _draws(len(whole.count), settings)
+    units = len(whole.count)
+    rng = np.random.default_rng([settings.seed, 3])
+    weights = rng.multinomial(units, np.full(units, 1 / units), settings.bootstraps).astype(np.float64)  # (R, U)
     resampled = whole.weighted(weights)
     rows = []
     for records in members(labels)[1:]:
@@ -151,12 +148,6 @@ def _intervals(
     return tuple(ends)
 
 
-def _draws(units: int, settings: Inference) -> np.ndarray:
-    """Return how often each resample draws each unit, (R, U) float64."""
-    rng = np.random.default_rng([settings.seed, 3])
-    return rng.multinomial(units, np.full(units, 1 / units), settings.bootstraps).astype(np.float64)
-
-
 def _sums(features: np.ndarray, unit: np.ndarray, units: int) -> _Sums:
     """Add up the records of each unit, (b, F) and (b,) int64 below `units`."""
     records = np.arange(len(unit))
@@ -167,8 +158,7 @@ def _sums(features: np.ndarray, unit: np.ndarray, units: int) -> _Sums:
 def _d(group: _Sums, reference: _Sums, alike: bool) -> np.ndarray:
     """Return Cohen's d for each resample, (R, F); NaN or infinite where a side is empty or nothing varies.
 
-    Args:
-        alike: the reference counts as many records as the group has, as random windows do: both variances weigh alike.
+    `alike`: the reference counts as many records as the group has, as random windows do: both variances weigh alike.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         variances = [side.deviations / (side.count - 1)[:, None] for side in (group, reference)]
@@ -178,7 +168,6 @@ def _d(group: _Sums, reference: _Sums, alike: bool) -> np.ndarray:
 
 
 def _difference(group: _Sums, reference: _Sums) -> np.ndarray:
-    """Return the difference of means for each resample, (R, F); NaN where a side is empty."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return group.mean - reference.mean
 

@@ -6,7 +6,12 @@ from itertools import accumulate
 import numpy as np
 
 from analysis.lives import Lives
-from analysis.statistics.cluster_members import members
+
+
+def members(labels: np.ndarray) -> list[np.ndarray]:
+    """Return the records of the noise, then those of each cluster, in order: (records,) int64 each."""
+    order = np.argsort(labels, kind="stable")
+    return np.split(order, np.searchsorted(labels[order], np.arange(labels.max() + 1)))
 
 
 @dataclass(frozen=True)
@@ -93,11 +98,7 @@ def cohens_d(group: Moments, reference: Moments) -> np.ndarray:
 
 
 def run_lengths(labels: np.ndarray, lives: Lives) -> list[np.ndarray]:
-    """Return the lengths of the unbroken stretches that each cluster holds of lives, in records, (stretches,) each.
-
-    Args:
-        labels: (B,) clusters from 0; negative for noise.
-    """
+    """Return the lengths of the unbroken stretches that each cluster holds of lives, in records, (stretches,) each."""
     ordered, life = labels[lives.order], lives.index_in_order
     begins = np.flatnonzero(np.concatenate([[True], (np.diff(ordered) != 0) | (np.diff(life) != 0)]))
     lengths = np.diff(begins, append=len(ordered))
@@ -108,10 +109,8 @@ def random_windows(lengths: np.ndarray, lives: Lives, rows: int, rng: np.random.
     """Draw records as random windows, each contiguous in one life, so that a baseline keeps a life's autocorrelation.
 
     Window lengths are drawn from `lengths`. A window may begin before its life or end after it and is then cut at the
-    life's ends: that makes every record of the dump equally likely to be drawn. The last window is cut to fit.
-
-    Returns:
-        (rows,) int64 record indices.
+    life's ends: that makes every record of the dump equally likely to be drawn. The last window is cut to fit. Returns
+    (rows,) int64 record indices.
     """
     places = np.empty(0, np.int64)
     while len(places) < rows:
@@ -138,11 +137,6 @@ def effect_sizes(features: np.ndarray, labels: np.ndarray, lives: Lives, seed: i
     """Compare each cluster's records with random windows of as many records, and with all records outside it.
 
     The windows are as long as the cluster's own unbroken stretches; the rows of all draws together are the baseline.
-
-    Args:
-        features: (B, features), finite.
-        labels: (B,) clusters from 0; negative for noise.
-        draws: how often to draw a baseline.
     """
     # Counted from the first record, a feature that never changes is exactly zero everywhere, and so is its spread.
     origin = features[0]

@@ -42,11 +42,7 @@ def time_course(features: np.ndarray, tick: np.ndarray, age: np.ndarray) -> Time
 
     Courses are cubic splines with up to 20 knots at quantiles; up to 20 different ticks, or ages, each have a value of
     their own. A life's first record has a value of its own besides: where agents appear, much is different at once.
-
-    Args:
-        features: (B, F).
-        tick: (B,).
-        age: (B,).
+    Features are (B, F), ticks and ages (B,).
     """
     ticks, tick_index, tick_counts = np.unique(tick, return_inverse=True, return_counts=True)
     ages, age_index, age_counts = np.unique(age, return_inverse=True, return_counts=True)
@@ -61,27 +57,13 @@ def time_course(features: np.ndarray, tick: np.ndarray, age: np.ndarray) -> Time
 
 
 def shift_test_given_time(
-    features: np.ndarray,
-    labels: np.ndarray,
-    lives: Lives,
-    tick: np.ndarray,
-    episode: np.ndarray,
-    test: CircularShiftTest,
-    surviving: np.ndarray,
-    settings: Inference,
-) -> CircularShiftTest:
+    features: np.ndarray, labels: np.ndarray, lives: Lives, tick: np.ndarray, episode: np.ndarray,
+    test: CircularShiftTest, surviving: np.ndarray, settings: Inference,
+) -> CircularShiftTest:  # fmt: skip
     """Test surviving differences again on what tick and age leave of the features.
 
     q corrects the larger of both p-values for all tests of the first round; a difference that did not survive that
-    counts as one with p = 1.
-
-    Args:
-        features: (B, F), finite.
-        labels: (B,) clusters from 0; negative for noise.
-        tick: (B,).
-        episode: (B,).
-        found: the test of the features as they are.
-        surviving: which differences to test again, (K, F) bool.
+    counts as one with p = 1. `surviving` says which differences to test again, (K, F) bool.
     """
     age = age_of(tick, lives)
     rest = features - time_course(features, tick, age).explained(tick, age)

@@ -16,14 +16,7 @@ FEWEST_EPISODES = 6
 
 @dataclass(frozen=True)
 class Inference:
-    """Settings of the tests and intervals.
-
-    Attributes:
-        permutations: of each test.
-        bootstraps: of each interval.
-        confidence: of each interval, between 0 and 1.
-        seed: of the random draws.
-    """
+    """Settings of tests and intervals: how many draws of each, the confidence of intervals, 0 to 1, and the seed."""
 
     permutations: int = 999
     bootstraps: int = 999
@@ -51,11 +44,7 @@ def student_stretch(units: float, confidence: float) -> float:
     """Return how much wider than a percentile interval over `units` resampled units an interval must be, above 1.
 
     With few units, plain percentiles are too narrow (Efron and Tibshirani 1993, section 12.4): they lack Student's
-    tails and the factor that turns the variance of a sample into an unbiased estimate.
-
-    Args:
-        units: at least 2.
-        confidence: of the interval, 0 to 1.
+    tails and the factor that turns the variance of a sample into an unbiased estimate. At least 2 units.
     """
     from scipy import stats
 

@@ -147,20 +147,17 @@ def _interval(
 
 
 def _known(trainings: Sequence[ByWorld]) -> list[str]:
-    """Return the worlds in which all trainings have a value, in an order."""
     worlds = [world for world in trainings[0] if all(np.isfinite(training[world]) for training in trainings)]
     return sorted(worlds)
 
 
 def _table(trainings: Sequence[ByWorld], worlds: Sequence[str]) -> np.ndarray:
-    """Return the values of trainings in worlds, (T, W)."""
     return np.array([[training[world] for world in worlds] for training in trainings]).reshape(
         len(trainings), len(worlds)
     )
 
 
 def _apart(played: Iterable[Iterable[str]]) -> bool:
-    """Tell whether no world is played twice."""
     worlds = [world for training in played for world in training]
     return len(set(worlds)) == len(worlds)
 
@@ -174,6 +171,5 @@ def _means(pair: Sequence[ByWorld]) -> list[float]:
 
 
 def _mean(training: ByWorld) -> float:
-    """Return the mean over the worlds in which a training has a value; NaN without any."""
     known = [value for value in training.values() if np.isfinite(value)]
     return float(np.mean(known)) if known else np.nan

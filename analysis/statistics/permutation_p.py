@@ -46,10 +46,7 @@ def information_p(observed: np.ndarray, null: np.ndarray) -> np.ndarray:
 
     Its mean and variance are those of the permutations (Pearson's type III: Mielke and Berry 2007, "Permutation
     methods", chapter 2); 2 N times a mutual information is a chi-square, a gamma too, where records are independent.
-
-    Args:
-        observed: (...), not negative.
-        null: (M, ...); where its values are all the same, p is counted.
+    The null, (M, ...), is counted where all its values are the same; the observed values, (...), are not negative.
     """
     mean, variance = null.mean(axis=0), null.var(axis=0)
     varies = variance > (_RELATIVE_ROUNDING * mean) ** 2

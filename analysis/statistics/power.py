@@ -16,12 +16,8 @@ def detectable(intervals: EffectIntervals, confidence: float, power: float = POW
     estimate over its standard error exceeds that quantile with a given power if it follows a noncentral t with the
     noncentrality that is solved for here (Cohen 1988, section 12.8). The standard error is itself estimated: with few
     units most dumps have one that is too small, by the median of a chi variable over the root of its degrees of
-    freedom, which is divided out. One difference at a time: the correction for many tests asks for more.
-
-    Args:
-        intervals: of K clusters and F features.
-        confidence: of the intervals, between 0 and 1.
-        power: between 0.5 and 1.
+    freedom, which is divided out. One difference at a time: the correction for many tests asks for more. `power` is
+    between 0.5 and 1.
     """
     freedom = np.maximum(intervals.effective - 1, 1.0)[:, None]  # an interval has at least that
     known = np.isfinite(intervals.complement_low) & np.isfinite(intervals.complement_high)

@@ -91,3 +91,13 @@ class KeptDraws:
 def unit_count(units: Units) -> int:
     """Return the number of episodes over all seeds."""
     return sum(len(episodes) for _, episodes in units)
+
+
+def folds_of(unit: np.ndarray, most: int = 5) -> np.ndarray:
+    """Deal whole units, such as lives or worlds, out to folds of about as many records each, (B,) to (B,) int64."""
+    from sklearn.model_selection import GroupKFold
+
+    fold = np.empty(len(unit), np.int64)
+    for number, (_, held_out) in enumerate(GroupKFold(min(most, len(np.unique(unit)))).split(unit, groups=unit)):
+        fold[held_out] = number
+    return fold

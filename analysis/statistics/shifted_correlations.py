@@ -69,15 +69,9 @@ class _Sums:
 
 
 def shifted_correlations(
-    left: np.ndarray,
-    right: np.ndarray,
-    lives: Lives,
-    permutations: int,
-    seed: int,
-    *,
-    episode: np.ndarray | None = None,
-    inside: np.ndarray | None = None,
-) -> ShiftedCorrelations:
+    left: np.ndarray, right: np.ndarray, lives: Lives, permutations: int, seed: int, *,
+    episode: np.ndarray | None = None, inside: np.ndarray | None = None,
+) -> ShiftedCorrelations:  # fmt: skip
     """Correlate every column of `left` with every column of `right` within lives.
 
     A life's share of the statistic is its sum of products of deviations; the statistic is the sum of the shares over
@@ -123,12 +117,7 @@ def correlations_given_time(
 ) -> ShiftedCorrelations:  # fmt: skip
     """Correlate as `shifted_correlations`, and test once more what tick and age leave of `right`; the larger p counts.
 
-    Args:
-        left: (B, K), finite.
-        right: (B, F), finite.
-        tick: of each record, (B,).
-        permutations: shifts of each life.
-        episode: of each record, (B,).
+    `left` and `right` are finite, (B, K) and (B, F); `tick` and `episode` are of each record, (B,).
     """
     age = age_of(tick, lives)
     rest = right - time_course(right, tick, age).explained(tick, age)

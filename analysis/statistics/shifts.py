@@ -59,15 +59,9 @@ def one_hot(labels: np.ndarray) -> np.ndarray:
 
 
 def shifted_sums(
-    columns: np.ndarray,
-    labels: np.ndarray,
-    lives: Lives,
-    permutations: int,
-    seed: int,
-    *,
-    episode: np.ndarray | None = None,
-    wanted: np.ndarray | None = None,
-) -> Iterator[ShiftedSums]:
+    columns: np.ndarray, labels: np.ndarray, lives: Lives, permutations: int, seed: int, *,
+    episode: np.ndarray | None = None, wanted: np.ndarray | None = None,
+) -> Iterator[ShiftedSums]:  # fmt: skip
     """Shift each life's labels by a random number of records, independently, and sum columns over each cluster.
 
     All shifts of a life are equally likely, none among them. The sums for every shift of every life come from one
@@ -76,7 +70,6 @@ def shifted_sums(
 
     Args:
         columns: (B, columns), finite; best about 1 in size.
-        labels: (B,) clusters from 0; negative for noise.
         episode: of each record, (B,), to shift all lives of an episode together as well.
         wanted: columns that each cluster is asked for, (K, columns) bool; all where None.
 
@@ -110,8 +103,7 @@ def random_shifts(lives: Lives, permutations: int, seed: int) -> np.ndarray:
 def shared_shifts(lives: Lives, episode: np.ndarray, permutations: int, seed: int) -> SharedShifts:
     """Draw one shift for each episode and permutation, all below the episode's longest life equally likely.
 
-    Args:
-        episode: of each record, (B,).
+    `episode` is of each record, (B,).
     """
     _, number = np.unique(episode[lives.order[lives.starts]], return_inverse=True)
     longest = np.zeros(number.max() + 1, np.int64)
@@ -170,14 +162,9 @@ class _Together:
 
 
 def _sums_of(
-    member: np.ndarray,
-    values: np.ndarray,
-    records: np.ndarray,
-    columns: np.ndarray,
-    lengths: np.ndarray,
-    chosen: sparse.csr_array,
-    together: _Together | None,
-) -> ShiftedSums:
+    member: np.ndarray, values: np.ndarray, records: np.ndarray, columns: np.ndarray, lengths: np.ndarray,
+    chosen: sparse.csr_array, together: _Together | None,
+) -> ShiftedSums:  # fmt: skip
     """Return one cluster's sums over its lives, life after life.
 
     Args:
@@ -237,7 +224,6 @@ def _sums_of_all_shifts(member: np.ndarray, values: np.ndarray, lengths: np.ndar
 def _sums_of_columns(
     chosen: sparse.csr_array, table: np.ndarray, lengths: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the fields of `ShiftedSums`, of some columns."""
     total = chosen @ table
     table **= 2
     if not len(lengths):

@@ -1,17 +1,50 @@
 """Would another embedding, with another seed or of other lives, or other lives alone, have given the same clusters?"""
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, combinations
 
 import numpy as np
 
 from analysis.lives import Lives
-from analysis.statistics.cluster_method import ClusterMethod
 from analysis.statistics.surrogate import gaussian_surrogate
 from common.user_error import UserError
+
+_SMALLEST = 15
+
+
+@dataclass(frozen=True)
+class ClusterMethod:
+    """How activations become clusters.
+
+    Attributes:
+        embed: from activations (B, units) and the keywords `seed`, and `run_records` where they are a sample of a run's
+            records, to the points that are clustered, (B, dimensions).
+        hdbscan: from points and a keyword `min_cluster_size` to labels, (B,): clusters from 0, largest first, negative
+            for noise.
+        seeded: whether the seed makes any difference to `embed`.
+    """
+
+    embed: Callable[..., np.ndarray]
+    hdbscan: Callable[..., np.ndarray]
+    min_cluster_size: int
+    seeded: bool = True
+
+    def cluster(self, points: np.ndarray, share: float = 1.0) -> np.ndarray:
+        """Return labels of points that are a share, 0 to 1, of all the run's.
+
+        The smallest cluster shrinks with the share, but not below 15 records or the run's own smallest: the same
+        group has fewer records in a sample.
+        """
+        return self.hdbscan(points, min_cluster_size=self.of_sample(share).min_cluster_size)
+
+    def of_sample(self, share: float) -> "ClusterMethod":
+        """Return the method for a share of the run's records, as if these were all."""
+        smallest = max(min(self.min_cluster_size, _SMALLEST), round(self.min_cluster_size * share))
+        return replace(self, min_cluster_size=smallest)
+
 
 SEEDS = 3
 EMBEDDED_ANEW = 3
@@ -59,19 +92,6 @@ class ProjectionStability:
     floor: StabilityFloor = field(default_factory=StabilityFloor)
 
 
-@dataclass(frozen=True)
-class BootstrapStability:
-    """Agreement of the run's clusters with those of lives drawn anew.
-
-    Attributes:
-        adjusted_rand: one for each draw.
-        jaccard: of each of K clusters, the mean over the draws of the overlap with the most similar new cluster, (K,).
-    """
-
-    adjusted_rand: tuple[float, ...]
-    jaccard: np.ndarray
-
-
 def whole_lives(lives: Lives, most_records: int, rng: np.random.Generator, replace: bool = False) -> np.ndarray:
     """Draw whole lives in random order until no further one fits, and return their records, each once, (n,) sorted.
 
@@ -93,13 +113,8 @@ def projection_stability(
 
     A sample is of whole lives, `SEED_RECORDS` records at most; in a draw, a life drawn twice counts once. Fewer records
     than the run has make sparser clusters, which costs agreement as well. The adjusted Rand index (Hubert and Arabie
-    1985) takes noise as one group.
-
-    Args:
-        activations: of all records of the run, (B, units).
-        labels: the run's own, (B,); negative for noise.
-        lives: that the records belong to.
-        seed: of the run; those tried come after it.
+    1985) takes noise as one group. Activations, (B, units), and labels, (B,), are of all records of the run; the seeds
+    tried come after the run's.
     """
 
     def agreement(records: np.ndarray, seed: int) -> float:
@@ -131,12 +146,8 @@ def stability_floor(activations: np.ndarray, lives: Lives, method: ClusterMethod
     """Measure how stable the clusters of states without structure are, on a Gaussian surrogate of a run's records.
 
     The surrogate's own clusters are those of whole lives, `SEED_RECORDS` records at most, so in larger runs less
-    differs between its embeddings than between those of the run, and the floor is rather too high.
-
-    Args:
-        activations: of all records of the run, (B, units).
-        lives: that the records belong to.
-        method: finds the run's clusters.
+    differs between its embeddings than between those of the run, and the floor is rather too high. Activations, (B,
+    units), are of all records of the run.
     """
     rng = np.random.default_rng([seed, 11])
     sample = whole_lives(lives, SEED_RECORDS, rng)
@@ -155,7 +166,7 @@ def stability_floor(activations: np.ndarray, lives: Lives, method: ClusterMethod
     except UserError:
         return StabilityFloor()
     bootstraps = [
-        bootstrap_stability(plane, label, own, method, seed, BOOTSTRAPS // FLOOR_SEEDS + 1).adjusted_rand
+        bootstrap_stability(plane, label, own, method, seed, BOOTSTRAPS // FLOOR_SEEDS + 1)[0]
         for plane, label in zip(planes, labels, strict=True)
     ]
     return StabilityFloor(
@@ -165,16 +176,16 @@ def stability_floor(activations: np.ndarray, lives: Lives, method: ClusterMethod
 
 def bootstrap_stability(
     points: np.ndarray, labels: np.ndarray, lives: Lives, method: ClusterMethod, seed: int, draws: int = BOOTSTRAPS
-) -> BootstrapStability:
+) -> tuple[tuple[float, ...], np.ndarray]:
     """Draw lives with replacement, cluster their points of the run's own embedding anew, and compare the labels.
 
     A life drawn twice counts once: copies of a point would look dense. Of large dumps a draw takes at most
     `BOOTSTRAP_RECORDS` records. The overlap is the Jaccard index (Hennig 2007, "Cluster-wise assessment of cluster
     stability"): below 0.5 a cluster dissolves, above 0.75 it is there again.
 
-    Args:
-        points: (B, dimensions).
-        labels: the run's own, (B,); negative for noise.
+    Returns:
+        The adjusted Rand index of each draw; and of each of K clusters, the mean over the draws of the overlap with the
+        most similar new cluster, (K,).
     """
     rng = np.random.default_rng([seed, 4])
     agreement, overlaps = [], []
@@ -183,7 +194,7 @@ def bootstrap_stability(
         again = method.cluster(points[records], len(records) / len(points))
         agreement.append(_agreement(labels[records], again))
         overlaps.append(best_overlap(labels[records], again, labels.max() + 1))
-    return BootstrapStability(tuple(agreement), _mean_of_known(np.array(overlaps)))
+    return tuple(agreement), _mean_of_known(np.array(overlaps))
 
 
 def adjusted_rand(labels: np.ndarray, others: np.ndarray) -> float:
@@ -225,7 +236,6 @@ def best_overlap(labels: np.ndarray, others: np.ndarray, clusters: int) -> np.nd
 
 
 def _mean_of_known(values: np.ndarray) -> np.ndarray:
-    """Return the mean over rows of what is not NaN, (rows, K) to (K,)."""
     known = np.isfinite(values)
     with np.errstate(invalid="ignore"):
         return np.where(known, values, 0).sum(axis=0) / known.sum(axis=0)

@@ -15,17 +15,10 @@ def gaussian_surrogate(values: np.ndarray, lives: Lives, rng: np.random.Generato
     The lives are laid end to end in random order, the Fourier phases of this series are replaced by random ones, the
     same for all units, and it is cut into lives again (Prichard and Theiler 1994, "Generating surrogate data for time
     series with several simultaneously measured variables"). Each state then is a sum over all recorded ones, so it is
-    close to Gaussian. Means and covariances are kept exactly, and so are the auto- and cross-correlations of the
-    series end to end. Those within lives fall short by the share of neighbours that belong to two lives: at a lag of h
-    records about h in the mean length of a life.
-
-    Args:
-        values: (B, U) of any real type.
-        lives: that the records belong to.
-        rng: draws the order of the lives and the phases.
-
-    Returns:
-        (B, U) float32 if the values are, else float64, in the order of `values`.
+    close to Gaussian. Means and covariances are kept exactly, and so are the auto- and cross-correlations of the series
+    end to end. Those within lives fall short by the share of neighbours that belong to two lives: at a lag of h records
+    about h in the mean length of a life. Values are (B, U) of any real type; drawn are (B, U) float32 if they are, else
+    float64, in the same order.
     """
     laid = _end_to_end(lives, rng)
     count = len(laid)
@@ -47,14 +40,9 @@ def above_floor(values: np.ndarray, floor: np.ndarray) -> np.ndarray:
 
     p is the rank of a value among those of all surrogates (Bates et al. 2023, "Testing for outliers with conformal
     p-values"); q corrects for all values (Benjamini and Hochberg 1995). With K values and S surrogates of K each, a
-    single value can have q <= 0.05 only if S is at least 20.
-
-    Args:
-        values: (K,); NaN for one that is unknown.
-        floor: the same numbers of surrogates, of any shape.
-
-    Returns:
-        (K,) in (0, 1]; NaN where the value is, or where there is no surrogate.
+    single value can have q <= 0.05 only if S is at least 20. Values are (K,), NaN for one that is unknown; the floor
+    has the same numbers of surrogates, in any shape. q is (K,) in (0, 1]; NaN where the value is, or where there is no
+    surrogate.
     """
     known = np.sort(floor[np.isfinite(floor)])
     if not len(known):

@@ -6,33 +6,28 @@ from functools import cached_property
 import numpy as np
 
 from activation_store.directions import DIRECTIONS_FILE, write_directions
-from analysis.clusters import residual_analysis
+from analysis.clusters import residuals
 from analysis.clusters.blindness import Blindness
-from analysis.clusters.cluster_statistics import ClusterStatistics
-from analysis.clusters.clustering import Clustering, cluster_space, hdbscan_clusters
+from analysis.clusters.clustering import Clustering, hdbscan_clusters
 from analysis.clusters.components import ComponentReport, Components, report_components
 from analysis.clusters.dataset import ROLLING_WINDOW, Dataset, Step
 from analysis.clusters.directions import cluster_directions, component_directions
 from analysis.clusters.listed import Listed, blindness, read_listed
 from analysis.clusters.projection import Projection, project, umap_embedding
 from analysis.clusters.settings import PROJECTION_NAMES, AnalysisSettings
+from analysis.clusters.summarise import ClusterStatistics
 from analysis.clusters.summary import Residualized, Summary
 from analysis.clusters.summary_text import as_text
 from analysis.features import Feature
 from analysis.runs.run_folder import RunFolder
-from analysis.statistics.cluster_method import ClusterMethod
+from analysis.statistics.stability import ClusterMethod
 
 _PLACES = ("env_id", "agent_id", "episode", "step", "tick")
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """The inputs of every output, and the folder for results.
-
-    Attributes:
-        folder: for the results.
-        step: shows that a step is running.
-    """
+    """The inputs of every output, and the folder for results."""
 
     settings: AnalysisSettings
     data: Dataset
@@ -66,7 +61,9 @@ def find_clusters(run: Run) -> tuple[Projection, Clustering]:
     with run.step(f"embedding {len(data):,} records with {PROJECTION_NAMES[settings.projection]}"):
         projection = project(data.activations, run.components, settings, settings.seed)
     with run.step("clustering with HDBSCAN"):
-        space = cluster_space(projection, data.activations, run.components, settings)
+        space = projection.points
+        if settings.cluster_before_umap:
+            space = run.components.scores(data.activations, settings.pre_cluster_dims)
         clustering = hdbscan_clusters(space, settings.hdbscan_min_cluster, settings.hdbscan_min_samples)
     save_labels(run, projection, clustering)
     return projection, clustering
@@ -84,19 +81,17 @@ def repeat_without(
     """Repeat the analysis with variables regressed out of the activations; writes residualized.npz."""
     names = run.settings.residual_names
     with run.step(f"repeating the analysis without {', '.join(names)}"):
-        again = residual_analysis.repeat_without(
+        points, labels, result = residuals.repeat_without(
             names, run.data, clustering.labels, statistics, method, run.settings.inference
         )
-    run.folder.save_arrays("residualized.npz", embedding=again.points, label=again.labels)
-    return again.result
+    run.folder.save_arrays("residualized.npz", embedding=points, label=labels)
+    return result
 
 
 def draw_clusters(run: Run, projection: Projection, clustering: Clustering, summary: Summary) -> None:
     """Draw the plane by cluster and by feature, and how clusters differ."""
-    from analysis.clusters.figures.cluster_choices import cluster_choices
-    from analysis.clusters.figures.cluster_features import cluster_features
-    from analysis.clusters.figures.metric_scatter import metric_scatter
-    from analysis.clusters.figures.plane_scatter import plane_scatter
+    from analysis.clusters.heat_maps import cluster_choices, cluster_features
+    from analysis.clusters.planes import metric_scatter, plane_scatter
 
     data, kind = run.data, projection.kind
     with run.step("drawing clusters"):
@@ -113,10 +108,9 @@ def draw_clusters(run: Run, projection: Projection, clustering: Clustering, summ
 
 def draw_components(run: Run, clustering: Clustering | None) -> ComponentReport:
     """Draw the first principal components and their associations with features; writes pca.npz."""
-    from analysis.clusters.figures.pca_choices import pca_choices
-    from analysis.clusters.figures.pca_feature_correlations import pca_feature_correlations
-    from analysis.clusters.figures.pca_feature_profiles import pca_feature_profiles
-    from analysis.figures.pair_panels import pair_panels
+    from analysis.clusters.heat_maps import pca_choices, pca_feature_correlations
+    from analysis.clusters.planes import pca_feature_profiles
+    from analysis.figures.pairs import pair_panels
 
     data, components, dims = run.data, run.components, run.settings.pre_cluster_dims
     scores = components.scores(data.activations, dims)
@@ -144,7 +138,7 @@ def draw_components(run: Run, clustering: Clustering | None) -> ComponentReport:
 
 def draw_feature_pairs(run: Run, clustering: Clustering | None) -> None:
     """Draw every pair of features."""
-    from analysis.figures.feature_scatter import feature_scatter
+    from analysis.figures.pairs import feature_scatter
 
     data = run.data
     with run.step("drawing pairs of features"):
@@ -155,7 +149,7 @@ def draw_feature_pairs(run: Run, clustering: Clustering | None) -> None:
 
 def draw_umap_pairs(run: Run, clustering: Clustering | None) -> None:
     """Embed the activations in more dimensions, and draw them in pairs; writes umap_pairs.npy."""
-    from analysis.figures.pair_panels import pair_panels
+    from analysis.figures.pairs import pair_panels
 
     settings, data = run.settings, run.data
     dims = settings.umap_pairs_dims

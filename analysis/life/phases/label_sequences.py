@@ -62,7 +62,6 @@ class LabelSequences:
         A record takes the stretch from its place to the next one, so that bins may cut it.
 
         Args:
-            state: from 0.
             edges: of the bins, in records from the life's begin, rising, 0 to the life's length, (L, bins + 1).
             shift: records by which each life's labels are turned towards its begin, the first ones coming to its end,
                 (L,), from 0 to below its length.
@@ -91,10 +90,8 @@ class LabelSequences:
 def label_sequences(places: dict[str, np.ndarray], label: np.ndarray, shortest: int) -> LabelSequences:
     """Sort labelled records into lives, and leave out lives that last less than `shortest` ticks.
 
-    Args:
-        places: the columns of `activation_store.schema.IDENTITY`, (N,) each.
-        label: (N,) int64.
-        shortest: ticks from a life's first record to its last, both counted.
+    `places` are the columns of `activation_store.schema.IDENTITY`, (N,) each; a life lasts from its first record to its
+    last, both counted.
     """
     key, life = number_lives(places)
     # Lives of one episode side by side, as `units` has them.

@@ -1,32 +1,16 @@
 """Does it matter what came before? Memory of order two: whether the state before a visit tells which one follows it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import entr
 
-from analysis.life.phases.visits import Visits, spans
+from activation_store.reader import Progress
+from analysis.life.phases.visits import AgainstChance, Visits, spans
 from analysis.statistics.inference import false_discovery
 from analysis.statistics.permutation_p import counted_p
 
-Progress = Callable[[float], None]
 _ROUNDING = 1e-9
-
-
-@dataclass(frozen=True)
-class AgainstExcursions:
-    """What excursions in random order explain by chance, and the test against them; (K,) each.
-
-    Attributes:
-        chance: mean share explained over permutations.
-        p: one-sided; NaN where all permutations agree.
-        q: corrected for the number of states (Benjamini and Hochberg 1995).
-    """
-
-    chance: np.ndarray
-    p: np.ndarray
-    q: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -43,8 +27,8 @@ class Memory:
 
     visits: np.ndarray
     explained: np.ndarray
-    given_age: AgainstExcursions
-    any_age: AgainstExcursions
+    given_age: AgainstChance
+    any_age: AgainstChance
 
 
 def memory_of_two(
@@ -56,13 +40,9 @@ def memory_of_two(
     what comes next, as in a Markov chain, all orders of a life's excursions are equally likely. They keep how often
     each state follows each other one, and change which state before goes with which state after. If the chain's odds
     change with age, all orders within a span of visits still are.
-
-    Args:
-        found: V visits.
-        states: K.
     """
 
-    def tested(span: np.ndarray, part: int) -> AgainstExcursions:
+    def tested(span: np.ndarray, part: int) -> AgainstChance:
         excursions = _Excursions(visit_table, span, states)
         rng = np.random.default_rng(seed)
         null = np.empty((permutations, states))
@@ -72,7 +52,7 @@ def memory_of_two(
                 progress((part + (i + 1) / permutations) / 2)
         varies = np.isfinite(observed) & (np.ptp(np.vstack([observed, np.nan_to_num(null)]), axis=0) > _ROUNDING)
         p = np.where(varies, counted_p(np.nan_to_num(observed), np.nan_to_num(null)), np.nan)
-        return AgainstExcursions(null.mean(axis=0), p, false_discovery(p))
+        return AgainstChance(null.mean(axis=0), p, false_discovery(p))
 
     visits, observed = _Excursions(visit_table, visit_table.stretch, states).explained(None)
     return Memory(visits, observed, tested(spans(visit_table), 0), tested(visit_table.stretch, 1))

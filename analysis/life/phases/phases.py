@@ -7,17 +7,16 @@ qualitative variables"). What chance gives is found by turning the labels of eac
 records, which keeps each life's own labels and how they follow each other, and breaks only their tie to time.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
 from scipy.special import entr
 
+from activation_store.reader import Progress
 from analysis.life.phases.label_sequences import LabelSequences
 from analysis.statistics.resampling import Bootstrap
 
-Progress = Callable[[float], None]
 _ROUNDING = 1e-12
 
 
@@ -55,7 +54,6 @@ class Shares:
         edges: of the bins, (T + 1,), in shares of a life or in ticks.
         mean: (T, K); NaN where no life is in the bin.
         low: (T, K); NaN where no band can be told: one life, or all resamples agree.
-        high: (T, K).
         lives: with ticks in the bin, (T,) int64.
     """
 
@@ -69,10 +67,7 @@ class Shares:
 def shares(sequences: LabelSequences, edges: np.ndarray, shown: np.ndarray, bootstrap: Bootstrap) -> Shares:
     """Return each state's share in each bin, with bands from resampling episodes, then lives within them.
 
-    Args:
-        sequences: labels of L lives.
-        edges: of the bins, in records of each life, (L, T + 1).
-        shown: the same edges as they are to be shown, (T + 1,).
+    `edges` are in records of each life, (L, T + 1), `shown` the same as they are to be shown, (T + 1,).
     """
     width = np.diff(edges, axis=1)  # (L, T)
     present = width > 0
@@ -102,11 +97,7 @@ def association(
 ) -> Association:
     """Test whether bins of time and clusters go together, against circular shifts of each life's labels.
 
-    Args:
-        sequences: labels of L lives.
-        edges: of the bins, in records of each life, (L, T + 1).
-        permutations: random shifts, at least one.
-        progress: told the share of them done.
+    `edges` are in records of each life, (L, T + 1).
     """
     rng = np.random.default_rng(seed)
     unmoved = np.zeros(len(sequences), np.int64)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from activation_store.reader import Progress
 from analysis.labels import label_name
 from analysis.life.phases.label_sequences import LabelSequences, label_sequences, phase_edges, tick_edges
 from analysis.life.phases.memory import Memory, memory_of_two
@@ -21,9 +22,9 @@ from analysis.life.phases.transitions import (
 )
 from analysis.life.phases.visits import VISITS_A_SPAN, ticks_of_spans, visits
 from analysis.runs.propagated_labels import PropagatedLabels
+from analysis.runs.run_folder import plain
 from analysis.statistics.resampling import Bootstrap
 
-Progress = Callable[[float], None]
 Edges = Callable[[LabelSequences], np.ndarray]
 _TESTS = 6
 """Rounds of permutations: by phase and by tick, each with all labels and with the run's own, transitions, memory."""
@@ -43,16 +44,8 @@ class LifePhases:
     """All results.
 
     Attributes:
-        sequences: of the lives that were long enough.
-        shortest: ticks that a life had to have.
-        by_phase: over shares of a life.
-        by_tick: over ticks of the episode.
-        dwelling: how long states last.
-        persistence: at several lags.
         own_persistence: the same from the run's own labels only; no pairs at lags that its stride leaves out.
-        memory: whether what came before tells what follows.
         ticks_of_spans: of the visits that both count as of one age, (spans,) int64.
-        propagated: the labels, and how they were propagated.
     """
 
     sequences: LabelSequences
@@ -85,14 +78,14 @@ class LifePhases:
             "states": self.names,
             "resamples": self.bootstrap.resamples,
             "confidence": self.bootstrap.confidence,
-            "by_phase": _plain(self.by_phase),
-            "by_tick": _plain(self.by_tick),
-            "dwelling_ticks": _plain(self.dwelling),
-            "persistence": [_plain(lagged) for lagged in self.persistence],
-            "own_labels_persistence": [_plain(lagged) for lagged in self.own_persistence],
+            "by_phase": plain(self.by_phase),
+            "by_tick": plain(self.by_tick),
+            "dwelling_ticks": plain(self.dwelling),
+            "persistence": plain(self.persistence),
+            "own_labels_persistence": plain(self.own_persistence),
             "age_span": {"visits": VISITS_A_SPAN, "median_ticks": float(np.median(self.ticks_of_spans))},
-            "transitions_lag_1_tick": _plain(self.transitions),
-            "memory_of_order_two": _plain(self.memory),
+            "transitions_lag_1_tick": plain(self.transitions),
+            "memory_of_order_two": plain(self.memory),
         }
 
 
@@ -102,16 +95,12 @@ def life_phases(
 ) -> LifePhases:  # fmt: skip
     """Work out all results.
 
-    Args:
-        propagated: a label for every record of a dump of so many `lives`.
-        bins: that a life, and the episode, are cut into.
-        shortest: ticks that a life must have lasted to be counted; at least one has.
-        permutations: random shifts, and random orders of visits.
-        bootstrap: of all intervals; its seed is that of the permutations too.
-        progress: told the share of the permutations done.
+    At least one life must have lasted the `shortest` ticks. The seed of the intervals is that of the permutations too.
     """
     sequences = label_sequences(propagated.places, propagated.label, shortest)
-    own = _own_labels(propagated, sequences)
+    # The labels that the run itself gave, of the lives that are counted.
+    places = {name: column[propagated.exact] for name, column in propagated.places.items()}
+    own = label_sequences(places, propagated.label[propagated.exact], shortest=1).of_lives(sequences)
     of_life = np.linspace(0, 1, bins + 1)
     of_ticks = np.linspace(sequences.tick.min(), sequences.tick.max() + 1, bins + 1)
 
@@ -143,20 +132,3 @@ def life_phases(
 def _part(number: int, progress: Progress) -> Progress:
     """Return what one test reports its share to, so that all of them make one whole."""
     return lambda share: progress((number + share) / _TESTS)
-
-
-def _own_labels(propagated: PropagatedLabels, counted: LabelSequences) -> LabelSequences:
-    """Return the labels that the run itself gave, of the lives that are counted."""
-    places = {name: column[propagated.exact] for name, column in propagated.places.items()}
-    return label_sequences(places, propagated.label[propagated.exact], shortest=1).of_lives(counted)
-
-
-def _plain(result: Any) -> Any:
-    """Turn results into dictionaries, lists and numbers; NaN becomes None."""
-    if hasattr(result, "__dataclass_fields__"):
-        return {name: _plain(getattr(result, name)) for name in result.__dataclass_fields__}
-    if isinstance(result, np.ndarray):
-        return [_plain(item) for item in result.tolist()]
-    if isinstance(result, list):
-        return [_plain(item) for item in result]
-    return None if isinstance(result, float) and not np.isfinite(result) else result

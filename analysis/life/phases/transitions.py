@@ -1,18 +1,82 @@
 """How long clusters last, and what follows what, against chance. Noise is a state of its own."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
+from scipy.special import rel_entr
 
+from activation_store.reader import Progress
 from analysis.life.phases.label_sequences import LabelSequences
-from analysis.life.phases.successions import Successions, against_orders
-from analysis.life.phases.visit_orders import random_orders
-from analysis.life.phases.visits import Visits, spans
+from analysis.life.phases.visits import AgainstChance, Visits, random_orders, spans
+from analysis.statistics.inference import false_discovery
 from analysis.statistics.resampling import Bootstrap
 
-Progress = Callable[[float], None]
+_ROUNDING = 1e-9
+
+
+def against_orders(counts: np.ndarray) -> AgainstChance:
+    """Compare the changes observed with those in random orders, two-sided.
+
+    A pair's deviation is the deviance of a binomial, which suits rare pairs as well as pairs that nearly always occur,
+    divided by how much more or less than a binomial the pair varies over the orders. So all pairs are on one scale, and
+    q can rest on the orders of all pairs together: the mean number of pairs per order that deviate at least as far,
+    over the number observed that do (Benjamini and Hochberg 1995, on permutations pooled as in Tusher, Tibshirani and
+    Chu 2001, PNAS 98, 5116-5121). If each pair had its own orders only, no p-value could be smaller than one over their
+    number: among the 30 pairs of 6 states, 1,000 orders could never single one out.
+
+    The observed order counts as one of the orders throughout (Phipson and Smyth 2010), so that where chance is all
+    there is, it is as likely as any other to stand out.
+
+    Args:
+        counts: changes from the row's state to the column's in each order, the observed one first, (M + 1, K, K).
+    """
+    chance = _mean_share(counts)
+    variation = np.zeros(chance.shape)
+    for counted in counts:
+        variation += _pearson(counted, chance) / len(counts)
+    tested = variation > _ROUNDING
+    p, q = np.full((2, *chance.shape), np.nan)
+    if not tested.any():
+        return AgainstChance(chance, p, q)
+    observed = _deviance(counts[0], chance)[tested] / variation[tested]
+    thresholds = observed * (1 - _ROUNDING)
+    rising = np.sort(thresholds)
+    own, passed = np.zeros(len(observed), np.int64), np.zeros(len(observed) + 1, np.int64)
+    for counted in counts:
+        deviation = _deviance(counted, chance)[tested] / variation[tested]
+        own += deviation >= thresholds
+        passed += np.bincount(np.searchsorted(rising, deviation, side="right"), minlength=len(passed))
+    beyond = passed[::-1].cumsum()[::-1][1:]  # values of all pairs and orders at or above each rising threshold
+    pooled = beyond[np.searchsorted(rising, thresholds)] / (len(counts) * len(observed))
+    p[tested], q[tested] = own / len(counts), false_discovery(pooled)
+    return AgainstChance(chance, p, q)
+
+
+def _mean_share(counts: np.ndarray) -> np.ndarray:
+    """Return the mean of each pair's share of its row over the orders in which the row has changes, (K, K)."""
+    total, known = np.zeros((2, *counts.shape[1:]))
+    for counted in counts:
+        row = counted.sum(axis=1, keepdims=True)
+        total += counted / np.maximum(row, 1)
+        known += row > 0
+    return np.divide(total, known, out=np.full(total.shape, np.nan), where=known > 0)
+
+
+def _pearson(count: np.ndarray, chance: np.ndarray) -> np.ndarray:
+    """Return squared differences from what is expected, over the variance of a binomial, (K, K); 0 without any."""
+    row = count.sum(axis=1, keepdims=True)
+    variance = row * chance * (1 - chance)
+    return np.divide((count - row * chance) ** 2, variance, out=np.zeros(chance.shape), where=variance > _ROUNDING)
+
+
+def _deviance(count: np.ndarray, chance: np.ndarray) -> np.ndarray:
+    """Return the deviance of a binomial with each row's changes, (K, K); NaN where chance is."""
+    row = count.sum(axis=1, keepdims=True).astype(np.float64)
+    expected = row * chance
+    return 2 * (rel_entr(count, expected) + rel_entr(row - count, np.maximum(row - expected, 0)))
+
+
 LAGS = (1, 10, 100)
 """Lags, in ticks, at which persistence is reported."""
 
@@ -22,7 +86,6 @@ class LaggedPersistence:
     """How often the state is the same some ticks later, beyond chance.
 
     Attributes:
-        lag: in ticks.
         pairs: of records of one life so far apart.
         same: share of them in the same state.
         chance: that share if each life's records were shuffled.
@@ -85,8 +148,8 @@ class Transitions:
 
     count: np.ndarray
     share: np.ndarray
-    given_age: Successions
-    any_age: Successions
+    given_age: AgainstChance
+    any_age: AgainstChance
 
 
 def dwelling(sequences: LabelSequences, visit_table: Visits, bootstrap: Bootstrap) -> Dwelling:
@@ -141,11 +204,11 @@ def transitions(
 
     A state that is common follows every other one often, and never itself: shares that add up to 1 without the state
     that was left are what chance gives (quasi-independence: Goodman 1968, JASA 63, 1091-1131), as
-    `analysis.life.phases.visit_orders` draws it. First and last visits stay in place.
+    `analysis.life.phases.visits` draws it. First and last visits stay in place.
     """
     states = len(sequences.labels)
 
-    def tested(span: np.ndarray, part: int) -> Successions:
+    def tested(span: np.ndarray, part: int) -> AgainstChance:
         counts = np.empty((permutations + 1, states, states), np.min_scalar_type(len(visit_table.state)))
         counts[0] = count
         for i, state in enumerate(random_orders(visit_table, span, permutations, seed), start=1):
@@ -155,7 +218,8 @@ def transitions(
         return against_orders(counts)
 
     count = _changes(visit_table.stretch, visit_table.state, states)
-    return Transitions(count, _row_shares(count), tested(spans(visit_table), 0), tested(visit_table.stretch, 1))
+    share = _ratio(count, count.sum(axis=1, keepdims=True))
+    return Transitions(count, share, tested(spans(visit_table), 0), tested(visit_table.stretch, 1))
 
 
 def _changes(stretch: np.ndarray, state: np.ndarray, states: int) -> np.ndarray:
@@ -165,12 +229,7 @@ def _changes(stretch: np.ndarray, state: np.ndarray, states: int) -> np.ndarray:
     return np.bincount(pairs, minlength=states * states).reshape(states, states)
 
 
-def _row_shares(count: np.ndarray) -> np.ndarray:
-    return _ratio(count, count.sum(axis=1, keepdims=True))
-
-
 def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
-    """Divide, NaN where the divisor is 0."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(below != 0, above / below, np.nan)
 

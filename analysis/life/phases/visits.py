@@ -1,5 +1,19 @@
-"""Visits: unbroken stretches of a life in one state."""
+"""Visits: unbroken stretches of a life in one state.
 
+If states follow each other by their frequencies alone, whether labels are drawn at every tick anew or last for a while,
+then all orders of a life's visits are equally likely that have the same first and last visit and in which no state
+follows itself. Drawing orders in which states may follow themselves, and leaving those pairs out, is another null: it
+takes any labels of unequal frequency for a finding. So does a null that moves the first visit where lives begin in
+other states than they go on with, as at birth: where a life begins is not what follows what.
+
+Where the odds of states change with age, orders of whole lives are no null: states that are common at one age follow
+each other. Orders within short spans of visits are: each span keeps its visits and its ticks, so each life keeps how
+often it is in each state at each age (for spikes of neurons: Amarasingham, Harrison, Hatsopoulos and Geman 2012,
+"Conditional modeling and the jitter method of spike resampling", J. Neurophysiol. 107, 517-531). All orders within
+spans are equally likely if odds change from span to span, not within them, whatever a state's visits last.
+"""
+
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,13 +28,10 @@ With more of them states that drift pass for order, with fewer a favoured pair i
 
 @dataclass(frozen=True)
 class Visits:
-    """Unbroken stretches in one state, in order of lives and ticks. V visits.
+    """Unbroken stretches in one state, in order of lives and ticks; every field is (V,), of V visits.
 
     Attributes:
-        life: (V,) int64.
         stretch: unbroken run of ticks that the visit belongs to: a life, or a part of one that lacks ticks, (V,) int64.
-        state: (V,) int64.
-        ticks: (V,) int64.
         left: whether another state follows in the very next tick, (V,) bool.
         begun: whether its begin was seen: a life's first record, or another state in the tick before, (V,) bool.
     """
@@ -31,6 +42,21 @@ class Visits:
     ticks: np.ndarray
     left: np.ndarray
     begun: np.ndarray
+
+
+@dataclass(frozen=True)
+class AgainstChance:
+    """Shares that random orders of visits give, and the test against them: (K,) of states, or (K, K) of pairs of them.
+
+    Attributes:
+        chance: mean share over the orders; NaN where there is none.
+        p: of each by itself; NaN where all orders have the same share, so that there is nothing to test.
+        q: corrected for the number of states or pairs (Benjamini and Hochberg 1995); NaN likewise.
+    """
+
+    chance: np.ndarray
+    p: np.ndarray
+    q: np.ndarray
 
 
 def visits(sequences: LabelSequences) -> Visits:
@@ -69,3 +95,93 @@ def spans(visit_table: Visits) -> np.ndarray:
 def ticks_of_spans(visit_table: Visits) -> np.ndarray:
     """Return how many ticks each span of visits lasts, (spans,) int64."""
     return np.bincount(spans(visit_table), weights=visit_table.ticks).astype(np.int64)
+
+
+_STEPS = 6
+"""Steps from one order to the next: a visit is offered another place in about a third of them."""
+
+
+def random_orders(visit_table: Visits, span: np.ndarray, orders: int, seed: int) -> Iterator[np.ndarray]:
+    """Draw orders of each span's visits, in which no state follows itself.
+
+    The first visit of each span, and the last of each stretch, stay in place.
+
+    A reversible Markov chain visits the orders. It starts at the visits as they are and runs both ways, so that they
+    lie at a random place among the orders drawn: then p-values that count these orders are right however slowly the
+    chain mixes (the serial method of Besag and Clifford 1989, "Generalized Monte Carlo significance tests", Biometrika
+    76, 633-642).
+
+    Args:
+        span: that each visit stays in, (V,) int64, rising: `visit_table.stretch`, or parts of it such as `spans`.
+
+    Yields:
+        The state of each visit, (V,) int64, the same array changed each time.
+    """
+    rng = np.random.default_rng(seed)
+    before = int(rng.integers(orders + 1))
+    for count in (before, orders - before):
+        chain = _Chain(visit_table, span, rng)
+        for _ in range(count):
+            for _ in range(_STEPS):
+                chain.exchange()
+            chain.reverse()
+            yield chain.state
+
+
+class _Chain:
+    """A random walk among the orders. A step back is as likely as the step was, so all orders are equally likely.
+
+    What moves are the inner visits of a span: all but its first, and the last of a stretch.
+    """
+
+    def __init__(self, visit_table: Visits, span: np.ndarray, rng: np.random.Generator):
+        self.state = visit_table.state.copy()
+        self._rng = rng
+        self._span = np.unique(span, return_inverse=True)[1]
+        lengths = np.bincount(self._span)
+        last = np.cumsum(lengths) - 1
+        ends_stretch = np.append(np.diff(visit_table.stretch) != 0, True)[last]
+        self._inner = np.maximum(lengths - 1 - ends_stretch, 0)
+        self._starts = last - lengths + 2  # of the inner visits
+        self._begin = self._starts[self._span]
+        self._end = (self._starts + self._inner - 1)[self._span]  # before the begin where there are none
+        self._place = np.arange(len(self.state)) - self._begin  # among the inner visits of its span
+
+    def exchange(self) -> None:
+        """Exchange visits that lie opposite each other, wherever no state then follows itself.
+
+        Half of each span's visits may move at once, about a random centre: their neighbours stay, or move with them.
+        """
+        # Twice the centre's place.
+        centre = self._rng.integers(0, np.maximum(2 * self._inner - 1, 1))[self._span]
+        half = self._rng.integers(0, 2, len(self._inner))[self._span]
+        own, opposite = self._begin + self._place, self._begin + centre - self._place
+        distance = np.abs(centre - 2 * self._place)
+        inside = (np.minimum(own, opposite) >= self._begin) & (np.maximum(own, opposite) <= self._end)
+        place = np.flatnonzero(inside & (distance > 0) & (distance // 2 % 2 == half))
+        other = opposite[place]
+        new = self.state[other]
+        allowed = np.zeros(len(self.state), bool)
+        allowed[place] = self._fits(place, -1, new, other) & self._fits(place, 1, new, other)
+        both = allowed[place] & allowed[other]
+        self.state[place[both]] = new[both]
+
+    def _fits(self, place: np.ndarray, side: int, new: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """Return whether new states differ from their neighbours on one side, which must not be what they come from."""
+        next_to = place + side
+        return (next_to == other) | (self.state[next_to] != new)
+
+    def reverse(self) -> None:
+        """Turn a random part of each span round, wherever no state then follows itself.
+
+        Exchanges alone cannot make 1, 0, 1, 0 of 0, 1, 0, 1.
+        """
+        ends = self._starts + self._rng.integers(0, np.maximum(self._inner, 1), (2, len(self._inner)))
+        first, last = ends.min(axis=0), ends.max(axis=0)
+        state, final = self.state, len(self.state) - 1
+        left = state[first - 1] != state[np.minimum(last, final)]
+        right = state[np.minimum(last + 1, final)] != state[np.minimum(first, final)]
+        turned = (left & right & (self._inner > 0))[self._span]
+        own = np.arange(len(state))
+        turned &= (own >= first[self._span]) & (own <= last[self._span])
+        state[turned] = state[(first + last)[self._span][turned] - own[turned]]

@@ -13,11 +13,12 @@ from analysis.clusters import listed
 from analysis.clusters.blindness import Blindness
 from analysis.clusters.components import principal_components
 from analysis.clusters.dataset import Dataset
-from analysis.clusters.listed import BEHAVIOUR, STATE, Listed, blindness, later, next_ticks, read_listed
+from analysis.clusters.listed import BEHAVIOUR, STATE, Listed, blindness, next_ticks, read_listed
 from analysis.clusters.summary_text import as_text
 from analysis.clusters.verdict import verdict
 from analysis.features import EXTENDED_FEATURES, FEATURES, feature_matrix
 from analysis.features.observed import Observed
+from analysis.features.over_time import later
 from analysis.lives import lives_of
 from analysis.statistics.inference import Inference
 from tests.planted import Planted, planted_dump, write_planted

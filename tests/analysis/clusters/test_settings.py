@@ -18,15 +18,9 @@ METADATA = replace(planted_metadata(), records=1000, lives=10)
 
 def test_both_spellings_mean_the_same() -> None:
     dashes = [
-        "hdbscan-min-cluster",
-        "20",
-        "cluster-before-umap",
-        "pre-cluster-dims",
-        "8",
-        "umap-pairs",
-        "umap-pairs-dims",
+        "hdbscan-min-cluster", "20", "cluster-before-umap", "pre-cluster-dims", "8", "umap-pairs", "umap-pairs-dims",
         "4",
-    ]
+    ]  # fmt: skip
     first, second = (
         command_line.parse(AnalysisSettings, "", args=["x", *(w if w.isdigit() else f"--{w}" for w in words)])
         for words in (dashes, [word.replace("-", "_") for word in dashes])

@@ -9,11 +9,10 @@ import pytest
 
 from activation_store.subsample import ALL_RECORDS
 from analysis.clusters.clustering import largest_first
-from analysis.clusters.residual_analysis import repeat_without
+from analysis.clusters.residuals import repeat_without
 from analysis.clusters.summarise import summarise
 from analysis.clusters.summary import Summary
-from analysis.clusters.summary_text import as_text, format_p
-from analysis.clusters.terminal import verdict_lines
+from analysis.clusters.summary_text import as_text, format_p, verdict_lines
 from analysis.clusters.verdict import describe, verdict
 from analysis.features import FEATURES
 from analysis.lives import lives_of
@@ -24,13 +23,10 @@ from tests.planted_summary import FAST, METHOD, planted_dataset, planted_summary
 PLANTED = planted_dump(agents=12, episodes=4, ticks=60)
 RECORDS = len(PLANTED.records)
 CASES = {
-    "normal": PLANTED.behaviour,
-    "one cluster": np.where(PLANTED.behaviour == 1, 0, -1),
-    "one cluster of everything": np.zeros(RECORDS, np.int64),
-    "100 clusters": np.arange(RECORDS) % 101 - 1,
-    "only noise": np.full(RECORDS, -1),
-    "one record each": np.where(np.arange(RECORDS) < 2, np.arange(RECORDS), -1),
-}
+    "normal": PLANTED.behaviour, "one cluster": np.where(PLANTED.behaviour == 1, 0, -1),
+    "one cluster of everything": np.zeros(RECORDS, np.int64), "100 clusters": np.arange(RECORDS) % 101 - 1,
+    "only noise": np.full(RECORDS, -1), "one record each": np.where(np.arange(RECORDS) < 2, np.arange(RECORDS), -1),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -117,11 +113,7 @@ def test_every_case_is_plain_json_and_text(name: str) -> None:
 @pytest.mark.parametrize("kept", ["one life", "one tick", "two lives"])
 def test_too_little_data_gives_nulls_with_a_reason(kept: str) -> None:
     lives = lives_of(PLANTED.records)
-    chosen = {
-        "one life": lives.index == 3,
-        "two lives": lives.index < 2,
-        "one tick": PLANTED.records.tick == 5,
-    }[kept]
+    chosen = {"one life": lives.index == 3, "two lives": lives.index < 2, "one tick": PLANTED.records.tick == 5}[kept]
     few = Planted(PLANTED.records.take(chosen), PLANTED.metadata, PLANTED.behaviour[chosen])
     summary = planted_summary(few, largest_first(few.behaviour))
     effects = [effect for cluster in summary.clusters for effect in cluster.effects]
@@ -217,13 +209,9 @@ def test_nothing_but_clusters_are_told_where_the_table_tells_them() -> None:
 
 def test_thousands_are_written_in_full(summary: Summary) -> None:
     effect = dataclasses.replace(
-        fighters(summary).effects[0],
-        survives=True,
-        survives_given_time=True,
-        mean=1023.6,
-        complement_mean=51.25,
+        fighters(summary).effects[0], survives=True, survives_given_time=True, mean=1023.6, complement_mean=51.25,
         d_complement=1.0,
-    )
+    )  # fmt: skip
     assert describe([effect], FEATURES[:1]).endswith("higher (1,024 against 51.2)")
 
 
@@ -260,12 +248,12 @@ def test_regressing_out_what_made_the_clusters_leaves_other_clusters() -> None:
     data = planted_dataset(dataclasses.replace(PLANTED, records=records))
     labels = largest_first(tick // 20)
     plain = statistics_of(data, labels)
-    again = repeat_without(["tick"], data, labels, plain, METHOD, FAST)
-    assert again.result.variance_removed > 0.7 and again.result.adjusted_rand < 0.2
-    ticks = [claim for claim in again.result.claims if claim.feature == "tick"]
-    assert ticks and not any(claim.survives for claim in again.result.claims if claim.feature == "tick")
+    _, _, again = repeat_without(["tick"], data, labels, plain, METHOD, FAST)
+    assert again.variance_removed > 0.7 and again.adjusted_rand < 0.2
+    ticks = [claim for claim in again.claims if claim.feature == "tick"]
+    assert ticks and not any(claim.survives for claim in again.claims if claim.feature == "tick")
     summary = summarise(
-        data, labels, plain, not_embedded_anew(), subsample=ALL_RECORDS, components={0.5: 1}, residualized=again.result
+        data, labels, plain, not_embedded_anew(), subsample=ALL_RECORDS, components={0.5: 1}, residualized=again
     )
     assert any("Without tick, which removes" in sentence for sentence in summary.verdict)
     assert "Without tick (" in as_text(summary) and summary.to_json()["residualized"]["claims"]
@@ -275,9 +263,9 @@ def test_regressing_out_what_made_the_clusters_leaves_other_clusters() -> None:
 def test_regressing_out_what_has_no_part_in_them_leaves_them_as_they_are() -> None:
     data = planted_dataset(PLANTED)
     labels = METHOD.cluster(METHOD.embed(data.activations, seed=0))
-    again = repeat_without(["tick", "self_gold"], data, labels, statistics_of(data, labels), METHOD, FAST)
-    assert again.result.variance_removed < 0.05 and again.result.adjusted_rand > 0.7
-    attacking = [claim for claim in again.result.claims if claim.feature == "is_attacking"]
+    _, _, again = repeat_without(["tick", "self_gold"], data, labels, statistics_of(data, labels), METHOD, FAST)
+    assert again.variance_removed < 0.05 and again.adjusted_rand > 0.7
+    attacking = [claim for claim in again.claims if claim.feature == "is_attacking"]
     assert attacking and all(claim.survives and claim.overlap > 0.7 for claim in attacking)
 
 
@@ -285,13 +273,13 @@ def test_a_difference_is_not_found_again_in_another_cluster() -> None:
     """Random quarters of each behaviour are not clusters: any cluster found overlaps each by at most a quarter."""
     data = planted_dataset(PLANTED)
     labels = largest_first(4 * PLANTED.behaviour + np.random.default_rng(0).integers(0, 4, RECORDS))
-    again = repeat_without(["self_gold"], data, labels, statistics_of(data, labels), METHOD, FAST)
-    claims = [claim for claim in again.result.claims if claim.feature == "is_attacking"]
+    _, _, again = repeat_without(["self_gold"], data, labels, statistics_of(data, labels), METHOD, FAST)
+    claims = [claim for claim in again.claims if claim.feature == "is_attacking"]
     assert claims and all(0 < claim.overlap < 0.5 and abs(claim.d_after) > 0.5 for claim in claims)
     assert not any(claim.survives for claim in claims)
     summary = summarise(
         data, labels, statistics_of(data, labels), not_embedded_anew(), subsample=ALL_RECORDS, components={0.5: 1},
-        residualized=again.result,
+        residualized=again,
     )  # fmt: skip
     assert "and 0 of the" in summary.verdict[-1] and "no cluster like it" in as_text(summary)
 

@@ -8,9 +8,15 @@ from sklearn.metrics import adjusted_rand_score
 
 from analysis.clusters.clustering import Clustering, hdbscan_clusters
 from analysis.clusters.dataset import Dataset
-from analysis.clusters.dendrogram.content import block_layout, page_content, run_clusters, strongest_features
+from analysis.clusters.dendrogram.page import (
+    ClusterTree,
+    block_layout,
+    cluster_tree,
+    page_content,
+    run_clusters,
+    strongest_features,
+)
 from analysis.clusters.projection import Projection
-from analysis.clusters.tree import ClusterTree, cluster_tree
 from analysis.features import FEATURES
 from analysis.labels import NOISE
 from analysis.lives import lives_of
@@ -26,12 +32,10 @@ def blobs(seed: int = 0) -> np.ndarray:
 
 
 POINTS = {
-    "blobs": blobs(),
-    "one lump": np.random.default_rng(1).normal(size=(400, 3)),
-    "many coincide": np.round(blobs(2), 0),
-    "on a grid": np.round(blobs(3), 1),
+    "blobs": blobs(), "one lump": np.random.default_rng(1).normal(size=(400, 3)),
+    "many coincide": np.round(blobs(2), 0), "on a grid": np.round(blobs(3), 1),
     "nearly all coincide": np.concatenate([np.zeros((300, 2)), np.random.default_rng(4).normal(size=(30, 2))]),
-}
+}  # fmt: skip
 
 
 @pytest.fixture(params=list(POINTS))
@@ -86,14 +90,14 @@ def test_blocks_hold_their_children_and_no_leaves_overlap() -> None:
     layout = block_layout(tree)
     for child in range(1, len(tree)):
         parent = tree.parent[child]
-        assert layout.low[parent] <= layout.low[child] < layout.high[child] <= layout.high[parent]
+        assert layout["low"][parent] <= layout["low"][child] < layout["high"][child] <= layout["high"][parent]
     leaves = np.setdiff1d(np.arange(len(tree)), tree.parent)
-    assert sorted(layout.low[leaves]) == list(range(len(leaves)))
+    assert sorted(layout["low"][leaves]) == list(range(len(leaves)))
     children = {p: [c for c in range(1, len(tree)) if tree.parent[c] == p] for p in tree.parent[1:]}
     for parent, within in children.items():
-        colours = [layout.colour[c] for c in within]
+        colours = [layout["colour"][c] for c in within]
         assert len(set(colours)) == len(within)
-        assert layout.colour[parent] == layout.colour[max(within, key=lambda c: tree.size[c])]
+        assert layout["colour"][parent] == layout["colour"][max(within, key=lambda c: tree.size[c])]
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +133,7 @@ def test_strongest_features_are_cohens_d_against_the_rest(data: Dataset) -> None
 
 
 def test_a_page_counts_all_records_where_it_shows_a_sample(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("analysis.clusters.dendrogram.content.POINTS_AT_MOST", 100)
+    monkeypatch.setattr("analysis.clusters.dendrogram.page.POINTS_AT_MOST", 100)
     clustering, tree = tree_of(data)
     plane = Projection("pca", data.activations[:, :2], ("PC 1", "PC 2"))
     content, tables = page_content(plane, clustering, tree, data, seed=0)

@@ -14,19 +14,14 @@ from matplotlib.text import Text
 
 from analysis.clusters.blindness import Blindness
 from analysis.clusters.clustering import largest_first
-from analysis.clusters.component_r2 import FeatureR2
-from analysis.clusters.components import ComponentReport, principal_components, report_components
+from analysis.clusters.components import ComponentReport, FeatureR2, principal_components, report_components
 from analysis.clusters.dataset import Dataset
-from analysis.clusters.figures.cluster_features import cluster_features
-from analysis.clusters.figures.metric_scatter import metric_scatter
-from analysis.clusters.figures.pca_feature_correlations import pca_feature_correlations
-from analysis.clusters.figures.pca_feature_profiles import pca_feature_profiles
-from analysis.clusters.figures.plane_scatter import plane_scatter
+from analysis.clusters.heat_maps import cluster_features, pca_feature_correlations
+from analysis.clusters.planes import metric_scatter, pca_feature_profiles, plane_scatter
 from analysis.clusters.projection import Projection
 from analysis.clusters.summary import format_number
 from analysis.features import EXTENDED_FEATURES, FEATURE_NAMES, FEATURES, feature_matrix
-from analysis.figures.feature_scatter import feature_scatter
-from analysis.figures.pair_panels import pair_panels
+from analysis.figures.pairs import feature_scatter, pair_panels
 from analysis.figures.points import Panel, draw_clusters, draw_values
 from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker, new_figure, title
 from analysis.lives import lives_of, rolling_mean
@@ -37,12 +32,10 @@ from tests.planted_summary import planted_summary
 PLANTED = planted_dump(agents=4, episodes=2, ticks=60)
 RECORDS = len(PLANTED.records)
 CASES = {
-    "normal": PLANTED.behaviour,
-    "one cluster": np.where(PLANTED.behaviour == 1, 0, -1),
-    "27 clusters": np.arange(RECORDS) % 28 - 1,
-    "100 clusters": np.arange(RECORDS) % 101 - 1,
+    "normal": PLANTED.behaviour, "one cluster": np.where(PLANTED.behaviour == 1, 0, -1),
+    "27 clusters": np.arange(RECORDS) % 28 - 1, "100 clusters": np.arange(RECORDS) % 101 - 1,
     "only noise": np.full(RECORDS, -1),
-}
+}  # fmt: skip
 SIXTEEN_FEATURES = EXTENDED_FEATURES[:16]
 HEADING = "a_policy_with_a_rather_long_name_and_$dollars$_200M_seed_7, action_decoder"
 
@@ -207,15 +200,9 @@ def test_pca_feature_correlations() -> None:
 def test_pca_feature_correlations_of_many_components_and_one_life() -> None:
     rng = np.random.default_rng(0)
     report = ComponentReport(
-        FEATURE_NAMES,
-        np.arange(14),
-        (),
-        np.full(200, 0.005),
-        rng.uniform(-1, 1, (200, 14)),
-        FeatureR2(*[np.full(14, np.nan)] * 3),
-        1,
-        NOT_MEASURED,
-    )
+        FEATURE_NAMES, np.arange(14), (), np.full(200, 0.005), rng.uniform(-1, 1, (200, 14)),
+        FeatureR2(*[np.full(14, np.nan)] * 3), 1, NOT_MEASURED,
+    )  # fmt: skip
     written = texts(pca_feature_correlations(report, HEADING))
     assert written.count("n/a") == 14 and any("the first 30 of 200 components" in text for text in written)
 

@@ -69,11 +69,9 @@ def had_ration(row: Row) -> bool:
 
 MEALS_AND_BLOWS: dict[int, Callable[[Row], bool]] = {
     ATE: lambda row: row["event"] == EventCode.EAT_FOOD or had_ration(row),
-    DRANK: lambda row: row["event"] == EventCode.DRINK_WATER or had_ration(row),
-    HIT: is_event(EventCode.SCORE_HIT),
-    KILLED: is_event(EventCode.PLAYER_KILL),
-    LEVELLED_UP: is_event(EventCode.LEVEL_UP),
-}
+    DRANK: lambda row: row["event"] == EventCode.DRINK_WATER or had_ration(row), HIT: is_event(EventCode.SCORE_HIT),
+    KILLED: is_event(EventCode.PLAYER_KILL), LEVELLED_UP: is_event(EventCode.LEVEL_UP),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", MEALS_AND_BLOWS, ids=lambda kind: EVENT_KINDS[kind])

@@ -84,9 +84,7 @@ def test_meals_drinks_and_harvests_that_follow() -> None:
 def test_the_next_target_is_found_where_it_stands_now() -> None:
     npc, player = (-7, 2, 8, 4), (30, 0, 5, 6)
     life = still(
-        5,
-        others={0: [npc], 1: [player, npc], 2: [(-7, 2, 7, 4)], 3: [player], 4: [player]},
-        attacks={0: 0, 2: 0, 4: 0},
+        5, others={0: [npc], 1: [player, npc], 2: [(-7, 2, 7, 4)], 3: [player], 4: [player]}, attacks={0: 0, 2: 0, 4: 0}
     )
     # Tick 2 hits the NPC, tick 4 the player; what tick 0 hits is in nobody's future.
     assert values("next_target_is_player", life).tolist() == pytest.approx([0, 0, 1, 1, NAN], nan_ok=True)

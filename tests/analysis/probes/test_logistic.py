@@ -8,9 +8,9 @@ from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from analysis.probes import logistic
-from analysis.probes.logistic import Basis, TrainingSet, correlation, solve
+from analysis.probes.logistic import TrainingSet, basis_of, correlation, solve
 from analysis.probes.ridge import Fitted, fit_ridge
-from analysis.probes.task import fit_linear
+from analysis.probes.task import classified
 
 RECORDS = 3000
 FOLD = np.arange(RECORDS) % 4
@@ -59,7 +59,7 @@ def test_it_is_the_librarys(
     penalties = np.repeat([1e-4, 1e-2, 1.0], 3)
     found = solve(
         TrainingSet(blocks, answers, ONES),
-        Basis.of(correlation(blocks), ONES),
+        basis_of(correlation(blocks), ONES),
         torch.arange(3).repeat(3),
         torch.from_numpy(penalties),
     ).numpy()
@@ -83,16 +83,16 @@ def test_the_solution_does_not_depend_on_the_preconditioner(
     raw = correlated(rng)
     blocks, answers = tensors(StandardScaler().fit_transform(raw)[:, 4:], labels(raw, rng))
     columns, penalty = torch.arange(3), torch.full((3,), 0.01, dtype=torch.float64)
-    plain = Basis(torch.ones(36, dtype=torch.float64), torch.eye(36, dtype=torch.float64))
+    plain = torch.ones(36, dtype=torch.float64), torch.eye(36, dtype=torch.float64)
     scale = ONES[4:]
-    training, ours = TrainingSet(blocks, answers, scale), Basis.of(correlation(blocks), scale)
+    training, ours = TrainingSet(blocks, answers, scale), basis_of(correlation(blocks), scale)
     one, other = (solve(training, basis, columns, penalty) for basis in (ours, plain))
     np.testing.assert_allclose(one, other, atol=2e-3 * float(one.abs().max()))
 
 
 def fit(x: np.ndarray, y: np.ndarray, fold: np.ndarray) -> Fitted:
     """Fit as probes are fitted: every target is yes-or-no."""
-    return fit_linear(x, y, fold, np.ones(y.shape[1], bool))
+    return classified(x, y, fold, np.ones(y.shape[1], bool), fit_ridge(x, y, fold))
 
 
 def test_it_is_cross_validated_with_the_penalties_of_the_ridge_regression(rng: np.random.Generator) -> None:
@@ -113,7 +113,8 @@ def test_it_is_cross_validated_with_the_penalties_of_the_ridge_regression(rng: n
 def test_numbers_beside_yes_or_no_targets_are_the_ridge_regressions(rng: np.random.Generator) -> None:
     x = correlated(rng)
     y = np.column_stack([x[:, 5] + rng.normal(size=RECORDS), labels(x, rng)[:, 0], x[:, 8]])
-    ridge, both = fit_ridge(x, y, FOLD), fit_linear(x, y, FOLD, np.array([False, True, False]))
+    ridge = fit_ridge(x, y, FOLD)
+    both = classified(x, y, FOLD, np.array([False, True, False]), fit_ridge(x, y, FOLD))
     np.testing.assert_array_equal(both.predicted[:, [0, 2]], ridge.predicted[:, [0, 2]])
     np.testing.assert_array_equal(both.read_outs.weight[:, [0, 2]], ridge.read_outs.weight[:, [0, 2]])
     assert both.predicted[:, 1].min() < -1 < ridge.predicted[:, 1].min()  # log-odds, not shares

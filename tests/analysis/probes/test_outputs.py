@@ -7,7 +7,7 @@ import pytest
 
 from activation_store.directions import Source, read_directions, write_directions
 from analysis.probes.dataset import ProbeData
-from analysis.probes.outputs import directions_of
+from analysis.probes.probe_run import directions_of
 from analysis.probes.probing import LINEAR, Probed, probe
 from tests.planted_probes import INPUTS, NAMES, TARGETS, UNITS, planted_lives
 

@@ -15,7 +15,8 @@ from analysis.probes.ridge import PENALTIES, Moments, NormalEquations, fit_ridge
 from analysis.probes.scores import Resamples, average_precision, losses
 from analysis.probes.similarity import debiased_cka, similarities
 from analysis.probes.targets import DEFAULT, HIDDEN, OF_FEATURES, TARGETS, targets_named
-from analysis.probes.task import folds_of_worlds, mean_of_the_rest, shifted_within_lives, smooth_basis
+from analysis.probes.task import mean_of_the_rest, shifted_within_lives, smooth_basis
+from analysis.statistics.resampling import folds_of
 from tests.command import assert_refuses
 from tests.planted_lives import make_lives
 
@@ -212,11 +213,12 @@ def test_controls_stay_within_lives_and_keep_their_order(rng: np.random.Generato
 
 def test_folds_are_whole_worlds_of_like_size(rng: np.random.Generator) -> None:
     world = np.repeat(np.arange(12), rng.integers(50, 100, 12))
-    folds = folds_of_worlds(world)
+    folds = folds_of(world)
     assert sorted(set(folds.tolist())) == [0, 1, 2, 3, 4]
-    sizes = np.bincount(folds[world])
+    assert len({*zip(world.tolist(), folds.tolist(), strict=True)}) == 12
+    sizes = np.bincount(folds)
     assert sizes.max() < 2 * sizes.min()
-    assert len(set(folds_of_worlds(np.array([0, 1, 2])).tolist())) == 3
+    assert len(set(folds_of(np.array([0, 1, 2])).tolist())) == 3
 
 
 def test_intervals_cover_as_often_as_they_say(rng: np.random.Generator) -> None:

@@ -1,6 +1,10 @@
 """A run's folder is claimed once, holds a complete run or none, and contains no pickle."""
 
 import json
+import os
+import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +12,10 @@ import orjson
 import pytest
 
 from analysis.runs.finished_files import open_finished
-from analysis.runs.processor import processor
-from analysis.runs.run_folder import DONE_FILE, RUN_FILE, RunFolder
+from analysis.runs.run_folder import DONE_FILE, RUN_FILE, RunFolder, processor
 from common.files import sha256
 from common.user_error import UserError
+from tests.command import assert_refuses
 
 
 def test_a_run_is_proved_by_what_is_written_last(tmp_path: Path) -> None:
@@ -98,8 +102,7 @@ def test_a_run_that_did_not_end_is_of_the_script_that_began_it(
     if described is not None:
         (tmp_path / RUN_FILE).write_text(json.dumps(described))
     what_to_do = "give a folder that" if described is None else "let"
-    with pytest.raises(UserError, match=f"is not a finished run: {what_to_do} {script}"):
-        open_finished(tmp_path)
+    assert_refuses(f"is not a finished run: {what_to_do} {script}", open_finished, tmp_path)
 
 
 def test_an_interrupt_of_the_cleaning_leaves_what_the_same_run_can_claim(
@@ -124,3 +127,20 @@ def test_an_interrupt_of_the_cleaning_leaves_what_the_same_run_can_claim(
     with RunFolder(path, {}) as folder:
         folder.save_text("c.txt", "words")
     assert sorted(each.name for each in path.iterdir()) == [DONE_FILE, "c.txt", RUN_FILE]
+
+
+def test_it_names_the_machine_and_the_code_that_runs_on_it() -> None:
+    found = processor()
+    assert set(found) == {"name", "architecture", "instructions", "numba target", "BLAS kernels"}
+    assert platform.machine() in found["architecture"] and all(found.values())
+    assert found["BLAS kernels"] != "unknown"  # numpy has loaded one
+
+
+@pytest.mark.parametrize("target", ["generic", "znver3"])
+def test_the_numba_target_is_the_one_that_numba_compiles_for(target: str) -> None:
+    """A user who sets it changes the clusters of the same dump, so the run must say it."""
+    ours = "from analysis.runs.run_folder import processor; print(processor()['numba target'], end=' ')"
+    code = f"{ours}; import numba; print(numba.config.CPU_NAME)"
+    environment = {**os.environ, "NUMBA_CPU_NAME": target}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [target, target]

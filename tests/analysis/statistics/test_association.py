@@ -106,4 +106,4 @@ def test_components_that_a_choice_divides_are_found() -> None:
     between = sum(len(group) * (group.mean() - scores[:, 1].mean()) ** 2 for group in groups)
     assert found.value[1] == pytest.approx(between / (scores[:, 1].var() * len(code)), rel=1e-4)
     assert found.surviving == [1]
-    assert found.to_json()["name"] == "move" and len(found.to_json()["value"]) == 3
+    assert found.name == "move" and len(found.value) == 3

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.lives import Lives
-from analysis.statistics.cluster_members import members
 from analysis.statistics.effect_sizes import (
     Moments,
     cohens_d,
     complements,
     effect_sizes,
+    members,
     moments,
     pool,
     random_windows,

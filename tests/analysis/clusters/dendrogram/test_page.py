@@ -9,10 +9,8 @@ import pytest
 
 from analysis.clusters.clustering import Clustering, hdbscan_clusters
 from analysis.clusters.dataset import Dataset
-from analysis.clusters.dendrogram.content import run_clusters
-from analysis.clusters.dendrogram.page import dendrogram_page
+from analysis.clusters.dendrogram.page import ClusterTree, cluster_tree, dendrogram_page, run_clusters
 from analysis.clusters.projection import Projection
-from analysis.clusters.tree import ClusterTree, cluster_tree
 from analysis.features import FEATURES, feature_matrix
 from analysis.labels import NOISE
 from analysis.lives import lives_of

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 import tyro
 
-from analysis.clusters.report.captions import CAPTIONS
-from analysis.clusters.report.report import command_of, report_html
+from analysis.clusters.report.report import CAPTIONS, command_of, report_html
 from analysis.clusters.settings import AnalysisSettings
 from analysis.share_text import share_text
 from common.files import write_json

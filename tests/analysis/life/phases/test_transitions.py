@@ -8,10 +8,8 @@ from scipy.stats import binom
 
 from analysis.life.phases.label_sequences import LabelSequences
 from analysis.life.phases.memory import memory_of_two
-from analysis.life.phases.successions import against_orders
-from analysis.life.phases.transitions import dwelling, lagged_persistence, transitions
-from analysis.life.phases.visit_orders import random_orders
-from analysis.life.phases.visits import VISITS_A_SPAN, spans, ticks_of_spans, visits
+from analysis.life.phases.transitions import against_orders, dwelling, lagged_persistence, transitions
+from analysis.life.phases.visits import VISITS_A_SPAN, random_orders, spans, ticks_of_spans, visits
 from analysis.statistics.inference import LEVEL
 from analysis.statistics.resampling import Bootstrap
 from tests.planted_labels import (

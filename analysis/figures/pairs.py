@@ -1,4 +1,4 @@
-"""Scatter plots of every pair of features."""
+"""Scatter plots of every pair of features, and of the dimensions of a space two at a time."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -9,15 +9,17 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
 from analysis.features import Feature
-from analysis.figures.legend import add_cluster_legend, legend_width
-from analysis.figures.points import Panel, draw_clusters
-from analysis.figures.style import few_ticks, new_figure, style, title, wrapped
+from analysis.figures.points import Panel, add_cluster_legend, draw_clusters, legend_width
+from analysis.figures.style import few_ticks_on, new_figure, style, title, wrapped
 
 FEATURES_AT_MOST = 14
 _SIDE = 1.4
 _NARROWEST = 4.0
 _LETTERS_IN_A_LABEL = 14
 _LEGEND_ROWS_AN_INCH = 4
+_COLUMNS = 5
+_PANEL_SIDE = 2.6
+_DIMENSIONS_AT_MOST = 60
 
 
 def feature_scatter(
@@ -29,11 +31,8 @@ def feature_scatter(
     drawn, 91 pairs; the title says so if there are more.
 
     Args:
-        rolled: rolling means, (B, features), two features or more.
-        features: the columns of `rolled`.
+        rolled: rolling means, (B, features), two features or more, over a `window` of kept records.
         labels: (B,) clusters from 0, negative for noise; None if there are no clusters.
-        window: length of the rolling mean in kept records, for the title.
-        heading: what the figure shows, for its title.
     """
     shown = features[:FEATURES_AT_MOST]
     side = len(shown) - 1
@@ -65,8 +64,7 @@ def _triangle(figure: Figure, features: Sequence[Feature]) -> dict[tuple[int, in
     panels: dict[tuple[int, int], Axes] = {}
     for x, y in sorted(combinations(range(len(features)), 2), key=lambda pair: pair[1]):
         axes = figure.add_subplot(grid[y - 1, x], sharex=panels.get((x, x + 1)), sharey=panels.get((0, y)))
-        axes.xaxis.set_major_locator(few_ticks())
-        axes.yaxis.set_major_locator(few_ticks())
+        few_ticks_on(axes)
         axes.tick_params(labelsize=8, labelbottom=y == side, labelleft=x == 0)
         if y == side:
             axes.set_xlabel(_name(features[x]), fontsize=size)
@@ -78,3 +76,35 @@ def _triangle(figure: Figure, features: Sequence[Feature]) -> dict[tuple[int, in
 
 def _name(feature: Feature) -> str:
     return f"{wrapped(feature.name, _LETTERS_IN_A_LABEL)}\n({feature.unit})"
+
+
+def pair_panels(points: np.ndarray, names: Sequence[str], labels: np.ndarray | None, heading: str) -> Figure:
+    """Draw dimensions 1 and 2, 3 and 4, and so on; an odd last one is paired with the one before it.
+
+    Args:
+        points: (B, dimensions), two dimensions or more.
+        labels: (B,) clusters from 0, negative for noise; None if there are no clusters.
+    """
+    dimensions = min(len(names), _DIMENSIONS_AT_MOST)
+    pairs = [(min(i, dimensions - 2), min(i, dimensions - 2) + 1) for i in range(0, dimensions, 2)]
+    columns = min(_COLUMNS, len(pairs))
+    rows = -(-len(pairs) // columns)
+    cut = f"; the first {dimensions} of {len(names)} dimensions" if dimensions < len(names) else ""
+    coloured = "coloured by cluster" if labels is not None else "darker where there are more"
+    with style():
+        height = _PANEL_SIDE * rows + 0.8
+        legend_rows = int(_LEGEND_ROWS_AN_INCH * height)
+        legend = legend_width(labels, legend_rows) if labels is not None else 0
+        figure = new_figure(max(_PANEL_SIDE * columns, 6.5) + legend, height)
+        panels = figure.subplots(rows, columns, squeeze=False).ravel()
+        for (x, y), axes in zip(pairs, panels, strict=False):
+            draw_clusters(Panel(axes, _PANEL_SIDE, _PANEL_SIDE), points[:, [x, y]], labels)
+            axes.set(xlabel=names[x], ylabel=names[y])
+            few_ticks_on(axes)
+        for axes in panels[len(pairs) :]:
+            axes.set_axis_off()
+        figure.suptitle(title(heading, f"{len(points):,} records, {coloured}{cut}", max(60, 26 * columns)))
+        if labels is not None:
+            crowded = Panel(panels[0], _PANEL_SIDE, _PANEL_SIDE).crowded(len(points))
+            add_cluster_legend(figure, labels, crowded=crowded, rows=legend_rows)
+    return figure
