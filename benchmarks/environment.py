@@ -110,7 +110,6 @@ def play(worlds: list[Any], thresholds: tuple[tuple[int, int, int], ...], seed: 
     Args:
         worlds: plain and fast.
         thresholds: of garbage collection, for each world.
-        seed: of the worlds and of the actions.
     """
     plain, fast = worlds
     layout = observation_layout(plain.envs[0])

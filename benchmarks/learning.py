@@ -72,11 +72,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Result:
-    """One kind of work of one agent.
-
-    Attributes:
-        comparison: of the packed with the dense network.
-    """
+    """One kind of work of one agent."""
 
     comparison: Comparison
     floor: Floor

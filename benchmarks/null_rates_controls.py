@@ -88,9 +88,7 @@ def measured(
     """Judge an edit beside random directions.
 
     Args:
-        rng: draws the lives.
         effects: on each outcome of edited lives in ticks, of the edit first, (1 + K, outcomes).
-        episodes: of each arm.
     """
     lives = episodes * AGENTS
     edited = np.concatenate([rng.permutation(AGENTS) < EDITED for _ in range(episodes)])

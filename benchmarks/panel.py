@@ -51,7 +51,6 @@ class Opening:
         drawn_processor: processor time of the browser until then.
         whole: from navigation until all ticks are unpacked.
         whole_processor: processor time of the browser until then.
-        load: the machine's load average over one minute.
     """
 
     drawn: float

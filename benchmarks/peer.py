@@ -60,9 +60,7 @@ class Repetition:
         """Start the first episodes in the other worlds.
 
         Args:
-            groups: all worlds of the run.
             others: kinds of worlds by name, each as many as the run has.
-            starts: of the run's worlds, each at the start of an episode.
         """
         self.groups, self.others = groups, others
         self.reset_clock()
@@ -109,8 +107,6 @@ def plain_worlds(agent: str, settings: Settings, maps: Path, like: Sequence[Any]
     """Build plain worlds that run in as many processes as others.
 
     Args:
-        settings: of the worlds and tasks.
-        maps: a finished folder from `ensure_maps`.
         like: vectorised worlds from `make_groups`.
 
     Raises:

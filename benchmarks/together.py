@@ -23,11 +23,6 @@ def train_together(agent: str, settings: Settings, updates: int) -> dict[str, fl
 
     The first update is left out. Phases are those of the first process; agent-steps are those of all.
 
-    Args:
-        agent: folder in agent_zoo/.
-        settings: of the run, except its length.
-        updates: number of updates that are timed.
-
     Raises:
         UserError: the run failed.
     """

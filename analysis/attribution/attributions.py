@@ -40,8 +40,6 @@ class Attributions:
         memory: of each number of the memory before the window, hidden states first, (N, S).
         components: of each component of that memory, (N, K).
         entity_kind: of each visible entity in the present tick, a key of `ENTITY_KINDS` or 0, (N, most entities).
-        columns: names of the columns of `own`.
-        component_names: of `components`.
         has_cell: whether the second half of `memory` is of cell states.
     """
 

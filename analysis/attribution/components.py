@@ -42,9 +42,6 @@ def chosen_components(
 ) -> tuple[Direction, ...]:  # fmt: skip
     """Parse `--components`: names of directions, or what comes before the number in theirs, such as `ic` for all ic_N.
 
-    Args:
-        directions: of `--directions`.
-
     Raises:
         UserError: there is no such direction, or it is of another checkpoint, or of no state of the memory.
     """

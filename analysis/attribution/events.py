@@ -37,9 +37,7 @@ class Event:
     """A condition on a behavioural feature that begins to hold, such as `distance_to_npc <= 3`.
 
     Attributes:
-        text: as the user wrote it.
         comparison: one of <, <=, >, >=, ==, !=.
-        number: that the feature is compared with.
     """
 
     text: str
@@ -124,8 +122,6 @@ class EventRow:
     """One number before and after an event.
 
     Attributes:
-        before: its mean before the event.
-        after: its mean from the event on.
         difference: after less before, with the interval over samples.
         samples: in which it was measured on both sides.
     """
@@ -142,7 +138,6 @@ class AroundEvent:
     """Attributions around an event.
 
     Attributes:
-        event: the condition that begins to hold.
         held: share of the ticks from then on in which it holds, mean over samples.
         offset: of each state, ticks since the event, (N,); negative before it.
     """
@@ -158,7 +153,6 @@ def around_event(maps: Attributions, event: str, held: float, before: int, seed:
 
     Args:
         maps: samples of the same number of ticks, with the event at the same place in each.
-        held: see `AroundEvent`.
         before: ticks of each sample before the event.
     """
     offset = np.concatenate([np.arange(count) - before for count in np.bincount(maps.sample)])

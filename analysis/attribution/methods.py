@@ -73,11 +73,9 @@ def attribute(
     """Attribute a target to everything that the policy read in some windows.
 
     Args:
-        settings: method, steps, copies, noise and seed count.
         policy: in evaluation mode, its parameters without gradients.
         windows: N of them; for occlusion, of one tick.
         baseline: of integrated gradients, in which components are as here.
-        components: of the memory, to attribute to as well.
     """
     if settings.method == "occlusion":
         return _occluded(policy, windows, target, components)

@@ -68,7 +68,6 @@ def read_samples(
     """Draw lives, and a segment of each, at random.
 
     Args:
-        settings: dump, samples, ticks, window and seed count.
         among: slot, agent and episode of the lives to draw from, (L, 3); all where None.
         starts: ticks of each life, counted from its first record, that a segment may begin with; lives without any are
             left out. Any tick where None.

@@ -239,8 +239,6 @@ def check_maps(
 
     Args:
         sample: that each state belongs to, (N,), the units of intervals.
-        twins: untrained networks of the same architecture, at least 1.
-        seed: of shuffled weights, random orders and resamples.
     """
     last = windows.last(policy)
 

@@ -27,7 +27,6 @@ class Outcome:
 
     Attributes:
         value: (N,).
-        distribution: over actions.
         layers: name -> (N, units).
         action: options that were chosen when this was recorded, (N, heads).
     """
@@ -65,7 +64,6 @@ class Action:
     """The log-probability of an option of a head, or how far it is above another's, which is a difference of logits.
 
     Attributes:
-        head: index of the head.
         option: its number; None for the one that was chosen.
         other: number of the option that it is compared with; None for none.
     """
@@ -109,8 +107,6 @@ def target_named(
 
     Args:
         text: `value`, `HEAD:OPTION`, `HEAD:OPTION-OPTION`, `HEAD:chosen` or `direction:NAME`.
-        directions: of `--directions`; None without it.
-        asked: the option that names the target, for messages.
 
     Raises:
         UserError: there is no such target, or the direction belongs to another policy.

@@ -58,7 +58,6 @@ def space_of(tracks: Tracks, layers: Sequence[str], scales: Mapping[str, Scale])
     """Put layers side by side.
 
     Args:
-        tracks: recorded lives, with the activations of these layers.
         scales: of layers whose z-scores are known; those of the others are measured over the tracks.
 
     Raises:
@@ -118,11 +117,7 @@ class Behaviours:
 
 
 def find_behaviours(tracks: Tracks, space: BehaviourSpace, count: int, bootstraps: int, seed: int) -> Behaviours:
-    """Cluster short trajectories: principal components, then Ward's method on a graph of neighbours.
-
-    Args:
-        bootstraps: of lives, for the agreement.
-    """
+    """Cluster short trajectories: principal components, then Ward's method on a graph of neighbours."""
     from sklearn.decomposition import PCA
 
     records, trajectory = trajectories(tracks, space.points(tracks.records.activations))
@@ -193,12 +188,7 @@ def pairs_of(
     behaviours: Mapping[str, Behaviours], tracks: Tracks, draws: int, seed: int,
     progress: Callable[[float], None] = lambda share: None,
 ) -> list[BehaviourPair]:  # fmt: skip
-    """Compare every two divisions of the ticks into behaviours.
-
-    Args:
-        found: behaviours of the records, by the name of their layers.
-        draws: of other lives, for the reference.
-    """
+    """Compare every two divisions of the ticks into behaviours."""
     there = next(iter(behaviours.values())).label >= 0
     lives = tracks.lives.of_records(there)
     pairs = list(combinations(behaviours, 2))

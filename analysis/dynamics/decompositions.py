@@ -107,7 +107,6 @@ def decompose(
         z: z-scores, (B, U).
         components: how many, at most U.
         resamples: records of each bootstrap of lives.
-        progress: called with the share done, from 0 to 1.
     """
     scores, axes = _fit(kind, z, components, seed)
     sign = np.ones(len(axes.patterns)) if kind == "nmf" else _skew_sign(scores)

@@ -106,11 +106,7 @@ def trajectories(motion: Motion, states: States) -> Figure:
 
 
 def correlations_and_jacobians(motion: Motion, effects: Effects | None, names: Sequence[str], heading: str) -> Figure:
-    """Draw lagged correlations, beside mean Jacobians if there are any, for the largest behaviours.
-
-    Args:
-        names: of the components.
-    """
+    """Draw lagged correlations, beside mean Jacobians if there are any, for the largest behaviours."""
     means = None
     if effects is not None:
         label = motion.behaviours.label[effects.jacobian_records]

@@ -29,9 +29,7 @@ def above_gaussians(
     largest over these steps.
 
     Args:
-        found: a decomposition of z.
         z: z-scores, (B, U).
-        progress: called with the share done, from 0 to 1.
 
     Returns:
         The stability of the components of whole Gaussians, (`SURROGATES`, K), and the q of each component, (K,).

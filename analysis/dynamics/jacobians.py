@@ -160,7 +160,6 @@ class Agreement:
     """How often correlation and Jacobian have the same sign, among pairs of different components.
 
     Attributes:
-        lag: in ticks.
         share: of pairs with the same sign.
         significant: the same among pairs whose correlation has q < 0.05; NaN if there are none.
         shuffled_behaviours: mean share if behaviours are dealt to states at random, for the Jacobians only.
@@ -188,7 +187,6 @@ def lagged_correlations(
 
     Args:
         scores: of the components, (B, K).
-        lags: the largest, in ticks.
     """
     count, components = behaviours.count, scores.shape[1]
     r = np.full((count, lags + 1, components, components), np.nan)

@@ -170,7 +170,6 @@ class HeldInput:
 
     Attributes:
         read: what the memory reads, (units,).
-        points: found for it.
         starts: states from which they were looked for, (n, S).
         after: these states one tick later with this input, (n, S).
     """
@@ -189,7 +188,6 @@ class Persisting:
     Attributes:
         records: ticks at which something was changed, or decided, (n,).
         lasting: of each independent component, (K,).
-        held: fixed points, by held input.
         length: of the memory; or why it was not measured, if the dump lacks the observations.
     """
 

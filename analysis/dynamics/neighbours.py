@@ -47,7 +47,6 @@ def ward_labels(points: np.ndarray, clusters: int, neighbours: int = NEIGHBOURS)
 
     Args:
         points: (B, dimensions).
-        clusters: how many, at most B.
 
     Returns:
         (B,) int64, from 0 in order of decreasing size.

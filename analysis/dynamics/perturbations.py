@@ -124,7 +124,6 @@ class FollowedEdit:
     """One edit that an intervention followed. T ticks.
 
     Attributes:
-        run: folder of the intervention.
         direction: whose read-out was held in a single tick.
         held_at: what it was held at, in the read-out's unit.
         dose: that in standard deviations from the recorded mean.

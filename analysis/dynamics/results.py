@@ -23,8 +23,6 @@ class States:
     """What single states show. B records.
 
     Attributes:
-        data: the records, their activations and features.
-        decompositions: by kind.
         associations: of the components of each kind with the features, (K, F) each.
         distance: median distance to the nearest neighbours, (B,), in z-scores of principal components.
         outlier: (B,) bool.
@@ -34,7 +32,6 @@ class States:
         explained: share of the variance that lies between clusters.
         agreement: adjusted Rand index with the clusters of each bootstrap of lives, (R,).
         agreement_floor: the same numbers of a Gaussian surrogate of the states, (R,).
-        differences: between clusters, in features.
         plane: t-SNE of some records, (n, 2).
         plane_records: these records, (n,).
         trustworthiness: of the plane, 0 to 1 (Venna and Kaski 2001).
@@ -70,7 +67,6 @@ class Motion:
         scores: independent components of their states, (N, K).
         space: of the states whose trajectories are behaviours.
         pairs: how far behaviours of several layers agree with those of each alone; empty for those of one layer.
-        differences: between behaviours, in features.
         correlations: of components, by behaviour and lag.
     """
 

@@ -52,8 +52,6 @@ class Edits:
     Attributes:
         name: such as steer-ic_3-dose+2.
         described: each edit as it is written to a dump's metadata.
-        states: edits of layers, in their order.
-        memories: edits of the memory with which a tick begins, in their order.
     """
 
     name: str
@@ -124,12 +122,6 @@ def requested_edits(
     dictionary: SparseDictionary | None,
 ) -> list[Edits]:  # fmt: skip
     """Return what the options ask for: one set of edits for each dose, or a single one without doses.
-
-    Args:
-        options: of the edits, which are made together.
-        held_out: recorded lives of the policy that is edited.
-        directions: that they name; None if they name none.
-        dictionary: of sparse features that they name; None likewise.
 
     Raises:
         UserError: a direction, a sparse feature or a variable does not exist, or does not fit the policy or the edit; a
@@ -228,7 +220,6 @@ class UneditedLives:
     """What S unedited lives can give, tick by tick. As edits of these lives, it changes nothing and keeps their states.
 
     Attributes:
-        memory: with which each tick begins.
         states: of the watched layers in each tick, by layer, (S, units) each.
         own: own rows that the policy sees in each tick, (S, columns), divided by scales.
         alive: which lives are not over in each tick, (S,) bool.
@@ -265,12 +256,7 @@ class EditsWithDonors:
     """
 
     def __init__(self, edits: Edits, unedited: UneditedLives, layout: ObservationLayout, seed: int, batch: int):
-        """Prepare to draw.
-
-        Args:
-            unedited: lives of the same starts.
-            batch: number of the batch.
-        """
+        """Prepare to draw."""
         self._edits, self._unedited, self._key = edits, unedited, (seed, batch)
         self._columns, self._scale = own_columns(layout), entity_features(layout).scale
         self._age: torch.Tensor | None = None

@@ -46,8 +46,6 @@ def value_saliency(model: WorldModel, scene: SoftScene, around: Surroundings, be
     The saliency of a part is the sum of the absolute values of gradient times input over its numbers.
 
     Args:
-        model: whose policy reads the scenes.
-        around: what stays as it was.
         before: memory with which they begin the tick.
 
     Returns:
@@ -139,7 +137,6 @@ class Finding:
             distance of cluster shares is the total variation from those of the other half. Of the value's saliency,
             see `value_saliency`.
         layer: of the policy; empty for what is not about one.
-        lives: recorded lives compared.
         recorded: in the half of the recorded lives that nothing was fitted on.
         recorded_low: end of its interval.
         simulated: in lives simulated from the same starts.
@@ -168,11 +165,7 @@ def compare_findings(
     """Compare recorded and simulated lives from the same starts on maps that the model was not trained on.
 
     Args:
-        held_out: recorded lives to start from.
         lives: to simulate, at most; as many starts as there are if those are fewer.
-        ticks: after the start, that are compared.
-        seed: of starts, dice, halves, clusters and resamples.
-        report: called with the share done.
 
     Raises:
         UserError: too few lives last long enough.

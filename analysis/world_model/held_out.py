@@ -44,7 +44,6 @@ class HeldOut:
 
     Attributes:
         origin: of the model; `test` are the dump's episodes on other maps.
-        dump: folder of the dump.
     """
 
     model: WorldModel
@@ -95,7 +94,6 @@ class HeldOut:
             beginning: informed: from recorded ticks; random: from bottlenecks drawn at random, with the market and task
                 of recorded ticks; interpolate: from bottlenecks on the way from one recorded start to another.
             lives: number of starts; of interpolated ones, a multiple of `steps`.
-            seed: of which ticks are taken, and of what is drawn.
             steps: starts on each way, both ends included.
 
         Yields:

@@ -34,7 +34,6 @@ class TickEdits(Protocol):
         """Return the memory with which B agents begin a tick, numbered from 0; called before `hooks`.
 
         Args:
-            tick: from 0.
             own: their own rows as the policy sees them in the tick, (B, columns), as `SoftScene.own`.
         """
 
@@ -47,9 +46,7 @@ class Start:
     """Where S simulations begin.
 
     Attributes:
-        scene: of the first tick.
         memory: of the policy before it sees that.
-        around: what stays as it was.
         vector: the bottleneck, (S, dimensions).
     """
 
@@ -68,14 +65,11 @@ class ImaginedTick:
     """One tick of S simulations.
 
     Attributes:
-        view: the same as an observation.
         options: taken, head -> (S,) int64.
         action: their code, (S, size).
         memory: of the policy after it has seen the scene.
         layers: encoder output and action decoder of the policy, (S, units) each, without gradients.
-        reward: for the action, (S,).
         end: probability that the life ends with the tick, (S,).
-        following: the prediction of the next tick.
     """
 
     scene: SoftScene
@@ -115,11 +109,7 @@ def informed_start(model: WorldModel, windows: Windows, generator: torch.Generat
 
 
 def random_start(model: WorldModel, around: Surroundings, generator: torch.Generator) -> Start:
-    """Start from random bottlenecks, which the model turns into scenes and memories of its own.
-
-    Args:
-        around: market and task of each simulation, taken from recorded ticks.
-    """
+    """Start from random bottlenecks, which the model turns into scenes and memories of its own."""
     network = model.network
     vector = torch.randn(len(around.task), network.sizes.bottleneck, generator=generator)
     if network.kind == "sphere":
@@ -134,7 +124,6 @@ def bottleneck_start(
 
     Args:
         vector: on the sphere, of length 1.
-        around: market and task of each simulation.
         generator: of the first latent states; None for the most probable ones.
     """
     network = model.network
@@ -154,7 +143,6 @@ def imagine(
     Args:
         generator: of actions and latent states; None for the most probable of each.
         moves: what every agent does in the first ticks instead of the policy's own move; None where it chooses.
-        edits: of the policy, in every tick; with the same dice as without.
         shown: what the world goes on from, and what the policy sees; None for the same scene.
         soft: draw nothing: actions, latent states and the agent's moves are the probabilities themselves. Not a life,
             but a smooth function, whose gradients are exact.

@@ -37,7 +37,6 @@ class Dynamics:
     """What a run of analyze_dynamics.py found. K components, L lags from 0.
 
     Attributes:
-        probes: how its independent components are read and moved.
         label: behaviour of each recorded tick, by episode, agent and tick; only of those in a behaviour.
         jacobians: of the policy alone, (n, L, K, K).
         jacobian_label: behaviour of each of these states, (n,).
@@ -62,7 +61,6 @@ class LagRow:
     """The same at one lag, over all behaviours.
 
     Attributes:
-        lag: in ticks.
         share: mean over behaviours of the share of pairs of different components with the same sign.
         shuffled_behaviours: the same if behaviours are dealt to states at random.
         shuffled_components: the same if the components of the Jacobian are renamed at random.
@@ -197,11 +195,7 @@ def compare_jacobians(
     """Compute Jacobians in simulated lives, and compare their signs with lagged correlations in each behaviour.
 
     Args:
-        held_out: recorded lives to start from.
-        states: starts, at most.
         largest_lag: in ticks; lags are 1, 2, 4, 8 and so on, up to it.
-        seed: of starts, dice and shuffles.
-        report: called with the share done.
 
     Raises:
         UserError: the run has no lag of 1, or no start is in a behaviour.

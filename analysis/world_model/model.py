@@ -165,15 +165,9 @@ class Origin:
     """What a world model was trained on.
 
     Attributes:
-        dump: name of the dump's folder.
-        policy: name of the policy.
-        policy_sha256: of the policy's checkpoint.
         horizon: ticks predicted in a training window.
         records: predicted in training so far.
-        train: episodes trained on.
-        test: episodes on other maps.
         world: map_seed and map_size of the dump, which tell its maps from those of other worlds.
-        train_maps: numbers of the maps trained on.
     """
 
     dump: str
@@ -191,12 +185,7 @@ class Origin:
 
 @dataclass(frozen=True, eq=False)
 class WorldModel:
-    """A world model.
-
-    Attributes:
-        info: of the policy's checkpoint.
-        stats: measured on the training records.
-    """
+    """A world model."""
 
     network: WorldNetwork
     policy: RecurrentPolicy

@@ -51,11 +51,8 @@ class Sizes:
     """Sizes of the network.
 
     Attributes:
-        hidden: units of the deterministic state.
         groups: categorical variables in a latent state.
         classes: values of each.
-        embedding: units of an encoded observation.
-        bottleneck: dimensions of the bottleneck.
     """
 
     hidden: int = 256
@@ -302,7 +299,6 @@ class WorldNetwork(nn.Module):
         """Predict a tick.
 
         Args:
-            state: of the world in this tick.
             before: the scene of the tick before: real, predicted or blank.
             action: that led from there, (B, size); zeros after a blank one.
             decided: whether the agent makes its most probable move, with the gradients of the probabilities, rather
@@ -392,7 +388,6 @@ def drawn(log_probabilities: torch.Tensor, dice: torch.Generator | torch.Tensor 
     """Draw a latent state, (B, groups, classes) to (B, latent), one-hot with the gradients of the probabilities.
 
     Args:
-        log_probabilities: of the values in each group.
         dice: generator of random numbers, or uniform numbers, (B, groups); None for the most probable values.
     """
     probabilities = log_probabilities.exp()

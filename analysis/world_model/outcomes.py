@@ -58,7 +58,6 @@ class OutcomeSums:
         """Begin.
 
         Args:
-            origin: as in `Outcomes`, (S,).
             vitals: places of health, food and water in a scene's own row.
             targets: further numbers of a tick, (S,) each, whose means over ticks are outcomes.
         """
@@ -101,10 +100,7 @@ class Group:
         group: what they have in common.
         value: mean over lives of the mean over ticks.
         better: value above that of the policy's own lives from the same starts, NaN where that is not compared.
-        low: end of its 95% interval over recorded lives.
         health: in the last tick.
-        ticks: lived.
-        lives: simulated.
     """
 
     group: str
@@ -123,7 +119,6 @@ def group_of(name: str, outcomes: Outcomes, own: Outcomes | None, seed: int, cho
     """Return the mean outcomes of some lives.
 
     Args:
-        name: what they have in common.
         own: what came of the policy's own lives from the same starts; None if that is not compared.
         chosen: which lives, (L,) bool; None for all.
     """

@@ -23,7 +23,6 @@ class Surroundings:
     """What stays as it was at the start of a simulation, of B agents.
 
     Attributes:
-        market: items for sale.
         task: embedding of the task, (B, task size).
     """
 
@@ -60,7 +59,6 @@ def imagined_view(
 
     Args:
         kind_means: mean of each column of `Scene.own` over recorded entities of each kind, (kinds, columns).
-        around: what stays as it was.
     """
     agents, view, side = len(scene.own), layout.tiles, layout.view_side
     presence, place = scene.kinds.flatten(1).topk(min(ENTITIES, len(KINDS) * view), dim=1)  # (B, R)
@@ -132,7 +130,6 @@ def recorded_actions(options: torch.Tensor, observation: PackedObservation, layo
 
     Args:
         options: chosen, (B, heads) int64.
-        observation: that they were chosen for.
     """
     place = {head.name: index for index, head in enumerate(layout.heads)}
     sizes = {head.name: head.size for head in layout.heads}

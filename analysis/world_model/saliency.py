@@ -107,9 +107,6 @@ def slopes(model: WorldModel, start: Start, number: Number, taps: Taps, seed: in
 
     Actions and latent states are drawn. They pass gradients on as if they were their probabilities (straight-through).
     The dice do not depend on the taps, so simulations are the same.
-
-    Args:
-        soft: as for `imagine`.
     """
     generator, lags = torch.Generator().manual_seed(seed), len(taps.own) - 1
     alive = torch.ones(len(start), dtype=torch.bool)
@@ -134,14 +131,9 @@ class Influence:
     """Mean derivative of the number by an input, with 95% intervals over recorded lives.
 
     Attributes:
-        of: memory or own row.
         input: name of the component, which is moved after the tick, or of the column, which is moved in it.
         lag: ticks from that tick to the one of the number.
         whole: through everything, per standard deviation of the input.
-        whole_low, whole_high: its interval.
-        memory_alone_low, memory_alone_high: its interval.
-        through_world_low, through_world_high: its interval.
-        lives: recorded lives.
     """
 
     of: str
@@ -164,12 +156,7 @@ class ByLag:
     """How large the derivatives by all components, or all columns, are together: the mean length of their vector.
 
     Attributes:
-        of: memory or own row.
-        lag: in ticks.
-        whole: through everything.
         share: of what passes through the world: its length, divided by that and the length with the world cut.
-        share_low, share_high: its 95% interval over recorded lives.
-        lives: recorded lives.
     """
 
     of: str
@@ -211,11 +198,6 @@ def components_of(held_out: HeldOut, chosen: Sequence[Direction]) -> Components:
 def number_of(target: Target, model: WorldModel, request: str) -> Number:
     """Return a target of saliency.py as a number of a simulated tick.
 
-    Args:
-        target: which.
-        model: in which it is computed.
-        asked: what the user wrote, for messages.
-
     Raises:
         UserError: simulated ticks have no such number.
     """
@@ -246,11 +228,6 @@ def influences(
     report: Callable[[float], None] = lambda _: None,
 ) -> tuple[list[Influence], list[ByLag]]:  # fmt: skip
     """Simulate lives from recorded starts on test maps, and differentiate a number of their last tick.
-
-    Args:
-        held_out: recorded lives to start from.
-        lags: the largest, in ticks.
-        report: called with the share done.
 
     Raises:
         UserError: no simulation lasts long enough, or the number has no finite value.

@@ -119,7 +119,6 @@ class SceneShape:
 
     Attributes:
         side: of the view, in tiles.
-        materials: number of them.
         own: columns of the agent's own row.
         item: columns of an item.
         legal: options of `LEGAL_HEADS`.

@@ -193,7 +193,6 @@ class Arm:
     Attributes:
         folder: of the dump to write; None for none.
         moves: what every agent does in the first ticks; None where the policy chooses.
-        edits: of the policy; None for none.
         begin: turns starts into others; None to keep them.
         described: what more to say in the dump's metadata.
         targets: further outcomes, by name.
@@ -214,11 +213,7 @@ def simulate(
     """Simulate all arms, and write their dumps; returns what came of the lives of each arm.
 
     Args:
-        held_out: recorded lives that starts are taken from, and the model.
-        sha256: hash of the model's file.
-        options: lives, ticks, seed and starts.
         arms: ways to simulate; if an edit takes something from donors, the first one has no edits, and gives it.
-        report: called with the lives so far, and all of them, counting those of all arms.
 
     Raises:
         UserError: a folder already holds a dump, or the recorded one has too few windows.

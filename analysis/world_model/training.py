@@ -73,7 +73,6 @@ class Progress:
 
     Attributes:
         records: predicted so far.
-        epoch: number of the current one, from 0.
         batches: of the current epoch that are done.
     """
 
@@ -89,7 +88,6 @@ class Training:
 
     Attributes:
         plan: what decides the weights, as text; a saved state of another plan is refused.
-        progress: so far.
         processes: that share each batch; their weights stay equal.
     """
 
@@ -113,9 +111,6 @@ class Training:
         Args:
             tests: batches to measure the costs on with every line.
             state: file that the training is saved to, at most once a minute.
-            on_line: called with each line of metrics.
-            report: called with the records so far, and those of the whole training.
-            clock: seconds.
 
         Raises:
             UserError: the loss is no longer finite.
@@ -368,12 +363,7 @@ def _headline(path: Path) -> str:
 
 
 def draw_curves(metrics: Path, target: Path) -> None:
-    """Draw the costs of training and test windows against records, and the divergence of the latent states.
-
-    Args:
-        metrics: file with one JSON object a line.
-        target: image to write.
-    """
+    """Draw the costs of training and test windows against records, and the divergence of the latent states."""
     lines = read_json_lines(metrics)
     side = "test" if any("test/loss" in line for line in lines) else "train"
     with style():

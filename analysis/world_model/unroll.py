@@ -65,7 +65,6 @@ def scene_costs(prediction: Prediction, scene: Scene, stats: Statistics, vitals:
     normal distribution, and little more the further it is off.
 
     Args:
-        prediction: of B ticks.
         vitals: places of the vitals in `Scene.own`.
     """
     occupied = (scene.kinds.sum(dim=1) > 0).float()
@@ -142,11 +141,7 @@ class Totals:
     """Adds up costs by name, so that their means are those over all processes' predictions."""
 
     def __init__(self, names: Sequence[str]):
-        """Begin.
-
-        Args:
-            names: of all costs, in an order that all processes share.
-        """
+        """Begin."""
         self._names = tuple(names)
         self._sums: dict[str, torch.Tensor] = {}
         self._counts = dict.fromkeys(self._names, 0)
@@ -197,7 +192,6 @@ class Unrolled:
         start_costs: likewise of the tick that the bottleneck describes.
         divergence: of the posterior from the prior in nats, on average.
         bottleneck: the spreading penalty, or the KL of a Gaussian bottleneck in nats.
-        ticks: predicted.
     """
 
     loss: torch.Tensor

@@ -66,7 +66,6 @@ class InGame:
         dose: of the edit; None if it has none.
         made: whether agents were edited in every tick, or in single ones with unedited ticks between.
         changes: quantity -> mean over episodes of the mean over edited lives, with its 95% interval.
-        episodes: played.
     """
 
     dose: float | None
@@ -81,8 +80,6 @@ class Intervened:
 
     Attributes:
         options: of its edits, made together, with all doses.
-        directions: that they name; None if they name none.
-        dictionary: of sparse features that they name; None likewise.
         in_game: what they did, dose by dose.
     """
 
@@ -98,20 +95,12 @@ class Validated:
     """How an edit changes one quantity at once, with 95% intervals: over recorded lives, in the game over episodes.
 
     Attributes:
-        run: folder of the intervention.
-        edit: what was edited, with its dose.
-        made: in every tick or once.
         quantity: the value, or the probability of an option.
         predicted: by the gradient on recorded ticks.
-        predicted_low, predicted_high: its interval.
         replayed: in full on recorded ticks.
-        replayed_low, replayed_high: its interval.
         simulated: in full in simulated ticks.
-        simulated_low, simulated_high: its interval.
         real_low, real_high: its interval; NaN where all episodes agree.
         predicted_agrees: whether both have the same sign; empty where the game's interval does not exclude 0.
-        lives: recorded lives with a simulated change.
-        episodes: played in the game.
     """
 
     run: str
@@ -142,9 +131,6 @@ class SignAgreement:
     """In how many changes the sign is that of the game, among those whose interval in the game excludes 0.
 
     Attributes:
-        made: in every tick or once.
-        quantities: value, moves or attack style.
-        side: predicted, replayed or simulated.
         changes: that the game shows for sure.
         of: all of them.
         agree: share with the same sign.
@@ -165,9 +151,6 @@ class SignAgreement:
 
 def read_intervened(folder: Path, policy: str, policy_sha256: str) -> Intervened:
     """Read a finished run of intervene.py.
-
-    Args:
-        policy: name of the policy in the world model.
 
     Raises:
         UserError: the run is unfinished or damaged, edited another policy, made an edit that simulations cannot make,
@@ -230,11 +213,7 @@ def compare_edits(
     """Make the edits of finished runs on recorded and in simulated ticks; returns a row for each edit and quantity.
 
     Args:
-        held_out: recorded lives to start from.
         lives: starts; as many as there are if those are fewer.
-        ticks: after each start, at most.
-        seed: of starts, dice and resamples.
-        report: called with the share done.
 
     Raises:
         UserError: a direction or a dictionary does not fit, or no life is long enough.
@@ -285,8 +264,6 @@ def validated_rows(
     """Return a row for each quantity that an edit of one dose changes.
 
     Args:
-        run: name of its folder.
-        game: what it did in the game.
         changes: side of `SIDES` -> mean change of each quantity over the edited ticks of a start, (starts, quantities);
             NaN where none counts.
         life: number of the recorded life of each start, (starts,) int64.
@@ -357,12 +334,7 @@ def _share(flags: Sequence[bool]) -> float:
 def save_validation(
     folder: Path, rows: Sequence[Validated], agreements: Sequence[SignAgreement], model: Path, settings: dict[str, Any]
 ) -> None:
-    """Write both tables and the figure.
-
-    Args:
-        agreements: summed up.
-        model: file of the world model.
-    """
+    """Write both tables and the figure."""
     draw_validation(rows, folder / FIGURE_FILE)
     write_table(folder / TABLE_FILE, rows)
     header = {"world_model_sha256": sha256(model), "settling_ticks": SETTLING, **settings}

@@ -139,9 +139,6 @@ def check_dump(
 ) -> None:
     """Refuse a dump that a world model of this policy cannot be trained on.
 
-    Args:
-        policy: to be held by the world model.
-
     Raises:
         UserError: the dump lacks something, or is of another policy; or the policy cannot read probabilities.
     """
@@ -209,10 +206,7 @@ def read_windows(
     """Yield the windows of some episodes; every tick after a life's first three is to be predicted in just one window.
 
     Args:
-        horizon: ticks to predict in a window.
-        batch: windows in each batch.
         seed: of the order; None for the dump's.
-        progress: called with the share of the episodes done.
     """
     for sequences in read_sequences(folder, episodes, horizon, batch, seed, progress):
         yield as_windows(sequences, policy, info)

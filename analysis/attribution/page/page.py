@@ -59,11 +59,7 @@ def saliency_page(
     """Return the page as HTML.
 
     Args:
-        folder: of the run, with the figures.
-        heading: what is attributed, and how.
         summary: its lines; those that begin with a space are details.
-        figures: names of files, and how to read each.
-        command: words of the command line that repeats the run.
     """
     shown = [_content(sample) for sample in samples]
     back = samples[0].task.shape[1]

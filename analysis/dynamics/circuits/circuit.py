@@ -34,8 +34,6 @@ class Share:
     Shares of all parts of the same kind add up to 1. One below 0 is of a part that works against the others.
 
     Attributes:
-        kind: way in which the read-out was divided.
-        part: which part.
         low, high: 95% interval over resampled lives; NaN with fewer than five lives.
     """
 
@@ -169,7 +167,6 @@ def find_circuit(
 
     Args:
         memory: of the policy, in double precision.
-        direction: of a state of it.
         read: what the memory read, (T, L, units).
         parts: of it, which add up to it but for a constant, (T, L, units) each; none if it has no such parts.
     """

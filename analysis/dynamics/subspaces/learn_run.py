@@ -53,7 +53,6 @@ class Accuracy:
     """After how many exchanges the actions tell the source's value.
 
     Attributes:
-        what: was exchanged.
         accuracy: share of pairs; half of them have the same value. Of random subspaces, the mean.
         low, high: 95% interval over resampled lives; of random subspaces, the lowest and the highest.
     """

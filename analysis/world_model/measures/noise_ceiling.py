@@ -48,17 +48,12 @@ class OtherDice:
     """How far two real courses from one state differ in one measure at one horizon, with 95% intervals.
 
     Attributes:
-        measure: see `open_loop.HIGHER_IS_BETTER`.
         horizon: ticks after the last one that both courses share.
         other: of the course with other dice, against the course as it was.
-        other_low, other_high: its interval.
         bound: what no prediction without knowledge of the dice exceeds on average, half-way from `other` to no
             difference; NaN for measures without such a bound.
-        model: of the world model in the same ticks.
         copied: of copying the last tick, likewise.
         better: how much better the model is than the other course; above 0 is better, whichever way the measure points.
-        better_low, better_high: its interval.
-        ticks: compared.
         unit: what is resampled: episode or life.
     """
 
@@ -84,8 +79,6 @@ def measure_other_dice(
 
     Args:
         courses: of one episode each: records of the same agents, from `CONTEXT` ticks before the courses part.
-        seed: of the model's latent states and of resamples.
-        report: called with the number of pairs done.
 
     Raises:
         UserError: no life lasts a tick longer in both courses of any pair.
@@ -118,7 +111,6 @@ def differences(
     """Compare two courses of the same lives, and yield the differences of each tick that a life reaches in both.
 
     Args:
-        windows: the first course, as it was recorded.
         others: the other one, of the same lives in the same order.
     """
     layout, vitals = info.layout, vital_columns(info.layout)

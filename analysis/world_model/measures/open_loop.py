@@ -45,8 +45,6 @@ def scene_errors(predicted: SoftScene, real: Scene, vitals: list[int]) -> dict[s
     """Return the errors of what is seen: of tiles and vitals (P,), of entities (P, 3): right, found and real.
 
     Args:
-        found: predicted, or of another course.
-        real: recorded.
         vitals: places of health, food and water among the own columns.
     """
     right = (predicted.material.argmax(dim=1) == real.material).float().mean(dim=1)
@@ -167,11 +165,7 @@ class Rivals:
 
 @torch.no_grad()
 def open_loop(model: WorldModel, windows: Windows, seed: int) -> Iterator[Errors]:
-    """Yield the errors of each tick of a batch of windows.
-
-    Args:
-        windows: recorded ones.
-    """
+    """Yield the errors of each tick of a batch of windows."""
     network, generator, rules = model.network, torch.Generator().manual_seed(seed), Rules.of_game()
     own_heads = partial(head_log_probabilities, model.policy, model.layout)
     start = informed_start(model, windows, None)

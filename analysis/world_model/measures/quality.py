@@ -28,13 +28,9 @@ class Row:
     Attributes:
         measure: name, see `open_loop.HIGHER_IS_BETTER`.
         horizon: ticks after the last one seen.
-        model_low: end of its interval.
         rival: name of `open_loop.RIVALS`.
         other: the rival's measure.
         better: how much better the model is; above 0 is better, whichever way the measure points.
-        better_low: end of its interval.
-        predictions: ticks predicted.
-        unit: what is resampled: episode or life.
     """
 
     measure: str
@@ -65,14 +61,12 @@ class Quality:
     """Everything that is measured.
 
     Attributes:
-        rows: open-loop errors by measure and horizon.
         end_auroc: of the end of lives, NaN if none ended.
         end_brier: mean squared error of its probability.
         end_share: of predicted ticks that had ended.
         calibration: mean probability and share right of the most probable materials, by tenths of the probability, with
             the number of tiles, (10, 3).
         calibration_error: mean distance between the two, weighted by tiles.
-        behaviours: frequencies.
         memory_distance: energy distance between real and simulated cell states at the last horizon, and between two
             halves of the real ones, relative to the mean distance of two real states.
         other_dice: differences between real courses by measure and horizon; empty if none were played.
@@ -107,12 +101,6 @@ def measure_quality(
     held_out: HeldOut, horizon: int, seed: int, report: Callable[[float], None] = lambda _: None
 ) -> Quality:
     """Measure on the episodes whose maps the model was not trained on.
-
-    Args:
-        held_out: recorded lives, and the model to measure.
-        horizon: ticks to predict.
-        seed: of resamples, of which windows are taken, and of simulated actions.
-        report: called with the share done.
 
     Raises:
         UserError: no life on these maps lasts long enough.
