@@ -10,7 +10,6 @@ ratio of their processor times for each repetition, an episode from its start. T
 
 import functools
 import gc
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -23,6 +22,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.measure import spread
 from common import command_line
 from common.files import write_json
 from common.user_error import UserError
@@ -148,11 +148,6 @@ def show(repetitions: list[Repetition]) -> None:
         table.add_row(name, *(spread(values, ".0f" if count == "agent_steps" else ".1f") for values in speeds))
     table.add_row("ratio", "1", spread([repetition.ratio for repetition in repetitions], ".2f"))
     Console().print(table)
-
-
-def spread(values: list[float], form: str) -> str:
-    """Format the median, minimum and maximum of some values."""
-    return f"{statistics.median(values):{form}} ({min(values):{form}} to {max(values):{form}})"
 
 
 if __name__ == "__main__":

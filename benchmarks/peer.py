@@ -27,7 +27,6 @@ class RecordedWorlds:
     """
 
     def __init__(self, worlds: Any):
-        """Record the given worlds, which have not been reset."""
         self.worlds = worlds
         self.actions: list[np.ndarray] = []
         self.rewards: list[np.ndarray] = []
@@ -93,7 +92,6 @@ class Repetition:
             group.rewards.clear()
 
     def _all(self, name: str) -> list[np.ndarray]:
-        """What each tick had, joined over the groups."""
         ticks = zip(*(getattr(group, name) for group in self.groups), strict=True)
         return [np.concatenate(parts) for parts in ticks]
 

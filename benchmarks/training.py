@@ -15,6 +15,8 @@ process; the environment counts with the time that it takes alone.
 """
 
 import copy
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -22,10 +24,13 @@ from dataclasses import asdict, dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
+import orjson
 import torch
 import tyro
+import yaml
 from rich.console import Console
 from rich.table import Table
 
@@ -33,26 +38,27 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.memories.freed_memory import keep_freed_memory
 from agent_zoo.observation import ObservationLayout
 from benchmarks.dense import dense_recurrent
-from benchmarks.floor import COLUMNS, Floor, matrix_speed, operations
 from benchmarks.learning import WARM_UPS, cut, inference, learning, pad
+from benchmarks.measure import COLUMNS, Floor, matrix_speed, operations
 from benchmarks.peer import RecordedWorlds, Repetition, plain_worlds
-from benchmarks.together import REST, train_together
 from common import command_line
-from common.files import write_json
+from common.files import write_json, write_text
 from common.user_error import UserError
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.vectorization import first_episodes, make_groups, make_worlds
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.stepper import Stepper, make_steppers, reset
-from reinforcement_learning.settings import Settings, check_training, load_settings
+from reinforcement_learning.settings import Settings, check_training, load_settings, plain_settings
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.local_processes import must_start
 from reinforcement_learning.training.optimizers import make_optimizer
 from reinforcement_learning.training.ppo import update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
+from reinforcement_learning.training.run_folder import METRICS_FILE
 from reinforcement_learning.versions import versions
 
 AGENT = "neurips23_start_kit"
+REST = "rest"  # the phase of what no other phase counts, such as waiting for another process
 PHASES = ("environment", "copying", "inference", "learning")
 ALONE, PLAIN = "undisturbed", "plain"  # kinds of worlds that repeat the run's
 HOUR_RUN = 10_000_000
@@ -213,8 +219,43 @@ def show(measurement: Measurement, processes: int) -> None:
         _show_together(measurement.together, measurement, processes)
 
 
+def train_together(agent: str, settings: Settings, updates: int) -> dict[str, float]:
+    """Train in `train.processes` processes, and return wall-clock seconds of each phase per agent-step.
+
+    The first update is left out. Phases are those of the first process; agent-steps are those of all.
+
+    Raises:
+        UserError: the run failed.
+    """
+    steps = settings.train.batch_size * (updates + 1)
+    settings = replace(settings, train=replace(settings.train, total_agent_steps=steps, num_checkpoints=1))
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        config, policies, runs = (folder / path for path in ("config.yaml", "policies", "runs"))
+        write_text(config, yaml.safe_dump(plain_settings(settings)))
+        command = [sys.executable, "train.py", "-a", agent, "-n", "together", "--no-track", "--config", str(config)]
+        where = ["--policies-dir", str(policies), "--runs-dir", str(runs)]
+        result = subprocess.run([*command, *where], capture_output=True, text=True, check=False)
+        if result.returncode:
+            raise UserError(f"train.py --processes {settings.train.processes} failed: {result.stderr.strip()}")
+        return _phases((runs / "together" / METRICS_FILE).read_bytes())
+
+
+def _phases(metrics: bytes) -> dict[str, float]:
+    """Return seconds of each phase per agent-step, from the second update on."""
+    before, *lines = [orjson.loads(line) for line in metrics.splitlines()]
+    steps = lines[-1]["agent_steps"] - before["agent_steps"]
+    phases = {REST: 0.0}
+    for line in lines:
+        seconds = (line["agent_steps"] - before["agent_steps"]) / line["agent_steps_per_second"]
+        shares = {name.removeprefix("time/"): share for name, share in line.items() if name.startswith("time/")}
+        for phase, share in (shares | {REST: 1 - sum(shares.values())}).items():
+            phases[phase] = phases.get(phase, 0.0) + share * seconds / steps
+        before = line
+    return phases
+
+
 def _show_together(together: Run, measurement: Measurement, processes: int) -> None:
-    """Print the phases of the run in several processes, and how much faster than the others it is."""
     table = Table(title=f"Microseconds per agent-step of all {processes} processes together, and share of the time")
     for column in ("", "time", "share"):
         table.add_column(column, justify="right")
@@ -255,7 +296,6 @@ def _in_new_process(
 
 
 def _floors(policy: RecurrentPolicy, part: Rollout, settings: Settings, own: Run) -> dict[str, Floor]:
-    """Return the floors of inference and learning."""
     speed = matrix_speed(time.perf_counter)  # with all of torch's threads, as in the run
     needed = {
         "inference": operations(inference(policy, part)),
@@ -300,7 +340,6 @@ def _learner(
 
 
 def _seconds(agent_steps: int, work: Callable[[], object]) -> float:
-    """Return wall-clock seconds per agent-step."""
     start = time.perf_counter()
     work()
     return (time.perf_counter() - start) / agent_steps

@@ -144,7 +144,6 @@ def _components(
 
 
 def _groups(settings: SaliencySettings) -> ClusterRun | None:
-    """Read the behaviours of a run of analyze_dynamics.py, or the clusters of another analysis."""
     if settings.clusters is None:
         return None
     return read_cluster_run(settings.clusters, settings.dump, BEHAVIOURS_FILE if _behaviours(settings) else LABELS_FILE)
@@ -219,7 +218,6 @@ def _entity_kinds(records: Records) -> np.ndarray:
 
 
 def _key(settings: SaliencySettings) -> Mapping[str, Any]:
-    """Return everything that maps depend on."""
     shown = ("name", "output_dir", "film", "sample_ids", "combine_samples")
     arguments = {name: str(value) for name, value in vars(settings).items() if name not in shown}
     files = [settings.dump / METADATA_FILE, *([settings.directions] if settings.directions else [])]

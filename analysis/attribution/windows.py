@@ -258,7 +258,6 @@ def decided(
 
 
 def _at(candidates: Candidates, last: torch.Tensor) -> Candidates:
-    """Keep the candidates of some observations."""
     rows, keys = {}, {}
     for table, ragged in candidates.rows.items():
         places = replace(ragged, values=torch.arange(len(ragged.values)).unsqueeze(1)).take(last).values.squeeze(1)

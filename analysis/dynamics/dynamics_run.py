@@ -114,7 +114,6 @@ def _sections(
     settings: DynamicsSettings, features: tuple[Feature, ...], states: States, motion: Motion,
     effects: Effects | None, persisting: Persisting | None, edits: list[FollowedEdit],
 ) -> list[Section]:  # fmt: skip
-    """Return what was found in words, and how to read its figures."""
     sections = [
         Section("Single states", report.state_lines(states), _STATE_FIGURES),
         Section("Consecutive states", report.motion_lines(motion, effects, settings.layer, features), _MOTION_FIGURES),
@@ -128,7 +127,6 @@ def _sections(
 def _summary(
     states: States, motion: Motion, effects: Effects | None, persisting: Persisting | None, edits: list[FollowedEdit]
 ) -> dict[str, Any]:
-    """Return the numbers as JSON values; those of the memory's update are null for another layer."""
     if effects is None or persisting is None:
         nothing = ("sign_agreement", "slow_modes", "largest_modulus", "half_lives", "memory_length", "fixed_points")
         return {**report.summary(states, motion), **dict.fromkeys((*nothing, "interventions"))}
@@ -144,6 +142,5 @@ def defaults_of(settings: type[Any]) -> dict[str, Any]:
 
 
 def _key(settings: DynamicsSettings) -> Mapping[str, Any]:
-    """Return everything that results depend on."""
     arguments = {name: str(value) for name, value in vars(settings).items() if name not in ("name", "output_dir")}
     return {"arguments": arguments, "dump": sha256(settings.dump / METADATA_FILE)}

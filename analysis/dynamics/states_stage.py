@@ -174,7 +174,6 @@ def _plane(
     (both,) = np.isin(data.lives.index[chosen], drawn).nonzero()
 
     def embedded(of: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the plane and its agreement with that of resampled lives."""
         plane, again = (
             tsne_embedding(of[records].astype(np.float32), min(_PERPLEXITY, (len(records) - 1) / 3), seed)
             for records, seed in ((chosen, settings.seed), (chosen[both], settings.seed + 1))

@@ -191,7 +191,6 @@ def _edit(
 
 
 def _rule(feature: str, held_out: HeldOut) -> DonorRule:
-    """Read the name of a feature in which simulated lives can differ."""
     layout = held_out.model.layout
     rule = DonorRule.parse(feature, layout.entity_columns)
     column = feature.removeprefix(OWN)
@@ -226,7 +225,6 @@ class UneditedLives:
     """
 
     def __init__(self, layers: Sequence[str]):
-        """Watch these layers."""
         self.memory: list[MemoryState] = []
         self.states: dict[str, list[torch.Tensor]] = {layer: [] for layer in layers}
         self.own: list[torch.Tensor] = []
@@ -256,7 +254,6 @@ class EditsWithDonors:
     """
 
     def __init__(self, edits: Edits, unedited: UneditedLives, layout: ObservationLayout, seed: int, batch: int):
-        """Prepare to draw."""
         self._edits, self._unedited, self._key = edits, unedited, (seed, batch)
         self._columns, self._scale = own_columns(layout), entity_features(layout).scale
         self._age: torch.Tensor | None = None

@@ -243,8 +243,6 @@ def simulate(
 
 
 class _Played:
-    """One arm, simulated episode by episode."""
-
     def __init__(self, model: WorldModel, arm: Arm, options: SimulationOptions):
         self.model, self.arm, self.options = model, arm, options
         self.writer: DumpWriter | None = None

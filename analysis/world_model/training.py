@@ -154,7 +154,6 @@ class Training:
         return replace(unrolled, loss=unrolled.loss.detach())
 
     def _line(self, done: list[Unrolled], tests: list[Windows], seconds: float) -> Metrics:
-        """Mean metrics of some batches, and of the test batches."""
         line: Metrics = {"records": self.progress.records, "epoch": self.progress.epoch}
         line |= {f"train/{name}": value for name, value in _means(self.model, done).items()}
         line["samples_per_second"] = sum(batch.ticks for batch in done) / max(seconds, 1e-9)
@@ -352,7 +351,6 @@ def _keep_lines(path: Path, lines: int) -> None:
 
 
 def _headline(path: Path) -> str:
-    """Say how well the last batches were predicted."""
     last = read_json_lines(path)[-1]
     side = "test" if "test/loss" in last else "train"
     parts = [f"{name} {last[f'{side}/share/{name}']:.2f}" for name in ("material", "kinds", "vitals", "hidden")]

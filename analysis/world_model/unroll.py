@@ -141,7 +141,6 @@ class Totals:
     """Adds up costs by name, so that their means are those over all processes' predictions."""
 
     def __init__(self, names: Sequence[str]):
-        """Begin."""
         self._names = tuple(names)
         self._sums: dict[str, torch.Tensor] = {}
         self._counts = dict.fromkeys(self._names, 0)

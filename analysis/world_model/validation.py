@@ -173,7 +173,6 @@ def read_intervened(folder: Path, policy: str, policy_sha256: str) -> Intervened
 
 
 def _options(folder: Path, arguments: Mapping[str, Any]) -> tuple[EditOptions, ...]:
-    """The edits of a run, from its run.json."""
     for name, option in (("condition", "--while"), ("from_tick", "--from-tick"), ("until_tick", "--until-tick")):
         if arguments.get(name):
             raise UserError(
@@ -248,7 +247,6 @@ def _dose(edits: Edits) -> float | None:
 
 
 def _batches(held_out: HeldOut, lives: int, ticks: int, seed: int) -> Iterator[tuple[Windows, PackedObservation]]:
-    """Yield starts with the observations of all their records."""
     model, left = held_out.model, lives
     for sequences in held_out.sequences(ticks - 1, seed):
         if left <= 0:

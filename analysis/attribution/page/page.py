@@ -128,7 +128,6 @@ def _entities(records: Records) -> list[list[dict[str, Any]]]:
 
 
 def _items(records: Records) -> list[list[str]]:
-    """Name the items of each tick."""
     rows = records.inventory
     kinds = [rows.values[rows.offsets[record] : rows.offsets[record + 1], 1].tolist() for record in range(len(records))]
     return [[ITEMS.get(kind, f"item {kind}") for kind in numbers] for numbers in kinds]

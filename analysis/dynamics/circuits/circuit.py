@@ -316,11 +316,6 @@ def _heads(
     ]  # fmt: skip
 
 
-def _states(life: list[Played]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Hidden and cell states of all layers."""
-    return [one.hidden for one in life], [one.cell for one in life]
-
-
 def _options(head: str, count: int) -> list[str]:
     names = _OPTIONS.get(head, ())
     return list(names) if len(names) == count else [f"option {number}" for number in range(count)]

@@ -107,7 +107,6 @@ def _line(
 
 
 def _written(axes: Axes, circuit: Circuit) -> None:
-    """When the read-out was written."""
     direct, traced = circuit.of("tick"), circuit.of("traced tick")
     axes.bar(np.arange(len(direct)), _values(direct), color=_FOR, label="by the layer's own gates")
     axes.step(

@@ -273,7 +273,6 @@ def _directions(
 def _lines(
     options: LearnOptions, names: list[str], trained: Side, untrained: Side, tried: list[Accuracy]
 ) -> Iterator[str]:
-    """Yield what was found, in words."""
     yield (
         f"{options.donor} ({', '.join(names)}) in {options.dimensions} of the dimensions of {options.layer}, learnt "
         f"from {len(np.unique(trained.train.life))} lives, tried on {tried[0].lives} others, from tick "
