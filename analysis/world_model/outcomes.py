@@ -3,7 +3,7 @@
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +123,7 @@ def group_of(name: str, outcomes: Outcomes, own: Outcomes | None, seed: int, cho
         chosen: which lives, (L,) bool; None for all.
     """
     kept = {outcome: values if chosen is None else values[chosen] for outcome, values in outcomes.values.items()}
-    better = Estimate(float("nan"), float("nan"), float("nan"))
+    better = Estimate(float("nan"))
     if own is not None:
         better = over_lives(outcomes.origin, seed).difference(kept["value"], own.values["value"])
     health, food, water = (float(kept[f"{vital} in the last tick"].mean()) for vital in VITALS)
@@ -158,10 +158,21 @@ def effects(before: Outcomes, after: Outcomes, seed: int) -> list[Effect]:
     return rows
 
 
+def columns_of(row: Any) -> dict[str, Any]:
+    """Return a data class's fields by name; an estimate called X takes three columns: X, X_low and X_high."""
+    columns: dict[str, Any] = {}
+    for name, value in vars(row).items():
+        if isinstance(value, Estimate):
+            columns |= {name: value.value, f"{name}_low": value.low, f"{name}_high": value.high}
+        else:
+            columns[name] = value
+    return columns
+
+
 def write_table(path: Path, rows: Sequence[Any]) -> None:
-    """Write data classes of one kind as tab-separated lines under the names of their fields, whole or not at all."""
+    """Write data classes of one kind as tab-separated lines under the names of their columns, whole or not at all."""
     table = io.StringIO()
-    writer = csv.DictWriter(table, list(asdict(rows[0])), delimiter="\t", lineterminator="\n")
+    writer = csv.DictWriter(table, list(columns_of(rows[0])), delimiter="\t", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(asdict(row) for row in rows)
+    writer.writerows(map(columns_of, rows))
     write_text(path, table.getvalue())

@@ -5,7 +5,7 @@ agree.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from analysis.world_model.at_once import QUANTITIES, SIDES, STYLES, Made, change
 from analysis.world_model.edits import Edits, requested_edits
 from analysis.world_model.held_out import HeldOut, life_numbers
 from analysis.world_model.options import DIRECTIONS, SETTLING
-from analysis.world_model.outcomes import over_lives, write_table
+from analysis.world_model.outcomes import columns_of, over_lives, write_table
 from analysis.world_model.windows import CONTEXT, Windows, as_windows
 from common.files import atomic_path, sha256, write_json
 from common.user_error import UserError
@@ -99,26 +99,20 @@ class Validated:
         predicted: by the gradient on recorded ticks.
         replayed: in full on recorded ticks.
         simulated: in full in simulated ticks.
-        real_low, real_high: its interval; NaN where all episodes agree.
+        real: in the game; its interval is NaN where all episodes agree.
         predicted_agrees: whether both have the same sign; empty where the game's interval does not exclude 0.
+        lives: recorded lives with a simulated change.
+        episodes: in the game.
     """
 
     run: str
     edit: str
     made: Made
     quantity: str
-    predicted: float
-    predicted_low: float
-    predicted_high: float
-    replayed: float
-    replayed_low: float
-    replayed_high: float
-    simulated: float
-    simulated_low: float
-    simulated_high: float
-    real: float
-    real_low: float
-    real_high: float
+    predicted: Estimate
+    replayed: Estimate
+    simulated: Estimate
+    real: Estimate
     predicted_agrees: str
     replayed_agrees: str
     simulated_agrees: str
@@ -270,15 +264,12 @@ def validated_rows(
     for place, name in enumerate(QUANTITIES):
         real = game.changes[name]
         sure = real.low > 0 or real.high < 0
-        numbers: dict[str, Any] = {"real": real.value, "real_low": real.low, "real_high": real.high}
+        numbers: dict[str, Any] = {"real": real}
         for side in SIDES:
             values = changes[side][:, place]
             known = np.isfinite(values)
-            value = low = high = float("nan")
-            if known.any():
-                value, low, high = astuple(over_lives(life[known], seed).mean(values[known]))
-            numbers |= {side: value, f"{side}_low": low, f"{side}_high": high}
-            numbers[f"{side}_agrees"] = _word(value, real.value) if sure else ""
+            mean = over_lives(life[known], seed).mean(values[known]) if known.any() else Estimate(float("nan"))
+            numbers |= {side: mean, f"{side}_agrees": _word(mean.value, real.value) if sure else ""}
         lives = len(np.unique(life[np.isfinite(changes["simulated"][:, place])]))
         rows.append(
             Validated(run=run, edit=edit, made=game.made, quantity=name, lives=lives, episodes=game.episodes, **numbers)
@@ -292,10 +283,9 @@ def _word(predicted: float, real: float) -> str:
 
 def shown(row: Validated) -> list[str]:
     """Return the cells of a row as it is printed, under `HEADS`."""
-    cells = [row.edit, row.made, row.quantity, f"{row.predicted:+.2g}", f"{row.replayed:+.2g}"]
-    for side in ("simulated", "real"):
-        value, low, high = (getattr(row, f"{side}{end}") for end in ("", "_low", "_high"))
-        cells.append(f"{value:+.2g} ({low:+.2g} to {high:+.2g})")
+    cells = [row.edit, row.made, row.quantity, f"{row.predicted.value:+.2g}", f"{row.replayed.value:+.2g}"]
+    for side in (row.simulated, row.real):
+        cells.append(f"{side.value:+.2g} ({side.low:+.2g} to {side.high:+.2g})")
     agree = [side for side in SIDES if getattr(row, f"{side}_agrees") == "yes"]
     return [*cells, ", ".join(agree) or "none" if row.predicted_agrees else "not sure"]
 
@@ -313,12 +303,12 @@ def sign_agreement(rows: Sequence[Validated]) -> list[SignAgreement]:
 def _agreement(rows: Sequence[Validated], how: Made, group: str, side: str) -> SignAgreement:
     answers = [getattr(row, f"{side}_agrees") == "yes" for row in rows if getattr(row, f"{side}_agrees")]
     others = [
-        _word(getattr(other, side), row.real) == "yes"
+        _word(getattr(other, side).value, row.real.value) == "yes"
         for row in rows
         for other in rows
         if getattr(row, f"{side}_agrees") and other.run != row.run and other.quantity == row.quantity
     ]
-    pairs = np.array([(getattr(row, side), row.real) for row in rows])
+    pairs = np.array([(getattr(row, side).value, row.real.value) for row in rows])
     pairs = pairs[np.isfinite(pairs).all(axis=1)]
     varies = len(pairs) > 2 and bool((np.ptp(pairs, axis=0) > 0).all())
     correlation = float(np.corrcoef(pairs.T)[0, 1]) if varies else float("nan")
@@ -336,8 +326,8 @@ def save_validation(
     draw_validation(rows, folder / FIGURE_FILE)
     write_table(folder / TABLE_FILE, rows)
     header = {"world_model_sha256": sha256(model), "settling_ticks": SETTLING, **settings}
-    content = {"rows": [asdict(row) for row in rows], "sign_agreement": [asdict(agreement) for agreement in agreements]}
-    write_json(folder / JSON_FILE, {**header, **content})
+    tables = {"rows": list(map(columns_of, rows)), "sign_agreement": list(map(columns_of, agreements))}
+    write_json(folder / JSON_FILE, {**header, **tables})
 
 
 def draw_validation(rows: Sequence[Validated], target: Path) -> None:
@@ -367,7 +357,8 @@ def _panel(axes: Axes, rows: Sequence[Validated]) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(4))
     places = np.arange(len(rows))
     for number, (side, label) in enumerate(_SERIES.items()):
-        values, low, high = (np.array([getattr(row, f"{side}{end}") for row in rows]) for end in ("", "_low", "_high"))
+        estimates = [getattr(row, side) for row in rows]
+        values, low, high = (np.array([getattr(one, end) for one in estimates]) for end in ("value", "low", "high"))
         # Lists, since of a single edit matplotlib takes an array for a number.
         arms = [np.nan_to_num(np.maximum(distance, 0)).tolist() for distance in (values - low, high - values)]
         axes.errorbar(

@@ -19,6 +19,7 @@ from agent_zoo.checkpoint import CheckpointInfo
 from analysis.lives import lives_of
 from analysis.recorded.sequences import SequenceBatch
 from analysis.sparse.scores import Units
+from analysis.statistics.resampling import Estimate
 from analysis.world_model.held_out import life_numbers
 from analysis.world_model.measures.open_loop import (
     HIGHER_IS_BETTER,
@@ -52,22 +53,18 @@ class OtherDice:
         other: of the course with other dice, against the course as it was.
         bound: what no prediction without knowledge of the dice exceeds on average, half-way from `other` to no
             difference; NaN for measures without such a bound.
-        copied: of copying the last tick, likewise.
+        model, copied: of the world model, and of copying the last tick, in the same ticks.
         better: how much better the model is than the other course; above 0 is better, whichever way the measure points.
         unit: what is resampled: episode or life.
     """
 
     measure: str
     horizon: int
-    other: float
-    other_low: float
-    other_high: float
+    other: Estimate
     bound: float
     model: float
     copied: float
-    better: float
-    better_low: float
-    better_high: float
+    better: Estimate
     ticks: int
     unit: str
 
@@ -156,8 +153,8 @@ def _rows(between: Differences, model: Differences, copied: Differences, seed: i
             predicted, drawn, better = compared(units, name, mine, other)
             copying = compared(units, name, mine, copy)[1]
             bound = (drawn.value + _BEST[name]) / 2 if name in _BEST else float("nan")
+            ticks = int(chosen.sum())
             rows.append(
-                OtherDice(name, horizon, drawn.value, drawn.low, drawn.high, bound, predicted.value, copying.value,
-                          better.value, better.low, better.high, int(chosen.sum()), units.name)
-            )  # fmt: skip
+                OtherDice(name, horizon, drawn, bound, predicted.value, copying.value, better, ticks, units.name)
+            )
     return rows

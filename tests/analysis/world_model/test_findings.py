@@ -41,19 +41,19 @@ def by_name(found: list[Finding]) -> dict[str, Finding]:
 
 def test_lives_of_the_same_kind_have_the_same_findings() -> None:
     for each in compared(planted(), planted(), seed=1):
-        assert each.difference_low < 0.02 and each.difference_high > -0.02
-        assert each.recorded_low <= each.recorded <= each.recorded_high and each.lives == LIVES // 2
+        assert each.difference.low < 0.02 and each.difference.high > -0.02
+        assert each.recorded.low <= each.recorded.value <= each.recorded.high and each.lives == LIVES // 2
         if each.finding.startswith("score"):
-            assert each.recorded > 0.99 and each.simulated > 0.99
+            assert each.recorded.value > 0.99 and each.simulated.value > 0.99
 
 
 def test_a_memory_that_no_longer_holds_the_vitals_is_noticed() -> None:
     found = by_name(compared(planted(), planted(shuffled=True), seed=1))
     for name in ("health", "food", "water"):
         score, error = found[f"score of a probe of {name}"], found[f"error of a probe of {name}"]
-        assert score.recorded > 0.99 and score.simulated == pytest.approx(-1, abs=0.2)  # as two uniform numbers
-        assert score.difference_high < -1 and error.difference_low > 20
-        assert error.simulated == pytest.approx(100 / 3, abs=3)
+        assert score.recorded.value > 0.99 and score.simulated.value == pytest.approx(-1, abs=0.2)  # as two uniform numbers
+        assert score.difference.high < -1 and error.difference.low > 20
+        assert error.simulated.value == pytest.approx(100 / 3, abs=3)
 
 
 def test_spreads_are_those_of_the_lives_compared() -> None:
@@ -62,16 +62,16 @@ def test_spreads_are_those_of_the_lives_compared() -> None:
     found = by_name(compared(planted(), narrow, seed=1))
     for name in ("health", "food", "water"):
         spread = found[f"spread of {name}"]
-        assert spread.recorded == pytest.approx(100 / 12**0.5, abs=2)  # of a uniform distribution
-        assert spread.simulated == pytest.approx(10 / 12**0.5, abs=0.2) and spread.difference_high < -20
+        assert spread.recorded.value == pytest.approx(100 / 12**0.5, abs=2)  # of a uniform distribution
+        assert spread.simulated.value == pytest.approx(10 / 12**0.5, abs=0.2) and spread.difference.high < -20
 
 
 def test_shares_of_clusters_that_differ_are_noticed() -> None:
     """Half of the recorded lives are far away and none of the simulated ones: shares are at least half off."""
     same, other = (by_name(compared(planted(), planted(far), seed=1)) for far in (0.5, 0.0))
     name = "distance of cluster shares"
-    assert other[name].simulated > 0.4 and other[name].difference_low > 0
-    assert abs(same[name].difference) < 0.1
+    assert other[name].simulated.value > 0.4 and other[name].difference.low > 0
+    assert abs(same[name].difference.value) < 0.1
 
 
 def test_ratios_are_of_sums_over_ticks() -> None:
@@ -79,8 +79,9 @@ def test_ratios_are_of_sums_over_ticks() -> None:
     above, below = RANDOM.uniform(0, 1, (2, len(plain.life)))
     same, half = (replace(plain, ratios={"share": Ratio(each, below + 1)}) for each in (above, above / 2))
     found = by_name(compared(same, half, seed=1))["share"]
-    assert found.recorded == pytest.approx(1 / 3, abs=0.02) and found.simulated == pytest.approx(found.recorded / 2)
-    assert found.difference_high < 0
+    assert found.recorded.value == pytest.approx(1 / 3, abs=0.02)
+    assert found.simulated.value == pytest.approx(found.recorded.value / 2)
+    assert found.difference.high < 0
 
 
 def test_the_values_saliency_is_its_gradient_times_input(recorded) -> None:

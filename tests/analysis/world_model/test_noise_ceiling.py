@@ -49,7 +49,7 @@ def compared(recorded, real: Records, other: Records) -> Differences:
 
 
 def by_measure(rows: list[OtherDice]) -> dict[str, list[float]]:
-    return {name: [row.other for row in rows if row.measure == name] for name in HIGHER_IS_BETTER}
+    return {name: [row.other.value for row in rows if row.measure == name] for name in HIGHER_IS_BETTER}
 
 
 def test_the_same_dice_give_no_difference_at_any_horizon(recorded, play: Play) -> None:
@@ -57,7 +57,7 @@ def test_the_same_dice_give_no_difference_at_any_horizon(recorded, play: Play) -
     rows = measure_other_dice(recorded.model(), courses, 0, lambda _: None)
     for name, found in by_measure(rows).items():
         assert len(found) == AFTER and found == pytest.approx([NO_DIFFERENCE[name]] * AFTER, abs=1e-6), name
-    assert all(row.bound == pytest.approx(row.other) for row in rows if row.measure in ("tiles", "vitals", "memory"))
+    assert all(row.bound == pytest.approx(row.other.value) for row in rows if row.measure in ("tiles", "vitals", "memory"))
 
 
 def test_other_dice_give_differences(recorded, branches: list[Branch]) -> None:

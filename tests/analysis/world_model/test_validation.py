@@ -143,7 +143,7 @@ def planted(run: str, predicted: float, real: float, sure: bool = True) -> list[
 def test_signs_are_compared_where_the_game_is_sure() -> None:
     rows = [*planted("a", 1, 2), *planted("b", -1, -3), *planted("c", 1, -2), *planted("d", 1, 0.5, sure=False)]
     assert [row.predicted_agrees for row in rows[:: len(QUANTITIES)]] == ["yes", "yes", "no", ""]
-    assert all(row.simulated_low == row.simulated_high == row.simulated for row in rows) and rows[0].lives == 6
+    assert all(row.simulated.low == row.simulated.high == row.simulated.value for row in rows) and rows[0].lives == 6
     values = [each for each in sign_agreement(rows) if each.quantities == "value"]
     for each in values:
         assert (each.changes, each.of) == (3, 4) and each.agree == pytest.approx(2 / 3)
