@@ -34,6 +34,7 @@ from analysis.world_model.scene import (
     VITAL_LEVELS,
     VITAL_STEP,
     VITALS,
+    Rows,
     SceneShape,
     SoftScene,
     framed,
@@ -69,7 +70,7 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class WorldState:
+class WorldState(Rows):
     """The world's state in B simulations.
 
     Attributes:
@@ -80,13 +81,9 @@ class WorldState:
     hidden: torch.Tensor
     latent: torch.Tensor
 
-    def take(self, chosen: torch.Tensor) -> "WorldState":
-        """Return those of some simulations."""
-        return WorldState(self.hidden[chosen], self.latent[chosen])
-
 
 @dataclass(frozen=True)
-class Prediction:
+class Prediction(Rows):
     """What the decoder says of a tick, in logits where it is about categories.
 
     Attributes:

@@ -12,14 +12,14 @@ from torch.nn import functional
 from agent_zoo.network_parts.layers import ENTITY_SCALES, NPC_TYPE
 from agent_zoo.network_parts.soft_observation import SoftObservation, SoftRows
 from agent_zoo.observation import ObservationLayout, PackedObservation, PackedRows
-from analysis.world_model.scene import KINDS, SoftScene, cells, legal_heads, own_columns
+from analysis.world_model.scene import KINDS, Rows, SoftScene, cells, legal_heads, own_columns
 
 ENTITIES = 32
 """The policy is shown the most probable entities, at most so many besides itself."""
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class Surroundings(Rows):
     """What stays as it was at the start of a simulation, of B agents.
 
     Attributes:
@@ -28,10 +28,6 @@ class Surroundings:
 
     market: PackedRows
     task: torch.Tensor
-
-    def take(self, agents: torch.Tensor) -> "Surroundings":
-        """Return those of some agents, in their order."""
-        return Surroundings(self.market.take(agents), self.task[agents])
 
 
 @dataclass(frozen=True)

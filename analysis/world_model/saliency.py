@@ -33,9 +33,8 @@ from analysis.world_model.imagination import (
     read_out,
 )
 from analysis.world_model.model import WorldModel
-from analysis.world_model.outcomes import over_lives
+from analysis.world_model.outcomes import over_lives, write_figure
 from analysis.world_model.scene import SoftScene, own_columns
-from common.files import atomic_path
 from common.user_error import UserError
 
 Patterns = Mapping[str, torch.Tensor]
@@ -276,5 +275,4 @@ def draw_by_lag(rows: Sequence[ByLag], heading: str, target: Path) -> None:
         panels[0].legend()
         panels[2].legend()
         figure.suptitle(heading.replace("$", r"\$"))
-        with atomic_path(target) as temporary:
-            figure.savefig(temporary, format="png")
+        write_figure(target, figure)

@@ -4,8 +4,9 @@ The market and gifts are left out: nothing of them is predicted, and the policy 
 The agent's task does not change within a life.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from math import isqrt
+from typing import Self
 
 import torch
 from torch.nn import functional
@@ -25,8 +26,17 @@ LEGAL_HEADS = ("Move.Direction", "Attack.Style", "Use.InventoryItem", "Destroy.I
 ITEM_TYPES = ITEM_TYPE.count
 
 
+class Rows:
+    """A data class whose parts, tensors or others with a `take`, have the same B agents, simulations or ticks."""
+
+    def take(self, chosen: torch.Tensor) -> Self:
+        """Return some of them, in their order."""
+        parts = vars(self).items()
+        return type(self)(**{name: p[chosen] if isinstance(p, torch.Tensor) else p.take(chosen) for name, p in parts})
+
+
 @dataclass(frozen=True)
-class Scene:
+class Scene(Rows):
     """B observations as targets. The view has V tiles.
 
     Attributes:
@@ -52,10 +62,6 @@ class Scene:
     def __len__(self) -> int:
         return len(self.own)
 
-    def take(self, ticks: torch.Tensor) -> "Scene":
-        """Return some of the observations."""
-        return Scene(**{field.name: getattr(self, field.name)[ticks] for field in fields(self)})
-
     def soft(self, materials: int) -> "SoftScene":
         """Return the same as probabilities of 0 and 1."""
         return SoftScene(
@@ -66,20 +72,14 @@ class Scene:
 
 
 @dataclass(frozen=True)
-class SoftScene:
+class SoftScene(Rows):
     """B predicted observations: probabilities and expected values.
 
     Attributes:
-        material: (B, materials, V).
-        kinds: (B, kinds, V).
-        health: (B, V).
-        target: (B, V).
-        own: (B, columns).
+        material: (B, materials, V); the others as in `Scene`.
         item_type: (B, slots, types).
-        items: (B, slots, columns).
-        legal: (B, options).
         terrain: the most probable material of each tile in view, and of those beyond that were in view before, around
-            the agent, (B, S, S) int8; `moves.UNKNOWN` where it never was.
+            the agent, (B, S, S) int8; `UNKNOWN` where it never was.
     """
 
     material: torch.Tensor
@@ -102,15 +102,12 @@ class SoftScene:
 
     def where(self, chosen: torch.Tensor, other: "SoftScene") -> "SoftScene":
         """Return these observations where chosen, (B,) bool, and the others elsewhere."""
-        mixed = {}
-        for field in fields(self):
-            mine, others = getattr(self, field.name), getattr(other, field.name)
-            mixed[field.name] = torch.where(chosen.view(-1, *[1] * (mine.dim() - 1)), mine, others)
-        return SoftScene(**mixed)
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return SoftScene(*(torch.where(chosen.view(-1, *[1] * (mine.dim() - 1)), mine, its) for mine, its in pairs))
 
     def detach(self) -> "SoftScene":
         """Return the same without gradients."""
-        return SoftScene(**{field.name: getattr(self, field.name).detach() for field in fields(self)})
+        return SoftScene(*(part.detach() for part in vars(self).values()))
 
 
 @dataclass(frozen=True)

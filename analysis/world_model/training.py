@@ -26,6 +26,7 @@ from analysis.recorded.tracking import Mirror
 from analysis.world_model.model import HEADS, Origin, WorldModel, build, measure, save_model
 from analysis.world_model.network import Sizes
 from analysis.world_model.options import MODEL_FILE, SETTINGS_FILE, WorldSettings
+from analysis.world_model.outcomes import write_figure
 from analysis.world_model.unroll import Unrolled, unroll
 from analysis.world_model.windows import (
     Windows,
@@ -37,7 +38,6 @@ from analysis.world_model.windows import (
 )
 from common.files import (
     append_bytes,
-    atomic_path,
     locked_folder,
     make_folder,
     read_json,
@@ -381,8 +381,7 @@ def draw_curves(metrics: Path, target: Path) -> None:
             panel.set_title(f"Predictions on {'maps not trained on' if side == 'test' else 'training maps'}")
         for panel in (loss, divergence, first, second):
             panel.legend(fontsize=7, ncols=2)
-        with atomic_path(target) as temporary:
-            figure.savefig(temporary, format="png")
+        write_figure(target, figure)
 
 
 def _line(panel: Axes, lines: list[dict[str, float]], name: str, label: str, number: int) -> None:

@@ -55,7 +55,7 @@ class Dice:
 
 
 Costs = dict[str, torch.Tensor]
-"""For each of `statistics.HEADS`, the cost of each prediction in nats, (B,)."""
+"""For each of `HEADS`, the cost of each prediction in nats, (B,)."""
 
 
 def scene_costs(prediction: Prediction, scene: Scene, stats: Statistics, vitals: list[int]) -> Costs:
@@ -288,20 +288,20 @@ def _follow(
             logits = prior.index_copy(0, shown, posterior)
         # From the prior for all: the posterior exists only where the life goes on, and would give that away.
         foreseen = WorldState(hidden, drawn(prior, dice.latent[left, tick - CONTEXT + 1]))
-        outcome = network.outcome(foreseen, scene_of(scene, going))
+        outcome = network.outcome(foreseen, scene.take(going))
         ticks.add(_outcome_costs(model, *outcome, windows.reward[left, tick - 1], (~there).float()))
         state = WorldState(hidden, drawn(logits, dice.latent[left, tick - CONTEXT + 1]))
-        prediction = network.decode(state, scene_of(scene, going), action)
+        prediction = network.decode(state, scene.take(going), action)
         if not len(seen):
             return
-        left, state, scene = left[seen], state.take(seen), scene_of(prediction.scene, seen)
+        prediction = prediction.take(seen)
+        left, state, scene = left[seen], state.take(seen), prediction.scene
         memory = remember(model, scene, windows.around.take(left), memory.take(going[seen]))
         ticks.add(memory_costs(memory, windows.memory(tick, left), model.stats))
-        prediction = _taken(prediction, seen)
         _, real = windows.at(tick)
         ticks.add(scene_costs(prediction, real, model.stats, network.vitals))
         moved = displacement(windows.where[left, tick - 1], windows.where[left, tick])
-        ticks.add({"move": torch.nn.functional.cross_entropy(prediction.move, moved, reduction="none")})
+        ticks.add({"move": functional.cross_entropy(prediction.move, moved, reduction="none")})
 
 
 def _outcome_costs(
@@ -310,8 +310,8 @@ def _outcome_costs(
     """Costs of predicted rewards and of logits of the end, (B,) each, given the rewards and whether lives are over."""
     mean, deviation = model.stats.reward
     distance = predicted - (reward - mean) / deviation
-    end = torch.nn.functional.binary_cross_entropy_with_logits(ending, over, reduction="none")
-    huber = torch.nn.functional.smooth_l1_loss(distance, torch.zeros_like(distance), reduction="none")
+    end = functional.binary_cross_entropy_with_logits(ending, over, reduction="none")
+    huber = functional.smooth_l1_loss(distance, torch.zeros_like(distance), reduction="none")
     return {"reward": huber, "end": end}
 
 
@@ -340,16 +340,6 @@ def _weighed(model: WorldModel, start: Mapping[str, Cost], ticks: Mapping[str, C
     started = sum(start[name] / nats[name] for name in HEADS if name in start) + a_nat * start["balanced"]
     started = started + sum(start[f"given_{name}"] / nats[name] for name in ("hidden", "cell"))
     return shares + STARTS_WEIGHT * started + a_nat * start.get("bottleneck", 0.0)
-
-
-def scene_of(scene: SoftScene, chosen: torch.Tensor) -> SoftScene:
-    """Return some of the scenes."""
-    return SoftScene(**{name: tensor[chosen] for name, tensor in vars(scene).items()})
-
-
-def _taken(prediction: Prediction, chosen: torch.Tensor) -> Prediction:
-    parts = {name: tensor[chosen] for name, tensor in vars(prediction).items() if name != "scene"}
-    return Prediction(scene=scene_of(prediction.scene, chosen), **parts)
 
 
 def _mixed(chosen: torch.Tensor, mine: MemoryState, other: MemoryState) -> MemoryState:

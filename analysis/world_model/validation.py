@@ -29,9 +29,9 @@ from analysis.world_model.at_once import QUANTITIES, SIDES, STYLES, Made, change
 from analysis.world_model.edits import Edits, requested_edits
 from analysis.world_model.held_out import HeldOut, life_numbers
 from analysis.world_model.options import DIRECTIONS, SETTLING
-from analysis.world_model.outcomes import columns_of, over_lives, write_table
+from analysis.world_model.outcomes import columns_of, over_lives, write_figure, write_table
 from analysis.world_model.windows import CONTEXT, Windows, as_windows
-from common.files import atomic_path, sha256, write_json
+from common.files import sha256, write_json
 from common.user_error import UserError
 
 TABLE_FILE, JSON_FILE, FIGURE_FILE = "validation.tsv", "validation.json", "validation.png"
@@ -348,8 +348,7 @@ def draw_validation(rows: Sequence[Validated], target: Path) -> None:
             axes.set_xlabel("change at once, in play")
         handles, names = grid[0, 0].get_legend_handles_labels()
         figure.legend(handles, names, loc="outside lower center", ncols=len(_SERIES))
-        with atomic_path(target) as temporary:
-            figure.savefig(temporary, format="png")
+        write_figure(target, figure)
 
 
 def _panel(axes: Axes, rows: Sequence[Validated]) -> None:

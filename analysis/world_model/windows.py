@@ -30,7 +30,7 @@ from analysis.world_model.scene import (
     scene_of,
     unknown_terrain,
     with_view,
-)  # fmt: skip
+)
 from common.user_error import UserError
 
 CONTEXT = 3
@@ -235,31 +235,24 @@ def as_windows(batch: SequenceBatch, policy: RecurrentPolicy, info: CheckpointIn
     action = recorded_actions(torch.from_numpy(batch.records.action), observation, layout)
     identity = np.stack([batch.records.episode, batch.records.agent_id, batch.records.tick], axis=1)
     grid = torch.from_numpy(batch.there)
+    where = np.stack([batch.records.column(name) for name in ("row", "col")], axis=1).astype(np.int64)
+
+    def padded(values: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(batch.padded(values))
+
     return Windows(
-        scene=scene_of(observation, layout),
-        place=grid.flatten().nonzero()[:, 0],
-        lengths=lengths,
-        action=_padded(batch, action.numpy()),
-        reward=_padded(batch, batch.records.reward),
-        ends=_padded(batch, batch.records.column("done").astype(np.float32)),
-        hidden=_states(batch, LSTM_HIDDEN, policy.layers),
-        cell=_states(batch, LSTM_CELL, policy.layers),
-        around=Surroundings(last.market, last.task.float()),
-        where=_padded(
-            batch, np.stack([batch.records.column(name) for name in ("row", "col")], axis=1).astype(np.int64)
-        ),
-        kind_totals=kind_totals(observation, layout),
-        identity=torch.from_numpy(identity)[starts],
-    )
+        scene=scene_of(observation, layout), place=grid.flatten().nonzero()[:, 0], lengths=lengths,
+        action=padded(action.numpy()), reward=padded(batch.records.reward),
+        ends=padded(batch.records.column("done").astype(np.float32)),
+        hidden=_states(batch, LSTM_HIDDEN, policy.layers), cell=_states(batch, LSTM_CELL, policy.layers),
+        around=Surroundings(last.market, last.task.float()), where=padded(where),
+        kind_totals=kind_totals(observation, layout), identity=torch.from_numpy(identity)[starts],
+    )  # fmt: skip
 
 
 def _states(batch: SequenceBatch, kind: str, layers: int) -> torch.Tensor:
     """States of the memory after each tick, (W, T, layers, units)."""
     return torch.from_numpy(np.stack([batch.layer(name) for name in memory_names(kind, layers)], axis=2))
-
-
-def _padded(batch: SequenceBatch, values: np.ndarray) -> torch.Tensor:
-    return torch.from_numpy(batch.padded(values))
 
 
 def _long_enough(batch: SequenceBatch) -> SequenceBatch | None:

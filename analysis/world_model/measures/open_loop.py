@@ -30,8 +30,7 @@ from analysis.world_model.model import WorldModel
 from analysis.world_model.network import WorldState, drawn, median
 from analysis.world_model.policy_interface import imagined_view
 from analysis.world_model.rules import Rules
-from analysis.world_model.scene import MOVES, Scene, SoftScene, displacement, edged, legal_heads, shift
-from analysis.world_model.unroll import scene_of
+from analysis.world_model.scene import MOVES, Rows, Scene, SoftScene, displacement, edged, legal_heads, shift
 from analysis.world_model.windows import CONTEXT, Windows
 
 POLICY_HEADS = ("Move.Direction", "Attack.Style")
@@ -49,11 +48,9 @@ def scene_errors(predicted: SoftScene, real: Scene, vitals: list[int]) -> dict[s
     """
     right = (predicted.material.argmax(dim=1) == real.material).float().mean(dim=1)
     there, wanted = predicted.kinds > 0.5, real.kinds > 0.5
-    entities = torch.stack(
-        [mask.flatten(1).sum(dim=1).float() for mask in (there & wanted, there, wanted)], dim=1
-    )  # (P, 3)
+    counts = [mask.flatten(1).sum(dim=1).float() for mask in (there & wanted, there, wanted)]
     vital = 100 * (predicted.own[:, vitals] - real.own[:, vitals]).abs().mean(dim=1)
-    return {"tiles": right.numpy(), "entities": entities.numpy(), "vitals": vital.numpy()}
+    return {"tiles": right.numpy(), "entities": torch.stack(counts, dim=1).numpy(), "vitals": vital.numpy()}
 
 
 def cosine(predicted: torch.Tensor, real: MemoryState) -> np.ndarray:
@@ -66,14 +63,11 @@ def head_log_probabilities(
 ) -> dict[str, torch.Tensor]:
     """Log-probabilities of `POLICY_HEADS` after a memory, with the real legality."""
     heads = legal_heads(layout)
-    legal = dict(
-        zip((head.name for head in heads), real.legal.split([head.size for head in heads], dim=1), strict=True)
-    )
-    read = policy.read(memory.hidden[-1])
-    decoder = policy.policy.action_decoder
+    read, decoder = policy.read(memory.hidden[-1]), policy.policy.action_decoder
+    pairs = zip(heads, real.legal.split([head.size for head in heads], dim=1), strict=True)
     return {
-        head.name: (decoder.own_scores(head, read) + log_legality(legal[head.name])).log_softmax(dim=1)
-        for head in heads
+        head.name: (decoder.own_scores(head, read) + log_legality(legal)).log_softmax(dim=1)
+        for head, legal in pairs
         if head.name in POLICY_HEADS
     }
 
@@ -145,7 +139,7 @@ class Errors:
 
 
 @dataclass(frozen=True, eq=False)
-class Rivals:
+class Rivals(Rows):
     """Where the rivals are in W windows.
 
     Attributes:
@@ -158,10 +152,6 @@ class Rivals:
     ruled: SoftScene
     memory: MemoryState
 
-    def take(self, chosen: torch.Tensor) -> "Rivals":
-        """Return some of the windows."""
-        return Rivals(scene_of(self.copied, chosen), scene_of(self.ruled, chosen), self.memory.take(chosen))
-
 
 @torch.no_grad()
 def open_loop(model: WorldModel, windows: Windows, seed: int) -> Iterator[Errors]:
@@ -171,7 +161,7 @@ def open_loop(model: WorldModel, windows: Windows, seed: int) -> Iterator[Errors
     start = informed_start(model, windows, None)
     frozen_memory = windows.memory(CONTEXT - 1)
     courses = torch.arange(len(windows)).repeat_interleave(COURSES)  # window of each course; a window's stand together
-    state, scene, memory = start.state.take(courses), scene_of(start.scene, courses), frozen_memory.take(courses)
+    state, scene, memory = start.state.take(courses), start.scene.take(courses), frozen_memory.take(courses)
     left, rivals = torch.arange(len(windows)), Rivals(start.scene, start.scene, frozen_memory)
     for tick in range(CONTEXT, windows.ticks + 1):
         going = windows.going(left, tick)
@@ -226,16 +216,11 @@ def open_loop(model: WorldModel, windows: Windows, seed: int) -> Iterator[Errors
 
 
 def _kept(
-    chosen: torch.Tensor,
-    left: torch.Tensor,
-    rivals: Rivals,
-    state: WorldState,
-    scene: SoftScene,
-    memory: MemoryState,
+    chosen: torch.Tensor, left: torch.Tensor, rivals: Rivals, state: WorldState, scene: SoftScene, memory: MemoryState
 ) -> tuple[torch.Tensor, Rivals, WorldState, SoftScene, MemoryState]:  # fmt: skip
     """Keep some of the windows that are left, and all courses of each."""
     courses = _courses_of(chosen)
-    return left[chosen], rivals.take(chosen), state.take(courses), scene_of(scene, courses), memory.take(courses)
+    return left[chosen], rivals.take(chosen), state.take(courses), scene.take(courses), memory.take(courses)
 
 
 def _courses_of(windows: torch.Tensor) -> torch.Tensor:
@@ -279,15 +264,9 @@ def _only_ends(ended: np.ndarray, horizon: int) -> Errors:
     """Return the errors of a tick that no life has reached."""
     nothing = np.zeros(0, np.int64)
     measures = {name: np.zeros((0, 3) if name == "entities" else 0, np.float32) for name in HIGHER_IS_BETTER}
+    horizons = np.full(len(ended), horizon)
     return Errors(
-        nothing,
-        nothing,
-        nothing,
-        measures,
-        dict.fromkeys(RIVALS, measures),
-        ended,
-        np.full(len(ended), horizon),
-        np.zeros((10, 3)),
+        nothing, nothing, nothing, measures, dict.fromkeys(RIVALS, measures), ended, horizons, np.zeros((10, 3))
     )
 
 

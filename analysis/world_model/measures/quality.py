@@ -17,10 +17,10 @@ from analysis.world_model.imagination import imagine, informed_start
 from analysis.world_model.measures.noise_ceiling import OtherDice
 from analysis.world_model.measures.open_loop import HIGHER_IS_BETTER, Errors, compared, joined, open_loop
 from analysis.world_model.model import WorldModel
-from analysis.world_model.outcomes import columns_of, write_table
+from analysis.world_model.outcomes import columns_of, write_figure, write_table
 from analysis.world_model.scene import VITALS
 from analysis.world_model.windows import CONTEXT, Windows
-from common.files import atomic_path, write_json
+from common.files import write_json
 from common.user_error import UserError
 
 
@@ -161,8 +161,7 @@ def draw_quality(quality: Quality, target: Path) -> None:
         calibration.plot([0, 1], [0, 1], color="0.6", linewidth=0.8)
         calibration.plot(quality.calibration[filled, 0], quality.calibration[filled, 1], marker="o", markersize=4)
         calibration.set(xlabel="probability of the most probable material", ylabel="share of tiles that are right")
-        with atomic_path(target) as temporary:
-            figure.savefig(temporary, format="png")
+        write_figure(target, figure)
 
 
 def _other_dice(panel: Axes, rows: list[OtherDice]) -> None:
