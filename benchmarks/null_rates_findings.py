@@ -11,9 +11,8 @@ import numpy as np
 
 from analysis.attribution.sanity import RANDOM
 from analysis.clusters.blindness import TOO_SHORT
-from analysis.dynamics.behaviours import resampled_lives
-from analysis.dynamics.decompositions import Scale, decompose
-from analysis.dynamics.floors import above_gaussians
+from analysis.dynamics.decompositions import Scale, above_gaussians, decompose
+from analysis.dynamics.neighbours import resampled_lives
 from analysis.sparse.stability import matched, stability
 from analysis.sparse.training import Plan, normalisation, train
 from analysis.statistics.cluster_method import ClusterMethod

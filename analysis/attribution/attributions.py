@@ -1,7 +1,7 @@
 """Attributions of all samples, and what they say on average, with intervals over samples."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -60,6 +60,11 @@ class Attributions:
 
     def __len__(self) -> int:
         return len(self.sample)
+
+    def of_sample(self, number: int) -> "Attributions":
+        """Return those of one sample."""
+        own = self.sample == number
+        return replace(self, sample=self.sample[own], **{name: getattr(self, name)[own] for name in ARRAYS})
 
     def sizes(self) -> np.ndarray:
         """Return the summed |attribution| of each part in each tick, (N, T, parts); memory counts in the first tick."""
@@ -159,22 +164,26 @@ def component_lines(maps: Attributions, seed: int) -> list[str]:
     """Return what is attributed to each component of the memory, largest first; nothing without components."""
     if not maps.component_names:
         return []
-    known = np.isfinite(maps.value)
-    over, weight = OverSamples(maps.sample, seed), known.astype(np.float64)
-    values = np.where(known[:, None], maps.components, 0)
-    size = np.abs(values).sum(axis=0) / max(weight.sum(), 1)
     lines = [
         "",
         "Components of the memory before the window, relative to their mean in these samples: mean size of their "
         "attribution, and mean with 95% interval over samples:",
     ]
-    for place in np.argsort(-size):
-        mean = over.mean(values[:, place], weight)
-        lines.append(
-            f"  {maps.component_names[place]}: size {size[place]:.2g}, mean {mean.value:+.2g} ({mean.low:+.2g} to "
-            f"{mean.high:+.2g})"
-        )
+    for name, size, mean in components_by_size(maps, seed):
+        lines.append(f"  {name}: size {size:.2g}, mean {mean.value:+.2g} ({mean.low:+.2g} to {mean.high:+.2g})")
     return lines
+
+
+def components_by_size(maps: Attributions, seed: int) -> list[tuple[str, float, Estimate]]:
+    """Return name, mean size and mean attribution of each component of the memory, the largest first."""
+    known = np.isfinite(maps.value)
+    over, weight = OverSamples(maps.sample, seed), known.astype(np.float64)
+    values = np.where(known[:, None], maps.components, 0)
+    size = np.abs(values).sum(axis=0) / max(weight.sum(), 1)
+    return [
+        (maps.component_names[place], float(size[place]), over.mean(values[:, place], weight))
+        for place in np.argsort(-size)
+    ]
 
 
 def material_lines(maps: Attributions, inside: np.ndarray, text: str) -> list[str]:

@@ -87,12 +87,9 @@ def attribute(
     if settings.method == "integrated":
         base = tuple(baseline[name].expand_as(part) for name, part in zip(function.names, inputs, strict=True))
         attributions = IntegratedGradients(function).attribute(
-            inputs,
-            base,
-            additional_forward_args=(index,),
-            n_steps=settings.steps,
+            inputs, base, additional_forward_args=(index,), n_steps=settings.steps,
             internal_batch_size=max(len(index), 64),
-        )
+        )  # fmt: skip
         with torch.no_grad():
             change = function(*inputs, index) - function(*base, index)
         own = zip(function.names, attributions, strict=True)
@@ -100,8 +97,7 @@ def attribute(
     elif settings.method == "smooth":
         torch.manual_seed(settings.seed)
         attributions = NoiseTunnel(InputXGradient(function)).attribute(
-            inputs, nt_type="smoothgrad", nt_samples=settings.copies, nt_samples_batch_size=1,
-            stdevs=settings.noise,
+            inputs, nt_type="smoothgrad", nt_samples=settings.copies, nt_samples_batch_size=1, stdevs=settings.noise,
             additional_forward_args=(index,),
         )  # fmt: skip
     else:

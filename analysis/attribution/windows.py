@@ -217,10 +217,8 @@ class Differentiable:
             strength = parts[-1]
             # Nothing is added, but gradients flow to the strengths as if each moved the memory along its pattern.
             moved = (strength - strength.detach()) @ self._components.pattern
-            states = [
-                state + more
-                for state, more in zip(states, moved.split([s.shape[1] for s in states], dim=1), strict=True)
-            ]
+            parts = moved.split([state.shape[1] for state in states], dim=1)
+            states = [state + more for state, more in zip(states, parts, strict=True)]
         states = [part.unflatten(1, (-1, units)).transpose(0, 1) for part in states]
         return MemoryState(*(*states, *(recorded.hidden, recorded.cell)[len(states) :]))
 

@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 
 from analysis.dynamics.decompositions import Scale
-from analysis.dynamics.neighbours import cluster_agreement, cluster_floor, explained_by, ward_labels
+from analysis.dynamics.neighbours import cluster_agreement, cluster_floor, explained_by, resampled_lives, ward_labels
 from analysis.dynamics.tracks import Tracks
 from analysis.labels import NOISE
 from analysis.lives import Lives
@@ -134,25 +134,6 @@ def find_behaviours(tracks: Tracks, space: BehaviourSpace, count: int, bootstrap
     everywhere = np.full(len(tracks), NOISE, np.int64)
     everywhere[records] = labels
     return Behaviours(everywhere, explained_by(labels, points), agreement, floor, kept)
-
-
-def resampled_lives(life: np.ndarray, bootstraps: int, seed: int, most: int = 5000) -> list[np.ndarray]:
-    """Draw lives with replacement; return the records of each draw, at most `most` of them drawn at random.
-
-    Args:
-        life: of each record, (B,).
-    """
-    random = np.random.default_rng([seed, 2])
-    order = np.argsort(life, kind="stable")
-    _, starts, counts = np.unique(life[order], return_index=True, return_counts=True)
-    samples = []
-    for _ in range(bootstraps):
-        drawn = random.integers(0, len(starts), len(starts))
-        records = np.concatenate(
-            [order[starts[drawn_life] : starts[drawn_life] + counts[drawn_life]] for drawn_life in drawn]
-        )
-        samples.append(records if len(records) <= most else random.choice(records, most, replace=False))
-    return samples
 
 
 @dataclass(frozen=True)

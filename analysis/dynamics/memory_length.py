@@ -177,12 +177,12 @@ def memory_use(length: MemoryLength, behaviour: np.ndarray, age: np.ndarray) -> 
     return uses
 
 
-def means_over_lives(values: np.ndarray, life: np.ndarray, resamples: int = _RESAMPLES) -> np.ndarray:
+def means_over_lives(values: np.ndarray, life: np.ndarray, seed: int | list[int] = 0) -> np.ndarray:
     """Return means of resampled lives, (resamples, columns), of values (n, columns)."""
     _, number = np.unique(life, return_inverse=True)
     count = np.bincount(number)
     sums = np.stack([np.bincount(number, column) for column in values.T], axis=1)  # (lives, columns)
-    draws = np.random.default_rng(0).multinomial(len(count), np.full(len(count), 1 / len(count)), resamples)
+    draws = np.random.default_rng(seed).multinomial(len(count), np.full(len(count), 1 / len(count)), _RESAMPLES)
     return (draws @ sums) / (draws @ count)[:, None]
 
 

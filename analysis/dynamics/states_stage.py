@@ -8,9 +8,16 @@ from activation_store.schema import DumpMetadata
 from analysis.clusters.dataset import Dataset, Step, read_dataset
 from analysis.clusters.projection import tsne_embedding
 from analysis.clusters.settings import AnalysisSettings
-from analysis.dynamics.behaviours import resampled_lives
-from analysis.dynamics.decompositions import MOST_FITTED, TITLES, Axes, Decomposition, Kind, Scale, decompose
-from analysis.dynamics.floors import above_gaussians
+from analysis.dynamics.decompositions import (
+    MOST_FITTED,
+    TITLES,
+    Axes,
+    Decomposition,
+    Kind,
+    Scale,
+    above_gaussians,
+    decompose,
+)
 from analysis.dynamics.neighbours import (
     cluster_agreement,
     cluster_floor,
@@ -18,6 +25,7 @@ from analysis.dynamics.neighbours import (
     median_distance,
     outliers,
     plane_agreement,
+    resampled_lives,
     ward_labels,
 )
 from analysis.dynamics.results import States

@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.dynamics.behaviours import resampled_lives
-from analysis.dynamics.decompositions import Scale, decompose, matched
-from analysis.dynamics.floors import above_gaussians
+from analysis.dynamics.decompositions import Scale, above_gaussians, decompose, matched
+from analysis.dynamics.neighbours import resampled_lives
 from analysis.dynamics.states_stage import fewer_records
 from analysis.lives import Lives
 from analysis.statistics.inference import LEVEL
