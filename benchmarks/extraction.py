@@ -79,22 +79,15 @@ class Arguments:
 
 @dataclass(frozen=True)
 class Result:
-    """The measurements.
+    """The measurements."""
 
-    Attributes:
-        plain_speeds: agent-steps per processor second of playing, one per group of episodes.
-        recorded_speeds: likewise of playing and recording.
-        record_bytes: on disk, with one 256-d layer in float32 and the default fields.
-        reading: way of `WAYS_OF_READING` -> seconds to read the dump and compute the features, one per turn.
-        loop: likewise for the plain loop over JSON, for the same number of records.
-    """
-
-    plain_speeds: list[float]
-    recorded_speeds: list[float]
-    record_bytes: float
+    plain_speeds: list[float]  # agent-steps per processor second of playing, one per group of episodes
+    recorded_speeds: list[float]  # likewise of playing and recording
+    record_bytes: float  # on disk, with one 256-d layer in float32 and the default fields
     records: int
+    # reading: way of `WAYS_OF_READING` -> seconds to read the dump and compute the features, one per turn
     reading: dict[str, list[float]]
-    loop: dict[str, list[float]]
+    loop: dict[str, list[float]]  # likewise for the plain loop over JSON, for the same number of records
 
     @property
     def ratios(self) -> list[float]:

@@ -22,13 +22,9 @@ Work = tuple[int, Callable[[], object]]  # agent-steps per call, and the call
 
 @dataclass(frozen=True)
 class Comparison:
-    """The same work done in two ways, alternately, in one process.
+    """The same work done in two ways, alternately, in one process."""
 
-    Attributes:
-        packed_speeds: agent-steps per processor second, for each sample.
-    """
-
-    packed_speeds: Sequence[float]
+    packed_speeds: Sequence[float]  # agent-steps per processor second, for each sample
     dense_speeds: Sequence[float]
 
     @property
@@ -63,17 +59,11 @@ def spread(values: Sequence[float], form: str) -> str:
 
 @dataclass(frozen=True)
 class Floor:
-    """The least time of some work.
+    """The least time of some work."""
 
-    Attributes:
-        operations: floating-point operations for each agent-step.
-        matrix_speed: operations per second that a large matrix multiplication reaches.
-        seconds: that an agent-step took; processor or wall-clock time, as for `matrix_speed`.
-    """
-
-    operations: float
-    matrix_speed: float
-    seconds: float
+    operations: float  # floating-point operations for each agent-step
+    matrix_speed: float  # operations per second that a large matrix multiplication reaches
+    seconds: float  # that an agent-step took; processor or wall-clock time, as for `matrix_speed`
 
     @property
     def least_seconds(self) -> float:

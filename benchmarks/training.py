@@ -110,23 +110,14 @@ def main() -> None:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Times of one training run, of the same work in other ways, and its floors.
+    """Times of one training run, of the same work in other ways, and its floors."""
 
-    Attributes:
-        own: the run as it is.
-        dense: the same worlds with the dense network.
-        peer: plain emulation, and the dense network in a process that returns freed memory to the system.
-        worlds: seconds per agent-step of worlds like the run's, where nothing plays or decides meanwhile.
-        floors: of the phases of `own` that the network's arithmetic bounds.
-        together: the run in several processes; None if it was not asked for.
-    """
-
-    own: Run
-    dense: Run
-    peer: Run
-    worlds: float
-    floors: dict[str, Floor]
-    together: Run | None = None
+    own: Run  # the run as it is
+    dense: Run  # the same worlds with the dense network
+    peer: Run  # plain emulation, and the dense network in a process that returns freed memory to the system
+    worlds: float  # seconds per agent-step of worlds like the run's, where nothing plays or decides meanwhile
+    floors: dict[str, Floor]  # of the phases of `own` that the network's arithmetic bounds
+    together: Run | None = None  # the run in several processes; None if it was not asked for
 
     @property
     def floor(self) -> Run:

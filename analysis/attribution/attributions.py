@@ -26,37 +26,23 @@ _ENDS = (0.025, 0.975)
 
 @dataclass(frozen=True, eq=False)
 class Attributions:
-    """Attributions of N states of some samples, T ticks each, latest last.
+    """Attributions of N states of some samples, T ticks each, latest last."""
 
-    Attributes:
-        sample: of each state, (N,).
-        value: the target, (N,); NaN where it is not defined, for example an illegal option.
-        material: of the tiles in view, (N, tiles).
-        tiles: (N, T, tiles).
-        entities: of each visible entity but the agent itself, (N, T, most entities).
-        own: by column of the agent's own row, (N, T, columns).
-        inventory: (N, T, most items).
-        task: (N, T).
-        memory: of each number of the memory before the window, hidden states first, (N, S).
-        components: of each component of that memory, (N, K).
-        entity_kind: of each visible entity in the present tick, a key of `ENTITY_KINDS` or 0, (N, most entities).
-        has_cell: whether the second half of `memory` is of cell states.
-    """
-
-    sample: np.ndarray
-    value: np.ndarray
-    material: np.ndarray
-    tiles: np.ndarray
-    entities: np.ndarray
-    own: np.ndarray
-    inventory: np.ndarray
-    task: np.ndarray
-    memory: np.ndarray
-    components: np.ndarray
+    sample: np.ndarray  # of each state, (N,)
+    value: np.ndarray  # the target, (N,); NaN where it is not defined, for example an illegal option
+    material: np.ndarray  # of the tiles in view, (N, tiles)
+    tiles: np.ndarray  # (N, T, tiles)
+    entities: np.ndarray  # of each visible entity but the agent itself, (N, T, most entities)
+    own: np.ndarray  # by column of the agent's own row, (N, T, columns)
+    inventory: np.ndarray  # (N, T, most items)
+    task: np.ndarray  # (N, T)
+    memory: np.ndarray  # of each number of the memory before the window, hidden states first, (N, S)
+    components: np.ndarray  # of each component of that memory, (N, K)
+    # entity_kind: of each visible entity in the present tick, a key of `ENTITY_KINDS` or 0, (N, most entities)
     entity_kind: np.ndarray
     columns: tuple[str, ...]
     component_names: tuple[str, ...] = ()
-    has_cell: bool = False
+    has_cell: bool = False  # whether the second half of `memory` is of cell states
 
     def __len__(self) -> int:
         return len(self.sample)

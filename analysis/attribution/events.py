@@ -34,15 +34,11 @@ _FEWEST_STATES = 10
 
 @dataclass(frozen=True)
 class Event:
-    """A condition on a behavioural feature that begins to hold, such as `distance_to_npc <= 3`.
-
-    Attributes:
-        comparison: one of <, <=, >, >=, ==, !=.
-    """
+    """A condition on a behavioural feature that begins to hold, such as `distance_to_npc <= 3`."""
 
     text: str
     feature: Feature
-    comparison: str
+    comparison: str  # one of <, <=, >, >=, ==, !=
     number: float
 
     @staticmethod
@@ -119,32 +115,22 @@ Measure = tuple[str, np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class EventRow:
-    """One number before and after an event.
-
-    Attributes:
-        difference: after less before, with the interval over samples.
-        samples: in which it was measured on both sides.
-    """
+    """One number before and after an event."""
 
     measure: str
     before: float
     after: float
-    difference: Estimate
-    samples: int
+    difference: Estimate  # after less before, with the interval over samples
+    samples: int  # in which it was measured on both sides
 
 
 @dataclass(frozen=True, eq=False)
 class AroundEvent:
-    """Attributions around an event.
-
-    Attributes:
-        held: share of the ticks from then on in which it holds, mean over samples.
-        offset: of each state, ticks since the event, (N,); negative before it.
-    """
+    """Attributions around an event."""
 
     event: str
-    held: float
-    offset: np.ndarray
+    held: float  # share of the ticks from then on in which it holds, mean over samples
+    offset: np.ndarray  # of each state, ticks since the event, (N,); negative before it
     rows: tuple[EventRow, ...]
 
 

@@ -19,29 +19,19 @@ _PARTS_AT_ONCE = 512
 
 @dataclass(frozen=True)
 class Maps:
-    """Attributions of N states over T ticks, oldest first, in the target's own unit.
+    """Attributions of N states over T ticks, oldest first, in the target's own unit."""
 
-    Attributes:
-        tiles: (N, T, tiles).
-        entities: of each visible entity except the agent itself, (N, T, most entities).
-        own: of the agent's own row, by column, (N, T, columns).
-        inventory: of each item, (N, T, most items).
-        task: (N, T).
-        memory: of each number of the memory before the window, hidden states first, (N, S).
-        components: of each component of that memory, relative to its mean, (N, K); a part of `memory` seen otherwise.
-        error: for integrated gradients, how far the sum is from the difference to the baseline, (N,); else NaN.
-        change: that difference, (N,); else NaN.
-    """
-
-    tiles: torch.Tensor
-    entities: torch.Tensor
-    own: torch.Tensor
-    inventory: torch.Tensor
-    task: torch.Tensor
-    memory: torch.Tensor
+    tiles: torch.Tensor  # (N, T, tiles)
+    entities: torch.Tensor  # of each visible entity except the agent itself, (N, T, most entities)
+    own: torch.Tensor  # of the agent's own row, by column, (N, T, columns)
+    inventory: torch.Tensor  # of each item, (N, T, most items)
+    task: torch.Tensor  # (N, T)
+    memory: torch.Tensor  # of each number of the memory before the window, hidden states first, (N, S)
+    # components: of each component of that memory, relative to its mean, (N, K); a part of `memory` seen otherwise
     components: torch.Tensor
+    # error: for integrated gradients, how far the sum is from the difference to the baseline, (N,); else NaN
     error: torch.Tensor
-    change: torch.Tensor
+    change: torch.Tensor  # that difference, (N,); else NaN
 
 
 Baseline = dict[str, torch.Tensor]

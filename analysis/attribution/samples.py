@@ -22,17 +22,11 @@ from common.user_error import UserError
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Consecutive ticks of one life.
+    """Consecutive ticks of one life."""
 
-    Attributes:
-        records: the ticks, and those before them that the windows need.
-        lead: ticks before the first one that is attributed.
-        at_spawn: whether the first record is the first of its life.
-    """
-
-    records: Records
-    lead: int
-    at_spawn: bool
+    records: Records  # the ticks, and those before them that the windows need
+    lead: int  # ticks before the first one that is attributed
+    at_spawn: bool  # whether the first record is the first of its life
 
     @property
     def shown(self) -> Records:

@@ -24,18 +24,14 @@ _HIGH = 0.95
 
 @dataclass(frozen=True, eq=False)
 class BehaviourSpace:
-    """The units of one layer, or of several layers side by side, U in all.
-
-    Attributes:
-        mean: of each unit, (U,).
-        spread: what deviations from it are divided by, (U,): the unit's standard deviation; with several layers, times
-            the root of the variance of the layer's trajectories in z-scores, so that those of each layer vary by 1 in
-            all, however many units it has and however fast it moves.
-    """
+    """The units of one layer, or of several layers side by side, U in all."""
 
     layers: tuple[str, ...]
     units: tuple[int, ...]
-    mean: np.ndarray
+    mean: np.ndarray  # of each unit, (U,)
+    # spread: what deviations from it are divided by, (U,): the unit's standard deviation; with several layers, times
+    # the root of the variance of the layer's trajectories in z-scores, so that those of each layer vary by 1 in all,
+    # however many units it has and however fast it moves
     spread: np.ndarray
 
     @property
@@ -93,21 +89,15 @@ def trajectories(tracks: Tracks, points: np.ndarray) -> tuple[np.ndarray, np.nda
 
 @dataclass(frozen=True, eq=False)
 class Behaviours:
-    """The behaviour of each record of some tracks.
+    """The behaviour of each record of some tracks."""
 
-    Attributes:
-        label: (B,) int64 from 0 in order of decreasing size; `NOISE` for the first ticks of a life, before which there
-            is no trajectory.
-        explained: share of the variance of trajectories that lies between behaviours.
-        agreement: adjusted Rand index with the clusters found again in each bootstrap of lives, (R,).
-        agreement_floor: the same numbers of a Gaussian surrogate of the trajectories, (R,).
-        kept: share of the variance of each layer's trajectories that lies in the principal components, (layers,).
-    """
-
+    # label: (B,) int64 from 0 in order of decreasing size; `NOISE` for the first ticks of a life, before which there is
+    # no trajectory
     label: np.ndarray
-    explained: float
-    agreement: np.ndarray
-    agreement_floor: np.ndarray
+    explained: float  # share of the variance of trajectories that lies between behaviours
+    agreement: np.ndarray  # adjusted Rand index with the clusters found again in each bootstrap of lives, (R,)
+    agreement_floor: np.ndarray  # the same numbers of a Gaussian surrogate of the trajectories, (R,)
+    # kept: share of the variance of each layer's trajectories that lies in the principal components, (layers,)
     kept: np.ndarray
 
     @property
@@ -143,26 +133,17 @@ class BehaviourPair:
     The reference takes the labels of one of them from another life at the same age: how behaviours follow from each
     other and depend on age is kept, and which goes with which is lost. Labels shifted in a circle within their own life
     would not do: where a short life is all one behaviour, that changes nothing.
-
-    Attributes:
-        one, other: layers of the two divisions.
-        information: normalised mutual information (arithmetic mean of the entropies): 1 for the same division.
-        dealt_information: the same with labels from other lives: mean.
-        dealt_information_high: 95% of the draws are below.
-        rand: adjusted Rand index: 1 for the same division, 0 by chance.
-        dealt_rand: the same with labels from other lives: mean.
-        dealt_rand_high: 95% of the draws are below.
     """
 
-    one: str
+    one: str  # one, other: layers of the two divisions
     other: str
     ticks: int
-    information: float
-    dealt_information: float
-    dealt_information_high: float
-    rand: float
-    dealt_rand: float
-    dealt_rand_high: float
+    information: float  # normalised mutual information (arithmetic mean of the entropies): 1 for the same division
+    dealt_information: float  # the same with labels from other lives: mean
+    dealt_information_high: float  # 95% of the draws are below
+    rand: float  # adjusted Rand index: 1 for the same division, 0 by chance
+    dealt_rand: float  # the same with labels from other lives: mean
+    dealt_rand_high: float  # 95% of the draws are below
 
 
 def pairs_of(

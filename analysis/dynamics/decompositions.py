@@ -28,15 +28,10 @@ _ITERATIONS = 400
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """Z-scores of a layer: what is subtracted from each unit, and what it is divided by; units that never vary are 0.
+    """Z-scores of a layer: what is subtracted from a unit, and what it is divided by; units that never vary are 0."""
 
-    Attributes:
-        mean: (U,) float64.
-        spread: standard deviations, (U,) float64; 1 for a unit that never varies.
-    """
-
-    mean: np.ndarray
-    spread: np.ndarray
+    mean: np.ndarray  # (U,) float64
+    spread: np.ndarray  # standard deviations, (U,) float64; 1 for a unit that never varies
 
     @classmethod
     def of(cls, activations: np.ndarray) -> "Scale":
@@ -53,43 +48,29 @@ class Scale:
 
 @dataclass(frozen=True, eq=False)
 class Axes:
-    """The components of one fit, in z-scores. K components, U units.
+    """The components of one fit, in z-scores. K components, U units."""
 
-    Attributes:
-        patterns: what one unit of each component adds to the z-scores, (K, U).
-        read_outs: z-scores @ read_outs.T are the components, (K, U); for non-negative components, which no linear
-            read-out gives exactly, by least squares.
-    """
-
-    patterns: np.ndarray
+    patterns: np.ndarray  # what one unit of each component adds to the z-scores, (K, U)
+    # read_outs: z-scores @ read_outs.T are the components, (K, U); for non-negative components, which no linear
+    # read-out gives exactly, by least squares
     read_outs: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
 class Decomposition:
-    """A decomposition fitted to B records.
-
-    Attributes:
-        axes: the components, by decreasing share of the variance that they explain.
-        scores: of each record, (B, K) float64: linear read-outs for all kinds.
-        explained: share of the z-scores' variance that is lost if a component is left out, (K,).
-        total: share of the z-scores' variance that all components explain together.
-        fidelity: R2 of each component's linear read-out, (K,): 1 for principal and independent components.
-        stability: mean |cosine| with the matching component of each refit to resampled lives, (K,).
-        floor: the same numbers of Gaussian surrogates of the states, (surrogates, K); see `above_gaussians`. Empty until
-            the components are compared with these, as the next.
-        stability_q: of each stability against Gaussians, (K,).
-    """
+    """A decomposition fitted to B records."""
 
     kind: Kind
-    axes: Axes
-    scores: np.ndarray
-    explained: np.ndarray
-    total: float
-    fidelity: np.ndarray
-    stability: np.ndarray
+    axes: Axes  # the components, by decreasing share of the variance that they explain
+    scores: np.ndarray  # of each record, (B, K) float64: linear read-outs for all kinds
+    explained: np.ndarray  # share of the z-scores' variance that is lost if a component is left out, (K,)
+    total: float  # share of the z-scores' variance that all components explain together
+    fidelity: np.ndarray  # R2 of each component's linear read-out, (K,): 1 for principal and independent components
+    stability: np.ndarray  # mean |cosine| with the matching component of each refit to resampled lives, (K,)
+    # floor: the same numbers of Gaussian surrogates of the states, (surrogates, K); see `above_gaussians`. Empty until
+    # the components are compared with these, as the next.
     floor: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
-    stability_q: np.ndarray = field(default_factory=lambda: np.empty(0))
+    stability_q: np.ndarray = field(default_factory=lambda: np.empty(0))  # of each stability against Gaussians, (K,)
 
     @property
     def stable(self) -> np.ndarray:

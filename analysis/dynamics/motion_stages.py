@@ -166,35 +166,23 @@ def _as_real(values: np.ndarray) -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True, eq=False)
 class HeldInput:
-    """A held input, and where the memory settles.
-
-    Attributes:
-        read: what the memory reads, (units,).
-        starts: states from which they were looked for, (n, S).
-        after: these states one tick later with this input, (n, S).
-    """
+    """A held input, and where the memory settles."""
 
     name: str
-    read: np.ndarray
+    read: np.ndarray  # what the memory reads, (units,)
     points: FixedPoints
-    starts: np.ndarray
-    after: np.ndarray
+    starts: np.ndarray  # states from which they were looked for, (n, S)
+    after: np.ndarray  # these states one tick later with this input, (n, S)
 
 
 @dataclass(frozen=True, eq=False)
 class Persisting:
-    """How long things last.
+    """How long things last."""
 
-    Attributes:
-        records: ticks at which something was changed, or decided, (n,).
-        lasting: of each independent component, (K,).
-        length: of the memory; or why it was not measured, if the dump lacks the observations.
-    """
-
-    records: np.ndarray
-    lasting: list[Lasting]
+    records: np.ndarray  # ticks at which something was changed, or decided, (n,)
+    lasting: list[Lasting]  # of each independent component, (K,)
     held: list[HeldInput]
-    length: MemoryLength | str
+    length: MemoryLength | str  # of the memory; or why it was not measured, if the dump lacks the observations
 
 
 def study_persistence(

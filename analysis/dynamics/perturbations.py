@@ -30,15 +30,10 @@ _EDITED_ONCE = "edited once"
 
 @dataclass(frozen=True, eq=False)
 class Lasting:
-    """What is left of a change, on average over states.
+    """What is left of a change, on average over states."""
 
-    Attributes:
-        left: share of the first value after 0, 1, ... ticks, (ticks + 1,).
-        half_life: ticks until half is left; infinite if more is left at the end. With its interval over lives.
-    """
-
-    left: np.ndarray
-    half_life: Estimate
+    left: np.ndarray  # share of the first value after 0, 1, ... ticks, (ticks + 1,).
+    half_life: Estimate  # ticks until half is left; infinite if more is left at the end. With its interval over lives.
 
 
 @torch.no_grad()
@@ -112,21 +107,14 @@ class _Effects:
 
 @dataclass(frozen=True, eq=False)
 class FollowedEdit:
-    """One edit that an intervention followed. T ticks.
-
-    Attributes:
-        direction: whose read-out was held in a single tick.
-        held_at: what it was held at, in the read-out's unit.
-        dose: that in standard deviations from the recorded mean.
-        measured: in the running game, T ticks, by the kind of state; the interval is over episodes.
-        computed: the same edit at recorded states, inputs held as recorded, likewise; the interval is over lives.
-    """
+    """One edit that an intervention followed. T ticks."""
 
     run: Path
-    direction: Direction
-    held_at: float
-    dose: float
-    measured: dict[str, Lasting]
+    direction: Direction  # whose read-out was held in a single tick
+    held_at: float  # what it was held at, in the read-out's unit
+    dose: float  # that in standard deviations from the recorded mean
+    measured: dict[str, Lasting]  # in the running game, T ticks, by the kind of state; the interval is over episodes
+    # computed: the same edit at recorded states, inputs held as recorded, likewise; the interval is over lives
     computed: dict[str, Lasting] = field(default_factory=dict)
 
     def change(self, states: torch.Tensor) -> torch.Tensor:

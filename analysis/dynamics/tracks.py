@@ -32,19 +32,13 @@ _CLOSE = {"float32": 1e-3, "float16": 3e-2}
 
 @dataclass(frozen=True, eq=False)
 class Tracks:
-    """B records of whole lives, every tick of each.
-
-    Attributes:
-        state: of the memory after the tick, (B, S) float32; (B, 0) if the layer under study is no state of it.
-        read: what the memory reads in the tick, (B, units) float32; (B, 0) likewise.
-        layer: the states of the layer under study, (B, units) float32.
-    """
+    """B records of whole lives, every tick of each."""
 
     records: Records
     lives: Lives
-    state: np.ndarray
-    read: np.ndarray
-    layer: np.ndarray
+    state: np.ndarray  # of the memory after the tick, (B, S) float32; (B, 0) if the layer under study is no state of it
+    read: np.ndarray  # what the memory reads in the tick, (B, units) float32; (B, 0) likewise
+    layer: np.ndarray  # the states of the layer under study, (B, units) float32
 
     def __len__(self) -> int:
         return len(self.records)

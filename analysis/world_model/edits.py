@@ -47,15 +47,10 @@ _STREAM = 0xD0_0F  # apart from the streams that starts and dice are drawn from
 
 @dataclass(frozen=True, eq=False)
 class Edits:
-    """What is done to the policy in every tick.
+    """What is done to the policy in every tick."""
 
-    Attributes:
-        name: such as steer-ic_3-dose+2.
-        described: each edit as it is written to a dump's metadata.
-    """
-
-    name: str
-    described: tuple[dict[str, Any], ...]
+    name: str  # such as steer-ic_3-dose+2
+    described: tuple[dict[str, Any], ...]  # each edit as it is written to a dump's metadata
     states: tuple[StateEdit | Interchange, ...] = ()
     memories: tuple[MemoryEdit | Transplant, ...] = ()
 

@@ -93,18 +93,12 @@ Measure = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Ticks:
-    """Ticks of lives, B in all.
+    """Ticks of lives, B in all."""
 
-    Attributes:
-        life: number of the recorded life that each belongs to or goes on from, (B,) int64.
-        states: layer -> (B, units).
-        vitals: health, food and water in points, (B, 3).
-        ratios: further measures by name; each is the ratio of two sums over ticks.
-    """
-
-    life: np.ndarray
-    states: Mapping[str, np.ndarray]
-    vitals: np.ndarray
+    life: np.ndarray  # number of the recorded life that each belongs to or goes on from, (B,) int64
+    states: Mapping[str, np.ndarray]  # layer -> (B, units)
+    vitals: np.ndarray  # health, food and water in points, (B, 3)
+    # ratios: further measures by name; each is the ratio of two sums over ticks
     ratios: Mapping[str, Ratio] = field(default_factory=dict)
 
     def take(self, chosen: np.ndarray) -> "Ticks":
@@ -130,26 +124,18 @@ class Ticks:
 
 @dataclass(frozen=True)
 class Finding:
-    """A measure in recorded and in simulated lives, with 95% intervals over recorded lives.
+    """A measure in recorded and in simulated lives, with 95% intervals over recorded lives."""
 
-    Attributes:
-        finding: what is measured. Scores are the share of the variance that a probe explains, errors are mean absolute
-            ones in points, and spreads standard deviations in points: a score is low where vitals hardly vary. The
-            distance of cluster shares is the total variation from those of the other half. Of the value's saliency,
-            see `value_saliency`.
-        layer: of the policy; empty for what is not about one.
-        lives: recorded ones.
-        recorded: in the half of the recorded lives that nothing was fitted on.
-        simulated: in lives simulated from the same starts.
-        difference: simulated minus recorded.
-    """
-
+    # finding: what is measured. Scores are the share of the variance that a probe explains, errors are mean absolute
+    # ones in points, and spreads standard deviations in points: a score is low where vitals hardly vary. The distance
+    # of cluster shares is the total variation from those of the other half. Of the value's saliency, see
+    # `value_saliency`.
     finding: str
-    layer: str
-    lives: int
-    recorded: Estimate
-    simulated: Estimate
-    difference: Estimate
+    layer: str  # of the policy; empty for what is not about one
+    lives: int  # recorded ones
+    recorded: Estimate  # in the half of the recorded lives that nothing was fitted on
+    simulated: Estimate  # in lives simulated from the same starts
+    difference: Estimate  # simulated minus recorded
 
 
 def compare_findings(

@@ -40,14 +40,10 @@ _EVERYTHING_BUT_STATES = ("tile", "entity", "inventory", "tables", "reward", "va
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """A recorded dump of a world model's policy, with episodes on maps that the model was not trained on.
-
-    Attributes:
-        origin: of the model; `test` are the dump's episodes on other maps.
-    """
+    """A recorded dump of a world model's policy, with episodes on maps that the model was not trained on."""
 
     model: WorldModel
-    origin: Origin
+    origin: Origin  # of the model; `test` are the dump's episodes on other maps
     dump: Path
 
     @staticmethod

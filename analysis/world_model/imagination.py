@@ -43,18 +43,13 @@ class TickEdits(Protocol):
 
 @dataclass(frozen=True)
 class Start:
-    """Where S simulations begin.
-
-    Attributes:
-        memory: of the policy before it sees that.
-        vector: the bottleneck, (S, dimensions).
-    """
+    """Where S simulations begin."""
 
     state: WorldState
     scene: SoftScene
-    memory: MemoryState
+    memory: MemoryState  # of the policy before it sees that
     around: Surroundings
-    vector: torch.Tensor
+    vector: torch.Tensor  # the bottleneck, (S, dimensions)
 
     def __len__(self) -> int:
         return len(self.vector)
@@ -62,26 +57,19 @@ class Start:
 
 @dataclass(frozen=True)
 class ImaginedTick:
-    """One tick of S simulations.
-
-    Attributes:
-        options: taken, head -> (S,) int64.
-        action: their code, (S, size).
-        memory: of the policy after it has seen the scene.
-        layers: encoder output and action decoder of the policy, (S, units) each, without gradients.
-        end: probability that the life ends with the tick, (S,).
-    """
+    """One tick of S simulations."""
 
     scene: SoftScene
     view: ImaginedView
     choices: SoftChoices
-    options: Mapping[str, torch.Tensor]
-    action: torch.Tensor
-    memory: MemoryState
+    options: Mapping[str, torch.Tensor]  # taken, head -> (S,) int64
+    action: torch.Tensor  # their code, (S, size)
+    memory: MemoryState  # of the policy after it has seen the scene
+    # layers: encoder output and action decoder of the policy, (S, units) each, without gradients
     layers: Mapping[str, torch.Tensor]
     state: WorldState
     reward: torch.Tensor
-    end: torch.Tensor
+    end: torch.Tensor  # probability that the life ends with the tick, (S,)
     following: Prediction
 
 

@@ -34,19 +34,14 @@ _ARRAYS = ("agent_id", "episode", "tick", "behaviour", "r", "q", "jacobian_recor
 
 @dataclass(frozen=True, eq=False)
 class Dynamics:
-    """What a run of analyze_dynamics.py found. K components, L lags from 0.
-
-    Attributes:
-        label: behaviour of each recorded tick, by episode, agent and tick; only of those in a behaviour.
-        jacobians: of the policy alone, (n, L, K, K).
-        jacobian_label: behaviour of each of these states, (n,).
-    """
+    """What a run of analyze_dynamics.py found. K components, L lags from 0."""
 
     probes: Probes
     correlations: LaggedCorrelations
+    # label: behaviour of each recorded tick, by episode, agent and tick; only of those in a behaviour
     label: dict[tuple[int, int, int], int]
-    jacobians: np.ndarray
-    jacobian_label: np.ndarray
+    jacobians: np.ndarray  # of the policy alone, (n, L, K, K)
+    jacobian_label: np.ndarray  # behaviour of each of these states, (n,)
 
 
 @dataclass(frozen=True)
@@ -58,29 +53,20 @@ class AgreementRow(Agreement):
 
 @dataclass(frozen=True)
 class LagRow:
-    """The same at one lag, over all behaviours.
-
-    Attributes:
-        share: mean over behaviours of the share of pairs of different components with the same sign.
-        shuffled_behaviours: the same if behaviours are dealt to states at random.
-        shuffled_components: the same if the components of the Jacobian are renamed at random.
-        above_chance: behaviours whose share exceeds that of renamed components with p < 0.05.
-        states: at which Jacobians were computed.
-        through_world: mean over states of the size (Frobenius norm) of what passes through the world, divided by that
-            and the size with the world cut; NaN for other sides than `whole`.
-        like_recorded: correlation of the mean Jacobian with the one for recorded inputs, over all pairs.
-    """
+    """The same at one lag, over all behaviours."""
 
     side: Side
     lag: int
-    share: float
-    shuffled_behaviours: float
-    shuffled_components: float
-    above_chance: int
+    share: float  # mean over behaviours of the share of pairs of different components with the same sign
+    shuffled_behaviours: float  # the same if behaviours are dealt to states at random
+    shuffled_components: float  # the same if the components of the Jacobian are renamed at random
+    above_chance: int  # behaviours whose share exceeds that of renamed components with p < 0.05
     behaviours: int
-    states: int
+    states: int  # at which Jacobians were computed
+    # through_world: mean over states of the size (Frobenius norm) of what passes through the world, divided by that and
+    # the size with the world cut; NaN for other sides than `whole`
     through_world: float
-    like_recorded: float
+    like_recorded: float  # correlation of the mean Jacobian with the one for recorded inputs, over all pairs
 
 
 def read_dynamics(folder: Path, origin: Origin) -> Dynamics:

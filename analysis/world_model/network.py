@@ -49,16 +49,11 @@ Bottleneck = Literal["sphere", "gaussian"]
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of the network.
-
-    Attributes:
-        groups: categorical variables in a latent state.
-        classes: values of each.
-    """
+    """Sizes of the network."""
 
     hidden: int = 256
-    groups: int = 16
-    classes: int = 16
+    groups: int = 16  # categorical variables in a latent state
+    classes: int = 16  # values of each
     embedding: int = 256
     bottleneck: int = 128
     channels: int = 24
@@ -71,45 +66,27 @@ class Sizes:
 
 @dataclass(frozen=True)
 class WorldState(Rows):
-    """The world's state in B simulations.
+    """The world's state in B simulations."""
 
-    Attributes:
-        hidden: deterministic part, (B, hidden).
-        latent: one-hot vectors of all groups, (B, latent).
-    """
-
-    hidden: torch.Tensor
-    latent: torch.Tensor
+    hidden: torch.Tensor  # deterministic part, (B, hidden)
+    latent: torch.Tensor  # one-hot vectors of all groups, (B, latent)
 
 
 @dataclass(frozen=True)
 class Prediction(Rows):
-    """What the decoder says of a tick, in logits where it is about categories.
-
-    Attributes:
-        material: logits, (B, materials, V).
-        kinds: logits, (B, kinds, V).
-        target: logits, (B, V).
-        health: (B, V).
-        vitals: logits, (B, 3, levels).
-        item_type: logits, (B, slots, types).
-        legal: logits, (B, options).
-        move: logits of the agent's own displacement, (B, moves).
-        reward: for the last action, in its standard deviations from its mean, (B,).
-        end: logit that the life ended with the last action, (B,).
-    """
+    """What the decoder says of a tick, in logits where it is about categories."""
 
     scene: SoftScene
-    material: torch.Tensor
-    kinds: torch.Tensor
-    target: torch.Tensor
-    health: torch.Tensor
-    vitals: torch.Tensor
-    item_type: torch.Tensor
-    legal: torch.Tensor
-    move: torch.Tensor
-    reward: torch.Tensor
-    end: torch.Tensor
+    material: torch.Tensor  # logits, (B, materials, V)
+    kinds: torch.Tensor  # logits, (B, kinds, V)
+    target: torch.Tensor  # logits, (B, V)
+    health: torch.Tensor  # (B, V)
+    vitals: torch.Tensor  # logits, (B, 3, levels)
+    item_type: torch.Tensor  # logits, (B, slots, types)
+    legal: torch.Tensor  # logits, (B, options)
+    move: torch.Tensor  # logits of the agent's own displacement, (B, moves)
+    reward: torch.Tensor  # for the last action, in its standard deviations from its mean, (B,)
+    end: torch.Tensor  # logit that the life ended with the last action, (B,)
 
 
 CHANGES = 2 * VITAL_LEVELS - 1

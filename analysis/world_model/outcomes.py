@@ -19,15 +19,10 @@ from common.files import atomic_path, write_text
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """What came of L simulated lives.
+    """What came of L simulated lives."""
 
-    Attributes:
-        origin: number of the recorded life that each went on from, (L,) int64.
-        values: outcome -> (L,).
-    """
-
-    origin: np.ndarray
-    values: Mapping[str, np.ndarray]
+    origin: np.ndarray  # number of the recorded life that each went on from, (L,) int64
+    values: Mapping[str, np.ndarray]  # outcome -> (L,)
 
     @staticmethod
     def joined(parts: Sequence["Outcomes"]) -> "Outcomes":
@@ -95,21 +90,14 @@ class OutcomeSums:
 
 @dataclass(frozen=True)
 class Group:
-    """Mean outcomes of some simulated lives.
+    """Mean outcomes of some simulated lives."""
 
-    Attributes:
-        group: what they have in common.
-        value: mean over lives of the mean over ticks.
-        better: value above that of the policy's own lives from the same starts, NaN where that is not compared.
-        health: in the last tick.
-    """
-
-    group: str
-    value: float
-    better: float
+    group: str  # what they have in common
+    value: float  # mean over lives of the mean over ticks
+    better: float  # value above that of the policy's own lives from the same starts, NaN where that is not compared
     low: float
     high: float
-    health: float
+    health: float  # in the last tick
     food: float
     water: float
     ticks: float

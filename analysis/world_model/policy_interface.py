@@ -20,29 +20,19 @@ ENTITIES = 32
 
 @dataclass(frozen=True)
 class Surroundings(Rows):
-    """What stays as it was at the start of a simulation, of B agents.
-
-    Attributes:
-        task: embedding of the task, (B, task size).
-    """
+    """What stays as it was at the start of a simulation, of B agents."""
 
     market: PackedRows
-    task: torch.Tensor
+    task: torch.Tensor  # embedding of the task, (B, task size)
 
 
 @dataclass(frozen=True)
 class ImaginedView:
-    """Predicted observations and what their rows stand for.
+    """Predicted observations and what their rows stand for."""
 
-    Attributes:
-        observation: as the policy reads it; the first entity row is the agent's own.
-        kind: index in `KINDS` of each further row, (B, R).
-        cell: tile of the view that it stands on, (B, R).
-    """
-
-    observation: SoftObservation
-    kind: torch.Tensor
-    cell: torch.Tensor
+    observation: SoftObservation  # as the policy reads it; the first entity row is the agent's own
+    kind: torch.Tensor  # index in `KINDS` of each further row, (B, R)
+    cell: torch.Tensor  # tile of the view that it stands on, (B, R)
 
 
 def imagined_view(

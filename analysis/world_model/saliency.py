@@ -86,19 +86,12 @@ class Taps:
 
 @dataclass(frozen=True, eq=False)
 class Slopes:
-    """Derivatives of a number in one tick of S simulations by inputs of that and earlier ticks.
+    """Derivatives of a number in one tick of S simulations by inputs of that and earlier ticks."""
 
-    Attributes:
-        components: after the tick L ticks before, by lag L from 0, (S, lags + 1, K).
-        own: of the row seen in that tick, (S, lags + 1, columns).
-        number: the number itself, (S,).
-        alive: lives that are not over by then, (S,) bool.
-    """
-
-    components: np.ndarray
-    own: np.ndarray
-    number: np.ndarray
-    alive: np.ndarray
+    components: np.ndarray  # after the tick L ticks before, by lag L from 0, (S, lags + 1, K)
+    own: np.ndarray  # of the row seen in that tick, (S, lags + 1, columns)
+    number: np.ndarray  # the number itself, (S,)
+    alive: np.ndarray  # lives that are not over by then, (S,) bool
 
 
 def slopes(model: WorldModel, start: Start, number: Number, taps: Taps, seed: int, soft: bool = False) -> Slopes:
@@ -127,18 +120,12 @@ MEMORY, OWN_ROW = "memory", "own row"
 
 @dataclass(frozen=True)
 class Influence:
-    """Mean derivative of the number by an input, per standard deviation of it, with 95% intervals over recorded lives.
-
-    Attributes:
-        input: name of the component, which is moved after the tick, or of the column, which is moved in it.
-        lag: ticks from that tick to the one of the number.
-        whole: through everything.
-    """
+    """Mean derivative of the number by an input, per standard deviation of it, with intervals over recorded lives."""
 
     of: str
-    input: str
-    lag: int
-    whole: Estimate
+    input: str  # name of the component, which is moved after the tick, or of the column, which is moved in it
+    lag: int  # ticks from that tick to the one of the number
+    whole: Estimate  # through everything
     memory_alone: Estimate
     through_world: Estimate
     lives: int
@@ -146,18 +133,15 @@ class Influence:
 
 @dataclass(frozen=True)
 class ByLag:
-    """How large the derivatives by all components, or all columns, are together: the mean length of their vector.
-
-    Attributes:
-        share: of what passes through the world: its length, divided by that and the length with the world cut; with its
-            95% interval over recorded lives.
-    """
+    """How large the derivatives by all components, or all columns, are together: the mean length of their vector."""
 
     of: str
     lag: int
     whole: float
     memory_alone: float
     through_world: float
+    # share: of what passes through the world: its length, divided by that and the length with the world cut; with its
+    # 95% interval over recorded lives
     share: Estimate
     lives: int
 

@@ -37,27 +37,16 @@ class Rows:
 
 @dataclass(frozen=True)
 class Scene(Rows):
-    """B observations as targets. The view has V tiles.
+    """B observations as targets. The view has V tiles."""
 
-    Attributes:
-        material: of each tile, (B, V) int64.
-        kinds: whether a tile holds another entity of each kind, (B, kinds, V).
-        health: of the entities on each tile, on average and divided by 100; 0 without, (B, V).
-        target: whether an entity on the tile can be attacked, (B, V).
-        own: the agent's own row but for its kind, divided by scales, (B, columns).
-        item_type: of each inventory slot, 0 if it is empty, (B, slots) int64.
-        items: its other columns, divided by scales, (B, slots, columns).
-        legal: legality of the options of `LEGAL_HEADS`, (B, options).
-    """
-
-    material: torch.Tensor
-    kinds: torch.Tensor
-    health: torch.Tensor
-    target: torch.Tensor
-    own: torch.Tensor
-    item_type: torch.Tensor
-    items: torch.Tensor
-    legal: torch.Tensor
+    material: torch.Tensor  # of each tile, (B, V) int64
+    kinds: torch.Tensor  # whether a tile holds another entity of each kind, (B, kinds, V)
+    health: torch.Tensor  # of the entities on each tile, on average and divided by 100; 0 without, (B, V)
+    target: torch.Tensor  # whether an entity on the tile can be attacked, (B, V)
+    own: torch.Tensor  # the agent's own row but for its kind, divided by scales, (B, columns)
+    item_type: torch.Tensor  # of each inventory slot, 0 if it is empty, (B, slots) int64
+    items: torch.Tensor  # its other columns, divided by scales, (B, slots, columns)
+    legal: torch.Tensor  # legality of the options of `LEGAL_HEADS`, (B, options)
 
     def __len__(self) -> int:
         return len(self.own)
@@ -73,23 +62,18 @@ class Scene(Rows):
 
 @dataclass(frozen=True)
 class SoftScene(Rows):
-    """B predicted observations: probabilities and expected values.
+    """B predicted observations: probabilities and expected values."""
 
-    Attributes:
-        material: (B, materials, V); the others as in `Scene`.
-        item_type: (B, slots, types).
-        terrain: the most probable material of each tile in view, and of those beyond that were in view before, around
-            the agent, (B, S, S) int8; `UNKNOWN` where it never was.
-    """
-
-    material: torch.Tensor
+    material: torch.Tensor  # (B, materials, V); the others as in `Scene`
     kinds: torch.Tensor
     health: torch.Tensor
     target: torch.Tensor
     own: torch.Tensor
-    item_type: torch.Tensor
+    item_type: torch.Tensor  # (B, slots, types)
     items: torch.Tensor
     legal: torch.Tensor
+    # terrain: the most probable material of each tile in view, and of those beyond that were in view before, around the
+    # agent, (B, S, S) int8; `UNKNOWN` where it never was
     terrain: torch.Tensor
 
     def planes(self) -> torch.Tensor:
@@ -112,21 +96,14 @@ class SoftScene(Rows):
 
 @dataclass(frozen=True)
 class SceneShape:
-    """How large the parts of a scene are.
+    """How large the parts of a scene are."""
 
-    Attributes:
-        side: of the view, in tiles.
-        own: columns of the agent's own row.
-        item: columns of an item.
-        legal: options of `LEGAL_HEADS`.
-    """
-
-    side: int
+    side: int  # of the view, in tiles
     materials: int
-    own: int
+    own: int  # columns of the agent's own row
     slots: int
-    item: int
-    legal: int
+    item: int  # columns of an item
+    legal: int  # options of `LEGAL_HEADS`
 
     @staticmethod
     def of(layout: ObservationLayout) -> "SceneShape":

@@ -188,22 +188,14 @@ def _array(values: torch.Tensor) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Arm:
-    """One way to simulate the same lives; all arms have the same starts and the same dice.
+    """One way to simulate the same lives; all arms have the same starts and the same dice."""
 
-    Attributes:
-        folder: of the dump to write; None for none.
-        moves: what every agent does in the first ticks; None where the policy chooses.
-        begin: turns starts into others; None to keep them.
-        described: what more to say in the dump's metadata.
-        targets: further outcomes, by name.
-    """
-
-    folder: Path | None = None
-    moves: tuple[int | None, ...] = ()
+    folder: Path | None = None  # of the dump to write; None for none
+    moves: tuple[int | None, ...] = ()  # what every agent does in the first ticks; None where the policy chooses
     edits: Edits | None = None
-    begin: Callable[[Start], Start] | None = None
-    described: Mapping[str, Any] = field(default_factory=dict)
-    targets: Mapping[str, Number] = field(default_factory=dict)
+    begin: Callable[[Start], Start] | None = None  # turns starts into others; None to keep them
+    described: Mapping[str, Any] = field(default_factory=dict)  # what more to say in the dump's metadata
+    targets: Mapping[str, Number] = field(default_factory=dict)  # further outcomes, by name
 
 
 def simulate(

@@ -69,33 +69,23 @@ Epochs = Callable[[int], Iterator[Windows]]
 
 @dataclass
 class Progress:
-    """How far a training is.
+    """How far a training is."""
 
-    Attributes:
-        records: predicted so far.
-        batches: of the current epoch that are done.
-    """
-
-    records: int = 0
+    records: int = 0  # predicted so far
     epoch: int = 0
-    batches: int = 0
+    batches: int = 0  # of the current epoch that are done
     lines: int = 0
 
 
 @dataclass
 class Training:
-    """A training between two batches.
-
-    Attributes:
-        plan: what decides the weights, as text; a saved state of another plan is refused.
-        processes: that share each batch; their weights stay equal.
-    """
+    """A training between two batches."""
 
     model: WorldModel
     settings: WorldSettings
-    plan: str
+    plan: str  # what decides the weights, as text; a saved state of another plan is refused
     progress: Progress = field(default_factory=Progress)
-    processes: Processes = ALONE
+    processes: Processes = ALONE  # that share each batch; their weights stay equal
 
     def __post_init__(self) -> None:
         self.generator = torch.Generator().manual_seed(self.settings.seed)

@@ -24,19 +24,13 @@ from analysis.world_model.windows import CONTEXT, Windows
 
 @dataclass(frozen=True)
 class Dice:
-    """Random numbers for W windows of T ticks.
+    """Random numbers for W windows of T ticks."""
 
-    Attributes:
-        latent: uniform, of the latent states of the last given tick and of each predicted one, (W, T - 1, groups).
-        bottleneck: normal, (W, dimensions).
-        imagined: uniform, decides which windows go on from the bottleneck, (W,).
-        foreseen: uniform, decides in which windows latent states are drawn from the prior, (W,).
-    """
-
+    # latent: uniform, of the latent states of the last given tick and of each predicted one, (W, T - 1, groups)
     latent: torch.Tensor
-    bottleneck: torch.Tensor
-    imagined: torch.Tensor
-    foreseen: torch.Tensor
+    bottleneck: torch.Tensor  # normal, (W, dimensions)
+    imagined: torch.Tensor  # uniform, decides which windows go on from the bottleneck, (W,)
+    foreseen: torch.Tensor  # uniform, decides in which windows latent states are drawn from the prior, (W,)
 
     @staticmethod
     def thrown(windows: Windows, sizes: Sizes, generator: torch.Generator) -> "Dice":
@@ -182,23 +176,15 @@ _START_COSTS = (*HEADS, "given_hidden", "given_cell", "divergence", "balanced", 
 
 @dataclass(frozen=True, eq=False)
 class Unrolled:
-    """What a batch of windows costs.
+    """What a batch of windows costs."""
 
-    Attributes:
-        loss: what this process adds to the loss, with gradients; those of all processes add up to the gradient.
-        total: the loss over all processes.
-        costs: of each of `HEADS` in nats in a predicted tick, on average.
-        start_costs: likewise of the tick that the bottleneck describes.
-        divergence: of the posterior from the prior in nats, on average.
-        bottleneck: the spreading penalty, or the KL of a Gaussian bottleneck in nats.
-    """
-
+    # loss: what this process adds to the loss, with gradients; those of all processes add up to the gradient
     loss: torch.Tensor
-    total: float
-    costs: dict[str, float]
-    start_costs: dict[str, float]
-    divergence: float
-    bottleneck: float
+    total: float  # the loss over all processes
+    costs: dict[str, float]  # of each of `HEADS` in nats in a predicted tick, on average
+    start_costs: dict[str, float]  # likewise of the tick that the bottleneck describes
+    divergence: float  # of the posterior from the prior in nats, on average
+    bottleneck: float  # the spreading penalty, or the KL of a Gaussian bottleneck in nats
     ticks: int
 
 

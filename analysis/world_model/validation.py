@@ -60,87 +60,59 @@ _LETTERS = 28
 
 @dataclass(frozen=True)
 class InGame:
-    """What an edit of one dose did at once in the game.
+    """What an edit of one dose did at once in the game."""
 
-    Attributes:
-        dose: of the edit; None if it has none.
-        made: whether agents were edited in every tick, or in single ones with unedited ticks between.
-        changes: quantity -> mean over episodes of the mean over edited lives, with its 95% interval.
-    """
-
-    dose: float | None
-    made: Made
+    dose: float | None  # of the edit; None if it has none
+    made: Made  # whether agents were edited in every tick, or in single ones with unedited ticks between
+    # changes: quantity -> mean over episodes of the mean over edited lives, with its 95% interval
     changes: Mapping[str, Estimate]
     episodes: int
 
 
 @dataclass(frozen=True, eq=False)
 class Intervened:
-    """A finished run.
-
-    Attributes:
-        options: of its edits, made together, with all doses.
-        in_game: what they did, dose by dose.
-    """
+    """A finished run."""
 
     folder: Path
-    options: tuple[EditOptions, ...]
+    options: tuple[EditOptions, ...]  # of its edits, made together, with all doses
     directions: Directions | None
     dictionary: SparseDictionary | None
-    in_game: tuple[InGame, ...]
+    in_game: tuple[InGame, ...]  # what they did, dose by dose
 
 
 @dataclass(frozen=True)
 class Validated:
-    """How an edit changes one quantity at once, with 95% intervals: over recorded lives, in the game over episodes.
-
-    Attributes:
-        quantity: the value, or the probability of an option.
-        predicted: by the gradient on recorded ticks.
-        replayed: in full on recorded ticks.
-        simulated: in full in simulated ticks.
-        real: in the game; its interval is NaN where all episodes agree.
-        predicted_agrees: whether both have the same sign; empty where the game's interval does not exclude 0.
-        lives: recorded lives with a simulated change.
-        episodes: in the game.
-    """
+    """How an edit changes one quantity at once, with 95% intervals: over recorded lives, in the game over episodes."""
 
     run: str
     edit: str
     made: Made
-    quantity: str
-    predicted: Estimate
-    replayed: Estimate
-    simulated: Estimate
-    real: Estimate
-    predicted_agrees: str
+    quantity: str  # the value, or the probability of an option
+    predicted: Estimate  # by the gradient on recorded ticks
+    replayed: Estimate  # in full on recorded ticks
+    simulated: Estimate  # in full in simulated ticks
+    real: Estimate  # in the game; its interval is NaN where all episodes agree
+    predicted_agrees: str  # whether both have the same sign; empty where the game's interval does not exclude 0
     replayed_agrees: str
     simulated_agrees: str
-    lives: int
-    episodes: int
+    lives: int  # recorded lives with a simulated change
+    episodes: int  # in the game
 
 
 @dataclass(frozen=True)
 class SignAgreement:
-    """In how many changes the sign is that of the game, among those whose interval in the game excludes 0.
-
-    Attributes:
-        changes: that the game shows for sure.
-        of: all of them.
-        agree: share with the same sign.
-        other_edits: the same share if each real change is compared with what this side says of the edits of the other
-            runs: what agrees whatever is edited; NaN with a single run.
-        correlation: Pearson's r of all changes with those in the game; NaN of fewer than three.
-    """
+    """In how many changes the sign is that of the game, among those whose interval in the game excludes 0."""
 
     made: Made
     quantities: str
     side: str
-    changes: int
-    of: int
-    agree: float
+    changes: int  # that the game shows for sure
+    of: int  # all of them
+    agree: float  # share with the same sign
+    # other_edits: the same share if each real change is compared with what this side says of the edits of the other
+    # runs: what agrees whatever is edited; NaN with a single run
     other_edits: float
-    correlation: float
+    correlation: float  # Pearson's r of all changes with those in the game; NaN of fewer than three
 
 
 def read_intervened(folder: Path, policy: str, policy_sha256: str) -> Intervened:

@@ -46,33 +46,21 @@ class Windows:
 
     The first `CONTEXT` ticks are given, the others are to be predicted. If a life ends with a window's last record,
     one tick more is to be predicted: that there is none.
-
-    Attributes:
-        scene: of all records, window by window, N.
-        place: position of each record in a flattened grid of windows and ticks, (N,) int64.
-        lengths: ticks of each window, (W,) int64, above `CONTEXT` - 1.
-        action: code of each action, (W, T, size).
-        reward: (W, T).
-        ends: whether the life ends with the tick, (W, T).
-        hidden: of the policy's memory after each tick, (W, T, layers, units).
-        around: as of the last tick of the context.
-        where: row and column on the map, (W, T, 2) int64.
-        kind_totals: sums of the other entities' columns of `Scene.own` by kind, and their number, (kinds, columns + 1).
-        identity: episode, agent and tick of each window's first record, (W, 3) int64.
     """
 
-    scene: Scene
-    place: torch.Tensor
-    lengths: torch.Tensor
-    action: torch.Tensor
-    reward: torch.Tensor
-    ends: torch.Tensor
-    hidden: torch.Tensor
+    scene: Scene  # of all records, window by window, N
+    place: torch.Tensor  # position of each record in a flattened grid of windows and ticks, (N,) int64
+    lengths: torch.Tensor  # ticks of each window, (W,) int64, above `CONTEXT` - 1
+    action: torch.Tensor  # code of each action, (W, T, size)
+    reward: torch.Tensor  # (W, T)
+    ends: torch.Tensor  # whether the life ends with the tick, (W, T)
+    hidden: torch.Tensor  # of the policy's memory after each tick, (W, T, layers, units)
     cell: torch.Tensor
-    around: Surroundings
-    where: torch.Tensor
+    around: Surroundings  # as of the last tick of the context
+    where: torch.Tensor  # row and column on the map, (W, T, 2) int64
+    # kind_totals: sums of the other entities' columns of `Scene.own` by kind, and their number, (kinds, columns + 1)
     kind_totals: torch.Tensor
-    identity: torch.Tensor
+    identity: torch.Tensor  # episode, agent and tick of each window's first record, (W, 3) int64
 
     def __len__(self) -> int:
         return len(self.lengths)

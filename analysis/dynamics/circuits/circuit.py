@@ -32,80 +32,57 @@ class Share:
     """How much of a read-out's variance over lives a part makes up: their covariance, divided by the variance.
 
     Shares of all parts of the same kind add up to 1. One below 0 is of a part that works against the others.
-
-    Attributes:
-        low, high: 95% interval over resampled lives; NaN with fewer than five lives.
     """
 
     kind: str
     part: str
     share: float
-    low: float
+    low: float  # low, high: 95% interval over resampled lives; NaN with fewer than five lives
     high: float
 
 
 @dataclass(frozen=True)
 class HeldIn:
-    """A unit of the layer that is read.
-
-    Attributes:
-        forget_gate: mean over ticks and lives.
-        kept: share of what the unit held after the first tick that forget gates have left at the end; mean over lives.
-    """
+    """A unit of the layer that is read."""
 
     unit: int
     share: float
     low: float
     high: float
-    forget_gate: float
+    forget_gate: float  # mean over ticks and lives
+    # kept: share of what the unit held after the first tick that forget gates have left at the end; mean over lives
     kept: float
 
 
 @dataclass(frozen=True)
 class ReadBy:
-    """What an option's logit gains, less the mean of its head, along with a standard deviation of the read-out.
-
-    Attributes:
-        low, high: 95% interval over resampled lives.
-        random: the same as far along random directions: the root of the mean square.
-    """
+    """What an option's logit gains, less the mean of its head, along with a standard deviation of the read-out."""
 
     head: str
     option: str
     logit: float
-    low: float
+    low: float  # low, high: 95% interval over resampled lives
     high: float
-    random: float
+    random: float  # the same as far along random directions: the root of the mean square
 
 
 @dataclass(frozen=True, eq=False)
 class Circuit:
-    """The circuit of a direction after T ticks of L lives.
-
-    Attributes:
-        spread: standard deviation of the read-out over lives.
-        remainder: largest difference between the sum of the parts and the read-out less that of the reference.
-        shares: by gate, source, source and gate, gate and unit (of the first ones), tick, and traced to the end by
-            source and tick.
-        units: in order of their share.
-        inputs: units of what the layer reads and of its own hidden state, in order of their share.
-        heads: options of the heads that have a fixed list of them.
-        gained: what each tick adds to the read-out, (T, L); empty for one of a hidden state.
-        lost: what each tick takes by forgetting, likewise.
-        read_out: after the last tick, (L,).
-    """
+    """The circuit of a direction after T ticks of L lives."""
 
     direction: Direction
     ticks: int
-    spread: float
-    remainder: float
+    spread: float  # standard deviation of the read-out over lives
+    remainder: float  # largest difference between the sum of the parts and the read-out less that of the reference
+    # shares: by gate, source, source and gate, gate and unit (of the first ones), tick, and traced to the end by source
+    # and tick
     shares: list[Share]
-    units: list[HeldIn]
-    inputs: list[Share]
-    heads: list[ReadBy]
-    gained: np.ndarray
-    lost: np.ndarray
-    read_out: np.ndarray
+    units: list[HeldIn]  # in order of their share
+    inputs: list[Share]  # units of what the layer reads and of its own hidden state, in order of their share
+    heads: list[ReadBy]  # options of the heads that have a fixed list of them
+    gained: np.ndarray  # what each tick adds to the read-out, (T, L); empty for one of a hidden state
+    lost: np.ndarray  # what each tick takes by forgetting, likewise
+    read_out: np.ndarray  # after the last tick, (L,)
 
     def of(self, kind: str) -> list[Share]:
         """Return the shares of one way to divide the read-out."""

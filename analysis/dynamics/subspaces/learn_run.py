@@ -50,16 +50,11 @@ _ENDS = (2.5, 97.5)
 
 @dataclass(frozen=True)
 class Accuracy:
-    """After how many exchanges the actions tell the source's value.
-
-    Attributes:
-        accuracy: share of pairs; half of them have the same value. Of random subspaces, the mean.
-        low, high: 95% interval over resampled lives; of random subspaces, the lowest and the highest.
-    """
+    """After how many exchanges the actions tell the source's value."""
 
     what: str
-    accuracy: float
-    low: float
+    accuracy: float  # share of pairs; half of them have the same value. Of random subspaces, the mean.
+    low: float  # low, high: 95% interval over resampled lives; of random subspaces, the lowest and the highest
     high: float
     pairs: int
     lives: int
@@ -67,18 +62,13 @@ class Accuracy:
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Lives of one network, divided in two.
-
-    Attributes:
-        reader: of the value, fitted to the unedited actions of the lives to learn from.
-        told: share of unedited ticks of the other lives of which it tells the value.
-    """
+    """Lives of one network, divided in two."""
 
     policy: RecurrentPolicy
     train: Situations
     test: Situations
-    reader: Reader
-    told: float
+    reader: Reader  # of the value, fitted to the unedited actions of the lives to learn from
+    told: float  # share of unedited ticks of the other lives of which it tells the value
 
     def accuracy(self, what: str, layer: str, exchange: Exchange, seed: int) -> Accuracy:
         """Try an exchange on the other lives; the same pairs for the same seed."""

@@ -23,7 +23,9 @@ from analysis.statistics.resampling import Estimate
 from analysis.world_model.held_out import life_numbers
 from analysis.world_model.measures.open_loop import (
     HIGHER_IS_BETTER,
+    Differences,
     compared,
+    concatenated,
     cosine,
     head_log_probabilities,
     joined,
@@ -39,34 +41,23 @@ from common.user_error import UserError
 _BEST = {"tiles": 1.0, "vitals": 0.0, "memory": 1.0}
 """Measures for which there is such a bound, with their values if nothing is wrong."""
 
-Differences = dict[str, np.ndarray]
-"""How one course of some lives differs from another, at each of P ticks that both reach: each measure as in
-`open_loop.Errors`, and `horizon` (ticks after the last one that both share), `life` and `episode`, (P,) int64."""
-
 
 @dataclass(frozen=True)
 class OtherDice:
-    """How far two real courses from one state differ in one measure at one horizon, with 95% intervals.
-
-    Attributes:
-        horizon: ticks after the last one that both courses share.
-        other: of the course with other dice, against the course as it was.
-        bound: what no prediction without knowledge of the dice exceeds on average, half-way from `other` to no
-            difference; NaN for measures without such a bound.
-        model, copied: of the world model, and of copying the last tick, in the same ticks.
-        better: how much better the model is than the other course; above 0 is better, whichever way the measure points.
-        unit: what is resampled: episode or life.
-    """
+    """How far two real courses from one state differ in one measure at one horizon, with 95% intervals."""
 
     measure: str
-    horizon: int
-    other: Estimate
+    horizon: int  # ticks after the last one that both courses share
+    other: Estimate  # of the course with other dice, against the course as it was
+    # bound: what no prediction without knowledge of the dice exceeds on average, half-way from `other` to no
+    # difference; NaN for measures without such a bound
     bound: float
-    model: float
+    model: float  # model, copied: of the world model, and of copying the last tick, in the same ticks
     copied: float
+    # better: how much better the model is than the other course; above 0 is better, whichever way the measure points
     better: Estimate
     ticks: int
-    unit: str
+    unit: str  # what is resampled: episode or life
 
 
 def measure_other_dice(
@@ -126,21 +117,16 @@ def differences(
         }  # fmt: skip
 
 
-def concatenated(parts: Iterable[Differences]) -> Differences:
-    """Join one or more parts."""
-    parts = list(parts)
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
 def _predicted(model: WorldModel, windows: Windows, between: Differences, seed: int) -> tuple[Differences, Differences]:
     """Return the errors of the model and of the copy at the same ticks of the same lives."""
     errors = joined(list(open_loop(model, windows, seed)))
-    ticks = 1 + int(max(errors.horizon.max(), between["horizon"].max()))
-    same = np.isin(errors.life * ticks + errors.horizon, between["life"] * ticks + between["horizon"])
-    mine, copied = (
-        {name: array[same] for name, array in side.items()} for side in (errors.model, errors.rivals["copy"])
+    mine = errors.model
+    ticks = 1 + int(max(mine["horizon"].max(), between["horizon"].max()))
+    same = np.isin(mine["life"] * ticks + mine["horizon"], between["life"] * ticks + between["horizon"])
+    model_there, copy_there = (
+        {name: array[same] for name, array in side.items()} for side in (mine, errors.rivals["copy"])
     )
-    return mine, copied
+    return model_there, copy_there
 
 
 def _rows(between: Differences, model: Differences, copied: Differences, seed: int) -> list[OtherDice]:

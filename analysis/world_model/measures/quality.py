@@ -26,25 +26,16 @@ from common.user_error import UserError
 
 @dataclass(frozen=True)
 class Row:
-    """One measure at one horizon, with 95% intervals.
+    """One measure at one horizon, with 95% intervals."""
 
-    Attributes:
-        measure: name, see `open_loop.HIGHER_IS_BETTER`.
-        horizon: ticks after the last one seen.
-        rival: name of `open_loop.RIVALS`, whose measure is `other`.
-        better: how much better the model is; above 0 is better, whichever way the measure points.
-        predictions: ticks predicted.
-        unit: what is resampled: episode or life.
-    """
-
-    measure: str
-    horizon: int
+    measure: str  # name, see `open_loop.HIGHER_IS_BETTER`
+    horizon: int  # ticks after the last one seen
     model: Estimate
-    rival: str
+    rival: str  # name of `open_loop.RIVALS`, whose measure is `other`
     other: float
-    better: Estimate
-    predictions: int
-    unit: str
+    better: Estimate  # how much better the model is; above 0 is better, whichever way the measure points
+    predictions: int  # ticks predicted
+    unit: str  # what is resampled: episode or life
 
 
 @dataclass(frozen=True)
@@ -58,28 +49,21 @@ class Behaviour:
 
 @dataclass(frozen=True, eq=False)
 class Quality:
-    """Everything that is measured.
-
-    Attributes:
-        end_auroc: of the end of lives, NaN if none ended.
-        end_brier: mean squared error of its probability.
-        end_share: of predicted ticks that had ended.
-        calibration: mean probability and share right of the most probable materials, by tenths of the probability, with
-            the number of tiles, (10, 3).
-        calibration_error: mean distance between the two, weighted by tiles.
-        memory_distance: energy distance between real and simulated cell states at the last horizon, and between two
-            halves of the real ones, relative to the mean distance of two real states.
-        other_dice: differences between real courses by measure and horizon; empty if none were played.
-    """
+    """Everything that is measured."""
 
     rows: list[Row]
-    end_auroc: float
-    end_brier: float
-    end_share: float
+    end_auroc: float  # of the end of lives, NaN if none ended
+    end_brier: float  # mean squared error of its probability
+    end_share: float  # of predicted ticks that had ended
+    # calibration: mean probability and share right of the most probable materials, by tenths of the probability, with
+    # the number of tiles, (10, 3)
     calibration: np.ndarray
-    calibration_error: float
+    calibration_error: float  # mean distance between the two, weighted by tiles
     behaviours: list[Behaviour]
+    # memory_distance: energy distance between real and simulated cell states at the last horizon, and between two
+    # halves of the real ones, relative to the mean distance of two real states
     memory_distance: tuple[float, float]
+    # other_dice: differences between real courses by measure and horizon; empty if none were played
     other_dice: list[OtherDice] = field(default_factory=list)
 
 
@@ -199,13 +183,13 @@ def _verdict(row: Row | OtherDice) -> str:
 
 
 def _rows(errors: Errors, seed: int) -> list[Row]:
-    rows = []
-    for horizon in np.unique(errors.horizon).tolist():
-        chosen = errors.horizon == horizon
-        units = Units.of(errors.life[chosen], errors.episode[chosen], seed)
+    rows, own_errors = [], errors.model
+    for horizon in np.unique(own_errors["horizon"]).tolist():
+        chosen = own_errors["horizon"] == horizon
+        units = Units.of(own_errors["life"][chosen], own_errors["episode"][chosen], seed)
         for name in HIGHER_IS_BETTER:
             for rival, side in errors.rivals.items():
-                mine, theirs = (errors_of[name][chosen].astype(float) for errors_of in (errors.model, side))
+                mine, theirs = (errors_of[name][chosen].astype(float) for errors_of in (own_errors, side))
                 own, other, better = compared(units, name, mine, theirs)
                 ticks = int(chosen.sum())
                 rows.append(Row(name, horizon, own, rival, other.value, better, ticks, units.name))

@@ -11,14 +11,12 @@ import torch
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from activation_store.records import Records
 from analysis.world_model.measures.noise_ceiling import (
-    Differences,
     OtherDice,
-    concatenated,
     course_windows,
     differences,
     measure_other_dice,
 )
-from analysis.world_model.measures.open_loop import HIGHER_IS_BETTER, joined, open_loop
+from analysis.world_model.measures.open_loop import HIGHER_IS_BETTER, Differences, concatenated, joined, open_loop
 from analysis.world_model.scene import own_columns
 from analysis.world_model.windows import CONTEXT
 from reinforcement_learning.play.branches import Branch, BranchPoint, Plan, play_branches
@@ -79,7 +77,7 @@ def test_the_model_and_the_copy_are_measured_in_the_same_ticks(recorded, branche
     lives = compared(recorded, branch.real, branch.other)
     for row in rows:
         both = lives["life"][lives["horizon"] == row.horizon]
-        chosen = (errors.horizon == row.horizon) & np.isin(errors.life, both)
+        chosen = (errors.model["horizon"] == row.horizon) & np.isin(errors.model["life"], both)
         assert row.ticks == chosen.sum() == len(both) and row.unit == "life"
         if row.measure != "entities":
             assert row.model == pytest.approx(errors.model[row.measure][chosen].mean(), rel=1e-5)

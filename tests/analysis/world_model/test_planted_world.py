@@ -100,7 +100,7 @@ def test_the_model_foresees_what_copying_does_not(foreseen: tuple[Training, Wind
     errors = joined(list(open_loop(training.model, unseen, 0)))
 
     def means(name: str, horizon: int) -> tuple[float, float]:
-        chosen = errors.horizon == horizon
+        chosen = errors.model["horizon"] == horizon
         assert chosen.sum() == len(unseen)
         return float(errors.model[name][chosen].mean()), float(errors.rivals["copy"][name][chosen].mean())
 
