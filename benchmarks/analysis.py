@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -61,12 +61,8 @@ class Arguments:
     """JSON file to write the result to."""
 
 
-@dataclass(frozen=True)
-class Costs:
-    """Wall-clock seconds and peak memory in bytes of one process."""
-
-    seconds: float
-    bytes: int
+Costs = dict[str, float]
+"""Wall-clock `seconds` and peak memory in `bytes` of one process."""
 
 
 def main() -> None:
@@ -91,18 +87,17 @@ def measure_analysis(arguments: Arguments, scratch: Path) -> dict[str, object]:
     for sample in range(arguments.samples):
         bare.append(run([sys.executable, "-W", "ignore", "-c", BARE, str(scratch / "activations.npy")]))
         whole.append(run(analysis(dump, scratch / f"results{sample}", subsample)))
-    ratios = [one.seconds / other.seconds for one, other in zip(whole, bare, strict=True)]
+    ratios = [one["seconds"] / other["seconds"] for one, other in zip(whole, bare, strict=True)]
     print(f"records               {len(activations):,}")
-    print(f"bare calls, s         {spread([timing.seconds for timing in bare], '.1f')}")
-    print(f"whole analysis, s     {spread([timing.seconds for timing in whole], '.1f')}")
+    print(f"bare calls, s         {spread([timing['seconds'] for timing in bare], '.1f')}")
+    print(f"whole analysis, s     {spread([timing['seconds'] for timing in whole], '.1f')}")
     print(f"ratio                 {spread(ratios, '.2f')}")
-    times = {name: [asdict(timing) for timing in several] for name, several in (("bare", bare), ("whole", whole))}
-    content: dict[str, object] = {"records": len(activations), **times, "ratios": ratios}
+    content: dict[str, object] = {"records": len(activations), "bare": bare, "whole": whole, "ratios": ratios}
     if arguments.memory_records:
         large = copied(arguments.dump, scratch / "large", arguments.memory_records)
         costs, count = run(analysis(large, scratch / "large_results", subsample=1)), read_metadata(large).records
-        print(f"memory of {count:,} records, GB   {costs.bytes / 1e9:.2f} ({costs.seconds:.0f} s)")
-        content["large"] = {"records": count, **asdict(costs)}
+        print(f"memory of {count:,} records, GB   {costs['bytes'] / 1e9:.2f} ({costs['seconds']:.0f} s)")
+        content["large"] = {"records": count, **costs}
     return content
 
 
@@ -121,7 +116,7 @@ def run(command: list[str]) -> Costs:
         time.sleep(0.1)
     if process.returncode:
         raise RuntimeError(f"{' '.join(command)} failed")
-    return Costs(time.perf_counter() - started, most)
+    return {"seconds": time.perf_counter() - started, "bytes": most}
 
 
 def memory(process: psutil.Process) -> int:

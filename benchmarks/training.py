@@ -76,16 +76,8 @@ class Arguments:
     settings: Annotated[Settings, tyro.conf.arg(name="")] = field(default_factory=Settings)
 
 
-@dataclass(frozen=True)
-class Run:
-    """Wall-clock seconds of each phase per agent-step."""
-
-    phases: dict[str, float]
-
-    @property
-    def speed(self) -> float:
-        """Agent-steps per second."""
-        return 1 / sum(self.phases.values())
+Run = dict[str, float]
+"""Wall-clock seconds of each phase per agent-step."""
 
 
 def main() -> None:
@@ -100,10 +92,10 @@ def main() -> None:
     several = must_start(settings)
     measurement = measure(arguments)
     if several:
-        measurement = replace(measurement, together=Run(train_together(AGENT, settings, arguments.updates)))
+        measurement = replace(measurement, together=train_together(AGENT, settings, arguments.updates))
     show(measurement, settings.train.processes)
     if arguments.output:
-        runs = {name: run.phases for name, run in measurement.runs.items()}
+        runs = measurement.runs
         floors = {phase: asdict(floor) for phase, floor in measurement.floors.items()}
         write_json(arguments.output, {"versions": versions(), "seconds_per_agent_step": runs, "floors": floors})
 
@@ -123,12 +115,12 @@ class Measurement:
     def floor(self) -> Run:
         """The run if the network's arithmetic were all that its phases do, and worlds took turns with them."""
         least = {phase: floor.least_seconds for phase, floor in self.floors.items()}
-        return Run({**self.own.phases, "environment": self.worlds, **least})
+        return {**self.own, "environment": self.worlds, **least}
 
     @property
     def peer_keeping(self) -> Run:
         """The peer's stack in a process that keeps freed memory, as the run's own does."""
-        return Run({**self.dense.phases, "environment": self.peer.phases["environment"]})
+        return {**self.dense, "environment": self.peer["environment"]}
 
     @property
     def runs(self) -> dict[str, Run]:
@@ -165,14 +157,14 @@ def measure(arguments: Arguments) -> Measurement:
         for worlds in (*groups, *others.values()):
             worlds.close()
     seconds, steps = stopwatch.lap(), sum(len(rollout) for rollout in rollouts)
-    own = Run({phase: seconds[phase] / steps for phase in PHASES})
+    own = {phase: seconds[phase] / steps for phase in PHASES}
     parts = cut(rollouts[-1], dense, settings, count=SAMPLES)
     work = (dense, parts, subject.info.layout, settings)
-    peer = {**own.phases, **_in_new_process(*work), "environment": repetition.seconds[PLAIN] / steps}
+    peer = {**own, **_in_new_process(*work), "environment": repetition.seconds[PLAIN] / steps}
     return Measurement(
         own=own,
-        dense=Run({**own.phases, **_network_seconds(*work)}),
-        peer=Run(peer),
+        dense={**own, **_network_seconds(*work)},
+        peer=peer,
         worlds=repetition.seconds[ALONE] / steps,
         floors=_floors(subject.policy, parts[0], settings, own),
     )
@@ -187,7 +179,7 @@ def show(measurement: Measurement, processes: int) -> None:
         own, dense, peer = (
             _time_and_share(run, phase) for run in (measurement.own, measurement.dense, measurement.peer)
         )
-        table.add_row(phase, *own, f"{measurement.floor.phases[phase] * 1e6:.0f}", *dense, *peer)
+        table.add_row(phase, *own, f"{measurement.floor[phase] * 1e6:.0f}", *dense, *peer)
     for name, number in (("agent-steps/s", _speed), ("hours for 10 million", _hours)):
         values = [number(run) for run in (measurement.own, measurement.floor, measurement.dense, measurement.peer)]
         table.add_row(name, values[0], "", values[1], values[2], "", values[3])
@@ -255,8 +247,9 @@ def _show_together(together: Run, measurement: Measurement, processes: int) -> N
     for name, number in (("agent-steps/s", _speed), ("hours for 10 million", _hours)):
         table.add_row(name, number(together), "")
     Console().print(table)
+    faster = sum(measurement.own.values()) / sum(together.values())
     print(
-        f"in {processes} processes it is {together.speed / measurement.own.speed:.2f} times as fast as in one, and "
+        f"in {processes} processes it is {faster:.2f} times as fast as in one, and "
         f"{_ratio(together, measurement.peer)} times as fast as the peer's stack, and "
         f"{_ratio(together, measurement.peer_keeping)} times if the peer's process kept freed memory"
     )
@@ -292,23 +285,23 @@ def _floors(policy: RecurrentPolicy, part: Rollout, settings: Settings, own: Run
         "inference": operations(inference(policy, part)),
         "learning": operations(learning(policy, part, settings)) * settings.train.update_epochs,
     }
-    return {phase: Floor(count, speed, own.phases[phase]) for phase, count in needed.items()}
+    return {phase: Floor(count, speed, own[phase]) for phase, count in needed.items()}
 
 
 def _time_and_share(run: Run, phase: str) -> tuple[str, str]:
-    return f"{run.phases[phase] * 1e6:.0f}", f"{run.phases[phase] * run.speed:.0%}"
+    return f"{run[phase] * 1e6:.0f}", f"{run[phase] / sum(run.values()):.0%}"
 
 
 def _ratio(run: Run, other: Run) -> str:
-    return f"{run.speed / other.speed:.1f}"
+    return f"{sum(other.values()) / sum(run.values()):.1f}"
 
 
 def _speed(run: Run) -> str:
-    return f"{run.speed:.0f}"
+    return f"{1 / sum(run.values()):.0f}"
 
 
 def _hours(run: Run) -> str:
-    return f"{HOUR_RUN / run.speed / 3600:.1f}"
+    return f"{HOUR_RUN * sum(run.values()) / 3600:.1f}"
 
 
 def _learner(

@@ -26,7 +26,6 @@ class Sample:
 
     records: Records  # the ticks, and those before them that the windows need
     lead: int  # ticks before the first one that is attributed
-    at_spawn: bool  # whether the first record is the first of its life
 
     @property
     def shown(self) -> Records:
@@ -112,5 +111,5 @@ def read_samples(
         start = first[tuple(key)]
         # One record more than the windows need, for the memory before the first of them.
         begin = max(start - 1, 0)
-        samples.append(Sample(records.take(place[begin : start + lead + ticks]), lead + start - begin, begin == start))
+        samples.append(Sample(records.take(place[begin : start + lead + ticks]), lead + start - begin))
     return samples

@@ -47,21 +47,14 @@ class Scale:
 
 
 @dataclass(frozen=True, eq=False)
-class Axes:
-    """The components of one fit, in z-scores. K components, U units."""
-
-    patterns: np.ndarray  # what one unit of each component adds to the z-scores, (K, U)
-    # read_outs: z-scores @ read_outs.T are the components, (K, U); for non-negative components, which no linear
-    # read-out gives exactly, by least squares
-    read_outs: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
 class Decomposition:
     """A decomposition fitted to B records."""
 
     kind: Kind
-    axes: Axes  # the components, by decreasing share of the variance that they explain
+    patterns: np.ndarray  # what one unit of each component adds to the z-scores, (K, U); by decreasing share explained
+    # read_outs: z-scores @ read_outs.T are the components, (K, U); for non-negative components, which no linear
+    # read-out gives exactly, by least squares
+    read_outs: np.ndarray
     scores: np.ndarray  # of each record, (B, K) float64: linear read-outs for all kinds
     explained: np.ndarray  # share of the z-scores' variance that is lost if a component is left out, (K,)
     total: float  # share of the z-scores' variance that all components explain together
@@ -94,23 +87,23 @@ def decompose(
         components: how many, at most U.
         resamples: records of each bootstrap of lives.
     """
-    scores, axes = _fit(kind, z, components, seed)
-    sign = np.ones(len(axes.patterns)) if kind == "nmf" else _skew_sign(scores)
-    scores, axes = scores * sign, Axes(axes.patterns * sign[:, None], axes.read_outs * sign[:, None])
-    explained, total = _explained(z, scores, axes.patterns)
+    scores, patterns, read_outs = _fit(kind, z, components, seed)
+    sign = np.ones(len(patterns)) if kind == "nmf" else _skew_sign(scores)
+    scores, patterns, read_outs = scores * sign, patterns * sign[:, None], read_outs * sign[:, None]
+    explained, total = _explained(z, scores, patterns)
     order = np.argsort(-explained, kind="stable")
-    axes = Axes(axes.patterns[order], axes.read_outs[order])
-    linear = z @ axes.read_outs.T  # (B, K)
+    scores, patterns, read_outs = scores[:, order], patterns[order], read_outs[order]
+    linear = z @ read_outs.T  # (B, K)
     agreements = []
     for number, records in enumerate(resamples):
-        _, again = _fit(kind, z[records], components, seed + 1 + number)
-        agreements.append(matched(axes.patterns, again.patterns))
+        again = _fit(kind, z[records], components, seed + 1 + number)[1]
+        agreements.append(matched(patterns, again))
         progress((number + 1) / len(resamples))
     stability = np.mean(agreements, axis=0) if agreements else np.full(components, np.nan)
-    residual = ((scores[:, order] - linear) ** 2).mean(axis=0) - ((scores[:, order] - linear).mean(axis=0)) ** 2
-    spread = scores[:, order].var(axis=0)
+    residual = ((scores - linear) ** 2).mean(axis=0) - ((scores - linear).mean(axis=0)) ** 2
+    spread = scores.var(axis=0)
     fidelity = 1 - np.divide(residual, spread, out=np.ones(components), where=spread > 0)
-    return Decomposition(kind, axes, linear, explained[order], total, fidelity, stability)
+    return Decomposition(kind, patterns, read_outs, linear, explained[order], total, fidelity, stability)
 
 
 def matched(patterns: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -127,39 +120,42 @@ def matched(patterns: np.ndarray, others: np.ndarray) -> np.ndarray:
     return best
 
 
-def _fit(kind: Kind, z: np.ndarray, components: int, seed: int) -> tuple[np.ndarray, Axes]:
+Fit = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Scores, (B, K); patterns and read-outs, (K, U) each."""
+
+
+def _fit(kind: Kind, z: np.ndarray, components: int, seed: int) -> Fit:
     fit = {"pca": _principal, "ica": _independent, "nmf": _non_negative}[kind]
     # Hundreds of fits to small matrices: on a busy machine, threads that wait for each other take ten times as long.
     with threadpool_limits(1, "blas"):
         return fit(z, components, seed)
 
 
-def _principal(z: np.ndarray, components: int, seed: int) -> tuple[np.ndarray, Axes]:
+def _principal(z: np.ndarray, components: int, seed: int) -> Fit:
     from sklearn.decomposition import PCA
 
     model = PCA(n_components=components, svd_solver="covariance_eigh").fit(z)
     spread = np.sqrt(np.maximum(model.explained_variance_, np.finfo(float).tiny))[:, None]
-    axes = Axes(model.components_ * spread, model.components_ / spread)  # scores of variance 1
-    return z @ axes.read_outs.T, axes
+    read_outs = model.components_ / spread  # scores of variance 1
+    return z @ read_outs.T, model.components_ * spread, read_outs
 
 
-def _independent(z: np.ndarray, components: int, seed: int) -> tuple[np.ndarray, Axes]:
+def _independent(z: np.ndarray, components: int, seed: int) -> Fit:
     """Independent components of the first principal components, whitened (FastICA; Hyvärinen 1999)."""
     from sklearn.decomposition import FastICA
     from sklearn.exceptions import ConvergenceWarning
 
-    reduced, first = _principal(z, components, seed)
+    reduced, first_patterns, first_read_outs = _principal(z, components, seed)
     model = FastICA(whiten=False, random_state=seed, max_iter=_ITERATIONS, tol=1e-4)
     with warnings.catch_warnings():
         # What has not converged shows as low stability, which is reported.
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(reduced)
-    read_outs = model.components_ @ first.read_outs
-    patterns = np.linalg.pinv(model.components_).T @ first.patterns
-    return z @ read_outs.T, Axes(patterns, read_outs)
+    read_outs = model.components_ @ first_read_outs
+    return z @ read_outs.T, np.linalg.pinv(model.components_).T @ first_patterns, read_outs
 
 
-def _non_negative(z: np.ndarray, components: int, seed: int) -> tuple[np.ndarray, Axes]:
+def _non_negative(z: np.ndarray, components: int, seed: int) -> Fit:
     """Non-negative components of the positive and the negative parts of z-scores side by side (Lee and Seung 1999)."""
     from sklearn.decomposition import NMF
     from sklearn.exceptions import ConvergenceWarning
@@ -173,7 +169,7 @@ def _non_negative(z: np.ndarray, components: int, seed: int) -> tuple[np.ndarray
     activity, loadings = activity / spread, model.components_ * spread[:, None]
     patterns = loadings[:, : z.shape[1]] - loadings[:, z.shape[1] :]
     read_outs = np.linalg.lstsq(z, activity - activity.mean(axis=0), rcond=None)[0].T
-    return activity, Axes(patterns, read_outs)
+    return activity, patterns, read_outs
 
 
 def _explained(z: np.ndarray, scores: np.ndarray, patterns: np.ndarray) -> tuple[np.ndarray, float]:
@@ -227,7 +223,7 @@ def above_gaussians(
         left = np.setdiff1d(left, by_stability[: (len(standing) + 1) // 2])
         if not len(left):
             break
-        part = decomposition.scores[:, left] @ decomposition.axes.patterns[left]  # (B, U)
+        part = decomposition.scores[:, left] @ decomposition.patterns[left]  # (B, U)
         theirs = _of_gaussians(decomposition.kind, part, len(left), lives, seed, _part_of(progress, 0.5**steps))
         q[left] = np.maximum(q[left], above_floor(decomposition.stability[left], theirs))
         steps += 1

@@ -163,7 +163,7 @@ def state_directions(states: States, run: str, dump: str) -> Iterator[Direction]
     best linear one.
     """
     for decomposition in states.decompositions.values():
-        weights = decomposition.axes.read_outs / states.scale.spread
+        weights = decomposition.read_outs / states.scale.spread
         source = _source(KINDS[decomposition.kind], states.data, run, dump)
         for name, weight in zip(decomposition.names, weights, strict=True):
             yield _direction(name, weight, states.scale.mean, COMPONENT_UNIT, states.data, source)
@@ -201,7 +201,7 @@ def write_states(states: States, folder: RunFolder, show: Step) -> None:
     for kind, decomposition in states.decompositions.items():
         arrays |= {
             f"{kind}_scores": decomposition.scores.astype(np.float32),
-            f"{kind}_patterns": decomposition.axes.patterns,
+            f"{kind}_patterns": decomposition.patterns,
         }
     with show("writing and drawing states"):
         folder.save_arrays(

@@ -77,7 +77,7 @@ def plane(states: States) -> Figure:
 
 def trajectories(motion: Motion, states: States) -> Figure:
     """Draw the end of the longest lives in the plane of the first two principal components, coloured by behaviour."""
-    axes_of = states.decompositions["pca"].axes.read_outs[:2]
+    axes_of = states.decompositions["pca"].read_outs[:2]
     points = states.scale.z(motion.tracks.layer) @ axes_of.T
     lives = motion.tracks.lives
     label = motion.behaviours.label
@@ -265,7 +265,7 @@ def memory_length_figure(persisting: Persisting, heading: str) -> Figure | None:
 
 def flow(persisting: Persisting, motion: Motion, states: States, update: Update) -> Figure:
     """Draw where the layer moves in one tick with held input, and the fixed points, in the plane of two components."""
-    axes_of = states.decompositions["pca"].axes.read_outs[:2]
+    axes_of = states.decompositions["pca"].read_outs[:2]
     own = update.place(states.data.layer)
 
     def plane(state: np.ndarray) -> np.ndarray:

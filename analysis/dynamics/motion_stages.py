@@ -69,7 +69,7 @@ def study_motion(
     if not len(tracks.with_ticks_around(0, settings.lags)):
         raise UserError(f"--lags is {settings.lags}: no life drawn is long enough; lower it or extract longer episodes")
     z = states.scale.z(tracks.layer)
-    scores = z @ states.decompositions["ica"].axes.read_outs.T
+    scores = z @ states.decompositions["ica"].read_outs.T
     values = feature_matrix(tracks.records, metadata, features)
     space = space_of(tracks, settings.behaviour_layers, {settings.layer: states.scale})
     behaviours = _behaviours(tracks, space, "behaviours", settings, parts, step)
@@ -115,7 +115,7 @@ def _pairs(
 
 def independent_probes(states: States, layer: str) -> Probes:
     """Return how the independent components are read from raw activations, and what one unit of each adds to them."""
-    axes, spread = states.decompositions["ica"].axes, states.scale.spread
+    axes, spread = states.decompositions["ica"], states.scale.spread
     return Probes(layer, axes.read_outs / spread, axes.patterns * spread)
 
 

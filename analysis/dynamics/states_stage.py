@@ -11,7 +11,6 @@ from analysis.clusters.settings import AnalysisSettings
 from analysis.dynamics.decompositions import (
     MOST_FITTED,
     TITLES,
-    Axes,
     Decomposition,
     Kind,
     Scale,
@@ -40,6 +39,7 @@ from analysis.statistics.surrogate import gaussian_surrogate
 
 DIMENSIONS = 64
 """Principal components in which neighbours are looked for, at most, unless --components is more."""
+_STORED = ("patterns", "read_outs", "explained", "total", "fidelity", "stability")
 _PERPLEXITY = 30.0
 _TRUST_NEIGHBOURS = 15
 
@@ -61,7 +61,7 @@ def study_states(
         decompositions[kind] = _decomposed(kind, z, data.lives, settings, parts, step)
         associations[kind] = _associated(decompositions[kind].scores, data, settings, parts, f"{kind}-features", step)
     wide = decompose("pca", z, min(max(DIMENSIONS, settings.components), *z.shape), settings.seed, [])
-    points = wide.scores * np.linalg.norm(wide.axes.patterns, axis=1)  # principal components, not whitened
+    points = wide.scores * np.linalg.norm(wide.patterns, axis=1)  # principal components, not whitened
     near = _neighbours(points, data, settings, parts, step)
     label = near["label"]
     with step(f"comparing {label.max() + 1} clusters"):
@@ -93,21 +93,11 @@ def _decomposed(
         def compute() -> dict[str, np.ndarray]:
             resamples = resampled_lives(lives.index, settings.bootstraps, settings.seed)
             decomposition = decompose(kind, z, count, settings.seed, resamples, progress)
-            return {
-                "patterns": decomposition.axes.patterns,
-                "read_outs": decomposition.axes.read_outs,
-                "explained": decomposition.explained,
-                "total": np.array(decomposition.total),
-                "fidelity": decomposition.fidelity,
-                "stability": decomposition.stability,
-            }
+            return {name: np.asarray(getattr(decomposition, name)) for name in _STORED}
 
         stored = parts.arrays(kind, compute)
-    axes = Axes(stored["patterns"], stored["read_outs"])
-    decomposition = Decomposition(
-        kind, axes, z @ axes.read_outs.T, stored["explained"], float(stored["total"]), stored["fidelity"],
-        stored["stability"],
-    )  # fmt: skip
+    read_outs, known = stored["read_outs"], {name: stored[name] for name in _STORED if name != "total"}
+    decomposition = Decomposition(kind=kind, scores=z @ read_outs.T, total=float(stored["total"]), **known)
     with step(f"{TITLES[kind]} components of Gaussians of the same covariance and autocorrelation") as progress:
 
         def compare() -> dict[str, np.ndarray]:
@@ -115,7 +105,7 @@ def _decomposed(
             return {"floor": floor, "stability_q": q}
 
         stored = parts.arrays(f"{kind}-gaussians", compare)
-    scores = whole @ axes.read_outs.T
+    scores = whole @ read_outs.T
     return replace(decomposition, scores=scores, floor=stored["floor"], stability_q=stored["stability_q"])
 
 

@@ -67,7 +67,6 @@ class Quality:
     other_dice: list[OtherDice] = field(default_factory=list)
 
 
-QUALITY_FOLDER = "quality"
 OTHER_DICE_FILE = "other_dice.tsv"
 HORIZONS_SHOWN = (1, 4, 8, 16)
 BATCH = 64

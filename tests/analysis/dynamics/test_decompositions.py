@@ -36,7 +36,7 @@ def test_independent_components_are_the_planted_sources(planted) -> None:
     r = np.corrcoef(found.scores.T, sources.T)[:SOURCES, SOURCES:]
     assert (np.abs(r).max(axis=1) > 0.98).all() and len(set(np.abs(r).argmax(axis=1))) == SOURCES
     assert (r[np.arange(SOURCES), np.abs(r).argmax(axis=1)] > 0).all(), "the long tail points upwards"
-    np.testing.assert_allclose(matched(found.axes.patterns * scale.spread, mixing), 1, atol=0.02)
+    np.testing.assert_allclose(matched(found.patterns * scale.spread, mixing), 1, atol=0.02)
     assert found.stability.min() > 0.95 and found.total > 0.98
     np.testing.assert_allclose(found.explained.sum(), found.total, atol=0.01)
     assert (np.diff(found.explained) <= 0).all()
@@ -47,7 +47,7 @@ def test_principal_components_are_those_of_linear_algebra(planted) -> None:
     found = decompose("pca", z, SOURCES, 0, resamples(RECORDS))
     values, vectors = np.linalg.eigh(np.cov(z.T))
     np.testing.assert_allclose(found.explained, values[::-1][:SOURCES] / values.sum(), rtol=1e-6)
-    np.testing.assert_allclose(matched(found.axes.patterns, vectors.T[::-1][:SOURCES]), 1, atol=1e-6)
+    np.testing.assert_allclose(matched(found.patterns, vectors.T[::-1][:SOURCES]), 1, atol=1e-6)
     np.testing.assert_allclose(found.scores.std(axis=0), 1, rtol=1e-3)
     np.testing.assert_allclose(found.fidelity, 1, atol=1e-9)
 
@@ -59,7 +59,7 @@ def test_non_negative_components_are_the_planted_parts() -> None:
         patterns[source, 4 * source : 4 * source + 4] = [1, 2, 1, 1]
     activity = rng.exponential(size=(RECORDS, SOURCES)) * (rng.random((RECORDS, SOURCES)) < 0.4)
     found = decompose("nmf", activity @ patterns, SOURCES, 0, resamples(RECORDS))
-    np.testing.assert_allclose(matched(found.axes.patterns, patterns), 1, atol=0.02)
+    np.testing.assert_allclose(matched(found.patterns, patterns), 1, atol=0.02)
     assert found.total > 0.97 and found.stability.min() > 0.95
 
 
@@ -75,7 +75,7 @@ def test_a_unit_that_never_varies_is_left_out_and_harms_nothing(planted) -> None
     z = scale.z(activations)
     assert (z[:, -1] == 0).all()
     found = decompose("pca", z, SOURCES, 0, [])
-    assert np.abs(found.axes.read_outs[:, -1]).max() < 1e-9 and np.isnan(found.stability).all()
+    assert np.abs(found.read_outs[:, -1]).max() < 1e-9 and np.isnan(found.stability).all()
 
 
 def test_matching_ignores_order_and_sign() -> None:

@@ -140,13 +140,8 @@ def test_a_life_that_lacks_one_donor_is_not_edited(model, start, recorded) -> No
     """All agents have the same gold here, so nobody differs in it."""
     place = own_columns(model.layout).index("gold")
     same = replace(start, scene=replace(start.scene, own=start.scene.own.index_fill(1, torch.tensor([place]), 0.0)))
-    (edits,) = edits_of(
-        model,
-        recorded,
-        [unit(1, 16, "one", "lstm_cell")],
-        INTERCHANGE,
-        EditOptions(edit="transplant", donor="self_gold"),
-    )
+    transplant = EditOptions(edit="transplant", donor="self_gold")
+    (edits,) = edits_of(model, recorded, [unit(1, 16, "one", "lstm_cell")], INTERCHANGE, transplant)
     made = EditsWithDonors(edits, unedited_lives(model, same), model.layout, 0, 0)
     made.begin(same.memory, 0, same.scene.own)
     assert not len(made.edited) and not made.hooks(same.memory)
