@@ -191,7 +191,7 @@ def study_persistence(
 ) -> Persisting:  # fmt: skip
     """Follow changes of components and of observations, and find fixed points."""
     tracks, reach = motion.tracks, settings.reach
-    records = followed_records(tracks, settings)
+    records = _followed_records(tracks, settings)
     probes = independent_probes(states, settings.layer)
     with step(f"following changes of {len(probes.patterns)} components for {reach} ticks") as progress:
         apart = parts.arrays(
@@ -204,18 +204,12 @@ def study_persistence(
     return Persisting(records, kept, held, length)
 
 
-def followed_records(tracks: Tracks, settings: DynamicsSettings) -> np.ndarray:
+def _followed_records(tracks: Tracks, settings: DynamicsSettings) -> np.ndarray:
     """Draw the ticks to follow changes from, ascending, with `reach` ticks before and after them in their lives.
 
-    Raises:
-        UserError: no life drawn is long enough, or only one.
+    There are some: `check_lengths` refused lives that are too short for it.
     """
     there = tracks.with_ticks_around(settings.reach + 1, settings.reach)
-    if len(np.unique(tracks.lives.index[there])) < 2:
-        raise UserError(
-            f"--reach is {settings.reach}: fewer than two of the lives drawn last {2 * settings.reach + 2} ticks; "
-            "lower it or extract longer episodes"
-        )
     drawn = np.random.default_rng([settings.seed, 9]).permutation(there)[: settings.followed_states]
     return np.sort(drawn)
 

@@ -1,7 +1,7 @@
 """The circuit of a direction of an LSTM's memory: what writes it, what keeps it, and which heads read it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -95,17 +95,14 @@ class Circuit:
         return few[:count]
 
 
-@dataclass(frozen=True, eq=False)
 class Resampled:
     """Shares of the variance of a read-out, (L,), and their intervals."""
 
-    read_out: np.ndarray
-    weights: np.ndarray = field(init=False)  # (1 + resamples, L): the lives themselves first
-
-    def __post_init__(self) -> None:
-        lives = len(self.read_out)
+    def __init__(self, read_out: np.ndarray):
+        lives = len(read_out)
         draws = np.random.default_rng(0).multinomial(lives, np.full(lives, 1 / lives), _RESAMPLES)
-        object.__setattr__(self, "weights", np.concatenate([np.ones((1, lives)), draws]) / lives)
+        self.read_out = read_out
+        self.weights = np.concatenate([np.ones((1, lives)), draws]) / lives  # the lives themselves first
 
     def shares(self, kind: str, parts: Mapping[str, np.ndarray]) -> list[Share]:
         """Return the share of each part, (L,)."""
@@ -285,7 +282,7 @@ def _heads(
     return [
         ReadBy(
             name, option, float(mean[place]), float(low[place]), float(high[place]),
-            float(np.sqrt(np.mean([each[name][:, place].mean() ** 2 for each in theirs]))),
+            float(np.sqrt(np.mean([item[name][:, place].mean() ** 2 for item in theirs]))),
         )
         for name, table in ours.items()
         for mean, low, high in [resampled.means(table)]

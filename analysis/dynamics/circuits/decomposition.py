@@ -102,7 +102,7 @@ def traced(
         What each unit of the encoder's output adds in each tick, (T, L, units); and the slopes of the read-out by them,
         which are those of every part of these units.
     """
-    weights = [[part.unflatten(0, (4, -1)) for part in each[:2]] for each in memory.all_weights]
+    weights = [[part.unflatten(0, (4, -1)) for part in item[:2]] for item in memory.all_weights]
     zeros = torch.zeros_like(life[0].read[0])
     cells, hiddens = [zeros] * (layer + 1), [zeros] * (layer + 1)
     cells[layer], output = _start(life[layer], reference[layer], weight, of_cell)

@@ -68,7 +68,7 @@ class Side:
     train: Situations
     test: Situations
     reader: Reader  # of the value, fitted to the unedited actions of the lives to learn from
-    told: float  # share of unedited ticks of the other lives of which it tells the value
+    unedited: float  # share of unedited ticks of the other lives of which it tells the value
 
     def accuracy(self, what: str, layer: str, exchange: Exchange, seed: int) -> Accuracy:
         """Try an exchange on the other lives; the same pairs for the same seed."""
@@ -199,8 +199,8 @@ def _side(
         sides.append(_situations(options.layer, policy, tracks, memory, label, own))
     train, test = sides
     reader = Reader.fitted(decisions(policy, options.layer, train), train.label)
-    told = reader.right(decisions(policy, options.layer, test), test.label)
-    return Side(policy, train, test, reader, float(told.mean()))
+    unedited = reader.right(decisions(policy, options.layer, test), test.label)
+    return Side(policy, train, test, reader, float(unedited.mean()))
 
 
 def _situations(
@@ -269,8 +269,8 @@ def _lines(
         f"{options.from_tick} on."
     )
     yield (
-        f"The actions of a tick and the {AHEAD} after it tell the value in {trained.told:.1%} of unedited ticks; those "
-        f"of an untrained memory on the same inputs in {untrained.told:.1%}."
+        f"The actions of a tick and the {AHEAD} after it tell the value in {trained.unedited:.1%} of unedited ticks; "
+        f"those of an untrained memory on the same inputs in {untrained.unedited:.1%}."
     )
     yield "After how many exchanges they tell the source's value, which is the base's own in half of the pairs:"
     for row in tried:

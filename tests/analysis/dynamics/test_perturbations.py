@@ -58,17 +58,17 @@ def test_a_leaky_average_forgets_with_the_half_life_that_it_was_built_with() -> 
     read = rng.normal(size=(sum(LENGTHS), UNITS))
     tracks = tracks_of(states_of(update, read, LENGTHS), read, LENGTHS)
     some = tracks.with_ticks_around(2, 24)
-    found = distances(update, tracks, some, Probes(LSTM_HIDDEN, np.eye(UNITS), np.eye(UNITS)), 24, nothing)
+    result = distances(update, tracks, some, Probes(LSTM_HIDDEN, np.eye(UNITS), np.eye(UNITS)), 24, nothing)
     for number, ticks in enumerate(memory.time_constants[0].tolist()):
-        each = lasting(found[number], tracks.lives.index[some], 0)
-        np.testing.assert_allclose(each.left, np.exp(-np.arange(25) / ticks), rtol=1e-4)
+        one = lasting(result[number], tracks.lives.index[some], 0)
+        np.testing.assert_allclose(one.left, np.exp(-np.arange(25) / ticks), rtol=1e-4)
         expected = ticks * np.log(2)
         if expected < 24:
-            half_life = each.half_life
+            half_life = one.half_life
             assert half_life.value == pytest.approx(expected, abs=0.15)
             assert half_life.low <= half_life.value + 1e-9 and half_life.high >= half_life.value - 1e-9
         else:
-            assert np.isinf(each.half_life.value)
+            assert np.isinf(one.half_life.value)
 
 
 def test_an_lstm_that_counts_never_forgets() -> None:
@@ -82,10 +82,10 @@ def test_an_lstm_that_counts_never_forgets() -> None:
     np.testing.assert_allclose(state[:, 1], counts * np.tanh(4), rtol=1e-6)
     tracks = tracks_of(state, read, LENGTHS, state[:, 1:])
     some = tracks.with_ticks_around(0, 20)
-    found = distances(update, tracks, some, Probes(LSTM_CELL, np.ones((1, 1)), np.ones((1, 1))), 20, nothing)
-    each = lasting(found[0], tracks.lives.index[some], 0)
-    np.testing.assert_allclose(each.left, 1, rtol=1e-5)
-    assert np.isinf(each.half_life.value)
+    result = distances(update, tracks, some, Probes(LSTM_CELL, np.ones((1, 1)), np.ones((1, 1))), 20, nothing)
+    one = lasting(result[0], tracks.lives.index[some], 0)
+    np.testing.assert_allclose(one.left, 1, rtol=1e-5)
+    assert np.isinf(one.half_life.value)
 
 
 @torch.no_grad()
@@ -152,13 +152,13 @@ def test_memory_is_as_long_as_it_was_built() -> None:
     tracks = tracks_of(states_of(update, read, LENGTHS), read, LENGTHS)
     some = tracks.with_ticks_around(25, 0)
     policy, observation = cast(RecurrentPolicy, _Decider()), cast(Any, None)
-    found = memory_length(policy, update, tracks, some, observation, 24, 0, nothing)
-    assert found.ticks.tolist() == lags_up_to(24).tolist() == [1, 2, 3, 4, 6, 8, 12, 16, 24]
-    mean = found.value.mean(axis=0)
-    slope = np.diff(np.log(mean)) / np.diff(found.ticks)
+    result = memory_length(policy, update, tracks, some, observation, 24, 0, nothing)
+    assert result.ticks.tolist() == lags_up_to(24).tolist() == [1, 2, 3, 4, 6, 8, 12, 16, 24]
+    mean = result.value.mean(axis=0)
+    slope = np.diff(np.log(mean)) / np.diff(result.ticks)
     np.testing.assert_allclose(np.exp(slope), 0.8, rtol=0.05)
-    np.testing.assert_allclose(found.divergence, found.value, atol=1e-6)
-    assert (found.whole[:, 1].mean() > mean).all()
+    np.testing.assert_allclose(result.divergence, result.value, atol=1e-6)
+    assert (result.whole[:, 1].mean() > mean).all()
 
 
 LIVES, EACH = 40, 30
@@ -234,11 +234,11 @@ def intervention(folder: Path, **changed: object) -> Path:
 
 
 def test_what_an_intervention_measured_is_read(tmp_path: Path) -> None:
-    (found,) = read_followed(str(intervention(tmp_path / "run")), POLICY)
-    assert found.dose == 1.5 and found.held_at == 0.25 + 1.5 * 2.0
-    half_life = found.measured["hidden"].half_life
+    (result,) = read_followed(str(intervention(tmp_path / "run")), POLICY)
+    assert result.dose == 1.5 and result.held_at == 0.25 + 1.5 * 2.0
+    half_life = result.measured["hidden"].half_life
     assert (half_life.value, half_life.high) == (3.5, np.inf)
-    assert found.measured["hidden"].left.tolist() == [1.0, 0.8]
+    assert result.measured["hidden"].left.tolist() == [1.0, 0.8]
     assert read_followed("", POLICY) == []
 
 
@@ -270,9 +270,9 @@ def test_the_computed_half_life_is_that_of_the_memory() -> None:
     np.testing.assert_allclose(moved.numpy() @ along.weight + along.bias, 3.25)
     others = np.delete(np.arange(UNITS), unit)
     np.testing.assert_allclose(moved.numpy()[:, others], states.numpy()[:, others])
-    (found,) = compare([edit], update, tracks, tracks.with_ticks_around(2, 24), 24, 0, lambda _: None)
-    computed = found.computed["hidden"]
+    (result,) = compare([edit], update, tracks, tracks.with_ticks_around(2, 24), 24, 0, lambda _: None)
+    computed = result.computed["hidden"]
     np.testing.assert_allclose(computed.left, np.exp(-np.arange(25) / constants[unit]), rtol=1e-4)
-    (row,) = edit_rows([found])
+    (row,) = edit_rows([result])
     assert row["measured"] == 3.5 and row["computed"] == pytest.approx(constants[unit] * np.log(2), abs=0.15)
-    assert "ic_1, dose +1.5, hidden states: measured 3.5 (3.0 to not reached)" in edit_lines([found])[-1]
+    assert "ic_1, dose +1.5, hidden states: measured 3.5 (3.0 to not reached)" in edit_lines([result])[-1]

@@ -40,10 +40,10 @@ def plain(model, start) -> list[ImaginedTick]:
 
 @torch.no_grad()
 def unedited_lives(model, start, alive: np.ndarray | None = None) -> UneditedLives:
-    found = UneditedLives(("lstm_cell", "encoder_output"))
-    for _ in imagine(model, start, TICKS, torch.Generator().manual_seed(2), (), found):
-        found.lived(np.ones(len(start), bool) if alive is None else alive)
-    return found
+    result = UneditedLives(("lstm_cell", "encoder_output"))
+    for _ in imagine(model, start, TICKS, torch.Generator().manual_seed(2), (), result):
+        result.lived(np.ones(len(start), bool) if alive is None else alive)
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_donors_are_far_alive_and_another_life(model, start, recorded) -> None:
     assert len(chosen) > 1, "lots differ from tick to tick"
     later = EditsWithDonors(one_edit(model, recorded, TRANSPLANT), some, model.layout, 0, 0)
     made.begin(some.memory[0], 0, start.scene.own), later.begin(some.memory[0], 0, start.scene.own)
-    assert torch.equal(*(torch.cat(list(each.donors.values())) for each in (made, later)))
+    assert torch.equal(*(torch.cat(list(item.donors.values())) for item in (made, later)))
 
 
 @torch.no_grad()

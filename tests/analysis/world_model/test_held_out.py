@@ -26,17 +26,17 @@ def test_the_training_dump_keeps_its_own_split(recorded, model) -> None:
 def test_episodes_on_other_maps_of_another_dump_are_new(recorded, model) -> None:
     maps = maps_of_episodes(recorded.metadata)
     origin = recorded.origin()
-    found = HeldOut.of(model, origin, recorded.dump).origin
-    assert found.test == tuple(episode for episode, number in maps.items() if number not in origin.train_maps)
-    assert found.test and set(found.test) < set(maps) and not found.train
-    assert (found.dump, found.dump_sha256) == (recorded.dump.name, sha256(recorded.dump / METADATA_FILE))
+    result = HeldOut.of(model, origin, recorded.dump).origin
+    assert result.test == tuple(episode for episode, number in maps.items() if number not in origin.train_maps)
+    assert result.test and set(result.test) < set(maps) and not result.train
+    assert (result.dump, result.dump_sha256) == (recorded.dump.name, sha256(recorded.dump / METADATA_FILE))
 
 
 def test_maps_of_another_seed_or_size_are_all_new(recorded, model) -> None:
     seed, size = recorded.origin().world
     for world in ((seed + 1, size), (seed, size * 2)):
-        found = HeldOut.of(model, replace(recorded.origin(), world=world), recorded.dump).origin
-        assert found.test == tuple(maps_of_episodes(recorded.metadata))
+        result = HeldOut.of(model, replace(recorded.origin(), world=world), recorded.dump).origin
+        assert result.test == tuple(maps_of_episodes(recorded.metadata))
 
 
 def test_dumps_that_do_not_fit_are_refused(recorded, model, monkeypatch) -> None:
@@ -60,11 +60,11 @@ def test_interpolated_starts_are_on_the_way_between_recorded_ones(recorded, kind
     model = recorded.model(kind)
     held_out = recorded.held_out(model)
     with torch.no_grad():
-        found = list(held_out.starts("interpolate", 10 * STEPS, 7, STEPS))
+        result = list(held_out.starts("interpolate", 10 * STEPS, 7, STEPS))
         windows = next(held_out.windows(HORIZON, 7))
         ends = informed_start(model, windows, None).vector
-    assert sum(len(life) for _, life in found) == 10 * STEPS
-    start, life = found[0]
+    assert sum(len(life) for _, life in result) == 10 * STEPS
+    start, life = result[0]
     vectors = start.vector.unflatten(0, (-1, STEPS))  # (ways, steps, dimensions)
     torch.testing.assert_close(vectors[:, 0], ends[: 2 * len(vectors) : 2], atol=1e-4, rtol=1e-3)
     torch.testing.assert_close(vectors[:, -1], ends[1 : 2 * len(vectors) : 2], atol=1e-4, rtol=1e-3)
@@ -82,10 +82,10 @@ def test_searched_starts_have_more_of_what_was_searched(recorded) -> None:
     start = random_start(model, around, torch.Generator().manual_seed(0))
     for target in (value, direction_target(unit(3, model.policy.policy.hidden_size, layer="lstm_cell"))):
         reached = []
-        for each in (bottleneck_start(model, start.vector, around, None), searched(model, start, target)):
-            torch.testing.assert_close(each.vector.norm(dim=1), torch.ones(len(each)))
+        for one in (bottleneck_start(model, start.vector, around, None), searched(model, start, target)):
+            torch.testing.assert_close(one.vector.norm(dim=1), torch.ones(len(one)))
             with torch.no_grad():
-                ticks = [target(tick) for tick in imagine(model, each, TICKS, None)]
+                ticks = [target(tick) for tick in imagine(model, one, TICKS, None)]
             reached.append(torch.stack(ticks).mean(dim=0).numpy())
         assert (reached[1] >= reached[0] - 1e-6).all() and (reached[1] > reached[0] + 1e-6).mean() > 0.5
         assert np.isfinite(reached).all()

@@ -69,7 +69,7 @@ def striped(recorded, windows: int, ticks: int, seed: int) -> Windows:
     identity = torch.stack([torch.arange(windows) % 5, torch.arange(windows), torch.zeros(windows).long()], dim=1)
     return Windows(
         scene, torch.arange(count), torch.full((windows,), ticks), action, torch.full((windows, ticks), 0.1),
-        torch.zeros(windows, ticks), *(torch.stack([getattr(each, name).transpose(0, 1) for each in memories], dim=1)
+        torch.zeros(windows, ticks), *(torch.stack([getattr(one, name).transpose(0, 1) for one in memories], dim=1)
                                        for name in ("hidden", "cell")),
         around, torch.from_numpy(where), torch.ones(len(KINDS), shape.own + 1).double(), identity,
     )  # fmt: skip
