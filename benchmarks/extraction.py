@@ -114,7 +114,8 @@ def main() -> None:
 
 def measure(arguments: Arguments, scratch: Path) -> Result:
     """Play, record and read."""
-    contest = contest_of(arguments)
+    everybody = {"early_stop_agents": 0, "resilient_population": 0.0}
+    contest = contest_of(arguments.checkpoint, arguments.maps_dir, **everybody)
     plan = Plan(arguments.episodes, arguments.max_steps, 1, LAYERS, format="parquet")
     dump = scratch / "dump"
     plain, recorded = [], []
@@ -153,11 +154,11 @@ def read_with_features(dump: Path, metadata: DumpMetadata, options: dict[str, An
     return feature_matrix(read_dump(dump, **options), metadata)
 
 
-def contest_of(arguments: Arguments) -> Contest:
-    """Return a contest in which the policy plays all agents of its training world, as in extraction."""
-    entrant = load_entrant(arguments.checkpoint)
-    world = {**entrant.info.environment, "early_stop_agents": 0, "resilient_population": 0.0}
-    env = EnvironmentSettings(**{**world, "maps_dir": arguments.maps_dir})
+def contest_of(checkpoint: Path, maps_dir: Path, **world: object) -> Contest:
+    """Return a contest in which the policy plays all agents of its training world, but for what is given of it."""
+    entrant = load_entrant(checkpoint)
+    settings: dict[str, Any] = {**entrant.info.environment, "maps_dir": maps_dir, **world}
+    env = EnvironmentSettings(**settings)
     return Contest((entrant,), env, TaskSettings(**entrant.info.task), ensure_maps(env), torch.device("cpu"))
 
 

@@ -17,8 +17,6 @@ from typing import Annotated, Any
 
 import torch
 import tyro
-from rich.console import Console
-from rich.table import Table
 
 import agent_zoo
 from agent_zoo.base import RecurrentPolicy
@@ -93,17 +91,24 @@ def record(arguments: Arguments, maps: Path) -> tuple[Rollout, float, float]:
     settings = arguments.settings
     subject = untrained_entrant(RECORDER, settings, maps, seed=0)
     policy = load_checkpoint(arguments.policy)[0] if arguments.policy else subject.policy
-    serial = replace(settings.rollout, vectorization="serial")
-    starts = first_episodes(0, serial.num_envs)
-    worlds = make_worlds(RECORDER, settings.env, settings.task, serial, maps, starts)
-    stepper = Stepper(worlds, policy, subject.info.layout, Stopwatch(), EpisodeJournal(starts))
-    stepper.reset()
-    train = settings.train
-    collector = RolloutCollector([stepper], train.bptt_horizon, train.gamma, train.gae_lambda)
-    rollout = collector.collect(train.batch_size, on_tick=lambda _: None)
+    serial = replace(settings, rollout=replace(settings.rollout, vectorization="serial"))
+    worlds, collector = start(RECORDER, serial, policy, maps, subject.info.layout, seed=0)
+    rollout = collector.collect(settings.train.batch_size, on_tick=lambda _: None)
     worlds.close()
     flat = worlds.emulated.emulated_observation_dtype.itemsize
     return rollout, _bytes(rollout.observation) / len(rollout), flat
+
+
+def start(
+    agent: str, settings: Settings, policy: RecurrentPolicy, maps: Path, layout: ObservationLayout, seed: int,
+    spacing: int = 0,
+) -> tuple[Any, RolloutCollector]:  # fmt: skip
+    """Reset new worlds, and return them with what collects the policy's rollouts in them."""
+    starts, train = first_episodes(seed, settings.rollout.num_envs), settings.train
+    worlds = make_worlds(agent, settings.env, settings.task, settings.rollout, maps, starts)
+    stepper = Stepper(worlds, policy, layout, Stopwatch(), EpisodeJournal(starts))
+    stepper.reset()
+    return worlds, RolloutCollector([stepper], train.bptt_horizon, train.gamma, train.gae_lambda, spacing)
 
 
 def measure(agent: str, rollout: Rollout, arguments: Arguments, maps: Path) -> dict[str, Result]:
@@ -131,19 +136,16 @@ def _result(packed: list[Work], dense: list[Work]) -> Result:
 
 def show(packed: float, flat: float, results: dict[str, dict[str, Result]]) -> None:
     """Print speeds, ratios, floors and memory."""
-    table = Table(title="Agent-steps/s on one core, and speed-up: median (minimum to maximum)")
-    for column in ("", "", "dense", "packed", "ratio"):
-        table.add_column(column, justify="right")
-    floors = Table(title="An agent-step of the packed network, in processor time")
-    for column in ("", "", *COLUMNS):
-        floors.add_column(column, justify="right")
+    speeds, floors = [], []
     for agent, by_work in results.items():
         for work, (comparison, floor) in by_work.items():
-            speeds = (f"{median(values):.0f}" for values in (comparison.dense_speeds, comparison.packed_speeds))
-            table.add_row(agent, work, *speeds, spread(comparison.ratios, ".1f"))
-            floors.add_row(agent, work, *floor.row())
-    Console().print(table)
-    Console().print(floors)
+            medians = (f"{median(values):.0f}" for values in (comparison.dense_speeds, comparison.packed_speeds))
+            speeds.append((f"{agent}, {work}", *medians, spread(comparison.ratios, ".1f")))
+            floors.append((f"{agent}, {work}", *floor.row()))
+    print("Agent-steps/s on one core, and speed-up: median (minimum to maximum)")
+    command_line.print_table(("", "dense", "packed", "ratio"), speeds)
+    print("An agent-step of the packed network, in processor time")
+    command_line.print_table(("", *COLUMNS), floors)
     print(
         f"a rollout stores {packed:.0f} bytes per agent-step's observation, of {flat:.0f} "
         f"that PufferLib's flat one has: {packed / flat:.3f}"

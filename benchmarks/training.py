@@ -31,8 +31,6 @@ import orjson
 import torch
 import tyro
 import yaml
-from rich.console import Console
-from rich.table import Table
 
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.memories.freed_memory import keep_freed_memory
@@ -172,24 +170,18 @@ def measure(arguments: Arguments) -> Measurement:
 
 def show(measurement: Measurement, processes: int) -> None:
     """Print the time of each phase, speeds, ratios and floors."""
-    table = Table(title="Microseconds per agent-step, and share of the time; environment is waiting for worlds")
-    for column in ("", "own", "share", "floor", "dense", "share", "peer", "share"):
-        table.add_column(column, justify="right")
+    shown = (measurement.own, measurement.dense, measurement.peer)
+    rows = []
     for phase in PHASES:
-        own, dense, peer = (
-            _time_and_share(run, phase) for run in (measurement.own, measurement.dense, measurement.peer)
-        )
-        table.add_row(phase, *own, f"{measurement.floor[phase] * 1e6:.0f}", *dense, *peer)
+        own, dense, peer = (_time_and_share(run, phase) for run in shown)
+        rows.append((phase, *own, f"{measurement.floor[phase] * 1e6:.0f}", *dense, *peer))
     for name, number in (("agent-steps/s", _speed), ("hours for 10 million", _hours)):
-        values = [number(run) for run in (measurement.own, measurement.floor, measurement.dense, measurement.peer)]
-        table.add_row(name, values[0], "", values[1], values[2], "", values[3])
-    least = Table(title="An agent-step of the packed network, wall-clock time, with all passes of learning")
-    for column in ("", *COLUMNS):
-        least.add_column(column, justify="right")
-    for phase, bound in measurement.floors.items():
-        least.add_row(phase, *bound.row())
-    Console().print(table)
-    Console().print(least)
+        own_number, dense_number, peer_number = map(number, shown)
+        rows.append((name, own_number, "", number(measurement.floor), dense_number, "", peer_number, ""))
+    print("Microseconds per agent-step, and share of the time; environment is waiting for worlds")
+    command_line.print_table(("", "own", "share", "floor", "dense", "share", "peer", "share"), rows)
+    print("An agent-step of the packed network, wall-clock time, with all passes of learning")
+    command_line.print_table(("", *COLUMNS), [(phase, *bound.row()) for phase, bound in measurement.floors.items()])
     print(
         f"the whole run is {_ratio(measurement.own, measurement.peer)} times as fast as the peer's stack, "
         f"{_ratio(measurement.own, measurement.peer_keeping)} times if the peer's process kept freed memory, and "
@@ -239,14 +231,10 @@ def _phases(metrics: bytes) -> dict[str, float]:
 
 
 def _show_together(together: Run, measurement: Measurement, processes: int) -> None:
-    table = Table(title=f"Microseconds per agent-step of all {processes} processes together, and share of the time")
-    for column in ("", "time", "share"):
-        table.add_column(column, justify="right")
-    for phase in (*PHASES, REST):
-        table.add_row(phase, *_time_and_share(together, phase))
-    for name, number in (("agent-steps/s", _speed), ("hours for 10 million", _hours)):
-        table.add_row(name, number(together), "")
-    Console().print(table)
+    rows = [(phase, *_time_and_share(together, phase)) for phase in (*PHASES, REST)]
+    rows += [("agent-steps/s", _speed(together), ""), ("hours for 10 million", _hours(together), "")]
+    print(f"Microseconds per agent-step of all {processes} processes together, and share of the time")
+    command_line.print_table(("", "time", "share"), rows)
     faster = sum(measurement.own.values()) / sum(together.values())
     print(
         f"in {processes} processes it is {faster:.2f} times as fast as in one, and "

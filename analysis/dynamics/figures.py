@@ -11,12 +11,13 @@ from analysis.dynamics.jacobians import mean_jacobians, time_constants
 from analysis.dynamics.memory_length import means_over_lives
 from analysis.dynamics.motion_stages import HeldInput, Persisting
 from analysis.dynamics.perturbations import KINDS, FollowedEdit
-from analysis.dynamics.results import LEVEL, Effects, Motion, States
+from analysis.dynamics.results import Effects, Motion, States
 from analysis.dynamics.update import Update
 from analysis.figures.legend import add_cluster_legend
 from analysis.figures.points import Panel, draw_clusters
 from analysis.figures.style import EFFECT_MAP, NOISE_COLOUR, cluster_colour, headed, new_figure, style, title
 from analysis.labels import NOISE
+from analysis.statistics.inference import LEVEL
 
 _CELL = 0.24
 _LIVES_SHOWN, _TICKS_SHOWN, _BEHAVIOURS_SHOWN = 6, 100, 3
@@ -165,12 +166,12 @@ def agreement(effects: Effects, heading: str) -> Figure:
             lag = [row.lag for row in rows]
             axes.plot(lag, [row.share for row in rows], color=cluster_colour(number), linewidth=1, marker=".")
         lags = sorted({row.lag for row in effects.agreement})
-        for name, dashes, colour in (
-            ("shuffled_behaviours", "--", "#333333"), ("shuffled_components", ":", "#333333"),
-        ):  # fmt: skip
+        for name, dashes, label in (
+            ("shuffled_behaviours", "--", "behaviours dealt at random"),
+            ("shuffled_components", ":", "components renamed"),
+        ):
             means = [np.nanmean([getattr(row, name) for row in effects.agreement if row.lag == lag]) for lag in lags]
-            label = {"shuffled_behaviours": "behaviours dealt at random", "shuffled_components": "components renamed"}
-            axes.plot(lags, means, dashes, color=colour, label=label[name])
+            axes.plot(lags, means, dashes, color="#333333", label=label)
         axes.set(xlabel="lag (ticks)", ylabel="share of pairs with the same sign", ylim=(0, 1))
         axes.axhline(0.5, color="#dddddd", linewidth=0.8, zorder=0)
         axes.legend(loc="lower left")

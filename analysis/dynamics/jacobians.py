@@ -14,14 +14,13 @@ from analysis.dynamics.behaviours import Behaviours
 from analysis.dynamics.tracks import Tracks, tensor
 from analysis.dynamics.update import Update
 from analysis.lives import Lives
-from analysis.statistics.inference import false_discovery
+from analysis.statistics.inference import LEVEL, false_discovery
 from analysis.statistics.shifted_correlations import shifted_correlations
 
 AT_ONCE = 128
 """States whose derivatives are computed together."""
 
 Progress = Callable[[float], None]
-LEVEL = 0.05
 _SHUFFLES = 200
 
 

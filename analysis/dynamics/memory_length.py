@@ -59,7 +59,7 @@ def memory_length(
     random = np.random.default_rng([seed, 8])
     donors = _of_other_lives(tracks, records, random)
     _, candidates = policy.encode(observation)
-    last = update.place(_last_hidden(update))
+    last = update.place("lstm_hidden" if "lstm_hidden" in update.states else update.states[-1])
 
     def decide(state: torch.Tensor) -> tuple[object, torch.Tensor]:
         return policy.decode(state[:, last].float(), candidates, observation)
@@ -105,10 +105,6 @@ def read_observations(
         order.append(own)
     back = np.argsort(np.concatenate(order), kind="stable")
     return PackedObservation.concatenate(parts).take(torch.from_numpy(back))
-
-
-def _last_hidden(update: Update) -> str:
-    return "lstm_hidden" if "lstm_hidden" in update.states else update.states[-1]
 
 
 def _of_other_lives(tracks: Tracks, records: np.ndarray, random: np.random.Generator) -> np.ndarray:

@@ -12,10 +12,10 @@ from analysis.dynamics.jacobians import Agreement, LaggedCorrelations, SlowMode
 from analysis.dynamics.tracks import Tracks
 from analysis.features.feature import Feature
 from analysis.statistics.differences import Differences
+from analysis.statistics.inference import LEVEL
 from analysis.statistics.shifted_correlations import ShiftedCorrelations
 
 FEATURES_NAMED = 3
-LEVEL = 0.05
 
 
 @dataclass(frozen=True, eq=False)

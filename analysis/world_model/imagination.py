@@ -164,12 +164,7 @@ def imagine(
             scene, view, choices, options, action, memory, dict(layers), state, mean + deviation * following.reward,
             following.end.sigmoid(), following,
         )  # fmt: skip
-        state, scene = following_state, _bounded(following.scene)
-
-
-def _bounded(scene: SoftScene) -> SoftScene:
-    """Keep expected values where the game's are."""
-    return replace(scene, health=scene.health.clamp(0, 1))
+        state, scene = following_state, replace(following.scene, health=following.scene.health.clamp(0, 1))
 
 
 def _option(log_probabilities: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:

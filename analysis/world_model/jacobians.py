@@ -17,6 +17,7 @@ from activation_store.schema import METADATA_FILE
 from analysis.dynamics.jacobians import Agreement, LaggedCorrelations, Probes, mean_jacobians, sign_agreement
 from analysis.runs.arrays import arrays_of
 from analysis.runs.finished_files import FinishedFiles, open_finished
+from analysis.statistics.inference import LEVEL
 from analysis.world_model.held_out import LIVES_IN_EPISODE, HeldOut
 from analysis.world_model.imagination import Start, imagine, informed_start
 from analysis.world_model.model import Origin, WorldModel
@@ -28,7 +29,6 @@ Side = Literal["whole", "memory alone", "recorded inputs"]
 """Through everything; with the world cut; and of the run of analyze_dynamics.py, where inputs are held as recorded."""
 _STRIDE = 4
 _ALIGNED = 1e-2
-_LEVEL = 0.05
 _ARRAYS = ("agent_id", "episode", "tick", "behaviour", "r", "q", "jacobian_records", "jacobians")
 
 
@@ -235,6 +235,6 @@ def _lag_row(
         float(np.mean([getattr(row, name) for row in mine])) if mine else float("nan")
         for name in ("share", "shuffled_behaviours", "shuffled_components")
     )
-    above = sum(row.p < _LEVEL for row in mine)
+    above = sum(row.p < LEVEL for row in mine)
     like = float(np.corrcoef(*means)[0, 1])
     return LagRow(side, lag, share, dealt, renamed, above, len(mine), len(label), through, like)

@@ -310,7 +310,7 @@ class WorldNetwork(nn.Module):
         shifted = shifted.flatten(2)
         material = (shifted[:, :materials] + _FLOOR).log() + painted[:, :materials]
         if ruled and self.sees_body:
-            vitals = torch.cat([vitals[:, :1], _floored(stores)], dim=1)
+            vitals = torch.cat([vitals[:, :1], (stores + 1e-6).log()], dim=1)
         kind = _logit(shifted[:, materials : materials + kinds]) + painted[:, materials : materials + kinds]
         health = shifted[:, -2] + painted[:, -2]
         target = _logit(shifted[:, -1]) + painted[:, -1]
@@ -373,11 +373,6 @@ def drawn(log_probabilities: torch.Tensor, dice: torch.Generator | torch.Tensor 
         place = (sums < uniform.unsqueeze(2) * sums[:, :, -1:]).sum(dim=2).clamp(max=probabilities.shape[2] - 1)
     hard = functional.one_hot(place, probabilities.shape[2]).to(probabilities.dtype)
     return (hard + probabilities - probabilities.detach()).flatten(1)
-
-
-def _floored(probabilities: torch.Tensor) -> torch.Tensor:
-    """Return logarithms of probabilities, none of which is 0."""
-    return (probabilities + 1e-6).log()
 
 
 def _logit(probabilities: torch.Tensor) -> torch.Tensor:

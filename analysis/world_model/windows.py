@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, memory_names
-from activation_store.reader import Progress, read_metadata
+from activation_store.reader import read_metadata
 from activation_store.recording import record_again
 from activation_store.schema import DumpMetadata, refuse_kept_memory
 from agent_zoo.base import RecurrentPolicy
@@ -189,28 +189,26 @@ def world_of(metadata: DumpMetadata) -> tuple[int, int]:
 
 def read_windows(
     folder: Path, episodes: tuple[int, ...], horizon: int, batch: int, policy: RecurrentPolicy, info: CheckpointInfo,
-    seed: int | None = None, progress: Progress | None = None,
+    seed: int | None = None,
 ) -> Iterator[Windows]:  # fmt: skip
     """Yield the windows of some episodes; every tick after a life's first three is to be predicted in just one window.
 
     Args:
         seed: of the order; None for the dump's.
     """
-    for sequences in read_sequences(folder, episodes, horizon, batch, seed, progress):
+    for sequences in read_sequences(folder, episodes, horizon, batch, seed):
         yield as_windows(sequences, policy, info)
 
 
 def read_sequences(
-    folder: Path, episodes: tuple[int, ...], horizon: int, batch: int, seed: int | None = None,
-    progress: Progress | None = None,
-) -> Iterator[SequenceBatch]:  # fmt: skip
+    folder: Path, episodes: tuple[int, ...], horizon: int, batch: int, seed: int | None = None
+) -> Iterator[SequenceBatch]:
     """Yield the records of the same windows; arguments as for `read_windows`."""
     parts = Parts(layers=memory_layers(read_metadata(folder)), leave_out=("log_probability",), episodes=episodes)
-    length = CONTEXT + horizon
-    for sequences in windows(folder, length, stride=horizon, batch=batch, seed=seed, parts=parts, progress=progress):
-        kept = _long_enough(sequences)
-        if kept is not None:
-            yield kept
+    for sequences in windows(folder, CONTEXT + horizon, stride=horizon, batch=batch, seed=seed, parts=parts):
+        kept = sequences.lengths > CONTEXT  # a tick after the context
+        if kept.any():
+            yield sequences if kept.all() else chosen_sequences(sequences, kept)
 
 
 def as_windows(batch: SequenceBatch, policy: RecurrentPolicy, info: CheckpointInfo) -> Windows:
@@ -241,14 +239,6 @@ def as_windows(batch: SequenceBatch, policy: RecurrentPolicy, info: CheckpointIn
 def _states(batch: SequenceBatch, kind: str, layers: int) -> torch.Tensor:
     """States of the memory after each tick, (W, T, layers, units)."""
     return torch.from_numpy(np.stack([batch.layer(name) for name in memory_names(kind, layers)], axis=2))
-
-
-def _long_enough(batch: SequenceBatch) -> SequenceBatch | None:
-    """Drop sequences without a tick after the context; None if none is left."""
-    kept = batch.lengths > CONTEXT
-    if kept.all():
-        return batch
-    return chosen_sequences(batch, kept) if kept.any() else None
 
 
 def chosen_sequences(batch: SequenceBatch, kept: np.ndarray) -> SequenceBatch:

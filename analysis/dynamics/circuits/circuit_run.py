@@ -170,7 +170,8 @@ def circuit_lines(circuit: Circuit, policy: RecurrentPolicy, *, has_parts: bool)
     yield ""
     yield f"Written through the gates of the layer: {_listed(circuit.of('gate'))}."
     yield f" From: {_listed(circuit.of('source'))}."
-    yield f" Largest paths: {_listed(_largest(circuit.of('source and gate')))}."
+    paths = sorted(circuit.of("source and gate"), key=lambda path: -abs(path.share))
+    yield f" Largest paths: {_listed(paths[:_MOST_LINES])}."
     half, most = (_tick_of(circuit.of("tick"), share) for share in (0.5, 0.9))
     yield f" Half of it is there after tick {half}, and .9 after tick {most}, for good."
     yield f"Traced through hidden states to the end: {_listed(circuit.of('traced source'))}."
@@ -192,10 +193,6 @@ def circuit_lines(circuit: Circuit, policy: RecurrentPolicy, *, has_parts: bool)
             f" {head.head} {head.option}: {head.logit:+.3f} ({head.low:+.3f} to {head.high:+.3f}); as far along random "
             f"directions {head.random:.3f}"
         )
-
-
-def _largest(shares: list[Share]) -> list[Share]:
-    return sorted(shares, key=lambda share: -abs(share.share))[:_MOST_LINES]
 
 
 def _listed(shares: list[Share]) -> str:

@@ -281,13 +281,9 @@ def _lines(
         f"The learnt subspace is {'above' if as_high else 'not above'} all random ones (p "
         f"{'= ' if as_high else '> '}{1 / (1 + RANDOM_SUBSPACES):.3f})."
     )
+    policy = options.policy.stem if options.policy else read_metadata(options.learn).policy
     names_of = ",".join(f"learnt_{number}" for number in range(1, options.dimensions + 1))
     yield (
-        f"To play it: python intervene.py -p {trained_name(options)} --directions {options.folder / DIRECTIONS_FILE} "
+        f"To play it: python intervene.py -p {policy} --directions {options.folder / DIRECTIONS_FILE} "
         f"--edit interchange --direction {names_of} --donor {options.donor}"
     )
-
-
-def trained_name(options: LearnOptions) -> str:
-    """The policy's name as `intervene.py -p` takes it."""
-    return options.policy.stem if options.policy else read_metadata(options.learn).policy

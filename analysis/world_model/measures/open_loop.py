@@ -25,7 +25,7 @@ from agent_zoo.observation import ObservationLayout
 from agent_zoo.soft_path import soft_tick
 from analysis.sparse.scores import Estimate, Units
 from analysis.world_model.held_out import life_numbers
-from analysis.world_model.imagination import informed_start
+from analysis.world_model.imagination import MOVE_HEAD, STYLE_HEAD, informed_start
 from analysis.world_model.model import WorldModel
 from analysis.world_model.network import WorldState, drawn, median
 from analysis.world_model.policy_interface import imagined_view
@@ -33,7 +33,7 @@ from analysis.world_model.rules import Rules
 from analysis.world_model.scene import MOVES, Rows, Scene, SoftScene, displacement, edged, legal_heads, shift
 from analysis.world_model.windows import CONTEXT, Windows
 
-POLICY_HEADS = ("Move.Direction", "Attack.Style")
+POLICY_HEADS = (MOVE_HEAD, STYLE_HEAD)
 """Heads whose probabilities are compared; the options of others are rows, which simulated views do not share."""
 HIGHER_IS_BETTER = {"tiles": True, "entities": True, "vitals": False, "memory": True, "policy": False}
 """What is measured: share of tiles that are right, F1 of entities, mean error of health, food and water in points,
