@@ -35,7 +35,7 @@ import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -227,15 +227,13 @@ def compare_jacobians(options: SimulationOptions, held_out: "HeldOut", path: Pat
 
 def show_table(title: str, rows: "Sequence[DataclassInstance]", path: Path) -> None:
     """Print rows under a title, and write them to a file."""
-    from analysis.world_model.outcomes import write_table
+    from analysis.world_model.outcomes import columns_of, write_table
 
     write_table(path, rows)
-    heads = list(asdict(rows[0]))
-    cells = [
-        [f"{value:.3g}" if isinstance(value, float) else str(value) for value in asdict(row).values()] for row in rows
-    ]
+    table = [columns_of(row) for row in rows]
+    cells = [[f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in row.values()] for row in table]
     print(f"\n{title}")
-    command_line.print_table(heads, cells)
+    command_line.print_table(list(table[0]), cells)
     print(f"table: {path}")
 
 

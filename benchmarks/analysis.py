@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -61,29 +61,8 @@ class Arguments:
     """JSON file to write the result to."""
 
 
-@dataclass(frozen=True)
-class Costs:
-    """Wall-clock seconds and peak memory in bytes of one process."""
-
-    seconds: float
-    bytes: int
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """Two HDBSCAN implementations on the same points.
-
-    Attributes:
-        points: description of the points.
-        settings: minimum cluster size and minimum samples.
-        seconds: of hdbscan, then of fast_hdbscan.
-    """
-
-    points: str
-    settings: tuple[int, int]
-    seconds: tuple[float, float]
-    clusters: tuple[int, int]
-    adjusted_rand: float
+Costs = dict[str, float]
+"""Wall-clock `seconds` and peak memory in `bytes` of one process."""
 
 
 def main() -> None:
@@ -108,22 +87,17 @@ def measure_analysis(arguments: Arguments, scratch: Path) -> dict[str, object]:
     for sample in range(arguments.samples):
         bare.append(run([sys.executable, "-W", "ignore", "-c", BARE, str(scratch / "activations.npy")]))
         whole.append(run(analysis(dump, scratch / f"results{sample}", subsample)))
-    ratios = [one.seconds / other.seconds for one, other in zip(whole, bare, strict=True)]
+    ratios = [one["seconds"] / other["seconds"] for one, other in zip(whole, bare, strict=True)]
     print(f"records               {len(activations):,}")
-    print(f"bare calls, s         {spread([timing.seconds for timing in bare], '.1f')}")
-    print(f"whole analysis, s     {spread([timing.seconds for timing in whole], '.1f')}")
+    print(f"bare calls, s         {spread([timing['seconds'] for timing in bare], '.1f')}")
+    print(f"whole analysis, s     {spread([timing['seconds'] for timing in whole], '.1f')}")
     print(f"ratio                 {spread(ratios, '.2f')}")
-    content: dict[str, object] = {
-        "records": len(activations),
-        "bare": [asdict(timing) for timing in bare],
-        "whole": [asdict(timing) for timing in whole],
-        "ratios": ratios,
-    }
+    content: dict[str, object] = {"records": len(activations), "bare": bare, "whole": whole, "ratios": ratios}
     if arguments.memory_records:
         large = copied(arguments.dump, scratch / "large", arguments.memory_records)
         costs, count = run(analysis(large, scratch / "large_results", subsample=1)), read_metadata(large).records
-        print(f"memory of {count:,} records, GB   {costs.bytes / 1e9:.2f} ({costs.seconds:.0f} s)")
-        content["large"] = {"records": count, **asdict(costs)}
+        print(f"memory of {count:,} records, GB   {costs['bytes'] / 1e9:.2f} ({costs['seconds']:.0f} s)")
+        content["large"] = {"records": count, **costs}
     return content
 
 
@@ -142,7 +116,7 @@ def run(command: list[str]) -> Costs:
         time.sleep(0.1)
     if process.returncode:
         raise RuntimeError(f"{' '.join(command)} failed")
-    return Costs(time.perf_counter() - started, most)
+    return {"seconds": time.perf_counter() - started, "bytes": most}
 
 
 def memory(process: psutil.Process) -> int:
@@ -202,8 +176,7 @@ def compare_clusterers(arguments: Arguments, scratch: Path) -> dict[str, object]
     for name, points in point_sets(arguments.dump).items():
         for settings in ((15, 5), (100, 10)):
             agreements.append(compare(name, points, settings))
-            print(describe(agreements[-1]))
-    return {"import": imported, "first_call": first, "agreements": [asdict(agreement) for agreement in agreements]}
+    return {"import": imported, "first_call": first, "agreements": agreements}
 
 
 def point_sets(dump: Path) -> dict[str, np.ndarray]:
@@ -229,8 +202,12 @@ def blobs(count: int, dimensions: int, clusters: int = 12) -> np.ndarray:
     return centres[which] + rng.normal(size=(count, dimensions)) * widths[which][:, None]
 
 
-def compare(name: str, points: np.ndarray, settings: tuple[int, int]) -> Agreement:
-    """Cluster the same points with both."""
+def compare(name: str, points: np.ndarray, settings: tuple[int, int]) -> dict[str, object]:
+    """Cluster the same points with both, print a line, and return the numbers: of hdbscan, then of fast_hdbscan.
+
+    Args:
+        settings: minimum cluster size and minimum samples.
+    """
     import fast_hdbscan
     import hdbscan
     from sklearn.metrics import adjusted_rand_score
@@ -240,23 +217,19 @@ def compare(name: str, points: np.ndarray, settings: tuple[int, int]) -> Agreeme
     slow, slow_seconds = timed(exact.fit_predict, points)
     other = fast_hdbscan.HDBSCAN(min_cluster_size=smallest, min_samples=samples)
     fast, fast_seconds = timed(other.fit_predict, points)
-    clusters = int(slow.max()) + 1, int(fast.max()) + 1
-    return Agreement(name, settings, (slow_seconds, fast_seconds), clusters, float(adjusted_rand_score(slow, fast)))
+    clusters, agreement = (int(slow.max()) + 1, int(fast.max()) + 1), float(adjusted_rand_score(slow, fast))
+    print(
+        f"{name}, smallest {smallest}, samples {samples}: {slow_seconds:.1f} against {fast_seconds:.1f} s, "
+        f"{clusters[0]} against {clusters[1]} clusters, adjusted Rand index {agreement:.3f}"
+    )
+    seconds = (slow_seconds, fast_seconds)
+    return {"points": name, "settings": settings, "seconds": seconds, "clusters": clusters, "adjusted_rand": agreement}
 
 
 def timed(call: Callable[[np.ndarray], np.ndarray], points: np.ndarray) -> tuple[np.ndarray, float]:
     """Return a call's result and its wall-clock seconds."""
     started = time.perf_counter()
     return call(points), time.perf_counter() - started
-
-
-def describe(agreement: Agreement) -> str:
-    """Format one comparison as a line."""
-    return (
-        f"{agreement.points}, smallest {agreement.settings[0]}, samples {agreement.settings[1]}: "
-        f"{agreement.seconds[0]:.1f} against {agreement.seconds[1]:.1f} s, {agreement.clusters[0]} against "
-        f"{agreement.clusters[1]} clusters, adjusted Rand index {agreement.adjusted_rand:.3f}"
-    )
 
 
 if __name__ == "__main__":

@@ -27,13 +27,10 @@ TABLES = {"entity": "Entity", "inventory": "Inventory", "market": "Market"}
 
 @dataclass(frozen=True)
 class DenseObservation:
-    """The game's padded tables of B agents.
+    """The game's padded tables of B agents."""
 
-    Attributes:
-        tables: `Tile` (B, tiles, 3), `Entity`, `Inventory`, `Market` (B, rows, columns), `Task` (B, size), `AgentId`
-            (B,), and `ActionTargets` with the legality of all options of all heads, (B, mask size) bool.
-    """
-
+    # tables: `Tile` (B, tiles, 3), `Entity`, `Inventory`, `Market` (B, rows, columns), `Task` (B, size), `AgentId`
+    # (B,), and `ActionTargets` with the legality of all options of all heads, (B, mask size) bool
     tables: Mapping[str, torch.Tensor]
 
     def __len__(self) -> int:
@@ -86,13 +83,9 @@ def _padded(rows: PackedRows, size: int) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class DenseDistribution:
-    """One full-width categorical distribution per head.
+    """One full-width categorical distribution per head."""
 
-    Attributes:
-        log_probabilities: for each head (B, size).
-    """
-
-    log_probabilities: Sequence[torch.Tensor]
+    log_probabilities: Sequence[torch.Tensor]  # for each head (B, size)
 
     def sample(self, uniforms: torch.Tensor) -> torch.Tensor:
         """Draw an option in each head using numbers in [0, 1): (B, heads) float64 -> (B, heads) int64."""
@@ -146,30 +139,21 @@ def _means_of_items(policy: Any, rows: Tables) -> list[torch.Tensor]:
 
 @dataclass(frozen=True)
 class Plain:
-    """The parts in which the agents' networks differ.
+    """The parts in which the agents' networks differ."""
 
-    Attributes:
-        describe: embeds tiles, (B, tiles, 3) -> (B, tiles, units).
-        convolve: the first layers over embedded tiles, (B, units, side, side) -> (B, channels, rows, columns).
-        entities: what the encoders of entities and of the agent's own row read, (R, columns) -> (R, units).
-        rows: applied after the encoders of rows.
-        own: applied after the encoder of the agent's own row.
-        pooled: makes parts of the projection's input, (B, hidden) each, of all tables' encoded rows,
-            (B, rows, hidden) each.
-        task: applied after the encoder of the task.
-        projected: applied after the projection.
-        before_heads: applied to the hidden state before the heads and the critic.
-    """
-
-    describe: Callable[[Any, torch.Tensor], torch.Tensor]
+    describe: Callable[[Any, torch.Tensor], torch.Tensor]  # embeds tiles, (B, tiles, 3) -> (B, tiles, units)
+    # convolve: the first layers over embedded tiles, (B, units, side, side) -> (B, channels, rows, columns)
     convolve: Callable[[Any, torch.Tensor], torch.Tensor] = _first_convolution
+    # entities: what the encoders of entities and of the agent's own row read, (R, columns) -> (R, units)
     entities: Callable[[Any, torch.Tensor], torch.Tensor] = _entity_features
-    rows: Activation = functional.relu
-    own: Activation = functional.relu
+    rows: Activation = functional.relu  # applied after the encoders of rows
+    own: Activation = functional.relu  # applied after the encoder of the agent's own row
+    # pooled: makes parts of the projection's input, (B, hidden) each, of all tables' encoded rows, (B, rows, hidden)
+    # each
     pooled: Callable[[Any, Tables], list[torch.Tensor]] = _means
-    task: Activation = functional.relu
-    projected: Activation = _as_it_is
-    before_heads: Activation = _as_it_is
+    task: Activation = functional.relu  # applied after the encoder of the task
+    projected: Activation = _as_it_is  # applied after the projection
+    before_heads: Activation = _as_it_is  # applied to the hidden state before the heads and the critic
 
 
 class DensePolicy(nn.Module):

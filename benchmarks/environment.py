@@ -10,7 +10,6 @@ ratio of their processor times for each repetition, an episode from its start. T
 
 import functools
 import gc
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -20,9 +19,8 @@ from typing import Annotated, Any
 import numpy as np
 import pufferlib.vector
 import tyro
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks.measure import spread
 from common import command_line
 from common.files import write_json
 from common.user_error import UserError
@@ -33,6 +31,7 @@ from reinforcement_learning.versions import versions
 from tests.forager import forage
 
 AGENT = "neurips23_start_kit"
+_PATHS = ("plain", "fast")
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,6 @@ def play(worlds: list[Any], thresholds: tuple[tuple[int, int, int], ...], seed: 
     Args:
         worlds: plain and fast.
         thresholds: of garbage collection, for each world.
-        seed: of the worlds and of the actions.
     """
     plain, fast = worlds
     layout = observation_layout(plain.envs[0])
@@ -138,22 +136,13 @@ def play(worlds: list[Any], thresholds: tuple[tuple[int, int, int], ...], seed: 
 
 def show(repetitions: list[Repetition]) -> None:
     """Print speeds and their ratio: median, minimum and maximum over the repetitions."""
-    table = Table(title=f"One world on one core, {len(repetitions)} repetitions: median (minimum to maximum)")
-    for column in ("", "plain emulation", "vectorised path"):
-        table.add_column(column, justify="right")
-    for name, count in (("agent-steps/s", "agent_steps"), ("ticks/s", "ticks")):
-        speeds = [
-            [getattr(repetition, count) / getattr(repetition, f"{path}_seconds") for repetition in repetitions]
-            for path in ("plain", "fast")
-        ]
-        table.add_row(name, *(spread(values, ".0f" if count == "agent_steps" else ".1f") for values in speeds))
-    table.add_row("ratio", "1", spread([repetition.ratio for repetition in repetitions], ".2f"))
-    Console().print(table)
-
-
-def spread(values: list[float], form: str) -> str:
-    """Format the median, minimum and maximum of some values."""
-    return f"{statistics.median(values):{form}} ({min(values):{form}} to {max(values):{form}})"
+    rows = []
+    for name, count, form in (("agent-steps/s", "agent_steps", ".0f"), ("ticks/s", "ticks", ".1f")):
+        speeds = [[getattr(one, count) / getattr(one, f"{path}_seconds") for one in repetitions] for path in _PATHS]
+        rows.append((name, *(spread(values, form) for values in speeds)))
+    rows.append(("ratio", "1", spread([repetition.ratio for repetition in repetitions], ".2f")))
+    print(f"One world on one core, {len(repetitions)} repetitions: median (minimum to maximum)")
+    command_line.print_table(("", "plain emulation", "vectorised path"), rows)
 
 
 if __name__ == "__main__":

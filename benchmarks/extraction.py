@@ -79,22 +79,15 @@ class Arguments:
 
 @dataclass(frozen=True)
 class Result:
-    """The measurements.
+    """The measurements."""
 
-    Attributes:
-        plain_speeds: agent-steps per processor second of playing, one per group of episodes.
-        recorded_speeds: likewise of playing and recording.
-        record_bytes: on disk, with one 256-d layer in float32 and the default fields.
-        reading: way of `WAYS_OF_READING` -> seconds to read the dump and compute the features, one per turn.
-        loop: likewise for the plain loop over JSON, for the same number of records.
-    """
-
-    plain_speeds: list[float]
-    recorded_speeds: list[float]
-    record_bytes: float
+    plain_speeds: list[float]  # agent-steps per processor second of playing, one per group of episodes
+    recorded_speeds: list[float]  # likewise of playing and recording
+    record_bytes: float  # on disk, with one 256-d layer in float32 and the default fields
     records: int
+    # reading: way of `WAYS_OF_READING` -> seconds to read the dump and compute the features, one per turn
     reading: dict[str, list[float]]
-    loop: dict[str, list[float]]
+    loop: dict[str, list[float]]  # likewise for the plain loop over JSON, for the same number of records
 
     @property
     def ratios(self) -> list[float]:
@@ -121,7 +114,8 @@ def main() -> None:
 
 def measure(arguments: Arguments, scratch: Path) -> Result:
     """Play, record and read."""
-    contest = contest_of(arguments)
+    everybody = {"early_stop_agents": 0, "resilient_population": 0.0}
+    contest = contest_of(arguments.checkpoint, arguments.maps_dir, **everybody)
     plan = Plan(arguments.episodes, arguments.max_steps, 1, LAYERS, format="parquet")
     dump = scratch / "dump"
     plain, recorded = [], []
@@ -160,11 +154,11 @@ def read_with_features(dump: Path, metadata: DumpMetadata, options: dict[str, An
     return feature_matrix(read_dump(dump, **options), metadata)
 
 
-def contest_of(arguments: Arguments) -> Contest:
-    """Return a contest in which the policy plays all agents of its training world, as in extraction."""
-    entrant = load_entrant(arguments.checkpoint)
-    world = {**entrant.info.environment, "early_stop_agents": 0, "resilient_population": 0.0}
-    env = EnvironmentSettings(**{**world, "maps_dir": arguments.maps_dir})
+def contest_of(checkpoint: Path, maps_dir: Path, **world: object) -> Contest:
+    """Return a contest in which the policy plays all agents of its training world, but for what is given of it."""
+    entrant = load_entrant(checkpoint)
+    settings: dict[str, Any] = {**entrant.info.environment, "maps_dir": maps_dir, **world}
+    env = EnvironmentSettings(**settings)
     return Contest((entrant,), env, TaskSettings(**entrant.info.task), ensure_maps(env), torch.device("cpu"))
 
 

@@ -11,27 +11,23 @@ life. Agents that are moved have shadows, whose outputs are computed as well. Ti
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
 import torch
 import tyro
-from rich.console import Console
-from rich.table import Table
 
 from analysis.interventions.edits.memory_edits import KeptMemory
 from analysis.interventions.edits.state_edits import StateEdit, Untouched
 from analysis.interventions.play.edited_play import play_arm
 from analysis.interventions.play.experiment import ArmPlan
+from benchmarks.extraction import contest_of
 from benchmarks.measure import spread
 from common import command_line
 from common.files import write_json
 from common.user_error import UserError
-from reinforcement_learning.game.maps import ensure_maps
-from reinforcement_learning.play.contest import Contest, Group
-from reinforcement_learning.play.entrants import load_entrant
-from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from reinforcement_learning.play.contest import Group
 from reinforcement_learning.versions import versions
 
 _WORLDS = 4
@@ -78,7 +74,7 @@ def main() -> None:
 
 def measure(arguments: Arguments) -> dict[str, list[float]]:
     """Return the processor seconds of each way of playing, one per group of episodes."""
-    contest = contest_of(arguments)
+    contest = contest_of(arguments.checkpoint, arguments.maps_dir, horizon=arguments.ticks)
     if not contest.entrants[0].policy.layers:
         raise UserError(f"{arguments.checkpoint} is feed-forward: give a policy with a memory")
     drawn = contest.env.num_agents // 8
@@ -97,26 +93,14 @@ def measure(arguments: Arguments) -> dict[str, list[float]]:
     return times
 
 
-def contest_of(arguments: Arguments) -> Contest:
-    """Return the policy alone in its training world, with shorter episodes."""
-    entrant = load_entrant(arguments.checkpoint)
-    world = EnvironmentSettings(**{**entrant.info.environment, "maps_dir": arguments.maps_dir})
-    env = replace(world, horizon=arguments.ticks)
-    task = TaskSettings(**entrant.info.task)
-    return Contest((entrant,), env, task, ensure_maps(env), torch.device("cpu"))
-
-
 def show(times: dict[str, list[float]]) -> None:
     """Print processor seconds and ratios."""
-    table = Table(
-        title="Four episodes: processor seconds, and times as long as plain play; median (minimum to maximum)"
-    )
-    for column in ("", "seconds", "ratio"):
-        table.add_column(column, justify="right")
+    rows = []
     for name, seconds in times.items():
         ratios = [one / plain for one, plain in zip(seconds, times["plain"], strict=True)]
-        table.add_row(name, f"{statistics.median(seconds):.1f}", spread(ratios, ".2f"))
-    Console().print(table)
+        rows.append((name, f"{statistics.median(seconds):.1f}", spread(ratios, ".2f")))
+    print("Four episodes: processor seconds, and times as long as plain play; median (minimum to maximum)")
+    command_line.print_table(("", "seconds", "ratio"), rows)
 
 
 def _seconds(work: Callable[[], object]) -> float:

@@ -17,16 +17,13 @@ from typing import Annotated, Any
 
 import torch
 import tyro
-from rich.console import Console
-from rich.table import Table
 
 import agent_zoo
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import load_checkpoint
 from agent_zoo.observation import ObservationLayout, PackedRows
 from benchmarks.dense import DenseObservation, dense_recurrent
-from benchmarks.floor import COLUMNS, Floor, matrix_speed, operations
-from benchmarks.measure import Comparison, Work, compare, spread
+from benchmarks.measure import COLUMNS, Comparison, Floor, Work, compare, matrix_speed, operations, spread
 from common import command_line
 from common.files import write_json
 from common.user_error import UserError
@@ -63,28 +60,8 @@ class Arguments:
     settings: Annotated[Settings, tyro.conf.arg(name="")] = field(default_factory=Settings)
 
 
-@dataclass(frozen=True)
-class Memory:
-    """Bytes that a rollout stores for the observation of one agent-step."""
-
-    packed: float
-    flat: float
-
-
-@dataclass(frozen=True)
-class Result:
-    """One kind of work of one agent.
-
-    Attributes:
-        comparison: of the packed with the dense network.
-    """
-
-    comparison: Comparison
-    floor: Floor
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain dictionaries and lists."""
-        return {**self.comparison.to_json(), "floor": asdict(self.floor)}
+Result = tuple[Comparison, Floor]
+"""Of one kind of work of one agent: the packed network compared with the dense one, and the packed one's floor."""
 
 
 def main() -> None:
@@ -98,33 +75,41 @@ def main() -> None:
     torch.set_num_threads(1)
     keep_freed_memory()  # as train.py does, and for both networks
     maps = ensure_maps(arguments.settings.env)
-    rollout, memory = record(arguments, maps)
+    rollout, packed, flat = record(arguments, maps)
     results = {agent: measure(agent, rollout, arguments, maps) for agent in arguments.agents}
-    show(memory, results)
+    show(packed, flat, results)
     if arguments.output:
         agents = {
-            agent: {work: result.to_json() for work, result in by_work.items()} for agent, by_work in results.items()
+            agent: {work: {**measured.to_json(), "floor": asdict(floor)} for work, (measured, floor) in by_work.items()}
+            for agent, by_work in results.items()
         }
-        content = {"versions": versions(), "bytes_per_agent_step": asdict(memory), "agents": agents}
-        write_json(arguments.output, content)
+        stored = {"packed": packed, "flat": flat}
+        write_json(arguments.output, {"versions": versions(), "bytes_per_agent_step": stored, "agents": agents})
 
 
-def record(arguments: Arguments, maps: Path) -> tuple[Rollout, Memory]:
-    """Play until one batch is full, and measure the memory of its observations."""
+def record(arguments: Arguments, maps: Path) -> tuple[Rollout, float, float]:
+    """Play until one batch is full; return it with the bytes of an agent-step's observation, packed and flat."""
     settings = arguments.settings
     subject = untrained_entrant(RECORDER, settings, maps, seed=0)
     policy = load_checkpoint(arguments.policy)[0] if arguments.policy else subject.policy
-    serial = replace(settings.rollout, vectorization="serial")
-    starts = first_episodes(0, serial.num_envs)
-    worlds = make_worlds(RECORDER, settings.env, settings.task, serial, maps, starts)
-    stepper = Stepper(worlds, policy, subject.info.layout, Stopwatch(), EpisodeJournal(starts))
-    stepper.reset()
-    train = settings.train
-    collector = RolloutCollector([stepper], train.bptt_horizon, train.gamma, train.gae_lambda)
-    rollout = collector.collect(train.batch_size, on_tick=lambda _: None)
+    serial = replace(settings, rollout=replace(settings.rollout, vectorization="serial"))
+    worlds, collector = start(RECORDER, serial, policy, maps, subject.info.layout, seed=0)
+    rollout = collector.collect(settings.train.batch_size, on_tick=lambda _: None)
     worlds.close()
     flat = worlds.emulated.emulated_observation_dtype.itemsize
-    return rollout, Memory(packed=_bytes(rollout.observation) / len(rollout), flat=flat)
+    return rollout, _bytes(rollout.observation) / len(rollout), flat
+
+
+def start(
+    agent: str, settings: Settings, policy: RecurrentPolicy, maps: Path, layout: ObservationLayout, seed: int,
+    spacing: int = 0,
+) -> tuple[Any, RolloutCollector]:  # fmt: skip
+    """Reset new worlds, and return them with what collects the policy's rollouts in them."""
+    starts, train = first_episodes(seed, settings.rollout.num_envs), settings.train
+    worlds = make_worlds(agent, settings.env, settings.task, settings.rollout, maps, starts)
+    stepper = Stepper(worlds, policy, layout, Stopwatch(), EpisodeJournal(starts))
+    stepper.reset()
+    return worlds, RolloutCollector([stepper], train.bptt_horizon, train.gamma, train.gae_lambda, spacing)
 
 
 def measure(agent: str, rollout: Rollout, arguments: Arguments, maps: Path) -> dict[str, Result]:
@@ -144,34 +129,27 @@ def measure(agent: str, rollout: Rollout, arguments: Arguments, maps: Path) -> d
 
 
 def _result(packed: list[Work], dense: list[Work]) -> Result:
-    """Measure one kind of work in both ways, and its floor."""
     for _, work in dense * WARM_UPS:
         work()
     comparison = compare(packed, dense)
-    return Result(
-        comparison, Floor(operations(packed[0]), matrix_speed(), seconds=1 / median(comparison.packed_speeds))
-    )
+    return comparison, Floor(operations(packed[0]), matrix_speed(), seconds=1 / median(comparison.packed_speeds))
 
 
-def show(memory: Memory, results: dict[str, dict[str, Result]]) -> None:
+def show(packed: float, flat: float, results: dict[str, dict[str, Result]]) -> None:
     """Print speeds, ratios, floors and memory."""
-    table = Table(title="Agent-steps/s on one core, and speed-up: median (minimum to maximum)")
-    for column in ("", "", "dense", "packed", "ratio"):
-        table.add_column(column, justify="right")
-    floors = Table(title="An agent-step of the packed network, in processor time")
-    for column in ("", "", *COLUMNS):
-        floors.add_column(column, justify="right")
+    speeds, floors = [], []
     for agent, by_work in results.items():
-        for work, result in by_work.items():
-            comparison = result.comparison
-            speeds = (f"{median(values):.0f}" for values in (comparison.dense_speeds, comparison.packed_speeds))
-            table.add_row(agent, work, *speeds, spread(comparison.ratios, ".1f"))
-            floors.add_row(agent, work, *result.floor.row())
-    Console().print(table)
-    Console().print(floors)
+        for work, (comparison, floor) in by_work.items():
+            medians = (f"{median(values):.0f}" for values in (comparison.dense_speeds, comparison.packed_speeds))
+            speeds.append((f"{agent}, {work}", *medians, spread(comparison.ratios, ".1f")))
+            floors.append((f"{agent}, {work}", *floor.row()))
+    print("Agent-steps/s on one core, and speed-up: median (minimum to maximum)")
+    command_line.print_table(("", "dense", "packed", "ratio"), speeds)
+    print("An agent-step of the packed network, in processor time")
+    command_line.print_table(("", *COLUMNS), floors)
     print(
-        f"a rollout stores {memory.packed:.0f} bytes per agent-step's observation, of {memory.flat:.0f} "
-        f"that PufferLib's flat one has: {memory.packed / memory.flat:.3f}"
+        f"a rollout stores {packed:.0f} bytes per agent-step's observation, of {flat:.0f} "
+        f"that PufferLib's flat one has: {packed / flat:.3f}"
     )
 
 
@@ -180,19 +158,11 @@ def cut(rollout: Rollout, policy: RecurrentPolicy, settings: Settings, count: in
     parts = []
     for minibatch in minibatches(rollout, settings.train, torch.Generator().manual_seed(0)):
         rows = minibatch.rows
-        parts.append(
-            Rollout(
-                observation=rollout.observation.take(rows),
-                action=rollout.action[rows],
-                log_probability=rollout.log_probability[rows],
-                value=rollout.value[rows],
-                advantage=rollout.advantage[rows],
-                order=torch.arange(len(rows)),
-                lengths=minibatch.lengths,
-                state=policy.initial_state(len(minibatch.lengths)),
-                lives=[],
-            )
-        )
+        kept = {name: getattr(rollout, name)[rows] for name in ("action", "log_probability", "value", "advantage")}
+        parts.append(Rollout(
+            observation=rollout.observation.take(rows), order=torch.arange(len(rows)), lengths=minibatch.lengths,
+            state=policy.initial_state(len(minibatch.lengths)), lives=[], **kept,
+        ))  # fmt: skip
     if count > len(parts):
         raise UserError(f"--samples {count}: one batch has {len(parts)} minibatches")
     return parts[:count]
@@ -220,18 +190,14 @@ def inference(policy: RecurrentPolicy, part: Rollout) -> Work:
 def learning(policy: RecurrentPolicy, part: Rollout, settings: Settings) -> Work:
     """Make one PPO step on a rollout that is one minibatch."""
     optimizer = make_optimizer(policy, settings.train)
-    one_minibatch = replace(
-        settings.train,
-        batch_size=settings.train.minibatch_rows * settings.train.bptt_horizon,
-        update_epochs=1,
-    )
+    rows = settings.train.minibatch_rows * settings.train.bptt_horizon
+    one_minibatch = replace(settings.train, batch_size=rows, update_epochs=1)
     return len(part), lambda: update(
         policy, optimizer, part, one_minibatch, torch.Generator().manual_seed(0), on_minibatch=lambda: None
     )
 
 
 def _bytes(value: Any) -> int:
-    """Bytes of all tensors in an observation."""
     parts = [getattr(value, column.name) for column in fields(value)]
     return sum(_bytes(part) if isinstance(part, PackedRows) else part.nbytes for part in parts)
 

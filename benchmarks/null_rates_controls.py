@@ -1,7 +1,8 @@
-"""Verdicts on planted edits: directions that differ among each other, shares that follow a variable, true effects."""
+"""Cases of `benchmarks.null_rates` on planted edits: verdicts beside random directions, and which edit ranks first."""
 
 import functools
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -12,9 +13,11 @@ from analysis.interventions.effects.follows import options_that_follow
 from analysis.interventions.effects.inference import OverEpisodes
 from analysis.interventions.effects.pairs import paired
 from analysis.interventions.effects.planned import OUTCOMES, PAIRED_SPREAD
+from analysis.interventions.effects.study import ranking, study_effects
 from analysis.statistics.inference import Inference
+from benchmarks.null_rates_lives import NULL, POWER, Case
+from tests.planted_interventions import Planted, plant
 
-Run = Callable[[np.random.Generator, Inference], dict[str, bool]]
 TWIN = Arm("unedited", "unedited", "trained", None, "unedited")
 AGENTS, EDITED = 128, 64
 SPREAD = 30.0
@@ -24,26 +27,26 @@ OPTIONS = 20
 MARGIN = 20.0
 
 
-def verdict_cases() -> Iterator[tuple[bool, str, Run]]:
-    """Yield whether there is anything to find, a name and a run for each case."""
+def verdict_cases() -> Iterator[Case]:
+    """Directions that differ among each other, shares that follow a variable, and true effects."""
     for randoms in (3, 8, 20):
         run = functools.partial(all_random, randoms=randoms, outcomes=1)
-        yield False, f"verdicts: directions that differ by {SPREAD:g} ticks, {randoms} random ones, 24 episodes", run
+        yield NULL, f"verdicts: directions that differ by {SPREAD:g} ticks, {randoms} random ones, 24 episodes", run
     many = functools.partial(all_random, randoms=8, outcomes=OUTCOMES)
-    yield False, f"verdicts: the same in each of {OUTCOMES} outcomes, 8 random ones", many
+    yield NULL, f"verdicts: the same in each of {OUTCOMES} outcomes, 8 random ones", many
     heavy = functools.partial(all_random, randoms=8, outcomes=1, freedom=3)
-    yield False, "verdicts: a few directions do far more (Student's t, 3 degrees of freedom), 8 random ones", heavy
-    yield False, f"verdicts: shares of {OPTIONS} options, all directions random, 20 random ones", shares_at_random
+    yield NULL, "verdicts: a few directions do far more (Student's t, 3 degrees of freedom), 8 random ones", heavy
+    yield NULL, f"verdicts: shares of {OPTIONS} options, all directions random, 20 random ones", shares_at_random
     at_margin = functools.partial(planted_effect, effect=-MARGIN, episodes=24, margin=MARGIN)
-    yield False, f"verdicts: an effect of {MARGIN:g} ticks is called smaller, 24 episodes", at_margin
+    yield NULL, f"verdicts: an effect of {MARGIN:g} ticks is called smaller, 24 episodes", at_margin
     for episodes in (4, 8, 24):
         for effect in (-25.0, -50.0):
             run = functools.partial(planted_effect, effect=effect, episodes=episodes)
-            yield True, f"verdicts: {effect:g} ticks, 8 random directions, {episodes} episodes", run
+            yield POWER, f"verdicts: {effect:g} ticks, 8 random directions, {episodes} episodes", run
         run = functools.partial(stated_effect, episodes=episodes)
-        yield True, f"verdicts: the effect that would be found in 80%, {episodes} episodes", run
+        yield POWER, f"verdicts: the effect that would be found in 80%, {episodes} episodes", run
     none = functools.partial(planted_effect, effect=0.0, episodes=24, margin=MARGIN)
-    yield True, f"verdicts: no effect, called smaller than {MARGIN:g} ticks, 24 episodes", none
+    yield POWER, f"verdicts: no effect, called smaller than {MARGIN:g} ticks, 24 episodes", none
 
 
 def all_random(
@@ -88,9 +91,7 @@ def measured(
     """Judge an edit beside random directions.
 
     Args:
-        rng: draws the lives.
         effects: on each outcome of edited lives in ticks, of the edit first, (1 + K, outcomes).
-        episodes: of each arm.
     """
     lives = episodes * AGENTS
     edited = np.concatenate([rng.permutation(AGENTS) < EDITED for _ in range(episodes)])
@@ -138,3 +139,27 @@ def _table(
         outcomes=outcomes,
     )
     return table, arms
+
+
+TOTAL = {"slow": 0.022, "fast": 0.016}
+"""KL in total, in nats, of the edits of two units, of which the memory keeps one for longer; measured by hand. Their
+ratio is planted; lives differ by a third."""
+IN_PLAY = {"slow": 0.0063, "fast": 0.0073}
+"""The same in play."""
+
+
+def ranked_pairs() -> Iterator[Case]:
+    """Directions that are edited one by one; whatever is looked for is false."""
+    yield NULL, "ranking: KL of .022 and .016 in total, of .0063 and .0073 in play, 4 episodes", wrong_one_first
+
+
+def wrong_one_first(rng: np.random.Generator, settings: Inference) -> dict[str, bool]:
+    """Rank a run of both units."""
+    planted = Planted(
+        doses=(None,), kinds=(), episodes=4, agents=16, edited=8,
+        directions={name: math.sqrt(kl / TOTAL["fast"]) for name, kl in TOTAL.items()},
+        in_play={name: IN_PLAY[name] / kl for name, kl in TOTAL.items()},
+    )  # fmt: skip
+    table, arms = plant(planted, int(rng.integers(2**31)))
+    first = ranking(study_effects(table, arms, settings))[0]
+    return {"the weaker one first": first.direction == "fast"}

@@ -44,20 +44,12 @@ class Arguments:
 
 @dataclass(frozen=True)
 class Opening:
-    """One opening of a page, in seconds.
+    """One opening of a page, in seconds."""
 
-    Attributes:
-        drawn: from navigation to the first picture.
-        drawn_processor: processor time of the browser until then.
-        whole: from navigation until all ticks are unpacked.
-        whole_processor: processor time of the browser until then.
-        load: the machine's load average over one minute.
-    """
-
-    drawn: float
-    drawn_processor: float
-    whole: float
-    whole_processor: float
+    drawn: float  # from navigation to the first picture
+    drawn_processor: float  # processor time of the browser until then
+    whole: float  # from navigation until all ticks are unpacked
+    whole_processor: float  # processor time of the browser until then
     load: float
 
 

@@ -26,7 +26,6 @@ class RecordedWorlds:
     """
 
     def __init__(self, worlds: Any):
-        """Record the given worlds, which have not been reset."""
         self.worlds = worlds
         self.actions: list[np.ndarray] = []
         self.rewards: list[np.ndarray] = []
@@ -59,9 +58,7 @@ class Repetition:
         """Start the first episodes in the other worlds.
 
         Args:
-            groups: all worlds of the run.
             others: kinds of worlds by name, each as many as the run has.
-            starts: of the run's worlds, each at the start of an episode.
         """
         self.groups, self.others = groups, others
         self.reset_clock()
@@ -94,7 +91,6 @@ class Repetition:
             group.rewards.clear()
 
     def _all(self, name: str) -> list[np.ndarray]:
-        """What each tick had, joined over the groups."""
         ticks = zip(*(getattr(group, name) for group in self.groups), strict=True)
         return [np.concatenate(parts) for parts in ticks]
 
@@ -108,8 +104,6 @@ def plain_worlds(agent: str, settings: Settings, maps: Path, like: Sequence[Any]
     """Build plain worlds that run in as many processes as others.
 
     Args:
-        settings: of the worlds and tasks.
-        maps: a finished folder from `ensure_maps`.
         like: vectorised worlds from `make_groups`.
 
     Raises:

@@ -46,21 +46,14 @@ class Arguments:
 
 @dataclass(frozen=True)
 class Row:
-    """One size of dump.
-
-    Attributes:
-        share: of the records that are in the cluster, 0 to 1.
-        d: detected with 80% power.
-        by_interval: share of dumps with that d whose interval excludes 0.
-        survives: share of them in which the difference survives, as the only one among the features.
-    """
+    """One size of dump."""
 
     lives: int
     episodes: int
-    share: float
-    d: float
-    by_interval: float
-    survives: float
+    share: float  # of the records that are in the cluster, 0 to 1
+    d: float  # detected with 80% power
+    by_interval: float  # share of dumps with that d whose interval excludes 0
+    survives: float  # share of them in which the difference survives, as the only one among the features
 
 
 def main() -> None:

@@ -11,9 +11,9 @@ limited number of steps each. For both implementations the best penalty is used,
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import tyro
@@ -62,26 +62,6 @@ class Seconds:
     processor: float
 
 
-@dataclass(frozen=True)
-class Pair:
-    """AUC of one yes-or-no target by our logistic regression and by scikit-learn's, at the best penalty of each."""
-
-    input: str
-    target: str
-    ours: float
-    library: float
-
-
-@dataclass
-class Result:
-    """The measurements."""
-
-    records: int
-    targets: int
-    seconds: dict[str, Seconds] = field(default_factory=dict)
-    pairs: list[Pair] = field(default_factory=list)
-
-
 def main() -> None:
     """Parse, measure, print."""
     arguments = command_line.parse(Arguments, __doc__)
@@ -90,28 +70,38 @@ def main() -> None:
     inputs, targets = recorded(inputs_named(["all"], [4]), read_metadata(arguments.dump)), targets_named(["default"])
     wanted = Wanted(inputs, targets, (), Subsample(arguments.subsample))
     data, reading = timed(read_probe_data, arguments.dump, wanted)
-    result = Result(len(data), len(targets), {"reading": reading})
-    fit_all(data, inputs, targets, result)
-    show_probes(result)
+    seconds, pairs = {"reading": reading}, list[dict[str, Any]]()
+    fit_all(data, inputs, targets, seconds)
+    clock, processor = (sum(getattr(used, name) for used in seconds.values()) for name in ("clock", "processor"))
+    show_seconds({**seconds, f"all {len(data):,} records, {len(targets)} targets": Seconds(clock, processor)})
     if arguments.logistic_records:
-        compare_classifiers(arguments, data, inputs, targets, result)
-        show_classifiers(result)
+        pairs = compare_classifiers(arguments, data, inputs, targets, seconds)
+        show_classifiers(seconds, pairs)
     if arguments.output:
-        write_json(arguments.output, {**asdict(result), "versions": versions()})
+        content = {"records": len(data), "targets": len(targets), "pairs": pairs, "versions": versions()}
+        write_json(arguments.output, {**content, "seconds": {name: asdict(used) for name, used in seconds.items()}})
 
 
-def fit_all(data: ProbeData, inputs: Sequence[Input], targets: Sequence[Target], result: Result) -> None:
-    """Fit all probes of each input."""
+def fit_all(
+    data: ProbeData, inputs: Sequence[Input], targets: Sequence[Target], seconds: dict[str, Seconds]
+) -> None:  # fmt: skip
+    """Fit all probes of each input, and add the time of each."""
     for source in inputs:
         for kind in PROBES:
             print(f"{kind} probes of {source.name}", flush=True)
-            _, result.seconds[f"{kind} {source.name}"] = timed(probe, data, targets, [source], [kind], 0, _nobody)
+            _, seconds[f"{kind} {source.name}"] = timed(probe, data, targets, [source], [kind], 0, _nobody)
 
 
 def compare_classifiers(
-    arguments: Arguments, data: ProbeData, inputs: Sequence[Input], targets: Sequence[Target], result: Result
-) -> None:
-    """Classify every yes-or-no target from every layer by both logistic regressions."""
+    arguments: Arguments, data: ProbeData, inputs: Sequence[Input], targets: Sequence[Target],
+    seconds: dict[str, Seconds],
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Classify every yes-or-no target from every layer by both logistic regressions, and add the time of each.
+
+    Returns:
+        AUC of each target and input by our logistic regression and by scikit-learn's, at the best penalty of each.
+    """
+    pairs: list[dict[str, Any]] = []
     step = -(-len(data) // arguments.logistic_records)
     fold = folds_of(data.world)[::step]
     y, world = data.targets[::step], data.world[::step]
@@ -123,13 +113,15 @@ def compare_classifiers(
         print(f"both classifiers of {source.name}", flush=True)
         x, scores = data.inputs[source.name][::step], {}
         for name, fit in ways.items():
-            predictions, result.seconds[f"{name} classifier of {source.name}"] = timed(fit, x, y, fold)
+            predictions, seconds[f"{name} classifier of {source.name}"] = timed(fit, x, y, fold)
             fits = [losses(p, y, mean, world, data.worlds, ranked).score for p in predictions]
             scores[name] = np.max(fits, axis=0)
-        result.pairs += [
-            Pair(source.name, targets[i].name, float(a), float(b))
-            for i, a, b in zip(chosen, scores["our"], scores["library"], strict=True)
+        best = zip(chosen, scores["our"], scores["library"], strict=True)
+        pairs += [
+            {"input": source.name, "target": targets[place].name, "ours": float(ours), "library": float(library)}
+            for place, ours, library in best
         ]
+    return pairs
 
 
 def our_logistic(x: np.ndarray, y: np.ndarray, fold: np.ndarray) -> list[np.ndarray]:
@@ -174,18 +166,12 @@ def _nobody(share: float) -> None:
     """Ignore progress."""
 
 
-def show_probes(result: Result) -> None:
-    """Print the time of each input's probes, and the total."""
-    total = Seconds(*(sum(getattr(used, name) for used in result.seconds.values()) for name in ("clock", "processor")))
-    print_seconds({**result.seconds, f"all {result.records:,} records, {result.targets} targets": total})
-
-
-def show_classifiers(result: Result) -> None:
+def show_classifiers(all_seconds: dict[str, Seconds], pairs: Sequence[dict[str, Any]]) -> None:
     """Print the times of both classifiers and how their scores differ."""
-    seconds = {name: used for name, used in result.seconds.items() if "classifier" in name}
-    print_seconds(seconds)
-    if result.pairs:
-        gains = np.array([pair.ours - pair.library for pair in result.pairs])
+    seconds = {name: used for name, used in all_seconds.items() if "classifier" in name}
+    show_seconds(seconds)
+    if pairs:
+        gains = np.array([pair["ours"] - pair["library"] for pair in pairs])
         print(
             f"AUC of ours minus scikit-learn's, {len(gains)} targets and inputs: mean {gains.mean():+.4f}, "
             f"from {gains.min():+.4f} to {gains.max():+.4f}"
@@ -194,7 +180,7 @@ def show_classifiers(result: Result) -> None:
         print(f"time of scikit-learn's divided by ours: {library / ours:.1f}")
 
 
-def print_seconds(seconds: dict[str, Seconds]) -> None:
+def show_seconds(seconds: dict[str, Seconds]) -> None:
     """Print a table of times."""
     rows = [(name, f"{used.clock:.1f}", f"{used.processor:.1f}") for name, used in seconds.items()]
     command_line.print_table(("work", "seconds", "processor seconds"), rows)

@@ -16,21 +16,17 @@ import torch
 import tyro
 
 from agent_zoo.data_parallel import ALONE
+from benchmarks.learning import start
 from benchmarks.measure import Work, compare, spread
 from common import command_line
 from common.files import write_json
 from common.user_error import UserError
-from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.maps import ensure_maps
-from reinforcement_learning.game.vectorization import first_episodes, make_worlds
 from reinforcement_learning.play.entrants import untrained_entrant
-from reinforcement_learning.play.stepper import Stepper
 from reinforcement_learning.run_settings import load_settings
 from reinforcement_learning.settings import SemanticSettings, Settings
-from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.optimizers import make_optimizer
 from reinforcement_learning.training.ppo import update
-from reinforcement_learning.training.rollout import RolloutCollector
 from reinforcement_learning.training.semantic_training import SemanticTraining
 from reinforcement_learning.versions import versions
 
@@ -53,20 +49,15 @@ class Arguments:
 
 def learner(settings: Settings, maps: Path) -> tuple[Callable[[], object], Callable[[], None]]:
     """Return a function that collects a batch and learns from it, and one that closes the worlds."""
-    policy = untrained_entrant(AGENT, settings, maps, seed=settings.train.seed).policy.train()
-    starts = first_episodes(settings.train.seed, settings.rollout.num_envs)
-    worlds = make_worlds(AGENT, settings.env, settings.task, settings.rollout, maps, starts)
-    info = untrained_entrant(AGENT, settings, maps, seed=settings.train.seed).info
-    stepper = Stepper(worlds, policy, info.layout, Stopwatch(), EpisodeJournal(starts))
-    stepper.reset()
-    train, generator = settings.train, torch.Generator().manual_seed(1)
+    entrant = untrained_entrant(AGENT, settings, maps, seed=settings.train.seed)
+    policy, train, generator = entrant.policy.train(), settings.train, torch.Generator().manual_seed(1)
+    spacing = settings.semantic.ticks_apart if policy.semantic else 0
+    worlds, collector = start(AGENT, settings, policy, maps, entrant.info.layout, train.seed, spacing)
     optimizer = make_optimizer(policy, train)
     semantic = None
     if policy.semantic:
         semantic = SemanticTraining(policy, settings.semantic, train.seed, generator, ALONE)
         semantic.mean_return = settings.semantic.return_reference  # full weight: nothing is left out
-    spacing = settings.semantic.ticks_apart if semantic else 0
-    collector = RolloutCollector([stepper], train.bptt_horizon, train.gamma, train.gae_lambda, spacing)
 
     def learn() -> None:
         rollout = collector.collect(train.batch_size, lambda _: None)

@@ -50,42 +50,22 @@ class Arguments:
     """JSON file to write the result to."""
 
 
-@dataclass(frozen=True)
-class Result:
-    """What was measured.
-
-    Attributes:
-        seconds: of one epoch over the states.
-        processor_seconds: the same, of all threads: what counts if other programs run.
-        minutes_for_a_million: of all epochs over a million states, at the same speed.
-        cosine: of a planted feature with the nearest one that the autoencoder found, on average.
-        cosine_of_library: the same for scikit-learn's mini-batch dictionary learning, given as many features.
-        seconds_of_planted, seconds_of_library: to find them.
-    """
-
-    threads: int
-    seconds: float
-    processor_seconds: float
-    minutes_for_a_million: float
-    processor_minutes_for_a_million: float
-    cosine: float
-    cosine_of_library: float
-    seconds_of_planted: float
-    seconds_of_library: float
-
-
 def main() -> None:
     """Parse, measure and print."""
     arguments = command_line.parse(Arguments, __doc__)
     result = measure(arguments)
-    for name, value in asdict(result).items():
+    for name, value in result.items():
         print(f"{name.replace('_', ' ')}: {value:.3g}")
     if arguments.output:
-        write_json(arguments.output, {**asdict(arguments), **asdict(result), "output": None, "versions": versions()})
+        write_json(arguments.output, {**asdict(arguments), **result, "output": None, "versions": versions()})
 
 
-def measure(arguments: Arguments) -> Result:
-    """Train on planted states of the wanted size, then on few for the comparison with scikit-learn."""
+def measure(arguments: Arguments) -> dict[str, float]:
+    """Train on planted states of the wanted size, then on few for the comparison with scikit-learn.
+
+    Processor seconds are those of all threads: what counts if other programs run. Cosines are of a planted feature with
+    the nearest one that was found, on average; scikit-learn's mini-batch dictionary learning is given as many features.
+    """
     features = arguments.width * arguments.units
     states, _ = planted(arguments.states, arguments.units, 2 * arguments.units)
     plan = Plan(arguments.kind, features, arguments.k, 0, 1)
@@ -97,10 +77,12 @@ def measure(arguments: Arguments) -> Result:
     wanted = 2 * TRUE_FEATURES
     own_seconds, decoder = _timed(lambda: _trained(Plan(arguments.kind, wanted, ACTIVE, 0, 30), few))
     library_seconds, atoms = _timed(lambda: _library(few, wanted))
-    return Result(
-        torch.get_num_threads(), seconds, processor, seconds * to_minutes, processor * to_minutes,
-        _nearest(truth, decoder), _nearest(truth, atoms), own_seconds, library_seconds,
-    )  # fmt: skip
+    return {
+        "threads": torch.get_num_threads(), "seconds": seconds, "processor_seconds": processor,
+        "minutes_for_a_million": seconds * to_minutes, "processor_minutes_for_a_million": processor * to_minutes,
+        "cosine": _nearest(truth, decoder), "cosine_of_library": _nearest(truth, atoms),
+        "seconds_of_planted": own_seconds, "seconds_of_library": library_seconds,
+    }  # fmt: skip
 
 
 def planted(states: int, units: int, features: int) -> tuple[np.ndarray, np.ndarray]:

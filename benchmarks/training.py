@@ -15,6 +15,8 @@ process; the environment counts with the time that it takes alone.
 """
 
 import copy
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -22,22 +24,22 @@ from dataclasses import asdict, dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
+import orjson
 import torch
 import tyro
-from rich.console import Console
-from rich.table import Table
+import yaml
 
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout
 from benchmarks.dense import dense_recurrent
-from benchmarks.floor import COLUMNS, Floor, matrix_speed, operations
 from benchmarks.learning import WARM_UPS, cut, inference, learning, pad
+from benchmarks.measure import COLUMNS, Floor, matrix_speed, operations
 from benchmarks.peer import RecordedWorlds, Repetition, plain_worlds
-from benchmarks.together import REST, train_together
 from common import command_line
-from common.files import write_json
+from common.files import write_json, write_text
 from common.user_error import UserError
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.vectorization import first_episodes, make_groups, make_worlds
@@ -45,15 +47,17 @@ from reinforcement_learning.memory_use import keep_freed_memory
 from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.stepper import Stepper, make_steppers, reset
 from reinforcement_learning.run_settings import check_training, load_settings
-from reinforcement_learning.settings import Settings
+from reinforcement_learning.settings import Settings, plain_settings
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.local_processes import must_start
 from reinforcement_learning.training.optimizers import make_optimizer
 from reinforcement_learning.training.ppo import update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
+from reinforcement_learning.training.run_folder import METRICS_FILE
 from reinforcement_learning.versions import versions
 
 AGENT = "neurips23_start_kit"
+REST = "rest"  # the phase of what no other phase counts, such as waiting for another process
 PHASES = ("environment", "copying", "inference", "learning")
 ALONE, PLAIN = "undisturbed", "plain"  # kinds of worlds that repeat the run's
 HOUR_RUN = 10_000_000
@@ -71,16 +75,8 @@ class Arguments:
     settings: Annotated[Settings, tyro.conf.arg(name="")] = field(default_factory=Settings)
 
 
-@dataclass(frozen=True)
-class Run:
-    """Wall-clock seconds of each phase per agent-step."""
-
-    phases: dict[str, float]
-
-    @property
-    def speed(self) -> float:
-        """Agent-steps per second."""
-        return 1 / sum(self.phases.values())
+Run = dict[str, float]
+"""Wall-clock seconds of each phase per agent-step."""
 
 
 def main() -> None:
@@ -95,44 +91,35 @@ def main() -> None:
     several = must_start(settings)
     measurement = measure(arguments)
     if several:
-        measurement = replace(measurement, together=Run(train_together(AGENT, settings, arguments.updates)))
+        measurement = replace(measurement, together=train_together(AGENT, settings, arguments.updates))
     show(measurement, settings.train.processes)
     if arguments.output:
-        runs = {name: run.phases for name, run in measurement.runs.items()}
+        runs = measurement.runs
         floors = {phase: asdict(floor) for phase, floor in measurement.floors.items()}
         write_json(arguments.output, {"versions": versions(), "seconds_per_agent_step": runs, "floors": floors})
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Times of one training run, of the same work in other ways, and its floors.
+    """Times of one training run, of the same work in other ways, and its floors."""
 
-    Attributes:
-        own: the run as it is.
-        dense: the same worlds with the dense network.
-        peer: plain emulation, and the dense network in a process that returns freed memory to the system.
-        worlds: seconds per agent-step of worlds like the run's, where nothing plays or decides meanwhile.
-        floors: of the phases of `own` that the network's arithmetic bounds.
-        together: the run in several processes; None if it was not asked for.
-    """
-
-    own: Run
-    dense: Run
-    peer: Run
-    worlds: float
-    floors: dict[str, Floor]
-    together: Run | None = None
+    own: Run  # the run as it is
+    dense: Run  # the same worlds with the dense network
+    peer: Run  # plain emulation, and the dense network in a process that returns freed memory to the system
+    worlds: float  # seconds per agent-step of worlds like the run's, where nothing plays or decides meanwhile
+    floors: dict[str, Floor]  # of the phases of `own` that the network's arithmetic bounds
+    together: Run | None = None  # the run in several processes; None if it was not asked for
 
     @property
     def floor(self) -> Run:
         """The run if the network's arithmetic were all that its phases do, and worlds took turns with them."""
         least = {phase: floor.least_seconds for phase, floor in self.floors.items()}
-        return Run({**self.own.phases, "environment": self.worlds, **least})
+        return {**self.own, "environment": self.worlds, **least}
 
     @property
     def peer_keeping(self) -> Run:
         """The peer's stack in a process that keeps freed memory, as the run's own does."""
-        return Run({**self.dense.phases, "environment": self.peer.phases["environment"]})
+        return {**self.dense, "environment": self.peer["environment"]}
 
     @property
     def runs(self) -> dict[str, Run]:
@@ -169,14 +156,14 @@ def measure(arguments: Arguments) -> Measurement:
         for worlds in (*groups, *others.values()):
             worlds.close()
     seconds, steps = stopwatch.lap(), sum(len(rollout) for rollout in rollouts)
-    own = Run({phase: seconds[phase] / steps for phase in PHASES})
+    own = {phase: seconds[phase] / steps for phase in PHASES}
     parts = cut(rollouts[-1], dense, settings, count=SAMPLES)
     work = (dense, parts, subject.info.layout, settings)
-    peer = {**own.phases, **_in_new_process(*work), "environment": repetition.seconds[PLAIN] / steps}
+    peer = {**own, **_in_new_process(*work), "environment": repetition.seconds[PLAIN] / steps}
     return Measurement(
         own=own,
-        dense=Run({**own.phases, **_network_seconds(*work)}),
-        peer=Run(peer),
+        dense={**own, **_network_seconds(*work)},
+        peer=peer,
         worlds=repetition.seconds[ALONE] / steps,
         floors=_floors(subject.policy, parts[0], settings, own),
     )
@@ -184,24 +171,18 @@ def measure(arguments: Arguments) -> Measurement:
 
 def show(measurement: Measurement, processes: int) -> None:
     """Print the time of each phase, speeds, ratios and floors."""
-    table = Table(title="Microseconds per agent-step, and share of the time; environment is waiting for worlds")
-    for column in ("", "own", "share", "floor", "dense", "share", "peer", "share"):
-        table.add_column(column, justify="right")
+    shown = (measurement.own, measurement.dense, measurement.peer)
+    rows = []
     for phase in PHASES:
-        own, dense, peer = (
-            _time_and_share(run, phase) for run in (measurement.own, measurement.dense, measurement.peer)
-        )
-        table.add_row(phase, *own, f"{measurement.floor.phases[phase] * 1e6:.0f}", *dense, *peer)
+        own, dense, peer = (_time_and_share(run, phase) for run in shown)
+        rows.append((phase, *own, f"{measurement.floor[phase] * 1e6:.0f}", *dense, *peer))
     for name, number in (("agent-steps/s", _speed), ("hours for 10 million", _hours)):
-        values = [number(run) for run in (measurement.own, measurement.floor, measurement.dense, measurement.peer)]
-        table.add_row(name, values[0], "", values[1], values[2], "", values[3])
-    least = Table(title="An agent-step of the packed network, wall-clock time, with all passes of learning")
-    for column in ("", *COLUMNS):
-        least.add_column(column, justify="right")
-    for phase, bound in measurement.floors.items():
-        least.add_row(phase, *bound.row())
-    Console().print(table)
-    Console().print(least)
+        own_number, dense_number, peer_number = map(number, shown)
+        rows.append((name, own_number, "", number(measurement.floor), dense_number, "", peer_number, ""))
+    print("Microseconds per agent-step, and share of the time; environment is waiting for worlds")
+    command_line.print_table(("", "own", "share", "floor", "dense", "share", "peer", "share"), rows)
+    print("An agent-step of the packed network, wall-clock time, with all passes of learning")
+    command_line.print_table(("", *COLUMNS), [(phase, *bound.row()) for phase, bound in measurement.floors.items()])
     print(
         f"the whole run is {_ratio(measurement.own, measurement.peer)} times as fast as the peer's stack, "
         f"{_ratio(measurement.own, measurement.peer_keeping)} times if the peer's process kept freed memory, and "
@@ -214,18 +195,50 @@ def show(measurement: Measurement, processes: int) -> None:
         _show_together(measurement.together, measurement, processes)
 
 
+def train_together(agent: str, settings: Settings, updates: int) -> dict[str, float]:
+    """Train in `train.processes` processes, and return wall-clock seconds of each phase per agent-step.
+
+    The first update is left out. Phases are those of the first process; agent-steps are those of all.
+
+    Raises:
+        UserError: the run failed.
+    """
+    steps = settings.train.batch_size * (updates + 1)
+    settings = replace(settings, train=replace(settings.train, total_agent_steps=steps, num_checkpoints=1))
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        config, policies, runs = (folder / path for path in ("config.yaml", "policies", "runs"))
+        write_text(config, yaml.safe_dump(plain_settings(settings)))
+        command = [sys.executable, "train.py", "-a", agent, "-n", "together", "--no-track", "--config", str(config)]
+        where = ["--policies-dir", str(policies), "--runs-dir", str(runs)]
+        result = subprocess.run([*command, *where], capture_output=True, text=True, check=False)
+        if result.returncode:
+            raise UserError(f"train.py --processes {settings.train.processes} failed: {result.stderr.strip()}")
+        return _phases((runs / "together" / METRICS_FILE).read_bytes())
+
+
+def _phases(metrics: bytes) -> dict[str, float]:
+    """Return seconds of each phase per agent-step, from the second update on."""
+    before, *lines = [orjson.loads(line) for line in metrics.splitlines()]
+    steps = lines[-1]["agent_steps"] - before["agent_steps"]
+    phases = {REST: 0.0}
+    for line in lines:
+        seconds = (line["agent_steps"] - before["agent_steps"]) / line["agent_steps_per_second"]
+        shares = {name.removeprefix("time/"): share for name, share in line.items() if name.startswith("time/")}
+        for phase, share in (shares | {REST: 1 - sum(shares.values())}).items():
+            phases[phase] = phases.get(phase, 0.0) + share * seconds / steps
+        before = line
+    return phases
+
+
 def _show_together(together: Run, measurement: Measurement, processes: int) -> None:
-    """Print the phases of the run in several processes, and how much faster than the others it is."""
-    table = Table(title=f"Microseconds per agent-step of all {processes} processes together, and share of the time")
-    for column in ("", "time", "share"):
-        table.add_column(column, justify="right")
-    for phase in (*PHASES, REST):
-        table.add_row(phase, *_time_and_share(together, phase))
-    for name, number in (("agent-steps/s", _speed), ("hours for 10 million", _hours)):
-        table.add_row(name, number(together), "")
-    Console().print(table)
+    rows = [(phase, *_time_and_share(together, phase)) for phase in (*PHASES, REST)]
+    rows += [("agent-steps/s", _speed(together), ""), ("hours for 10 million", _hours(together), "")]
+    print(f"Microseconds per agent-step of all {processes} processes together, and share of the time")
+    command_line.print_table(("", "time", "share"), rows)
+    faster = sum(measurement.own.values()) / sum(together.values())
     print(
-        f"in {processes} processes it is {together.speed / measurement.own.speed:.2f} times as fast as in one, and "
+        f"in {processes} processes it is {faster:.2f} times as fast as in one, and "
         f"{_ratio(together, measurement.peer)} times as fast as the peer's stack, and "
         f"{_ratio(together, measurement.peer_keeping)} times if the peer's process kept freed memory"
     )
@@ -256,29 +269,28 @@ def _in_new_process(
 
 
 def _floors(policy: RecurrentPolicy, part: Rollout, settings: Settings, own: Run) -> dict[str, Floor]:
-    """Return the floors of inference and learning."""
     speed = matrix_speed(time.perf_counter)  # with all of torch's threads, as in the run
     needed = {
         "inference": operations(inference(policy, part)),
         "learning": operations(learning(policy, part, settings)) * settings.train.update_epochs,
     }
-    return {phase: Floor(count, speed, own.phases[phase]) for phase, count in needed.items()}
+    return {phase: Floor(count, speed, own[phase]) for phase, count in needed.items()}
 
 
 def _time_and_share(run: Run, phase: str) -> tuple[str, str]:
-    return f"{run.phases[phase] * 1e6:.0f}", f"{run.phases[phase] * run.speed:.0%}"
+    return f"{run[phase] * 1e6:.0f}", f"{run[phase] / sum(run.values()):.0%}"
 
 
 def _ratio(run: Run, other: Run) -> str:
-    return f"{run.speed / other.speed:.1f}"
+    return f"{sum(other.values()) / sum(run.values()):.1f}"
 
 
 def _speed(run: Run) -> str:
-    return f"{run.speed:.0f}"
+    return f"{1 / sum(run.values()):.0f}"
 
 
 def _hours(run: Run) -> str:
-    return f"{HOUR_RUN / run.speed / 3600:.1f}"
+    return f"{HOUR_RUN * sum(run.values()) / 3600:.1f}"
 
 
 def _learner(
@@ -301,7 +313,6 @@ def _learner(
 
 
 def _seconds(agent_steps: int, work: Callable[[], object]) -> float:
-    """Return wall-clock seconds per agent-step."""
     start = time.perf_counter()
     work()
     return (time.perf_counter() - start) / agent_steps

@@ -21,13 +21,9 @@ Maps = Callable[["Network", torch.Tensor], torch.Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """A value of views that is a sum over tiles.
+    """A value of views that is a sum over tiles."""
 
-    Attributes:
-        worth: of each material at each place, (tiles, materials).
-    """
-
-    worth: torch.Tensor
+    worth: torch.Tensor  # of each material at each place, (tiles, materials)
 
     def value(self, material: torch.Tensor) -> torch.Tensor:
         """Return the value of some views, (N, tiles) to (N,)."""

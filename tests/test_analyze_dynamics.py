@@ -57,11 +57,11 @@ def test_its_behaviours_can_be_attributed_to(recorded: RecordedPolicy, results: 
         "--directions", results / "directions.safetensors",
     )  # fmt: skip
     (folder,) = tmp_path.glob("[!.]*")
-    found = arrays(folder / "maps.npz", "agent_id", "episode", "tick")
+    result = arrays(folder / "maps.npz", "agent_id", "episode", "tick")
     labels = arrays(results / "behaviour_labels.npz", "label", "agent_id", "episode", "tick")
     keys = zip(labels["agent_id"], labels["episode"], labels["tick"], strict=True)
     label = dict(zip(keys, labels["label"], strict=True))
-    of_states = [label[key] for key in zip(found["agent_id"], found["episode"], found["tick"], strict=True)]
+    of_states = [label[key] for key in zip(result["agent_id"], result["episode"], result["tick"], strict=True)]
     text = (folder / "summary.txt").read_text()
     for number in range(3):
         if count := of_states.count(number):
@@ -82,24 +82,24 @@ def test_everything_is_there_and_whole(results: Path) -> None:
     done = json.loads((results / "DONE.json").read_text())["files"]
     named = {"report.html", "summary.txt", "summary.json", "directions.safetensors", "run.json", "memory_use.tsv"}
     assert set(done) >= FIGURES | named
-    assert all(each["sha256"] == sha256(results / name) for name, each in done.items())
+    assert all(one["sha256"] == sha256(results / name) for name, one in done.items())
     assert not (results.parent / f".{results.name}.parts").exists()
 
 
 def test_directions_read_the_stored_scores_out_of_the_dump(recorded: RecordedPolicy, results: Path) -> None:
     directions = read_directions(results / "directions.safetensors")
-    names = {each.name for each in directions}
+    names = {one.name for one in directions}
     expected = {f"{kind}_{number}" for kind in ("pc", "ic", "nmf") for number in range(1, 5)}
     assert names >= expected | {"cluster_0", "slow_1"}
-    found = arrays(results / "states.npz", "ica_scores", "agent_id", "episode", "tick")
+    result = arrays(results / "states.npz", "ica_scores", "agent_id", "episode", "tick")
     records = read_dump(recorded.dump, layers=["lstm_cell"])
     place = {key: i for i, key in enumerate(zip(records.episode, records.agent_id, records.tick, strict=True))}
-    rows = [place[key] for key in zip(found["episode"], found["agent_id"], found["tick"], strict=True)]
+    rows = [place[key] for key in zip(result["episode"], result["agent_id"], result["tick"], strict=True)]
     for number in range(4):
         direction = directions.named(f"ic_{number + 1}")
         assert direction.source.checkpoint_sha256 == sha256(recorded.checkpoint)
         read = direction.read_out(records.activations["lstm_cell"][rows])
-        np.testing.assert_allclose(read, found["ica_scores"][:, number], atol=1e-3)
+        np.testing.assert_allclose(read, result["ica_scores"][:, number], atol=1e-3)
         assert direction.spread == pytest.approx(1, abs=0.02) and abs(direction.mean) < 1e-3
 
 
@@ -156,8 +156,8 @@ def test_half_lives_stand_beside_those_of_interventions(
     )  # fmt: skip
     (folder,) = (tmp_path / "results").glob("[!.]*")
     rows = json.loads((folder / "summary.json").read_text())["interventions"]
-    measured = {each["what"]: each for each in json.loads((played / "effects.json").read_text())["persistences"]
-                if each["policy"] == "trained"}  # fmt: skip
+    measured = {one["what"]: one for one in json.loads((played / "effects.json").read_text())["persistences"]
+                if one["policy"] == "trained"}  # fmt: skip
     assert [row["states"] for row in rows] == ["cell", "hidden"]
     assert all(row["measured"] == measured[row["states"]]["half_life"]["value"] for row in rows)
     assert all(row["direction"] == "ic_1" and row["dose"] == 2 and 0 < row["computed"] < 4 for row in rows)

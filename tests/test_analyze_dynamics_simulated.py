@@ -71,7 +71,7 @@ def test_the_worlds_state_is_analysed_without_the_policys_update(world: Path, si
     assert summary["sign_agreement"] is summary["half_lives"] is summary["fixed_points"] is None
     report = (world / "report.html").read_text()
     assert LEFT_OUT.replace("'", "&#39;") in report and "<b>correlations.png.</b>" in report
-    assert not {"half_lives.png", "spectra.png", "sign_agreement.tsv"} & {each.name for each in world.iterdir()}
+    assert not {"half_lives.png", "spectra.png", "sign_agreement.tsv"} & {one.name for one in world.iterdir()}
     directions = read_directions(world / "directions.safetensors")
     records = read_dump(simulated, layers=["world_hidden"])
     read = directions.named("ic_1").read_out(records.activations["world_hidden"])
@@ -105,15 +105,15 @@ def test_the_panel_tells_behaviours_from_all_their_layers(
     rule = fit_rule(dynamics, lambda share: None)
     assert len(rule.mean) == 4 * 2 * UNITS
     run_well("panel.py", combined, "-n", 20)
-    told = shown_by(browser, combined / "panel.html")
-    assert "the states of lstm_hidden and world_hidden move alike" in told["text"]
-    assert told["behaviours"] <= {-1, 0, 1, 2} and len(told["behaviours"]) > 1
+    shown = shown_by(browser, combined / "panel.html")
+    assert "the states of lstm_hidden and world_hidden move alike" in shown["text"]
+    assert shown["behaviours"] <= {-1, 0, 1, 2} and len(shown["behaviours"]) > 1
 
 
 def test_the_panel_shows_the_world_without_effects(world: Path, browser) -> None:
     run_well("panel.py", world, "-n", 20)
-    told = shown_by(browser, world / "panel.html")
-    assert "world_hidden is no state of the policy" in told["text"] and told["jacobian"] == [[None] * 6] * 6
+    shown = shown_by(browser, world / "panel.html")
+    assert "world_hidden is no state of the policy" in shown["text"] and shown["jacobian"] == [[None] * 6] * 6
 
 
 def shown_by(browser, file: Path) -> dict:

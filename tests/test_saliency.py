@@ -36,19 +36,19 @@ def test_everything_is_there_and_whole(results: Path) -> None:
     assert set(done) >= {
         "saliency.html", "saliency.mp4", "overview.png", "sanity.png", "sanity.json", "maps.npz", "summary.txt",
     }  # fmt: skip
-    assert all(each["sha256"] == sha256(results / name) for name, each in done.items())
+    assert all(one["sha256"] == sha256(results / name) for name, one in done.items())
 
 
 def test_maps_belong_to_the_records_that_they_name(recorded: RecordedPolicy, results: Path) -> None:
     names = ("value", "tiles", "material", "sample", "agent_id", "episode", "tick", "memory")
-    found = arrays_of((results / "maps.npz").read_bytes(), names)
-    assert found["tiles"].shape == (12, 3, 225) and found["memory"].shape == (12, 32)
+    result = arrays_of((results / "maps.npz").read_bytes(), names)
+    assert result["tiles"].shape == (12, 3, 225) and result["memory"].shape == (12, 32)
     records = read_dump(recorded.dump)
     place = {key: i for i, key in enumerate(zip(records.episode, records.agent_id, records.tick, strict=True))}
-    rows = [place[key] for key in zip(found["episode"], found["agent_id"], found["tick"], strict=True)]
-    np.testing.assert_allclose(found["value"], records.value[rows], atol=1e-5)
-    assert (found["material"] == records.tile[rows, :, 2]).all()
-    assert found["sample"].tolist() == np.repeat([0, 1, 2], 4).tolist()
+    rows = [place[key] for key in zip(result["episode"], result["agent_id"], result["tick"], strict=True)]
+    np.testing.assert_allclose(result["value"], records.value[rows], atol=1e-5)
+    assert (result["material"] == records.tile[rows, :, 2]).all()
+    assert result["sample"].tolist() == np.repeat([0, 1, 2], 4).tolist()
 
 
 def test_the_film_shows_the_chosen_samples(results: Path) -> None:
@@ -62,25 +62,25 @@ def test_the_page_shows_ticks_lags_and_what_lies_under_the_pointer(browser, resu
         assert captions[0].startswith("overview.png. What the target depends on.") and all(
             len(c) > 40 for c in captions
         )
-        found = arrays_of((results / "maps.npz").read_bytes(), ("value", "tick", "tiles", "material", "sample"))
-        rows = np.flatnonzero(found["sample"] == 2)
+        result = arrays_of((results / "maps.npz").read_bytes(), ("value", "tick", "tiles", "material", "sample"))
+        rows = np.flatnonzero(result["sample"] == 2)
         page.select_option("#sample", "1")
-        page.wait_for_selector(f"#clock:has-text('tick {found['tick'][rows[0]]}:')")
+        page.wait_for_selector(f"#clock:has-text('tick {result['tick'][rows[0]]}:')")
         page.focus("#view")
         page.keyboard.press("ArrowRight")
-        page.wait_for_selector(f"#clock:has-text('tick {found['tick'][rows[1]]}:')")
+        page.wait_for_selector(f"#clock:has-text('tick {result['tick'][rows[1]]}:')")
         box = page.locator("#view").bounding_box()
         page.mouse.move(box["x"] + 0.5 * box["width"] / 15, box["y"] + 0.5 * box["height"] / 15)
-        told = page.text_content("#hover")
-        value = float(found["tiles"][rows[1], -1, 0])
-        assert "7 north, 7 west" in told
-        shown = float(told.split(": ")[1].split(";")[0].replace("−", "-"))
+        described = page.text_content("#hover")
+        value = float(result["tiles"][rows[1], -1, 0])
+        assert "7 north, 7 west" in described
+        shown = float(described.split(": ")[1].split(";")[0].replace("−", "-"))
         assert shown == pytest.approx(value, rel=0.01, abs=1e-12)
         page.keyboard.press("ArrowUp")
         assert page.text_content("#ago") == "1"
         page.mouse.move(box["x"] + 1.5 * box["width"] / 15, box["y"] + 0.5 * box["height"] / 15)
         shown = float(page.text_content("#hover").split(": ")[1].split(";")[0].replace("−", "-"))
-        assert shown == pytest.approx(float(found["tiles"][rows[1], -2, 1]), rel=0.01, abs=1e-12)
+        assert shown == pytest.approx(float(result["tiles"][rows[1], -2, 1]), rel=0.01, abs=1e-12)
 
 
 def test_an_interrupted_run_goes_on_with_the_same_numbers(
@@ -112,11 +112,11 @@ def test_other_methods_and_targets(recorded: RecordedPolicy, tmp_path: Path, met
         "--combine-samples", "--output-dir", tmp_path / "results",
     )  # fmt: skip
     (folder,) = (tmp_path / "results").glob("[!.]*")
-    found = arrays_of((folder / "maps.npz").read_bytes(), ("value", "agent_id", "episode", "tick"))
+    result = arrays_of((folder / "maps.npz").read_bytes(), ("value", "agent_id", "episode", "tick"))
     records = read_dump(recorded.dump, layers=["lstm_cell"])
     place = {key: i for i, key in enumerate(zip(records.episode, records.agent_id, records.tick, strict=True))}
-    rows = [place[key] for key in zip(found["episode"], found["agent_id"], found["tick"], strict=True)]
-    np.testing.assert_allclose(found["value"], records.activations["lstm_cell"][rows] @ weight, atol=1e-4)
+    rows = [place[key] for key in zip(result["episode"], result["agent_id"], result["tick"], strict=True)]
+    np.testing.assert_allclose(result["value"], records.activations["lstm_cell"][rows] @ weight, atol=1e-4)
     count, _ = imageio_ffmpeg.count_frames_and_secs(str(folder / "saliency.mp4"))
     assert count == 2
     if method == "integrated":
@@ -139,9 +139,9 @@ def test_the_memory_by_component_before_and_after_an_event(recorded: RecordedPol
     )  # fmt: skip
     (folder,) = (tmp_path / "results").glob("[!.]*")
     assert folder.name.endswith("-at-tick>=7")
-    found = arrays_of((folder / "maps.npz").read_bytes(), ("tick", "components", "component_names", "entity_kind"))
-    assert found["tick"].reshape(4, 6).tolist() == [[4, 5, 6, 7, 8, 9]] * 4
-    assert found["component_names"].tolist() == ["ic_1", "ic_2", "ic_3"] and found["components"].any(axis=0).all()
+    result = arrays_of((folder / "maps.npz").read_bytes(), ("tick", "components", "component_names", "entity_kind"))
+    assert result["tick"].reshape(4, 6).tolist() == [[4, 5, 6, 7, 8, 9]] * 4
+    assert result["component_names"].tolist() == ["ic_1", "ic_2", "ic_3"] and result["components"].any(axis=0).all()
     summary = (folder / "summary.txt").read_text()
     assert "Before and after tick >= 7" in summary and "in 100% of which it does" in summary
     assert "Components of the memory before the window" in summary and "hidden states" in summary

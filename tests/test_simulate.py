@@ -67,10 +67,10 @@ def test_edits_are_validated_by_those_in_the_game(trained, features_dump, interv
         mine = {row["quantity"]: row for row in rows if row["edit"] == name and row["made"] == "in every tick"}
         north = "gain_in_play/Move.Direction/North"
         for quantity, outcome in (("value", "value_change_in_play"), ("probability of north", north)):
-            told = played[dose, outcome]
+            shown = played[dose, outcome]
             for end, column in (("", "value"), ("_low", "low"), ("_high", "high")):
                 assert float(mine[quantity][f"real{end}"]) == pytest.approx(
-                    float(told[column] or "nan"), rel=1e-3, nan_ok=True
+                    float(shown[column] or "nan"), rel=1e-3, nan_ok=True
                 )
         moves = [
             float(mine[f"probability of {move}"]["simulated"]) for move in ("north", "south", "east", "west", "stay")
@@ -91,22 +91,22 @@ def test_erasers_and_sparse_features_are_validated(trained, features_dump, small
         "--features", path, "--edit", "splice", "--edit", "erase", "--variable", "tick", "--layer", "lstm_cell",
         "--episodes", 2, "--controls", 0, "--share", 0.5, "--workers", 1, "-o", folder,
     )  # fmt: skip
-    said = ["simulate.py", trained, "-n", 20, "--ticks", 6, "--dump", features_dump.dump, "--validate", folder]
-    run_well(*said)
+    command = ["simulate.py", trained, "-n", 20, "--ticks", 6, "--dump", features_dump.dump, "--validate", folder]
+    run_well(*command)
     rows = rows_of(trained / "validation" / "validation.tsv")
     assert {row["edit"] for row in rows} == {"splice-erase-tick-lstm_cell"} and len(rows) == 9
     write_dictionary(path, axes("lstm_hidden", 16, k=3))
-    assert_refused(run_here(*said), "is no longer the file")
+    assert_refused(run_here(*command), "is no longer the file")
 
 
 @pytest.mark.slow
 def test_other_runs_are_not_validated(trained, features_dump, intervened, directions, tmp_path: Path) -> None:
-    said = ["simulate.py", trained, "-n", 5, "--dump", features_dump.dump, "--validate"]
-    assert_refused(run_here(*said, tmp_path), "is not a finished run: give a folder that intervene.py wrote")
-    assert_refused(run_here(*said, intervened, intervened), "twice")
-    assert_refused(run_here(*said, intervened, "--ticks", 4), "must be 5 or more with --validate")
-    assert_refused(run_here(*said, intervened, "--edit", "clear"), "cannot go together")
-    assert_refused(run_here(*said, intervened, "--from", "random"), "--validate needs recorded starts")
+    command = ["simulate.py", trained, "-n", 5, "--dump", features_dump.dump, "--validate"]
+    assert_refused(run_here(*command, tmp_path), "is not a finished run: give a folder that intervene.py wrote")
+    assert_refused(run_here(*command, intervened, intervened), "twice")
+    assert_refused(run_here(*command, intervened, "--ticks", 4), "must be 5 or more with --validate")
+    assert_refused(run_here(*command, intervened, "--edit", "clear"), "cannot go together")
+    assert_refused(run_here(*command, intervened, "--from", "random"), "--validate needs recorded starts")
     for changed, message in (
         ({"input": {"policy": "b" * 64}}, "edited another policy"),
         ({"arguments": {"condition": "self_food < 30"}}, "edited with --while"),
@@ -120,7 +120,7 @@ def test_other_runs_are_not_validated(trained, features_dump, intervened, direct
     ):
         folder = shutil.copytree(intervened, tmp_path / message.replace(" ", "_"))
         rewrite_run(folder, changed)
-        assert_refused(run_here(*said, folder), message)
+        assert_refused(run_here(*command, folder), message)
 
 
 def rewrite_run(folder: Path, changed: dict[str, dict[str, object]]) -> None:
@@ -133,18 +133,18 @@ def rewrite_run(folder: Path, changed: dict[str, dict[str, object]]) -> None:
 
 
 def test_edited_lives_are_written_beside_unedited_ones(trained, features_dump, directions, tmp_path: Path) -> None:
-    said = ["simulate.py", trained, "-n", 150, "--ticks", 3, "--dump", features_dump.dump]
-    run_well(*said, "-o", tmp_path / "alone")
-    steered = [*said, "-o", tmp_path, "--directions", directions, "--edit", "steer", "--direction", "ic_1"]
+    command = ["simulate.py", trained, "-n", 150, "--ticks", 3, "--dump", features_dump.dump]
+    run_well(*command, "-o", tmp_path / "alone")
+    steered = [*command, "-o", tmp_path, "--directions", directions, "--edit", "steer", "--direction", "ic_1"]
     done = run_well(*steered, "--dose", "-2,3")
     plain = tmp_path / f"{features_dump.dump.name}-simulated"
-    files = [read_metadata(each).files for each in (tmp_path / "alone" / plain.name, plain)]
+    files = [read_metadata(one).files for one in (tmp_path / "alone" / plain.name, plain)]
     assert files[0] == files[1], "the unedited lives are those of a simulation without edits"
     for dose in (-2, 3):
         name = f"steer-ic_1-dose{dose:+}"
         edited = plain.with_name(f"{plain.name}-{name}")
-        told = read_metadata(edited).environment["simulated"]
-        assert told["edits"] == [
+        shown = read_metadata(edited).environment["simulated"]
+        assert shown["edits"] == [
             {"edit": "steer", "directions": ["ic_1"], "of": "state", "runs": ["run"], "dose": dose}
         ]  # fmt: skip
         records, before = read_dump(edited), read_dump(plain)
@@ -156,9 +156,9 @@ def test_edited_lives_are_written_beside_unedited_ones(trained, features_dump, d
         assert float(rows["value in the first tick"]["after"]) == pytest.approx(records.value[first].mean(), abs=1e-4)
         assert float(rows["ticks lived"]["before"]) == pytest.approx(len(before) / 150, abs=1e-6)
         assert name in done.stdout and "health in the last tick" in done.stdout
-    run_well(*said, "-o", tmp_path, "--edit", "clear")  # the same unedited lives are there already
-    assert_refused(run_here(*said, "-o", tmp_path, "--edit", "clear"), "already holds a dump")
-    assert_refused(run_here(*said, "--seed", 1, "-o", tmp_path, "--edit", "freeze"), "already holds a dump")
+    run_well(*command, "-o", tmp_path, "--edit", "clear")  # the same unedited lives are there already
+    assert_refused(run_here(*command, "-o", tmp_path, "--edit", "clear"), "already holds a dump")
+    assert_refused(run_here(*command, "--seed", 1, "-o", tmp_path, "--edit", "freeze"), "already holds a dump")
 
 
 def test_lives_take_from_donors(trained, features_dump, directions, tmp_path: Path) -> None:
@@ -170,8 +170,8 @@ def test_lives_take_from_donors(trained, features_dump, directions, tmp_path: Pa
     plain = tmp_path / f"{features_dump.dump.name}-simulated"
     edited = plain.with_name(f"{plain.name}-interchange-ic_1-self_row")
     assert read_metadata(edited).environment["simulated"]["edits"][0]["donor"] == "self_row"
-    before, after = (read_dump(each) for each in (plain, edited))
-    given, taken = (each.activations["lstm_cell"][each.tick == 0] for each in (before, after))
+    before, after = (read_dump(one) for one in (plain, edited))
+    given, taken = (one.activations["lstm_cell"][one.tick == 0] for one in (before, after))
     own = np.isclose(taken[:, 0], given[:, 0], atol=1e-6)
     assert own.sum() < 20 and np.isclose(taken[:, :1], given[None, :, 0], atol=1e-5).any(axis=1).all()
     np.testing.assert_allclose(taken[:, 1:], given[:, 1:], atol=1e-6)
@@ -186,13 +186,13 @@ def test_there_can_be_more_lives_than_recorded_windows(trained, features_dump, t
 
 
 def test_sequences_of_moves_are_compared(trained, features_dump, tmp_path: Path) -> None:
-    said = ["simulate.py", trained, "-n", 20, "--ticks", 3, "--dump", features_dump.dump, "-o", tmp_path]
-    done = run_well(*said, "--act-grid", 1)
+    command = ["simulate.py", trained, "-n", 20, "--ticks", 3, "--dump", features_dump.dump, "-o", tmp_path]
+    done = run_well(*command, "--act-grid", 1)
     assert "the policy's own" in done.stdout and not list(tmp_path.iterdir())
     rows = {row["group"]: row for row in rows_of(trained / "what_if" / "act_grid_1.tsv")}
     assert set(rows) == {"the policy's own", "north", "south", "east", "west", "stay"}
     for move in ("policy", "stay"):
-        assert run_here(*said, "--act", move, "--name", move).returncode == 0
+        assert run_here(*command, "--act", move, "--name", move).returncode == 0
     values, food = {}, {}
     for move, name in (("policy", "the policy's own"), ("stay", "stay")):
         records = read_dump(tmp_path / move)
@@ -214,8 +214,8 @@ def test_lives_between_recorded_starts(trained, features_dump, tmp_path: Path) -
     assert [row["group"] for row in rows] == [f"{number} of 4" for number in range(1, 5)]
     assert all(row["lives"] == "8" for row in rows)
     (dump,) = tmp_path.iterdir()
-    told = read_metadata(dump).environment["simulated"]
-    assert (told["from"], told["steps"]) == ("interpolate", 4)
+    shown = read_metadata(dump).environment["simulated"]
+    assert (shown["from"], shown["steps"]) == ("interpolate", 4)
 
 
 @pytest.mark.parametrize("target", ["value", "ic_1"])
@@ -277,9 +277,9 @@ def test_influences_are_written_with_and_without_the_world(trained, features_dum
     ],
 )  # fmt: skip
 def test_influences_that_make_no_sense_are_refused(more, message, trained, features_dump, directions) -> None:
-    said = ["simulate.py", trained, "-n", 5, "--dump", features_dump.dump, "--directions", directions]
-    named = ["--saliency" if each == "--of" else each for each in more]
-    assert_refused(run_here(*said, *named), message)
+    command = ["simulate.py", trained, "-n", 5, "--dump", features_dump.dump, "--directions", directions]
+    named = ["--saliency" if one == "--of" else one for one in more]
+    assert_refused(run_here(*command, *named), message)
 
 
 @pytest.mark.slow
@@ -298,15 +298,15 @@ def test_real_courses_with_other_dice_bound_the_quality(trained, features_dump, 
         assert float(row["better"]) == pytest.approx(difference, abs=1e-6)
     assert float(rows["memory", 4]["other"]) < 1, "the others did something else"
     written = json.loads((trained / "quality" / "quality.json").read_text())["other_dice"]
-    assert [each["other"] for each in written] == [pytest.approx(float(row["other"])) for row in rows.values()]
+    assert [one["other"] for one in written] == [pytest.approx(float(row["other"])) for row in rows.values()]
 
 
 def test_other_dice_that_cannot_be_thrown_are_refused(trained, features_dump, tmp_path: Path) -> None:
-    said = ["simulate.py", trained, "--quality", "--ticks", 4, "--dump", features_dump.dump]
+    command = ["simulate.py", trained, "--quality", "--ticks", 4, "--dump", features_dump.dump]
     where = ["--policies-dir", features_dump.policies]
-    assert_refused(run_here(*said, *where, "--other-dice", -1), "--other-dice is -1: must be 0 to 4096")
-    assert_refused(run_here(*said, *where, "--other-dice", 4000), "ask for fewer branches")
-    assert_refused(run_here(*said, "--policies-dir", tmp_path, "--other-dice", 2), "there is no policy")
+    assert_refused(run_here(*command, *where, "--other-dice", -1), "--other-dice is -1: must be 0 to 4096")
+    assert_refused(run_here(*command, *where, "--other-dice", 4000), "ask for fewer branches")
+    assert_refused(run_here(*command, "--policies-dir", tmp_path, "--other-dice", 2), "there is no policy")
     assert_refused(run_here("simulate.py", trained, "--other-dice", 2), "--other-dice does nothing without --quality")
 
 
@@ -353,14 +353,14 @@ def test_other_dice_that_cannot_be_thrown_are_refused(trained, features_dump, tm
     ],
 )
 def test_edits_that_make_no_sense_are_refused(more, message, trained, features_dump, tmp_path: Path) -> None:
-    said = ["simulate.py", trained, "-n", 5, "--dump", features_dump.dump, "-o", tmp_path / "out", *more]
-    assert_refused(run_here(*said), message)
+    command = ["simulate.py", trained, "-n", 5, "--dump", features_dump.dump, "-o", tmp_path / "out", *more]
+    assert_refused(run_here(*command), message)
     assert not (tmp_path / "out").exists()
 
 
 def test_the_start_and_the_direction_are_told_apart() -> None:
-    said = ["model", "--from", "random", "--directions", "FILE", "--edit", "swap", "--from", "ic_1", "--to", "ic_2"]
-    options = simulate.parse(said)
+    command = ["model", "--from", "random", "--directions", "FILE", "--edit", "swap", "--from", "ic_1", "--to", "ic_2"]
+    options = simulate.parse(command)
     assert options.beginning == "random" and options.edits[0].names == ("ic_1", "ic_2")
     with pytest.raises(UserError, match=r"use --edit swap --from ic_3 --to ic_4 --change$"):
         simulate.parse(["model", "--swap_directions_from=3", "--swap_directions_to=4"])

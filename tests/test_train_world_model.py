@@ -37,7 +37,7 @@ def simulated(
 
 
 def test_a_training_leaves_its_model_and_curves(trained: Path, features_dump: RecordedFeatures) -> None:
-    assert {each.name for each in trained.iterdir()} >= {
+    assert {one.name for one in trained.iterdir()} >= {
         "settings.json", "metrics.jsonl", "curves.png", "model.safetensors"
     }  # fmt: skip
     assert not (trained / "training_state.safetensors").exists()
@@ -88,8 +88,8 @@ def test_an_interrupted_training_with_damaged_files_is_not_resumed(
 ) -> None:
     folder = tmp_path / trained.name
     folder.mkdir()
-    for each in ("settings.json", "metrics.jsonl"):
-        shutil.copy(trained / each, folder)
+    for one in ("settings.json", "metrics.jsonl"):
+        shutil.copy(trained / one, folder)
     damage(folder / name)
     resumed = run_here("train_world_model.py", *arguments(features_dump, tmp_path, "--resume"))
     assert_refused(resumed, f"{folder / name}", message)
@@ -134,12 +134,12 @@ def test_the_policy_can_be_run_on_simulated_observations(simulated: Path, featur
     records = read_dump(simulated)
     observation = packed_observation(records, info.layout, policy.mask)
     encoded, _ = policy.encode(observation)
-    found = encoded.detach().numpy()
-    assert np.isfinite(found).all() and len(found) == len(records)
+    result = encoded.detach().numpy()
+    assert np.isfinite(result).all() and len(result) == len(records)
     if read_metadata(simulated).environment["simulated"]["from"] == "informed":
         first = records.tick == 0  # the recorded tick itself
         played = records.activations["encoder_output"]
-        error = np.square(found[first] - played[first]).mean() / played[first].var(axis=0).mean()
+        error = np.square(result[first] - played[first]).mean() / played[first].var(axis=0).mean()
         assert error < 0.5
 
 
@@ -149,7 +149,7 @@ def test_simulating_again_gives_the_same_lives(simulated: Path, trained: Path, f
         "simulate.py", trained, "-n", 150, "--ticks", 6, "--from", beginning, "--dump", features_dump.dump,
         "--act", "north,policy,stay", "-o", tmp_path,
     )  # fmt: skip
-    files = [{name: each.sha256 for name, each in read_metadata(folder).files.items()} for folder in (
+    files = [{name: one.sha256 for name, one in read_metadata(folder).files.items()} for folder in (
         simulated, tmp_path / simulated.name
     )]  # fmt: skip
     assert files[0] == files[1]
@@ -175,7 +175,7 @@ def test_quality_is_measured_on_other_maps(trained: Path, features_dump: Recorde
         difference = sign * (float(row["model"]) - float(row["other"]))
         assert float(row["better"]) == pytest.approx(difference, abs=1e-6)
     quality = orjson.loads((folder / "quality.json").read_bytes())
-    shares = {each["what"]: each for each in quality["behaviours"]}
+    shares = {one["what"]: one for one in quality["behaviours"]}
     moves = [f"moves {name}" for name in ("north", "south", "east", "west")]
     for side in ("real", "simulated"):
         assert sum(shares[name][side] for name in [*moves, "stays"]) == pytest.approx(1, abs=1e-5)

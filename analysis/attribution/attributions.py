@@ -1,7 +1,7 @@
 """Attributions of all samples, and what they say on average, with intervals over samples."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,42 +26,31 @@ _ENDS = (0.025, 0.975)
 
 @dataclass(frozen=True, eq=False)
 class Attributions:
-    """Attributions of N states of some samples, T ticks each, latest last.
+    """Attributions of N states of some samples, T ticks each, latest last."""
 
-    Attributes:
-        sample: of each state, (N,).
-        value: the target, (N,); NaN where it is not defined, for example an illegal option.
-        material: of the tiles in view, (N, tiles).
-        tiles: (N, T, tiles).
-        entities: of each visible entity but the agent itself, (N, T, most entities).
-        own: by column of the agent's own row, (N, T, columns).
-        inventory: (N, T, most items).
-        task: (N, T).
-        memory: of each number of the memory before the window, hidden states first, (N, S).
-        components: of each component of that memory, (N, K).
-        entity_kind: of each visible entity in the present tick, a key of `ENTITY_KINDS` or 0, (N, most entities).
-        columns: names of the columns of `own`.
-        component_names: of `components`.
-        has_cell: whether the second half of `memory` is of cell states.
-    """
-
-    sample: np.ndarray
-    value: np.ndarray
-    material: np.ndarray
-    tiles: np.ndarray
-    entities: np.ndarray
-    own: np.ndarray
-    inventory: np.ndarray
-    task: np.ndarray
-    memory: np.ndarray
-    components: np.ndarray
+    sample: np.ndarray  # of each state, (N,)
+    value: np.ndarray  # the target, (N,); NaN where it is not defined, for example an illegal option
+    material: np.ndarray  # of the tiles in view, (N, tiles)
+    tiles: np.ndarray  # (N, T, tiles)
+    entities: np.ndarray  # of each visible entity but the agent itself, (N, T, most entities)
+    own: np.ndarray  # by column of the agent's own row, (N, T, columns)
+    inventory: np.ndarray  # (N, T, most items)
+    task: np.ndarray  # (N, T)
+    memory: np.ndarray  # of each number of the memory before the window, hidden states first, (N, S)
+    components: np.ndarray  # of each component of that memory, (N, K)
+    # entity_kind: of each visible entity in the present tick, a key of `ENTITY_KINDS` or 0, (N, most entities)
     entity_kind: np.ndarray
     columns: tuple[str, ...]
     component_names: tuple[str, ...] = ()
-    has_cell: bool = False
+    has_cell: bool = False  # whether the second half of `memory` is of cell states
 
     def __len__(self) -> int:
         return len(self.sample)
+
+    def of_sample(self, number: int) -> "Attributions":
+        """Return those of one sample."""
+        own = self.sample == number
+        return replace(self, sample=self.sample[own], **{name: getattr(self, name)[own] for name in ARRAYS})
 
     def sizes(self) -> np.ndarray:
         """Return the summed |attribution| of each part in each tick, (N, T, parts); memory counts in the first tick."""
@@ -161,22 +150,26 @@ def component_lines(maps: Attributions, seed: int) -> list[str]:
     """Return what is attributed to each component of the memory, largest first; nothing without components."""
     if not maps.component_names:
         return []
-    known = np.isfinite(maps.value)
-    over, weight = OverSamples(maps.sample, seed), known.astype(np.float64)
-    values = np.where(known[:, None], maps.components, 0)
-    size = np.abs(values).sum(axis=0) / max(weight.sum(), 1)
     lines = [
         "",
         "Components of the memory before the window, relative to their mean in these samples: mean size of their "
         "attribution, and mean with 95% interval over samples:",
     ]
-    for place in np.argsort(-size):
-        mean = over.mean(values[:, place], weight)
-        lines.append(
-            f"  {maps.component_names[place]}: size {size[place]:.2g}, mean {mean.value:+.2g} ({mean.low:+.2g} to "
-            f"{mean.high:+.2g})"
-        )
+    for name, size, mean in components_by_size(maps, seed):
+        lines.append(f"  {name}: size {size:.2g}, mean {mean.value:+.2g} ({mean.low:+.2g} to {mean.high:+.2g})")
     return lines
+
+
+def components_by_size(maps: Attributions, seed: int) -> list[tuple[str, float, Estimate]]:
+    """Return name, mean size and mean attribution of each component of the memory, the largest first."""
+    known = np.isfinite(maps.value)
+    over, weight = OverSamples(maps.sample, seed), known.astype(np.float64)
+    values = np.where(known[:, None], maps.components, 0)
+    size = np.abs(values).sum(axis=0) / max(weight.sum(), 1)
+    return [
+        (maps.component_names[place], float(size[place]), over.mean(values[:, place], weight))
+        for place in np.argsort(-size)
+    ]
 
 
 def material_lines(maps: Attributions, inside: np.ndarray, text: str) -> list[str]:

@@ -19,18 +19,12 @@ _MOST_ALIKE = 1e8
 
 @dataclass(frozen=True, eq=False)
 class MemoryComponents:
-    """K components of the memory. S numbers: all hidden states, layer by layer, then all cell states.
-
-    Attributes:
-        read_out: strength of a component per unit of each number of the memory, (K, S).
-        pattern: what a unit of strength adds to the memory, (K, S).
-        mean: memory at which all strengths are 0, (S,).
-    """
+    """K components of the memory. S numbers: all hidden states, layer by layer, then all cell states."""
 
     names: tuple[str, ...]
-    read_out: torch.Tensor
-    pattern: torch.Tensor
-    mean: torch.Tensor
+    read_out: torch.Tensor  # strength of a component per unit of each number of the memory, (K, S)
+    pattern: torch.Tensor  # what a unit of strength adds to the memory, (K, S)
+    mean: torch.Tensor  # memory at which all strengths are 0, (S,)
 
     def strengths(self, memory: torch.Tensor) -> torch.Tensor:
         """Return the strengths in some memories, (N, S) to (N, K)."""
@@ -41,9 +35,6 @@ def chosen_components(
     text: str, directions: Directions, policy: RecurrentPolicy, sha256: str
 ) -> tuple[Direction, ...]:  # fmt: skip
     """Parse `--components`: names of directions, or what comes before the number in theirs, such as `ic` for all ic_N.
-
-    Args:
-        directions: of `--directions`.
 
     Raises:
         UserError: there is no such direction, or it is of another checkpoint, or of no state of the memory.

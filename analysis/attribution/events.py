@@ -34,17 +34,11 @@ _FEWEST_STATES = 10
 
 @dataclass(frozen=True)
 class Event:
-    """A condition on a behavioural feature that begins to hold, such as `distance_to_npc <= 3`.
-
-    Attributes:
-        text: as the user wrote it.
-        comparison: one of <, <=, >, >=, ==, !=.
-        number: that the feature is compared with.
-    """
+    """A condition on a behavioural feature that begins to hold, such as `distance_to_npc <= 3`."""
 
     text: str
     feature: Feature
-    comparison: str
+    comparison: str  # one of <, <=, >, >=, ==, !=
     number: float
 
     @staticmethod
@@ -121,35 +115,22 @@ Measure = tuple[str, np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class EventRow:
-    """One number before and after an event.
-
-    Attributes:
-        before: its mean before the event.
-        after: its mean from the event on.
-        difference: after less before, with the interval over samples.
-        samples: in which it was measured on both sides.
-    """
+    """One number before and after an event."""
 
     measure: str
     before: float
     after: float
-    difference: Estimate
-    samples: int
+    difference: Estimate  # after less before, with the interval over samples
+    samples: int  # in which it was measured on both sides
 
 
 @dataclass(frozen=True, eq=False)
 class AroundEvent:
-    """Attributions around an event.
-
-    Attributes:
-        event: the condition that begins to hold.
-        held: share of the ticks from then on in which it holds, mean over samples.
-        offset: of each state, ticks since the event, (N,); negative before it.
-    """
+    """Attributions around an event."""
 
     event: str
-    held: float
-    offset: np.ndarray
+    held: float  # share of the ticks from then on in which it holds, mean over samples
+    offset: np.ndarray  # of each state, ticks since the event, (N,); negative before it
     rows: tuple[EventRow, ...]
 
 
@@ -158,7 +139,6 @@ def around_event(maps: Attributions, event: str, held: float, before: int, seed:
 
     Args:
         maps: samples of the same number of ticks, with the event at the same place in each.
-        held: see `AroundEvent`.
         before: ticks of each sample before the event.
     """
     offset = np.concatenate([np.arange(count) - before for count in np.bincount(maps.sample)])

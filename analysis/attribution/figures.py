@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image, ImageDraw, ImageFont
 
-from analysis.attribution.attributions import PARTS, Attributions, OverSamples
+from analysis.attribution.attributions import PARTS, Attributions, components_by_size
 from analysis.attribution.sanity import Check, Sanity
 from analysis.figures.style import EFFECT_MAP, category_colour, few_ticks, new_figure, style, title
 from analysis.materials import MATERIAL_NAMES, PALETTE
@@ -81,24 +81,19 @@ def groups(maps: Attributions, label: np.ndarray, what: str, heading: str, failu
 
 def memory_components(maps: Attributions, heading: str, failures: Sequence[str], seed: int) -> Figure:
     """Draw what is attributed to each component of the memory: mean with its interval over samples, and mean size."""
-    known = np.isfinite(maps.value)
-    over, weight = OverSamples(maps.sample, seed), known.astype(np.float64)
-    values = np.where(known[:, None], maps.components, 0)
-    size = np.abs(values).sum(axis=0) / max(weight.sum(), 1)
-    order = np.argsort(-size)
-    means = [over.mean(values[:, i], weight) for i in order]
-    place = np.arange(len(order))
+    names, size, means = zip(*components_by_size(maps, seed), strict=True)
+    place = np.arange(len(names))
     with style():
-        figure = new_figure(10.0, 1.6 + 0.24 * len(order))
+        figure = new_figure(10.0, 1.6 + 0.24 * len(names))
         signed, sizes = figure.subplots(1, 2, sharey=True)
         middle = np.array([mean.value for mean in means])
         low, high = (np.array([getattr(mean, name) for mean in means]) for name in ("low", "high"))
         signed.errorbar(middle, place, xerr=[middle - low, high - middle], fmt="o", color="#33475b", markersize=4)
         signed.axvline(0, color="#888888", linewidth=0.8)
-        signed.set_yticks(place, [maps.component_names[i] for i in order])
+        signed.set_yticks(place, names)
         signed.invert_yaxis()
         signed.set(xlabel="mean attribution, 95% interval over samples")
-        sizes.barh(place, size[order], color="#3f90da")
+        sizes.barh(place, size, color="#3f90da")
         sizes.set(xlabel="mean |attribution|")
         for axes in (signed, sizes):
             axes.xaxis.set_major_locator(few_ticks())
@@ -112,12 +107,11 @@ def sanity_figure(sanity: Sanity, heading: str) -> Figure:
         figure = new_figure(15.0, 8.4)
         (deletion, insertion), (leads, alike) = figure.subplots(2, 2)
         for axes, kind, text in ((deletion, "deletion", "tiles replaced"), (insertion, "insertion", "tiles put back")):
-            for (name, sanity_curve), colour in zip(
-                sanity.curves.items(), ("#3f90da", "#888888", "#ffa90e"), strict=False
-            ):
-                curve = getattr(sanity_curve, kind).mean(axis=0)
+            colours = ("#3f90da", "#888888", "#ffa90e")
+            for (name, curves), colour in zip(sanity.curves.items(), colours, strict=False):
+                curve = getattr(curves, kind).mean(axis=0)
                 label = "in the map's order" if name == "the map" else name
-                axes.plot(sanity_curve.share, curve - curve[0], marker=".", color=colour, label=label)
+                axes.plot(curves.share, curve - curve[0], marker=".", color=colour, label=label)
             axes.axhline(0, color="#dddddd", linewidth=0.8, zorder=0)
             axes.set(xlabel=f"share of {text}", ylabel="change of the target")
             axes.legend(loc="best")
@@ -134,8 +128,9 @@ def sanity_figure(sanity: Sanity, heading: str) -> Figure:
 def _draw_checks(axes: Axes, checks: Sequence[Check]) -> None:
     """Draw each number with its interval, red if it failed, and the limit."""
     for place, check in enumerate(checks):
-        axes.plot([check.low, check.high], [place, place], color=_PASSED if check.passed else _FAILED, linewidth=2)
-        axes.plot(check.value, place, marker="o", color=_PASSED if check.passed else _FAILED)
+        colour = _PASSED if check.passed else _FAILED
+        axes.plot([check.low, check.high], [place, place], color=colour, linewidth=2)
+        axes.plot(check.value, place, marker="o", color=colour)
         axes.plot([check.limit] * 2, [place - 0.4, place + 0.4], color="#888888", linestyle="--", linewidth=1)
     names = [check.of + ("" if check.passed else ": FAILED") for check in checks]
     axes.set_yticks(range(len(checks)), names)
@@ -165,14 +160,9 @@ def film_size(maps: Attributions) -> tuple[int, int]:
 
 
 def frames(
-    maps: Attributions,
-    samples: Sequence[int],
-    ticks: np.ndarray,
-    heading: str,
-    failures: Sequence[str],
-    *,
+    maps: Attributions, samples: Sequence[int], ticks: np.ndarray, heading: str, failures: Sequence[str], *,
     combine: bool,
-) -> Iterator[np.ndarray]:
+) -> Iterator[np.ndarray]:  # fmt: skip
     """Yield the pictures of some samples, one sample after the other.
 
     Args:

@@ -19,29 +19,19 @@ _PARTS_AT_ONCE = 512
 
 @dataclass(frozen=True)
 class Maps:
-    """Attributions of N states over T ticks, oldest first, in the target's own unit.
+    """Attributions of N states over T ticks, oldest first, in the target's own unit."""
 
-    Attributes:
-        tiles: (N, T, tiles).
-        entities: of each visible entity except the agent itself, (N, T, most entities).
-        own: of the agent's own row, by column, (N, T, columns).
-        inventory: of each item, (N, T, most items).
-        task: (N, T).
-        memory: of each number of the memory before the window, hidden states first, (N, S).
-        components: of each component of that memory, relative to its mean, (N, K); a part of `memory` seen otherwise.
-        error: for integrated gradients, how far the sum is from the difference to the baseline, (N,); else NaN.
-        change: that difference, (N,); else NaN.
-    """
-
-    tiles: torch.Tensor
-    entities: torch.Tensor
-    own: torch.Tensor
-    inventory: torch.Tensor
-    task: torch.Tensor
-    memory: torch.Tensor
+    tiles: torch.Tensor  # (N, T, tiles)
+    entities: torch.Tensor  # of each visible entity except the agent itself, (N, T, most entities)
+    own: torch.Tensor  # of the agent's own row, by column, (N, T, columns)
+    inventory: torch.Tensor  # of each item, (N, T, most items)
+    task: torch.Tensor  # (N, T)
+    memory: torch.Tensor  # of each number of the memory before the window, hidden states first, (N, S)
+    # components: of each component of that memory, relative to its mean, (N, K); a part of `memory` seen otherwise
     components: torch.Tensor
+    # error: for integrated gradients, how far the sum is from the difference to the baseline, (N,); else NaN
     error: torch.Tensor
-    change: torch.Tensor
+    change: torch.Tensor  # that difference, (N,); else NaN
 
 
 Baseline = dict[str, torch.Tensor]
@@ -73,11 +63,9 @@ def attribute(
     """Attribute a target to everything that the policy read in some windows.
 
     Args:
-        settings: method, steps, copies, noise and seed count.
         policy: in evaluation mode, its parameters without gradients.
         windows: N of them; for occlusion, of one tick.
         baseline: of integrated gradients, in which components are as here.
-        components: of the memory, to attribute to as well.
     """
     if settings.method == "occlusion":
         return _occluded(policy, windows, target, components)
@@ -89,12 +77,9 @@ def attribute(
     if settings.method == "integrated":
         base = tuple(baseline[name].expand_as(part) for name, part in zip(function.names, inputs, strict=True))
         attributions = IntegratedGradients(function).attribute(
-            inputs,
-            base,
-            additional_forward_args=(index,),
-            n_steps=settings.steps,
+            inputs, base, additional_forward_args=(index,), n_steps=settings.steps,
             internal_batch_size=max(len(index), 64),
-        )
+        )  # fmt: skip
         with torch.no_grad():
             change = function(*inputs, index) - function(*base, index)
         own = zip(function.names, attributions, strict=True)
@@ -102,8 +87,7 @@ def attribute(
     elif settings.method == "smooth":
         torch.manual_seed(settings.seed)
         attributions = NoiseTunnel(InputXGradient(function)).attribute(
-            inputs, nt_type="smoothgrad", nt_samples=settings.copies, nt_samples_batch_size=1,
-            stdevs=settings.noise,
+            inputs, nt_type="smoothgrad", nt_samples=settings.copies, nt_samples_batch_size=1, stdevs=settings.noise,
             additional_forward_args=(index,),
         )  # fmt: skip
     else:

@@ -1,7 +1,7 @@
 """A run of saliency.py: samples, maps, checks, and everything that it writes."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, asdict, fields
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -39,7 +39,7 @@ from analysis.attribution.events import (
 )
 from analysis.attribution.figures import FPS, film_size, frames
 from analysis.attribution.methods import Maps, attribute, average_baseline
-from analysis.attribution.page.page import ShownSample, saliency_page
+from analysis.attribution.page.page import saliency_page
 from analysis.attribution.samples import Sample, read_samples
 from analysis.attribution.sanity import TWINS, Check, Sanity, check_maps
 from analysis.attribution.settings import TITLES, SaliencySettings
@@ -144,7 +144,6 @@ def _components(
 
 
 def _groups(settings: SaliencySettings) -> ClusterRun | None:
-    """Read the behaviours of a run of analyze_dynamics.py, or the clusters of another analysis."""
     if settings.clusters is None:
         return None
     return read_cluster_run(settings.clusters, settings.dump, BEHAVIOURS_FILE if _behaviours(settings) else LABELS_FILE)
@@ -219,7 +218,6 @@ def _entity_kinds(records: Records) -> np.ndarray:
 
 
 def _key(settings: SaliencySettings) -> Mapping[str, Any]:
-    """Return everything that maps depend on."""
     shown = ("name", "output_dir", "film", "sample_ids", "combine_samples")
     arguments = {name: str(value) for name, value in vars(settings).items() if name not in shown}
     files = [settings.dump / METADATA_FILE, *([settings.directions] if settings.directions else [])]
@@ -254,24 +252,14 @@ def _write(
     folder.save_figure("sanity.png", figures.sanity_figure(sanity, heading))
     folder.save_text("summary.txt", "\n".join([*lines, ""]))
     folder.save_json("sanity.json", _sanity_json(sanity))
-    on_page = [_shown(samples[number], attributed, number) for number in settings.shown]
-    defaults = {option.name: option.default for option in fields(settings) if option.default is not MISSING}
-    command = command_of("saliency.py", asdict(settings), defaults)
+    on_page = [(number, samples[number].shown, attributed.of_sample(number)) for number in settings.shown]
+    command = command_of("saliency.py", asdict(settings), vars(SaliencySettings(settings.dump)))
     pictures = {name: caption for name, caption in figures.CAPTIONS.items() if (folder.path / name).exists()}
     folder.save_text("saliency.html", saliency_page(folder.path, heading, lines, failures, on_page, pictures, command))
     if settings.film:
         combine = settings.combine_samples
         pieces = frames(attributed, settings.shown, places["tick"], heading, failures, combine=combine)
         write_film(folder.path / "saliency.mp4", pieces, film_size(attributed), FPS)
-
-
-def _shown(sample: Sample, maps: Attributions, number: int) -> ShownSample:
-    own = maps.sample == number
-    names = ("value", "tiles", "entities", "own", "inventory", "task", "memory", "components")
-    return ShownSample(
-        number, sample.shown, columns=maps.columns, component_names=maps.component_names,
-        **{name: getattr(maps, name)[own] for name in names},
-    )  # fmt: skip
 
 
 def sanity_lines(sanity: Sanity) -> list[str]:

@@ -22,17 +22,10 @@ from common.user_error import UserError
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Consecutive ticks of one life.
+    """Consecutive ticks of one life."""
 
-    Attributes:
-        records: the ticks, and those before them that the windows need.
-        lead: ticks before the first one that is attributed.
-        at_spawn: whether the first record is the first of its life.
-    """
-
-    records: Records
-    lead: int
-    at_spawn: bool
+    records: Records  # the ticks, and those before them that the windows need
+    lead: int  # ticks before the first one that is attributed
 
     @property
     def shown(self) -> Records:
@@ -68,7 +61,6 @@ def read_samples(
     """Draw lives, and a segment of each, at random.
 
     Args:
-        settings: dump, samples, ticks, window and seed count.
         among: slot, agent and episode of the lives to draw from, (L, 3); all where None.
         starts: ticks of each life, counted from its first record, that a segment may begin with; lives without any are
             left out. Any tick where None.
@@ -119,5 +111,5 @@ def read_samples(
         start = first[tuple(key)]
         # One record more than the windows need, for the memory before the first of them.
         begin = max(start - 1, 0)
-        samples.append(Sample(records.take(place[begin : start + lead + ticks]), lead + start - begin, begin == start))
+        samples.append(Sample(records.take(place[begin : start + lead + ticks]), lead + start - begin))
     return samples

@@ -112,33 +112,22 @@ def _ranks(maps: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Views:
-    """N states whose tiles can be replaced.
+    """N states whose tiles can be replaced."""
 
-    Attributes:
-        material: of the tiles in view, (N, tiles) uint8.
-        sample: that each state belongs to, (N,).
-        value_of: returns the target in these states, (N,), given other materials, (N, tiles).
-    """
-
-    material: torch.Tensor
+    material: torch.Tensor  # of the tiles in view, (N, tiles) uint8
     materials: int
-    sample: np.ndarray
+    sample: np.ndarray  # that each state belongs to, (N,)
+    # value_of: returns the target in these states, (N,), given other materials, (N, tiles)
     value_of: Callable[[torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True, eq=False)
 class Curves:
-    """The target as tiles are replaced (deletion) or put back (insertion) in some order, K stages.
+    """The target as tiles are replaced (deletion) or put back (insertion) in some order, K stages."""
 
-    Attributes:
-        share: of the tiles, (K,), from 0 to 1, symmetric around a half.
-        deletion: target, (N, K).
-        insertion: likewise, from the wholly replaced view, (N, K).
-    """
-
-    share: np.ndarray
-    deletion: np.ndarray
-    insertion: np.ndarray
+    share: np.ndarray  # of the tiles, (K,), from 0 to 1, symmetric around a half
+    deletion: np.ndarray  # target, (N, K)
+    insertion: np.ndarray  # likewise, from the wholly replaced view, (N, K)
 
     @property
     def area(self) -> np.ndarray:
@@ -171,22 +160,14 @@ def replaced_in_order(views: Views, tiles: torch.Tensor) -> Curves:
 
 @dataclass(frozen=True)
 class Check:
-    """One number that must lie on one side of a limit.
+    """One number that must lie on one side of a limit."""
 
-    Attributes:
-        of: what the map is compared with.
-        value: the number, a mean over states.
-        low, high: ends of its 95% interval over samples; both the number itself where it has none.
-        limit: that the whole interval must be above or below.
-        above: whether it must be above.
-    """
-
-    of: str
-    value: float
-    low: float
+    of: str  # what the map is compared with
+    value: float  # the number, a mean over states
+    low: float  # low, high: ends of its 95% interval over samples; both the number itself where it has none
     high: float
-    limit: float
-    above: bool
+    limit: float  # that the whole interval must be above or below
+    above: bool  # whether it must be above
 
     @property
     def passed(self) -> bool:
@@ -196,22 +177,18 @@ class Check:
 
 @dataclass(frozen=True, eq=False)
 class Sanity:
-    """All checks.
+    """All checks."""
 
-    Attributes:
-        area: between insertion and deletion in the map's order, with its interval.
-        leads: how much larger it is than in each order that does not know the policy, or the state; above 0.
-        alike: correlation of the sizes of the map with those of other weights, beyond what the view alone explains:
-            untrained twins, then its own weights, shuffled from the outputs inwards, without parts that the target does
-            not read.
-        complete: of integrated gradients, median |error| as a share of the difference; None for other methods.
-        curves: of the map, in random order, and in the order over which the map's lead is smallest, by name.
-    """
-
-    area: Estimate
+    area: Estimate  # between insertion and deletion in the map's order, with its interval
+    # leads: how much larger it is than in each order that does not know the policy, or the state; above 0
     leads: tuple[Check, ...]
+    # alike: correlation of the sizes of the map with those of other weights, beyond what the view alone explains:
+    # untrained twins, then its own weights, shuffled from the outputs inwards, without parts that the target does not
+    # read
     alike: tuple[Check, ...]
+    # complete: of integrated gradients, median |error| as a share of the difference; None for other methods
     complete: Check | None
+    # curves: of the map, in random order, and in the order over which the map's lead is smallest, by name
     curves: Mapping[str, Curves]
 
     @property
@@ -239,8 +216,6 @@ def check_maps(
 
     Args:
         sample: that each state belongs to, (N,), the units of intervals.
-        twins: untrained networks of the same architecture, at least 1.
-        seed: of shuffled weights, random orders and resamples.
     """
     last = windows.last(policy)
 

@@ -23,19 +23,12 @@ _OPTIONS = {"Move.Direction": (*DIRECTIONS, "stay"), "Attack.Style": tuple(STYLE
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a policy computed in a tick for N agents.
+    """What a policy computed in a tick for N agents."""
 
-    Attributes:
-        value: (N,).
-        distribution: over actions.
-        layers: name -> (N, units).
-        action: options that were chosen when this was recorded, (N, heads).
-    """
-
-    value: torch.Tensor
+    value: torch.Tensor  # (N,)
     distribution: ActionDistribution
-    layers: Mapping[str, torch.Tensor]
-    action: torch.Tensor
+    layers: Mapping[str, torch.Tensor]  # name -> (N, units)
+    action: torch.Tensor  # options that were chosen when this was recorded, (N, heads)
 
 
 class Target(Protocol):
@@ -62,18 +55,12 @@ class Value:
 
 @dataclass(frozen=True)
 class Action:
-    """The log-probability of an option of a head, or how far it is above another's, which is a difference of logits.
-
-    Attributes:
-        head: index of the head.
-        option: its number; None for the one that was chosen.
-        other: number of the option that it is compared with; None for none.
-    """
+    """The log-probability of an option of a head, or how far it is above another's, which is a difference of logits."""
 
     name: str
     head: int
-    option: int | None
-    other: int | None
+    option: int | None  # its number; None for the one that was chosen
+    other: int | None  # number of the option that it is compared with; None for none
 
     def __call__(self, outcome: Outcome) -> torch.Tensor:
         """Return it, (N,); NaN where one of the options is illegal."""
@@ -109,8 +96,6 @@ def target_named(
 
     Args:
         text: `value`, `HEAD:OPTION`, `HEAD:OPTION-OPTION`, `HEAD:chosen` or `direction:NAME`.
-        directions: of `--directions`; None without it.
-        asked: the option that names the target, for messages.
 
     Raises:
         UserError: there is no such target, or the direction belongs to another policy.

@@ -29,21 +29,14 @@ COMPONENTS = "components"
 
 @dataclass(frozen=True)
 class SoftInputs:
-    """The inputs of B observations.
+    """The inputs of B observations."""
 
-    Attributes:
-        tiles: one-hot materials, (B, tiles, materials).
-        entities: features of the visible entities, (B, most entities, features); zeros beyond an agent's entities.
-        own: features of the agent's own row, (B, features).
-        inventory: features of its items, (B, most items, features).
-        task: embedding of its task, (B, task size).
-    """
-
-    tiles: torch.Tensor
+    tiles: torch.Tensor  # one-hot materials, (B, tiles, materials)
+    # entities: features of the visible entities, (B, most entities, features); zeros beyond an agent's entities
     entities: torch.Tensor
-    own: torch.Tensor
-    inventory: torch.Tensor
-    task: torch.Tensor
+    own: torch.Tensor  # features of the agent's own row, (B, features)
+    inventory: torch.Tensor  # features of its items, (B, most items, features)
+    task: torch.Tensor  # embedding of its task, (B, task size)
 
 
 def check_agent(policy: RecurrentPolicy) -> None:
@@ -132,19 +125,12 @@ SOFT = tuple(field.name for field in fields(SoftInputs))
 
 @dataclass(frozen=True)
 class Windows:
-    """N windows of T ticks.
+    """N windows of T ticks."""
 
-    Attributes:
-        observation: of all ticks, window by window, (N * T).
-        ticks: T.
-        memory: before the first tick of each.
-        action: what was chosen in the last tick, (N, heads) int64.
-    """
-
-    observation: PackedObservation
-    ticks: int
-    memory: MemoryState
-    action: torch.Tensor
+    observation: PackedObservation  # of all ticks, window by window, (N * T)
+    ticks: int  # T
+    memory: MemoryState  # before the first tick of each
+    action: torch.Tensor  # what was chosen in the last tick, (N, heads) int64
 
     def __len__(self) -> int:
         return len(self.action)
@@ -217,10 +203,8 @@ class Differentiable:
             strength = parts[-1]
             # Nothing is added, but gradients flow to the strengths as if each moved the memory along its pattern.
             moved = (strength - strength.detach()) @ self._components.pattern
-            states = [
-                state + more
-                for state, more in zip(states, moved.split([s.shape[1] for s in states], dim=1), strict=True)
-            ]
+            parts = moved.split([state.shape[1] for state in states], dim=1)
+            states = [state + more for state, more in zip(states, parts, strict=True)]
         states = [part.unflatten(1, (-1, units)).transpose(0, 1) for part in states]
         return MemoryState(*(*states, *(recorded.hidden, recorded.cell)[len(states) :]))
 
@@ -258,7 +242,6 @@ def decided(
 
 
 def _at(candidates: Candidates, last: torch.Tensor) -> Candidates:
-    """Keep the candidates of some observations."""
     rows, keys = {}, {}
     for table, ragged in candidates.rows.items():
         places = replace(ragged, values=torch.arange(len(ragged.values)).unsqueeze(1)).take(last).values.squeeze(1)

@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 
 from analysis.dynamics.decompositions import Scale
-from analysis.dynamics.neighbours import cluster_agreement, cluster_floor, explained_by, ward_labels
+from analysis.dynamics.neighbours import cluster_agreement, cluster_floor, explained_by, resampled_lives, ward_labels
 from analysis.dynamics.tracks import Tracks
 from analysis.labels import NOISE
 from analysis.lives import Lives
@@ -24,18 +24,14 @@ _HIGH = 0.95
 
 @dataclass(frozen=True, eq=False)
 class BehaviourSpace:
-    """The units of one layer, or of several layers side by side, U in all.
-
-    Attributes:
-        mean: of each unit, (U,).
-        spread: what deviations from it are divided by, (U,): the unit's standard deviation; with several layers, times
-            the root of the variance of the layer's trajectories in z-scores, so that those of each layer vary by 1 in
-            all, however many units it has and however fast it moves.
-    """
+    """The units of one layer, or of several layers side by side, U in all."""
 
     layers: tuple[str, ...]
     units: tuple[int, ...]
-    mean: np.ndarray
+    mean: np.ndarray  # of each unit, (U,)
+    # spread: what deviations from it are divided by, (U,): the unit's standard deviation; with several layers, times
+    # the root of the variance of the layer's trajectories in z-scores, so that those of each layer vary by 1 in all,
+    # however many units it has and however fast it moves
     spread: np.ndarray
 
     @property
@@ -58,7 +54,6 @@ def space_of(tracks: Tracks, layers: Sequence[str], scales: Mapping[str, Scale])
     """Put layers side by side.
 
     Args:
-        tracks: recorded lives, with the activations of these layers.
         scales: of layers whose z-scores are known; those of the others are measured over the tracks.
 
     Raises:
@@ -94,21 +89,15 @@ def trajectories(tracks: Tracks, points: np.ndarray) -> tuple[np.ndarray, np.nda
 
 @dataclass(frozen=True, eq=False)
 class Behaviours:
-    """The behaviour of each record of some tracks.
+    """The behaviour of each record of some tracks."""
 
-    Attributes:
-        label: (B,) int64 from 0 in order of decreasing size; `NOISE` for the first ticks of a life, before which there
-            is no trajectory.
-        explained: share of the variance of trajectories that lies between behaviours.
-        agreement: adjusted Rand index with the clusters found again in each bootstrap of lives, (R,).
-        agreement_floor: the same numbers of a Gaussian surrogate of the trajectories, (R,).
-        kept: share of the variance of each layer's trajectories that lies in the principal components, (layers,).
-    """
-
+    # label: (B,) int64 from 0 in order of decreasing size; `NOISE` for the first ticks of a life, before which there is
+    # no trajectory
     label: np.ndarray
-    explained: float
-    agreement: np.ndarray
-    agreement_floor: np.ndarray
+    explained: float  # share of the variance of trajectories that lies between behaviours
+    agreement: np.ndarray  # adjusted Rand index with the clusters found again in each bootstrap of lives, (R,)
+    agreement_floor: np.ndarray  # the same numbers of a Gaussian surrogate of the trajectories, (R,)
+    # kept: share of the variance of each layer's trajectories that lies in the principal components, (layers,)
     kept: np.ndarray
 
     @property
@@ -118,11 +107,7 @@ class Behaviours:
 
 
 def find_behaviours(tracks: Tracks, space: BehaviourSpace, count: int, bootstraps: int, seed: int) -> Behaviours:
-    """Cluster short trajectories: principal components, then Ward's method on a graph of neighbours.
-
-    Args:
-        bootstraps: of lives, for the agreement.
-    """
+    """Cluster short trajectories: principal components, then Ward's method on a graph of neighbours."""
     from sklearn.decomposition import PCA
 
     records, trajectory = trajectories(tracks, space.points(tracks.records.activations))
@@ -141,25 +126,6 @@ def find_behaviours(tracks: Tracks, space: BehaviourSpace, count: int, bootstrap
     return Behaviours(everywhere, explained_by(labels, points), agreement, floor, kept)
 
 
-def resampled_lives(life: np.ndarray, bootstraps: int, seed: int, most: int = 5000) -> list[np.ndarray]:
-    """Draw lives with replacement; return the records of each draw, at most `most` of them drawn at random.
-
-    Args:
-        life: of each record, (B,).
-    """
-    random = np.random.default_rng([seed, 2])
-    order = np.argsort(life, kind="stable")
-    _, starts, counts = np.unique(life[order], return_index=True, return_counts=True)
-    samples = []
-    for _ in range(bootstraps):
-        drawn = random.integers(0, len(starts), len(starts))
-        records = np.concatenate(
-            [order[starts[drawn_life] : starts[drawn_life] + counts[drawn_life]] for drawn_life in drawn]
-        )
-        samples.append(records if len(records) <= most else random.choice(records, most, replace=False))
-    return samples
-
-
 @dataclass(frozen=True)
 class BehaviourPair:
     """How far two divisions of the same ticks agree.
@@ -167,38 +133,24 @@ class BehaviourPair:
     The reference takes the labels of one of them from another life at the same age: how behaviours follow from each
     other and depend on age is kept, and which goes with which is lost. Labels shifted in a circle within their own life
     would not do: where a short life is all one behaviour, that changes nothing.
-
-    Attributes:
-        one, other: layers of the two divisions.
-        information: normalised mutual information (arithmetic mean of the entropies): 1 for the same division.
-        dealt_information: the same with labels from other lives: mean.
-        dealt_information_high: 95% of the draws are below.
-        rand: adjusted Rand index: 1 for the same division, 0 by chance.
-        dealt_rand: the same with labels from other lives: mean.
-        dealt_rand_high: 95% of the draws are below.
     """
 
-    one: str
+    one: str  # one, other: layers of the two divisions
     other: str
     ticks: int
-    information: float
-    dealt_information: float
-    dealt_information_high: float
-    rand: float
-    dealt_rand: float
-    dealt_rand_high: float
+    information: float  # normalised mutual information (arithmetic mean of the entropies): 1 for the same division
+    dealt_information: float  # the same with labels from other lives: mean
+    dealt_information_high: float  # 95% of the draws are below
+    rand: float  # adjusted Rand index: 1 for the same division, 0 by chance
+    dealt_rand: float  # the same with labels from other lives: mean
+    dealt_rand_high: float  # 95% of the draws are below
 
 
 def pairs_of(
     behaviours: Mapping[str, Behaviours], tracks: Tracks, draws: int, seed: int,
     progress: Callable[[float], None] = lambda share: None,
 ) -> list[BehaviourPair]:  # fmt: skip
-    """Compare every two divisions of the ticks into behaviours.
-
-    Args:
-        found: behaviours of the records, by the name of their layers.
-        draws: of other lives, for the reference.
-    """
+    """Compare every two divisions of the ticks into behaviours."""
     there = next(iter(behaviours.values())).label >= 0
     lives = tracks.lives.of_records(there)
     pairs = list(combinations(behaviours, 2))

@@ -1,4 +1,7 @@
-"""Linear decompositions of a layer's states: principal, independent and non-negative components."""
+"""Linear decompositions of a layer's states: principal, independent and non-negative components.
+
+Their stability is compared with that of components of Gaussians of the same covariance and autocorrelation.
+"""
 
 import warnings
 from collections.abc import Callable
@@ -8,7 +11,10 @@ from typing import Literal
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from analysis.dynamics.neighbours import resampled_lives
+from analysis.lives import Lives
 from analysis.statistics.inference import LEVEL
+from analysis.statistics.surrogate import above_floor, gaussian_surrogate
 
 Kind = Literal["pca", "ica", "nmf"]
 
@@ -22,15 +28,10 @@ _ITERATIONS = 400
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """Z-scores of a layer: what is subtracted from each unit, and what it is divided by; units that never vary are 0.
+    """Z-scores of a layer: what is subtracted from a unit, and what it is divided by; units that never vary are 0."""
 
-    Attributes:
-        mean: (U,) float64.
-        spread: standard deviations, (U,) float64; 1 for a unit that never varies.
-    """
-
-    mean: np.ndarray
-    spread: np.ndarray
+    mean: np.ndarray  # (U,) float64
+    spread: np.ndarray  # standard deviations, (U,) float64; 1 for a unit that never varies
 
     @classmethod
     def of(cls, activations: np.ndarray) -> "Scale":
@@ -46,45 +47,23 @@ class Scale:
 
 
 @dataclass(frozen=True, eq=False)
-class Axes:
-    """The components of one fit, in z-scores. K components, U units.
-
-    Attributes:
-        patterns: what one unit of each component adds to the z-scores, (K, U).
-        read_outs: z-scores @ read_outs.T are the components, (K, U); for non-negative components, which no linear
-            read-out gives exactly, by least squares.
-    """
-
-    patterns: np.ndarray
-    read_outs: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
 class Decomposition:
-    """A decomposition fitted to B records.
-
-    Attributes:
-        axes: the components, by decreasing share of the variance that they explain.
-        scores: of each record, (B, K) float64: linear read-outs for all kinds.
-        explained: share of the z-scores' variance that is lost if a component is left out, (K,).
-        total: share of the z-scores' variance that all components explain together.
-        fidelity: R2 of each component's linear read-out, (K,): 1 for principal and independent components.
-        stability: mean |cosine| with the matching component of each refit to resampled lives, (K,).
-        floor: the same numbers of Gaussian surrogates of the states, (surrogates, K); see `floors.above_gaussians`.
-        stability_q: of each stability against Gaussians, (K,).
-
-    Both are empty until the components are compared with Gaussians.
-    """
+    """A decomposition fitted to B records."""
 
     kind: Kind
-    axes: Axes
-    scores: np.ndarray
-    explained: np.ndarray
-    total: float
-    fidelity: np.ndarray
-    stability: np.ndarray
+    patterns: np.ndarray  # what one unit of each component adds to the z-scores, (K, U); by decreasing share explained
+    # read_outs: z-scores @ read_outs.T are the components, (K, U); for non-negative components, which no linear
+    # read-out gives exactly, by least squares
+    read_outs: np.ndarray
+    scores: np.ndarray  # of each record, (B, K) float64: linear read-outs for all kinds
+    explained: np.ndarray  # share of the z-scores' variance that is lost if a component is left out, (K,)
+    total: float  # share of the z-scores' variance that all components explain together
+    fidelity: np.ndarray  # R2 of each component's linear read-out, (K,): 1 for principal and independent components
+    stability: np.ndarray  # mean |cosine| with the matching component of each refit to resampled lives, (K,)
+    # floor: the same numbers of Gaussian surrogates of the states, (surrogates, K); see `above_gaussians`. Empty until
+    # the components are compared with these, as the next.
     floor: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
-    stability_q: np.ndarray = field(default_factory=lambda: np.empty(0))
+    stability_q: np.ndarray = field(default_factory=lambda: np.empty(0))  # of each stability against Gaussians, (K,)
 
     @property
     def stable(self) -> np.ndarray:
@@ -107,25 +86,24 @@ def decompose(
         z: z-scores, (B, U).
         components: how many, at most U.
         resamples: records of each bootstrap of lives.
-        progress: called with the share done, from 0 to 1.
     """
-    scores, axes = _fit(kind, z, components, seed)
-    sign = np.ones(len(axes.patterns)) if kind == "nmf" else _skew_sign(scores)
-    scores, axes = scores * sign, Axes(axes.patterns * sign[:, None], axes.read_outs * sign[:, None])
-    explained, total = _explained(z, scores, axes.patterns)
+    scores, patterns, read_outs = _fit(kind, z, components, seed)
+    sign = np.ones(len(patterns)) if kind == "nmf" else _skew_sign(scores)
+    scores, patterns, read_outs = scores * sign, patterns * sign[:, None], read_outs * sign[:, None]
+    explained, total = _explained(z, scores, patterns)
     order = np.argsort(-explained, kind="stable")
-    axes = Axes(axes.patterns[order], axes.read_outs[order])
-    linear = z @ axes.read_outs.T  # (B, K)
+    scores, patterns, read_outs = scores[:, order], patterns[order], read_outs[order]
+    linear = z @ read_outs.T  # (B, K)
     agreements = []
     for number, records in enumerate(resamples):
-        _, again = _fit(kind, z[records], components, seed + 1 + number)
-        agreements.append(matched(axes.patterns, again.patterns))
+        again = _fit(kind, z[records], components, seed + 1 + number)[1]
+        agreements.append(matched(patterns, again))
         progress((number + 1) / len(resamples))
     stability = np.mean(agreements, axis=0) if agreements else np.full(components, np.nan)
-    residual = ((scores[:, order] - linear) ** 2).mean(axis=0) - ((scores[:, order] - linear).mean(axis=0)) ** 2
-    spread = scores[:, order].var(axis=0)
+    residual = ((scores - linear) ** 2).mean(axis=0) - ((scores - linear).mean(axis=0)) ** 2
+    spread = scores.var(axis=0)
     fidelity = 1 - np.divide(residual, spread, out=np.ones(components), where=spread > 0)
-    return Decomposition(kind, axes, linear, explained[order], total, fidelity, stability)
+    return Decomposition(kind, patterns, read_outs, linear, explained[order], total, fidelity, stability)
 
 
 def matched(patterns: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -142,39 +120,42 @@ def matched(patterns: np.ndarray, others: np.ndarray) -> np.ndarray:
     return best
 
 
-def _fit(kind: Kind, z: np.ndarray, components: int, seed: int) -> tuple[np.ndarray, Axes]:
+Fit = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Scores, (B, K); patterns and read-outs, (K, U) each."""
+
+
+def _fit(kind: Kind, z: np.ndarray, components: int, seed: int) -> Fit:
     fit = {"pca": _principal, "ica": _independent, "nmf": _non_negative}[kind]
     # Hundreds of fits to small matrices: on a busy machine, threads that wait for each other take ten times as long.
     with threadpool_limits(1, "blas"):
         return fit(z, components, seed)
 
 
-def _principal(z: np.ndarray, components: int, seed: int) -> tuple[np.ndarray, Axes]:
+def _principal(z: np.ndarray, components: int, seed: int) -> Fit:
     from sklearn.decomposition import PCA
 
     model = PCA(n_components=components, svd_solver="covariance_eigh").fit(z)
     spread = np.sqrt(np.maximum(model.explained_variance_, np.finfo(float).tiny))[:, None]
-    axes = Axes(model.components_ * spread, model.components_ / spread)  # scores of variance 1
-    return z @ axes.read_outs.T, axes
+    read_outs = model.components_ / spread  # scores of variance 1
+    return z @ read_outs.T, model.components_ * spread, read_outs
 
 
-def _independent(z: np.ndarray, components: int, seed: int) -> tuple[np.ndarray, Axes]:
+def _independent(z: np.ndarray, components: int, seed: int) -> Fit:
     """Independent components of the first principal components, whitened (FastICA; Hyvärinen 1999)."""
     from sklearn.decomposition import FastICA
     from sklearn.exceptions import ConvergenceWarning
 
-    reduced, first = _principal(z, components, seed)
+    reduced, first_patterns, first_read_outs = _principal(z, components, seed)
     model = FastICA(whiten=False, random_state=seed, max_iter=_ITERATIONS, tol=1e-4)
     with warnings.catch_warnings():
         # What has not converged shows as low stability, which is reported.
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(reduced)
-    read_outs = model.components_ @ first.read_outs
-    patterns = np.linalg.pinv(model.components_).T @ first.patterns
-    return z @ read_outs.T, Axes(patterns, read_outs)
+    read_outs = model.components_ @ first_read_outs
+    return z @ read_outs.T, np.linalg.pinv(model.components_).T @ first_patterns, read_outs
 
 
-def _non_negative(z: np.ndarray, components: int, seed: int) -> tuple[np.ndarray, Axes]:
+def _non_negative(z: np.ndarray, components: int, seed: int) -> Fit:
     """Non-negative components of the positive and the negative parts of z-scores side by side (Lee and Seung 1999)."""
     from sklearn.decomposition import NMF
     from sklearn.exceptions import ConvergenceWarning
@@ -188,7 +169,7 @@ def _non_negative(z: np.ndarray, components: int, seed: int) -> tuple[np.ndarray
     activity, loadings = activity / spread, model.components_ * spread[:, None]
     patterns = loadings[:, : z.shape[1]] - loadings[:, z.shape[1] :]
     read_outs = np.linalg.lstsq(z, activity - activity.mean(axis=0), rcond=None)[0].T
-    return activity, Axes(patterns, read_outs)
+    return activity, patterns, read_outs
 
 
 def _explained(z: np.ndarray, scores: np.ndarray, patterns: np.ndarray) -> tuple[np.ndarray, float]:
@@ -209,3 +190,59 @@ def _skew_sign(scores: np.ndarray) -> np.ndarray:
 def _unit(patterns: np.ndarray) -> np.ndarray:
     length = np.linalg.norm(patterns, axis=1, keepdims=True)
     return patterns / np.where(length > 0, length, 1)
+
+
+SURROGATES = 20
+"""With fewer, a single component could not have q <= 0.05 whatever its stability."""
+_REFITS = 3
+"""Refits of each surrogate. Means over fewer refits scatter more than those of the states, so the floor's upper end can
+only be too high."""
+
+
+def above_gaussians(
+    decomposition: Decomposition, z: np.ndarray, lives: Lives, seed: int,
+    progress: Callable[[float], None] = lambda share: None,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Compare the stability of components with those of Gaussians, in steps.
+
+    Components that stand out take directions away from the others, which then have fewer to differ in and agree more
+    from refit to refit than those of a whole Gaussian. So of the components that exceed the Gaussians, the more stable
+    half is taken as given, and the others are compared again, with Gaussians of what is left. A component's q is its
+    largest over these steps.
+
+    Args:
+        z: z-scores, (B, U).
+
+    Returns:
+        The stability of the components of whole Gaussians, (`SURROGATES`, K), and the q of each component, (K,).
+    """
+    floor = _of_gaussians(decomposition.kind, z, len(decomposition.stability), lives, seed, _part_of(progress, 1.0))
+    q, left, steps = above_floor(decomposition.stability, floor), np.arange(len(decomposition.stability)), 1
+    while len(standing := left[q[left] <= LEVEL]):
+        by_stability = standing[np.argsort(-decomposition.stability[standing], kind="stable")]
+        left = np.setdiff1d(left, by_stability[: (len(standing) + 1) // 2])
+        if not len(left):
+            break
+        part = decomposition.scores[:, left] @ decomposition.patterns[left]  # (B, U)
+        theirs = _of_gaussians(decomposition.kind, part, len(left), lives, seed, _part_of(progress, 0.5**steps))
+        q[left] = np.maximum(q[left], above_floor(decomposition.stability[left], theirs))
+        steps += 1
+    return floor, q
+
+
+def _part_of(progress: Callable[[float], None], rest: float) -> Callable[[float], None]:
+    """Return progress for the next step, which takes half of the rest, since how many steps there are is not known."""
+    return lambda share: progress(1 - rest * (1 - share / 2))
+
+
+def _of_gaussians(
+    kind: Kind, z: np.ndarray, components: int, lives: Lives, seed: int, progress: Callable[[float], None]
+) -> np.ndarray:
+    """Return the stability of the components of Gaussian surrogates, (`SURROGATES`, K)."""
+    stability = []
+    for number in range(1, SURROGATES + 1):
+        drawn = gaussian_surrogate(z, lives, np.random.default_rng([seed, 6, number]))
+        resamples = resampled_lives(lives.index, _REFITS, seed + number)
+        stability.append(decompose(kind, drawn, components, (seed + number) % 2**32, resamples).stability)
+        progress(number / SURROGATES)
+    return np.array(stability)

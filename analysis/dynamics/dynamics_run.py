@@ -1,18 +1,24 @@
-"""A run of analyze_dynamics.py: each stage in turn, what it finds in words, and its report."""
+"""A run of analyze_dynamics.py: each stage in turn, and the files that it writes, up to the report."""
 
-from collections.abc import Mapping
-from dataclasses import MISSING, asdict, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 
-from activation_store.directions import DIRECTIONS_FILE, write_directions
+from activation_store.directions import DIRECTIONS_FILE, Direction, Source, SourceKind, write_directions
+from activation_store.lives import places_of
 from activation_store.schema import METADATA_FILE, DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo
-from analysis.clusters.dataset import Step
-from analysis.dynamics import outputs, report, report_lasting
+from analysis.clusters.dataset import Dataset, Step
+from analysis.clusters.directions import cluster_directions
+from analysis.dynamics import figures, report, report_lasting
+from analysis.dynamics.decompositions import Kind
+from analysis.dynamics.jacobians import SlowMode
+from analysis.dynamics.memory_length import memory_use
 from analysis.dynamics.motion_stages import Persisting, study_effects, study_motion, study_persistence
 from analysis.dynamics.perturbations import FollowedEdit, compare, read_followed
 from analysis.dynamics.results import Effects, Motion, States
@@ -21,12 +27,21 @@ from analysis.dynamics.states_stage import study_states
 from analysis.dynamics.update import Update
 from analysis.features import Feature
 from analysis.pages.summary.page import Section, command_of, summary_page
+from analysis.runs.cluster_run import LABELS_FILE
 from analysis.runs.parts import Parts
 from analysis.runs.run_folder import RunFolder
+from analysis.tables import tab_separated
 from common.files import sha256
 from common.progress_view import step
 
 REPORT_FILE = "report.html"
+KINDS: dict[Kind, SourceKind] = {
+    "pca": "principal component", "ica": "independent component", "nmf": "non-negative component"
+}  # fmt: skip
+COMPONENT_UNIT = "standard deviations of the component"
+MODE_UNIT = "activity of the mode"
+BEHAVIOURS_FILE = "behaviour_labels.npz"
+"""As `LABELS_FILE`, with the behaviour of each tick of the lives drawn."""
 _STATE_FIGURES = {
     "components_features.png": "Pearson's r of each component with each feature within lives. A dot marks q < 0.05. "
     "Labels give the share of the variance that is lost without the component, and its stability, with a star if "
@@ -77,34 +92,34 @@ def analyse(
     if parts.there:
         console.print(f"going on after: {', '.join(parts.there)}", highlight=False)
     states = study_states(settings, metadata, features, parts, show)
-    outputs.write_states(states, folder, show)
+    write_states(states, folder, show)
     motion = study_motion(settings, metadata, features, states, update, parts, show)
-    outputs.write_motion(states, motion, folder, show)
+    write_motion(states, motion, folder, show)
     effects = persisting = None
     if loaded is not None and update is not None:
         policy, info = loaded
         effects = study_effects(settings, states, motion, update, parts, show)
-        outputs.write_correlations(states, motion, effects, folder, show)
+        write_correlations(states, motion, effects, folder, show)
         persisting = study_persistence(settings, policy, info.layout, states, motion, update, parts, show)
-        outputs.write_persisting(states, motion, persisting, update, folder, show)
+        write_persisting(states, motion, persisting, update, folder, show)
         if edits:
             with show(f"following {len(edits)} edits of interventions") as progress:
                 edits = compare(
                     edits, update, motion.tracks, persisting.records, settings.reach, settings.seed, progress
                 )
-        outputs.write_edits(edits, folder, states.data.heading)
+        write_edits(edits, folder, states.data.heading)
     else:
-        outputs.write_correlations(states, motion, None, folder, show)
+        write_correlations(states, motion, None, folder, show)
     names = settings.run_folder.name, settings.dump.resolve().name
     modes = [] if effects is None else effects.modes
-    directions = [*outputs.state_directions(states, *names), *outputs.mode_directions(modes, states, *names)]
+    directions = [*state_directions(states, *names), *mode_directions(modes, states, *names)]
     write_directions(folder.path / DIRECTIONS_FILE, directions)
     sections = _sections(settings, features, states, motion, effects, persisting, edits)
     folder.save_json("summary.json", _summary(states, motion, effects, persisting, edits))
     lines = "\n\n".join("\n".join(section.lines) for section in sections)
     folder.save_text("summary.txt", f"{lines}\n")
     heading = f"Dynamics of {metadata.policy}: {settings.layer}"
-    command = command_of("analyze_dynamics.py", asdict(settings), defaults_of(type(settings)))
+    command = command_of("analyze_dynamics.py", asdict(settings), vars(DynamicsSettings(settings.dump)))
     folder.save_text(REPORT_FILE, summary_page(folder.path, heading, sections, command))
     parts.remove()
     console.print(lines, highlight=False, markup=False)
@@ -114,7 +129,6 @@ def _sections(
     settings: DynamicsSettings, features: tuple[Feature, ...], states: States, motion: Motion,
     effects: Effects | None, persisting: Persisting | None, edits: list[FollowedEdit],
 ) -> list[Section]:  # fmt: skip
-    """Return what was found in words, and how to read its figures."""
     sections = [
         Section("Single states", report.state_lines(states), _STATE_FIGURES),
         Section("Consecutive states", report.motion_lines(motion, effects, settings.layer, features), _MOTION_FIGURES),
@@ -128,7 +142,6 @@ def _sections(
 def _summary(
     states: States, motion: Motion, effects: Effects | None, persisting: Persisting | None, edits: list[FollowedEdit]
 ) -> dict[str, Any]:
-    """Return the numbers as JSON values; those of the memory's update are null for another layer."""
     if effects is None or persisting is None:
         nothing = ("sign_agreement", "slow_modes", "largest_modulus", "half_lives", "memory_length", "fixed_points")
         return {**report.summary(states, motion), **dict.fromkeys((*nothing, "interventions"))}
@@ -138,12 +151,132 @@ def _summary(
     }  # fmt: skip
 
 
-def defaults_of(settings: type[Any]) -> dict[str, Any]:
-    """Return the default of each option that has one."""
-    return {field.name: field.default for field in fields(settings) if field.default is not MISSING}
-
-
 def _key(settings: DynamicsSettings) -> Mapping[str, Any]:
-    """Return everything that results depend on."""
     arguments = {name: str(value) for name, value in vars(settings).items() if name not in ("name", "output_dir")}
     return {"arguments": arguments, "dump": sha256(settings.dump / METADATA_FILE)}
+
+
+def state_directions(states: States, run: str, dump: str) -> Iterator[Direction]:
+    """Yield `pc_N`, `ic_N` and `nmf_N`, from 1, and `cluster_N`, from 0.
+
+    Read-outs of components are in standard deviations, 0 at the mean state. That of a non-negative component is the
+    best linear one.
+    """
+    for decomposition in states.decompositions.values():
+        weights = decomposition.read_outs / states.scale.spread
+        source = _source(KINDS[decomposition.kind], states.data, run, dump)
+        for name, weight in zip(decomposition.names, weights, strict=True):
+            yield _direction(name, weight, states.scale.mean, COMPONENT_UNIT, states.data, source)
+    yield from cluster_directions(states.data, states.label, run, dump)
+
+
+def mode_directions(modes: list[SlowMode], states: States, run: str, dump: str) -> Iterator[Direction]:
+    """Yield `slow_N`, from 1: the activity of the layer's slow modes, 0 at the mean state."""
+    source = _source("slow mode", states.data, run, dump)
+    for number, mode in enumerate(modes, start=1):
+        yield _direction(f"slow_{number}", mode.read_out, states.scale.mean, MODE_UNIT, states.data, source)
+
+
+def _source(kind: SourceKind, data: Dataset, run: str, dump: str) -> Source:
+    return Source(kind, run, dump, data.metadata.policy, data.metadata.checkpoint_sha256)
+
+
+def _direction(
+    name: str, weight: np.ndarray, origin: np.ndarray, unit: str, data: Dataset, source: Source
+) -> Direction:
+    rounded = weight.astype(np.float32)
+    bias = float(-(origin @ rounded.astype(np.float64)))
+    value = np.einsum("bu,u->b", data.activations, rounded, dtype=np.float64) + bias
+    return Direction(
+        name=name, layer=data.layer, weight=rounded, bias=bias, unit=unit, mean=float(value.mean()),
+        spread=float(value.std()), records=len(data), lives=len(data.lives),
+        episodes=len(np.unique(data.records.episode)), source=source,
+    )  # fmt: skip
+
+
+def write_states(states: States, folder: RunFolder, show: Step) -> None:
+    """Write and draw components, clusters and the plane."""
+    records = states.data.records
+    arrays: dict[str, np.ndarray] = {name: getattr(records, name) for name in ("agent_id", "episode", "tick")}
+    for kind, decomposition in states.decompositions.items():
+        arrays |= {
+            f"{kind}_scores": decomposition.scores.astype(np.float32),
+            f"{kind}_patterns": decomposition.patterns,
+        }
+    with show("writing and drawing states"):
+        folder.save_arrays(
+            "states.npz", **arrays, mean=states.scale.mean, spread=states.scale.spread, cluster=states.label,
+            outlier=states.outlier, neighbour_distance=states.distance, plane=states.plane,
+            plane_records=states.plane_records,
+        )  # fmt: skip
+        folder.save_arrays(LABELS_FILE, **places_of(records), label=states.label)
+        folder.save_text("components.tsv", tab_separated(report.component_rows(states)))
+        folder.save_text("component_features.tsv", tab_separated(report.association_rows(states)))
+        folder.save_figure("components_features.png", figures.components_and_features(states))
+        folder.save_figure("tsne.png", figures.plane(states))
+
+
+def write_motion(states: States, motion: Motion, folder: RunFolder, show: Step) -> None:
+    """Write the behaviour of each tick, and draw lives."""
+    with show("writing and drawing motion"):
+        if motion.pairs:
+            folder.save_text("behaviour_agreement.tsv", tab_separated([vars(pair) for pair in motion.pairs]))
+        folder.save_arrays(BEHAVIOURS_FILE, **places_of(motion.tracks.records), label=motion.behaviours.label)
+        folder.save_figure("trajectories.png", figures.trajectories(motion, states))
+
+
+def write_correlations(states: States, motion: Motion, effects: Effects | None, folder: RunFolder, show: Step) -> None:
+    """Write and draw which components follow which, and, if it was computed, which move which."""
+    heading, records = states.data.heading, motion.tracks.records
+    names = states.decompositions["ica"].names
+    lags, components = motion.correlations.r.shape[1:3]
+    jacobians, at = np.empty((0, lags, components, components), np.float32), np.empty(0, np.int64)
+    more = {}
+    if effects is not None:
+        jacobians, at, values = effects.jacobians, effects.jacobian_records, effects.eigenvalues
+        more = {"eigenvalues_real": values.real, "eigenvalues_imaginary": values.imag}
+    with show("writing and drawing correlations"):
+        folder.save_arrays(
+            "motion.npz", agent_id=records.agent_id, episode=records.episode, tick=records.tick,
+            behaviour=motion.behaviours.label, scores=motion.scores.astype(np.float32), r=motion.correlations.r,
+            q=motion.correlations.q, behaviour_mean=motion.space.mean, behaviour_spread=motion.space.spread,
+            jacobian_records=at, jacobians=jacobians, **more,
+        )  # fmt: skip
+        if effects is None:
+            folder.save_figure("correlations.png", figures.correlations_and_jacobians(motion, None, names, heading))
+            return
+        folder.save_text("sign_agreement.tsv", tab_separated([vars(row) for row in effects.agreement]))
+        figure = figures.correlations_and_jacobians(motion, effects, names, heading)
+        folder.save_figure("correlations_jacobians.png", figure)
+        folder.save_figure("agreement.png", figures.agreement(effects, heading))
+        folder.save_figure("spectra.png", figures.spectrum(effects, heading))
+
+
+def write_persisting(
+    states: States, motion: Motion, persisting: Persisting, update: Update, folder: RunFolder, show: Step
+) -> None:
+    """Write and draw half-lives, memory length and fixed points."""
+    heading = states.data.heading
+    with show("writing and drawing how long things last"):
+        left = np.stack([course.left for course in persisting.lasting])
+        arrays = {"records": persisting.records, "left": left}
+        for number, held in enumerate(persisting.held):
+            arrays |= {f"input_{number}": held.read, f"points_{number}": held.points.state}
+        if not isinstance(persisting.length, str):
+            arrays |= vars(persisting.length)
+            label, age = motion.behaviours.label[persisting.records], motion.tracks.place[persisting.records]
+            folder.save_text(
+                "memory_use.tsv", tab_separated([vars(use) for use in memory_use(persisting.length, label, age)])
+            )
+        folder.save_arrays("lasting.npz", **arrays)
+        folder.save_figure("half_lives.png", figures.half_lives(persisting, states))
+        folder.save_figure("fixed_points.png", figures.flow(persisting, motion, states, update))
+        if (figure := figures.memory_length_figure(persisting, heading)) is not None:
+            folder.save_figure("memory_length.png", figure)
+
+
+def write_edits(edits: list[FollowedEdit], folder: RunFolder, heading: str) -> None:
+    """Write and draw half-lives of edits, measured and computed, if there are any."""
+    if edits:
+        folder.save_text("followed_edits.tsv", tab_separated(report_lasting.edit_rows(edits)))
+        folder.save_figure("followed_edits.png", figures.followed_edits(edits, heading))

@@ -11,11 +11,12 @@ from analysis.dynamics.jacobians import mean_jacobians, time_constants
 from analysis.dynamics.memory_length import means_over_lives
 from analysis.dynamics.motion_stages import HeldInput, Persisting
 from analysis.dynamics.perturbations import KINDS, FollowedEdit
-from analysis.dynamics.results import LEVEL, Effects, Motion, States
+from analysis.dynamics.results import Effects, Motion, States
 from analysis.dynamics.update import Update
 from analysis.figures.points import Panel, add_cluster_legend, draw_clusters
 from analysis.figures.style import EFFECT_MAP, NOISE_COLOUR, cluster_colour, headed, new_figure, style, title
 from analysis.labels import NOISE
+from analysis.statistics.inference import LEVEL
 
 _CELL = 0.24
 _LIVES_SHOWN, _TICKS_SHOWN, _BEHAVIOURS_SHOWN = 6, 100, 3
@@ -76,7 +77,7 @@ def plane(states: States) -> Figure:
 
 def trajectories(motion: Motion, states: States) -> Figure:
     """Draw the end of the longest lives in the plane of the first two principal components, coloured by behaviour."""
-    axes_of = states.decompositions["pca"].axes.read_outs[:2]
+    axes_of = states.decompositions["pca"].read_outs[:2]
     points = states.scale.z(motion.tracks.layer) @ axes_of.T
     lives = motion.tracks.lives
     label = motion.behaviours.label
@@ -105,11 +106,7 @@ def trajectories(motion: Motion, states: States) -> Figure:
 
 
 def correlations_and_jacobians(motion: Motion, effects: Effects | None, names: Sequence[str], heading: str) -> Figure:
-    """Draw lagged correlations, beside mean Jacobians if there are any, for the largest behaviours.
-
-    Args:
-        names: of the components.
-    """
+    """Draw lagged correlations, beside mean Jacobians if there are any, for the largest behaviours."""
     means = None
     if effects is not None:
         label = motion.behaviours.label[effects.jacobian_records]
@@ -168,12 +165,12 @@ def agreement(effects: Effects, heading: str) -> Figure:
             lag = [row.lag for row in rows]
             axes.plot(lag, [row.share for row in rows], color=cluster_colour(number), linewidth=1, marker=".")
         lags = sorted({row.lag for row in effects.agreement})
-        for name, dashes, colour in (
-            ("shuffled_behaviours", "--", "#333333"), ("shuffled_components", ":", "#333333"),
-        ):  # fmt: skip
+        for name, dashes, label in (
+            ("shuffled_behaviours", "--", "behaviours dealt at random"),
+            ("shuffled_components", ":", "components renamed"),
+        ):
             means = [np.nanmean([getattr(row, name) for row in effects.agreement if row.lag == lag]) for lag in lags]
-            label = {"shuffled_behaviours": "behaviours dealt at random", "shuffled_components": "components renamed"}
-            axes.plot(lags, means, dashes, color=colour, label=label[name])
+            axes.plot(lags, means, dashes, color="#333333", label=label)
         axes.set(xlabel="lag (ticks)", ylabel="share of pairs with the same sign", ylim=(0, 1))
         axes.axhline(0.5, color="#dddddd", linewidth=0.8, zorder=0)
         axes.legend(loc="lower left")
@@ -268,7 +265,7 @@ def memory_length_figure(persisting: Persisting, heading: str) -> Figure | None:
 
 def flow(persisting: Persisting, motion: Motion, states: States, update: Update) -> Figure:
     """Draw where the layer moves in one tick with held input, and the fixed points, in the plane of two components."""
-    axes_of = states.decompositions["pca"].axes.read_outs[:2]
+    axes_of = states.decompositions["pca"].read_outs[:2]
     own = update.place(states.data.layer)
 
     def plane(state: np.ndarray) -> np.ndarray:

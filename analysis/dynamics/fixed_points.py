@@ -20,19 +20,12 @@ _SAME = 1e-2
 
 @dataclass(frozen=True, eq=False)
 class FixedPoints:
-    """Points found for one held input, most often reached first. n points, S numbers in a state.
+    """Points found for one held input, most often reached first. n points, S numbers in a state."""
 
-    Attributes:
-        state: (n, S).
-        speed: q = |F(s) - s|^2 / 2, (n,).
-        reached: starts that led there, (n,) int64.
-        eigenvalues: of the Jacobian at each point, by decreasing modulus, (n, S) complex128.
-    """
-
-    state: np.ndarray
-    speed: np.ndarray
-    reached: np.ndarray
-    eigenvalues: np.ndarray
+    state: np.ndarray  # (n, S)
+    speed: np.ndarray  # q = |F(s) - s|^2 / 2, (n,)
+    reached: np.ndarray  # starts that led there, (n,) int64
+    eigenvalues: np.ndarray  # of the Jacobian at each point, by decreasing modulus, (n, S) complex128
 
     @property
     def fixed(self) -> np.ndarray:

@@ -14,30 +14,23 @@ from analysis.dynamics.behaviours import Behaviours
 from analysis.dynamics.tracks import Tracks, tensor
 from analysis.dynamics.update import Update
 from analysis.lives import Lives
-from analysis.statistics.inference import false_discovery
+from analysis.statistics.inference import LEVEL, false_discovery
 from analysis.statistics.shifted_correlations import shifted_correlations
 
 AT_ONCE = 128
 """States whose derivatives are computed together."""
 
 Progress = Callable[[float], None]
-LEVEL = 0.05
 _SHUFFLES = 200
 
 
 @dataclass(frozen=True, eq=False)
 class Probes:
-    """How components are read and moved. K components of a layer with U units.
+    """How components are read and moved. K components of a layer with U units."""
 
-    Attributes:
-        layer: a state of the memory.
-        read_outs: component = activations @ read_outs.T + constant, (K, U).
-        patterns: what one unit of the component adds to the raw activations, (K, U).
-    """
-
-    layer: str
-    read_outs: np.ndarray
-    patterns: np.ndarray
+    layer: str  # a state of the memory
+    read_outs: np.ndarray  # component = activations @ read_outs.T + constant, (K, U)
+    patterns: np.ndarray  # what one unit of the component adds to the raw activations, (K, U)
 
 
 def lagged_jacobians(
@@ -116,17 +109,11 @@ def time_constants(eigenvalues: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class SlowMode:
-    """A mode of the mean Jacobian of a layer.
+    """A mode of the mean Jacobian of a layer."""
 
-    Attributes:
-        eigenvalue: complex; one of each conjugate pair.
-        read_out: left eigenvector, real part, (U,): the mode's activity is activations @ read_out.
-        pattern: right eigenvector, real part, (U,): the state that decays slowly.
-    """
-
-    eigenvalue: complex
-    read_out: np.ndarray
-    pattern: np.ndarray
+    eigenvalue: complex  # complex; one of each conjugate pair
+    read_out: np.ndarray  # left eigenvector, real part, (U,): the mode's activity is activations @ read_out
+    pattern: np.ndarray  # right eigenvector, real part, (U,): the state that decays slowly
 
 
 def slow_modes(jacobian: np.ndarray, count: int) -> list[SlowMode]:
@@ -144,38 +131,24 @@ def slow_modes(jacobian: np.ndarray, count: int) -> list[SlowMode]:
 
 @dataclass(frozen=True, eq=False)
 class LaggedCorrelations:
-    """Of B behaviours at L lags from 0, between K components i, later, and K components j, earlier.
+    """Of B behaviours at L lags from 0, between K components i, later, and K components j, earlier."""
 
-    Attributes:
-        r: Pearson's r of deviations from life means, (B, L, K i, K j); NaN where one of the two never varies.
-        q: of two-sided tests by circular shifts, corrected for all of them, (B, L, K, K).
-    """
-
-    r: np.ndarray
-    q: np.ndarray
+    r: np.ndarray  # Pearson's r of deviations from life means, (B, L, K i, K j); NaN where one of the two never varies
+    q: np.ndarray  # of two-sided tests by circular shifts, corrected for all of them, (B, L, K, K)
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """How often correlation and Jacobian have the same sign, among pairs of different components.
-
-    Attributes:
-        lag: in ticks.
-        share: of pairs with the same sign.
-        significant: the same among pairs whose correlation has q < 0.05; NaN if there are none.
-        shuffled_behaviours: mean share if behaviours are dealt to states at random, for the Jacobians only.
-        shuffled_components: mean share if the components of the Jacobian are renamed at random: about one half.
-        p: one-sided, share against renamed components.
-    """
+    """How often correlation and Jacobian have the same sign, among pairs of different components."""
 
     behaviour: int
     lag: int
-    share: float
-    significant: float
+    share: float  # of pairs with the same sign
+    significant: float  # the same among pairs whose correlation has q < 0.05; NaN if there are none
     pairs: int
-    shuffled_behaviours: float
-    shuffled_components: float
-    p: float
+    shuffled_behaviours: float  # mean share if behaviours are dealt to states at random, for the Jacobians only
+    shuffled_components: float  # mean share if the components of the Jacobian are renamed at random: about one half
+    p: float  # one-sided, share against renamed components
 
 
 def lagged_correlations(
@@ -188,7 +161,6 @@ def lagged_correlations(
 
     Args:
         scores: of the components, (B, K).
-        lags: the largest, in ticks.
     """
     count, components = behaviours.count, scores.shape[1]
     r = np.full((count, lags + 1, components, components), np.nan)

@@ -27,21 +27,14 @@ _ENDS = (0.025, 0.975)
 
 @dataclass(frozen=True, eq=False)
 class MemoryLength:
-    """Effects of replaced observations on n decisions.
+    """Effects of replaced observations on n decisions."""
 
-    Attributes:
-        ticks: how many ticks before the decision the observation was, (L,), ascending from 1.
-        divergence: KL(as recorded || replaced) of the distribution over actions, sum of all heads, in nats, (n, L).
-        value: |change of the value|, (n, L).
-        whole: the same two numbers if the whole memory is replaced by another life's, (n, 2).
-        life: of each decision, (n,).
-    """
-
-    ticks: np.ndarray
+    ticks: np.ndarray  # how many ticks before the decision the observation was, (L,), ascending from 1
+    # divergence: KL(as recorded || replaced) of the distribution over actions, sum of all heads, in nats, (n, L)
     divergence: np.ndarray
-    value: np.ndarray
-    whole: np.ndarray
-    life: np.ndarray
+    value: np.ndarray  # |change of the value|, (n, L)
+    whole: np.ndarray  # the same two numbers if the whole memory is replaced by another life's, (n, 2)
+    life: np.ndarray  # of each decision, (n,)
 
 
 def lags_up_to(reach: int) -> np.ndarray:
@@ -66,7 +59,7 @@ def memory_length(
     random = np.random.default_rng([seed, 8])
     donors = _of_other_lives(tracks, records, random)
     _, candidates = policy.encode(observation)
-    last = update.place(_last_hidden(update))
+    last = update.place("lstm_hidden" if "lstm_hidden" in update.states else update.states[-1])
 
     def decide(state: torch.Tensor) -> tuple[object, torch.Tensor]:
         return policy.decode(state[:, last].float(), candidates, observation)
@@ -114,10 +107,6 @@ def read_observations(
     return PackedObservation.concatenate(parts).take(torch.from_numpy(back))
 
 
-def _last_hidden(update: Update) -> str:
-    return "lstm_hidden" if "lstm_hidden" in update.states else update.states[-1]
-
-
 def _of_other_lives(tracks: Tracks, records: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """Draw a record of another life for each record, (n,)."""
     life = tracks.lives.index
@@ -129,29 +118,18 @@ def _of_other_lives(tracks: Tracks, records: np.ndarray, random: np.random.Gener
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """How much a group of decisions changes once something in the memory is another life's.
+    """How much a group of decisions changes once something in the memory is another life's."""
 
-    Attributes:
-        group: of decisions: all, a behaviour, or a third of them by the agent's age.
-        decisions, lives: how many there are.
-        first_tick, last_tick: of the ages of the group, in ticks of life from 0.
-        replaced: the whole memory, or one observation.
-        ticks_ago: of the observation; 0 for the whole memory.
-        outcome: kl, of the distribution over actions, all heads, in nats; or value, the size of its change.
-        value: mean over decisions.
-        low, high: 95% interval over resampled lives; NaN with fewer than five lives.
-    """
-
-    group: str
-    decisions: int
+    group: str  # of decisions: all, a behaviour, or a third of them by the agent's age
+    decisions: int  # decisions, lives: how many there are
     lives: int
-    first_tick: int
+    first_tick: int  # first_tick, last_tick: of the ages of the group, in ticks of life from 0
     last_tick: int
-    replaced: str
-    ticks_ago: int
-    outcome: str
-    value: float
-    low: float
+    replaced: str  # the whole memory, or one observation
+    ticks_ago: int  # of the observation; 0 for the whole memory
+    outcome: str  # kl, of the distribution over actions, all heads, in nats; or value, the size of its change
+    value: float  # mean over decisions
+    low: float  # low, high: 95% interval over resampled lives; NaN with fewer than five lives
     high: float
 
 
@@ -177,12 +155,12 @@ def memory_use(length: MemoryLength, behaviour: np.ndarray, age: np.ndarray) -> 
     return uses
 
 
-def means_over_lives(values: np.ndarray, life: np.ndarray, resamples: int = _RESAMPLES) -> np.ndarray:
+def means_over_lives(values: np.ndarray, life: np.ndarray, seed: int | list[int] = 0) -> np.ndarray:
     """Return means of resampled lives, (resamples, columns), of values (n, columns)."""
     _, number = np.unique(life, return_inverse=True)
     count = np.bincount(number)
     sums = np.stack([np.bincount(number, column) for column in values.T], axis=1)  # (lives, columns)
-    draws = np.random.default_rng(0).multinomial(len(count), np.full(len(count), 1 / len(count)), resamples)
+    draws = np.random.default_rng(seed).multinomial(len(count), np.full(len(count), 1 / len(count)), _RESAMPLES)
     return (draws @ sums) / (draws @ count)[:, None]
 
 

@@ -69,7 +69,7 @@ def study_motion(
     if not len(tracks.with_ticks_around(0, settings.lags)):
         raise UserError(f"--lags is {settings.lags}: no life drawn is long enough; lower it or extract longer episodes")
     z = states.scale.z(tracks.layer)
-    scores = z @ states.decompositions["ica"].axes.read_outs.T
+    scores = z @ states.decompositions["ica"].read_outs.T
     values = feature_matrix(tracks.records, metadata, features)
     space = space_of(tracks, settings.behaviour_layers, {settings.layer: states.scale})
     behaviours = _behaviours(tracks, space, "behaviours", settings, parts, step)
@@ -115,7 +115,7 @@ def _pairs(
 
 def independent_probes(states: States, layer: str) -> Probes:
     """Return how the independent components are read from raw activations, and what one unit of each adds to them."""
-    axes, spread = states.decompositions["ica"].axes, states.scale.spread
+    axes, spread = states.decompositions["ica"], states.scale.spread
     return Probes(layer, axes.read_outs / spread, axes.patterns * spread)
 
 
@@ -166,37 +166,23 @@ def _as_real(values: np.ndarray) -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True, eq=False)
 class HeldInput:
-    """A held input, and where the memory settles.
-
-    Attributes:
-        read: what the memory reads, (units,).
-        points: found for it.
-        starts: states from which they were looked for, (n, S).
-        after: these states one tick later with this input, (n, S).
-    """
+    """A held input, and where the memory settles."""
 
     name: str
-    read: np.ndarray
+    read: np.ndarray  # what the memory reads, (units,)
     points: FixedPoints
-    starts: np.ndarray
-    after: np.ndarray
+    starts: np.ndarray  # states from which they were looked for, (n, S)
+    after: np.ndarray  # these states one tick later with this input, (n, S)
 
 
 @dataclass(frozen=True, eq=False)
 class Persisting:
-    """How long things last.
+    """How long things last."""
 
-    Attributes:
-        records: ticks at which something was changed, or decided, (n,).
-        lasting: of each independent component, (K,).
-        held: fixed points, by held input.
-        length: of the memory; or why it was not measured, if the dump lacks the observations.
-    """
-
-    records: np.ndarray
-    lasting: list[Lasting]
+    records: np.ndarray  # ticks at which something was changed, or decided, (n,)
+    lasting: list[Lasting]  # of each independent component, (K,)
     held: list[HeldInput]
-    length: MemoryLength | str
+    length: MemoryLength | str  # of the memory; or why it was not measured, if the dump lacks the observations
 
 
 def study_persistence(
@@ -205,7 +191,7 @@ def study_persistence(
 ) -> Persisting:  # fmt: skip
     """Follow changes of components and of observations, and find fixed points."""
     tracks, reach = motion.tracks, settings.reach
-    records = followed_records(tracks, settings)
+    records = _followed_records(tracks, settings)
     probes = independent_probes(states, settings.layer)
     with step(f"following changes of {len(probes.patterns)} components for {reach} ticks") as progress:
         apart = parts.arrays(
@@ -218,18 +204,12 @@ def study_persistence(
     return Persisting(records, kept, held, length)
 
 
-def followed_records(tracks: Tracks, settings: DynamicsSettings) -> np.ndarray:
+def _followed_records(tracks: Tracks, settings: DynamicsSettings) -> np.ndarray:
     """Draw the ticks to follow changes from, ascending, with `reach` ticks before and after them in their lives.
 
-    Raises:
-        UserError: no life drawn is long enough, or only one.
+    There are some: `check_lengths` refused lives that are too short for it.
     """
     there = tracks.with_ticks_around(settings.reach + 1, settings.reach)
-    if len(np.unique(tracks.lives.index[there])) < 2:
-        raise UserError(
-            f"--reach is {settings.reach}: fewer than two of the lives drawn last {2 * settings.reach + 2} ticks; "
-            "lower it or extract longer episodes"
-        )
     drawn = np.random.default_rng([settings.seed, 9]).permutation(there)[: settings.followed_states]
     return np.sort(drawn)
 

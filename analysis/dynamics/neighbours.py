@@ -1,4 +1,4 @@
-"""What neighbours in state space say: outliers, Ward clusters on a neighbour graph, and a t-SNE plane."""
+"""What neighbours in state space say, in resampled lives too: outliers, Ward clusters on their graph, a t-SNE plane."""
 
 import warnings
 
@@ -47,7 +47,6 @@ def ward_labels(points: np.ndarray, clusters: int, neighbours: int = NEIGHBOURS)
 
     Args:
         points: (B, dimensions).
-        clusters: how many, at most B.
 
     Returns:
         (B,) int64, from 0 in order of decreasing size.
@@ -72,6 +71,25 @@ def explained_by(labels: np.ndarray, points: np.ndarray) -> float:
     means = np.stack([np.bincount(labels, column) / np.maximum(count, 1) for column in points.T], axis=1)
     between = (count[:, None] * (means - points.mean(axis=0)) ** 2).sum()
     return float(between / ((points - points.mean(axis=0)) ** 2).sum())
+
+
+def resampled_lives(life: np.ndarray, bootstraps: int, seed: int, most: int = 5000) -> list[np.ndarray]:
+    """Draw lives with replacement; return the records of each draw, at most `most` of them drawn at random.
+
+    Args:
+        life: of each record, (B,).
+    """
+    random = np.random.default_rng([seed, 2])
+    order = np.argsort(life, kind="stable")
+    _, starts, counts = np.unique(life[order], return_index=True, return_counts=True)
+    samples = []
+    for _ in range(bootstraps):
+        drawn = random.integers(0, len(starts), len(starts))
+        records = np.concatenate(
+            [order[starts[drawn_life] : starts[drawn_life] + counts[drawn_life]] for drawn_life in drawn]
+        )
+        samples.append(records if len(records) <= most else random.choice(records, most, replace=False))
+    return samples
 
 
 def cluster_agreement(points: np.ndarray, labels: np.ndarray, clusters: int, resamples: list[np.ndarray]) -> np.ndarray:

@@ -11,6 +11,7 @@ import torch
 from activation_store.directions import Direction
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from analysis.dynamics.jacobians import AT_ONCE, Probes
+from analysis.dynamics.memory_length import means_over_lives
 from analysis.dynamics.tracks import Tracks, tensor
 from analysis.dynamics.update import Update
 from analysis.interventions.effects.persistence import half_life
@@ -20,7 +21,6 @@ from analysis.statistics.resampling import Estimate
 from common.argument_checks import split
 from common.user_error import UserError
 
-_RESAMPLES = 500
 _TAIL = 0.025
 KINDS = {"cell": LSTM_CELL, "hidden": LSTM_HIDDEN}
 """The states whose distances are followed, by the name in an intervention's results, and how their layers begin."""
@@ -30,15 +30,10 @@ _EDITED_ONCE = "edited once"
 
 @dataclass(frozen=True, eq=False)
 class Lasting:
-    """What is left of a change, on average over states.
+    """What is left of a change, on average over states."""
 
-    Attributes:
-        left: share of the first value after 0, 1, ... ticks, (ticks + 1,).
-        half_life: ticks until half is left; infinite if more is left at the end. With its interval over lives.
-    """
-
-    left: np.ndarray
-    half_life: Estimate
+    left: np.ndarray  # share of the first value after 0, 1, ... ticks, (ticks + 1,).
+    half_life: Estimate  # ticks until half is left; infinite if more is left at the end. With its interval over lives.
 
 
 @torch.no_grad()
@@ -60,12 +55,8 @@ def distances(
     for start in range(0, len(records), AT_ONCE):
         some = records[start : start + AT_ONCE]
         unchanged = tensor(tracks.state[some])
-        edited = torch.cat(
-            [
-                update.edited(probes.layer, unchanged, tensor(pattern).expand(len(some), -1))
-                for pattern in probes.patterns
-            ]
-        )
+        raised = [tensor(pattern).expand(len(some), -1) for pattern in probes.patterns]
+        edited = torch.cat([update.edited(probes.layer, unchanged, pattern) for pattern in raised])
         for tick in range(ticks + 1):
             if tick:
                 read = tensor(tracks.read[tracks.ahead(some, tick)])
@@ -83,12 +74,7 @@ def lasting(values: np.ndarray, life: np.ndarray, seed: int) -> Lasting:
         values: at n states after 0, 1, ... ticks, (n, ticks + 1).
         life: of each state, (n,).
     """
-    _, number = np.unique(life, return_inverse=True)
-    count = np.bincount(number)
-    sums = np.stack([np.bincount(number, column) for column in values.T], axis=1)  # (lives, ticks + 1)
-    draws = np.random.default_rng([seed, 7]).multinomial(len(count), np.full(len(count), 1 / len(count)), _RESAMPLES)
-    means = (draws @ sums) / (draws @ count)[:, None]
-    mean = values.mean(axis=0)
+    mean, means = values.mean(axis=0), means_over_lives(values, life, [seed, 7])
     low, high = np.quantile(half_life(means), [_TAIL, 1 - _TAIL], method="nearest")
     return Lasting(mean / mean[0], Estimate(float(half_life(mean[None])[0]), float(low), float(high)))
 
@@ -121,22 +107,14 @@ class _Effects:
 
 @dataclass(frozen=True, eq=False)
 class FollowedEdit:
-    """One edit that an intervention followed. T ticks.
-
-    Attributes:
-        run: folder of the intervention.
-        direction: whose read-out was held in a single tick.
-        held_at: what it was held at, in the read-out's unit.
-        dose: that in standard deviations from the recorded mean.
-        measured: in the running game, T ticks, by the kind of state; the interval is over episodes.
-        computed: the same edit at recorded states, inputs held as recorded, likewise; the interval is over lives.
-    """
+    """One edit that an intervention followed. T ticks."""
 
     run: Path
-    direction: Direction
-    held_at: float
-    dose: float
-    measured: dict[str, Lasting]
+    direction: Direction  # whose read-out was held in a single tick
+    held_at: float  # what it was held at, in the read-out's unit
+    dose: float  # that in standard deviations from the recorded mean
+    measured: dict[str, Lasting]  # in the running game, T ticks, by the kind of state; the interval is over episodes
+    # computed: the same edit at recorded states, inputs held as recorded, likewise; the interval is over lives
     computed: dict[str, Lasting] = field(default_factory=dict)
 
     def change(self, states: torch.Tensor) -> torch.Tensor:
@@ -171,21 +149,15 @@ def _read(folder: Path, checkpoint_sha256: str | None) -> FollowedEdit:
     if arguments.get("change"):
         raise UserError(f"{folder} edited the change of a state (--change): {wanted} direction of the state itself")
     effects = finished.read_json(_EFFECTS_FILE, _Effects)[1]
-    persistences = [
-        persistence
-        for persistence in effects.persistences
-        if persistence.policy == "trained" and persistence.what in KINDS
-    ]
+    persistences = [kept for kept in effects.persistences if kept.policy == "trained" and kept.what in KINDS]
     if not persistences:
         raise UserError(f"{folder} followed no edit: play it again with --follow 32")
     direction = directions_of_run(finished, run).named(names[0])
     doses = [arm.get("dose") for arm in effects.arms if arm.get("kind") == _EDITED_ONCE]
     dose = float(next((value for value in doses if value is not None), 0.0))
     measured = {
-        persistence.what: Lasting(
-            np.array([share.estimate().value for share in persistence.left]), persistence.half_life.estimate()
-        )
-        for persistence in persistences
+        kept.what: Lasting(np.array([share.estimate().value for share in kept.left]), kept.half_life.estimate())
+        for kept in persistences
     }
     return FollowedEdit(folder, direction, direction.mean + dose * direction.spread, dose, measured)
 
@@ -202,11 +174,11 @@ def compare(
     life, followed = tracks.lives.index[records], []
     for number, edit in enumerate(edits):
         apart = distances_after(edit, update, tracks, records, reach)
-        shares = {
-            kind: distance / np.where(distance[:, :1] > 0, distance[:, :1], 1) for kind, distance in apart.items()
-        }
-        moved = {kind: (distance[:, 0] > 0) & np.isfinite(shares[kind]).all(axis=1) for kind, distance in apart.items()}
-        computed = {kind: lasting(shares[kind][moved[kind]], life[moved[kind]], seed) for kind in shares}
+        computed = {}
+        for kind, distance in apart.items():
+            share = distance / np.where(distance[:, :1] > 0, distance[:, :1], 1)
+            moved = (distance[:, 0] > 0) & np.isfinite(share).all(axis=1)
+            computed[kind] = lasting(share[moved], life[moved], seed)
         followed.append(replace(edit, computed=computed))
         progress((number + 1) / len(edits))
     return followed
@@ -217,14 +189,11 @@ def distances_after(
     edit: FollowedEdit, update: Update, tracks: Tracks, records: np.ndarray, ticks: int
 ) -> dict[str, np.ndarray]:  # fmt: skip
     """Return how far each kind of state is from where it would have been, over all its layers, (n, ticks + 1) each."""
-    kinds = {kind: prefix for kind, prefix in KINDS.items() if any(name.startswith(prefix) for name in update.states)}
-    columns = {
-        kind: torch.cat(
-            [torch.arange(update.size)[update.place(name)] for name in update.states if name.startswith(prefix)]
-        )
-        for kind, prefix in kinds.items()
-    }
-    by_kind = {kind: np.empty((len(records), ticks + 1)) for kind in kinds}
+    everything, columns = torch.arange(update.size), {}
+    for kind, prefix in KINDS.items():
+        if places := [everything[update.place(name)] for name in update.states if name.startswith(prefix)]:
+            columns[kind] = torch.cat(places)
+    by_kind = {kind: np.empty((len(records), ticks + 1)) for kind in columns}
     own = update.place(edit.direction.layer)
     for start in range(0, len(records), AT_ONCE):
         some = records[start : start + AT_ONCE]
@@ -234,7 +203,7 @@ def distances_after(
             if tick:
                 read = tensor(tracks.read[tracks.ahead(some, tick)])
                 unchanged, edited = update(unchanged, read), update(edited, read)
-            for kind, places in columns.items():
-                apart = (edited[:, places] - unchanged[:, places]).norm(dim=1)
+            for kind, own_columns in columns.items():
+                apart = (edited[:, own_columns] - unchanged[:, own_columns]).norm(dim=1)
                 by_kind[kind][start : start + len(some), tick] = apart.numpy()
     return by_kind

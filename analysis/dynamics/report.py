@@ -7,8 +7,9 @@ import numpy as np
 
 from analysis.dynamics.decompositions import MOST_FITTED, TITLES, Decomposition
 from analysis.dynamics.jacobians import time_constants
-from analysis.dynamics.results import LEVEL, Effects, Motion, States, distinctive, strongest
+from analysis.dynamics.results import Effects, Motion, States, distinctive, strongest
 from analysis.features.feature import Feature
+from analysis.statistics.inference import LEVEL
 
 _SHOWN = 6
 _LAGS_SHOWN = (1, 2, 4, 8)
@@ -86,7 +87,9 @@ def motion_lines(motion: Motion, effects: Effects | None, layer: str, features: 
         lines.append(
             f"  behaviour {number} ({share:.1%} of ticks): {distinctive(motion.differences, number, features)}"
         )
-    lines += [*_pair_lines(motion), "", _correlation_line(motion)]
+    share = (motion.correlations.q < LEVEL).mean()
+    correlations = f"Lagged correlations of independent components: {share:.0%} of all have q < 0.05 by circular shifts"
+    lines += [*_pair_lines(motion), "", correlations]
     if effects is None:
         return [*lines, "", without_update(layer)]
     return [
@@ -137,11 +140,6 @@ def _pair_lines(motion: Motion) -> Iterator[str]:
 
 def _listed(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-
-
-def _correlation_line(motion: Motion) -> str:
-    sure = np.isfinite(motion.correlations.q) & (motion.correlations.q < LEVEL)
-    return f"Lagged correlations of independent components: {sure.mean():.0%} of all have q < 0.05 by circular shifts"
 
 
 def _agreement_lines(effects: Effects) -> Iterator[str]:

@@ -12,95 +12,60 @@ from analysis.dynamics.jacobians import Agreement, LaggedCorrelations, SlowMode
 from analysis.dynamics.tracks import Tracks
 from analysis.features.feature import Feature
 from analysis.statistics.differences import Differences
+from analysis.statistics.inference import LEVEL
 from analysis.statistics.shifted_correlations import ShiftedCorrelations
 
 FEATURES_NAMED = 3
-LEVEL = 0.05
 
 
 @dataclass(frozen=True, eq=False)
 class States:
-    """What single states show. B records.
-
-    Attributes:
-        data: the records, their activations and features.
-        decompositions: by kind.
-        associations: of the components of each kind with the features, (K, F) each.
-        distance: median distance to the nearest neighbours, (B,), in z-scores of principal components.
-        outlier: (B,) bool.
-        outlier_agreement: rank correlation of these distances with those to neighbours of half of the lives.
-        outlier_floor: the same number of a Gaussian surrogate of the states.
-        label: Ward cluster of each record, (B,).
-        explained: share of the variance that lies between clusters.
-        agreement: adjusted Rand index with the clusters of each bootstrap of lives, (R,).
-        agreement_floor: the same numbers of a Gaussian surrogate of the states, (R,).
-        differences: between clusters, in features.
-        plane: t-SNE of some records, (n, 2).
-        plane_records: these records, (n,).
-        trustworthiness: of the plane, 0 to 1 (Venna and Kaski 2001).
-        plane_agreement: share of neighbours in the plane that a second fit, to resampled lives, keeps.
-        plane_floor: the same number of a Gaussian surrogate of the states.
-    """
+    """What single states show. B records."""
 
     data: Dataset
     scale: Scale
     decompositions: dict[str, Decomposition]
-    associations: dict[str, ShiftedCorrelations]
-    distance: np.ndarray
-    outlier: np.ndarray
-    outlier_agreement: float
-    outlier_floor: float
-    label: np.ndarray
-    explained: float
-    agreement: np.ndarray
-    agreement_floor: np.ndarray
+    associations: dict[str, ShiftedCorrelations]  # of the components of each kind with the features, (K, F) each
+    distance: np.ndarray  # median distance to the nearest neighbours, (B,), in z-scores of principal components
+    outlier: np.ndarray  # (B,) bool
+    outlier_agreement: float  # rank correlation of these distances with those to neighbours of half of the lives
+    outlier_floor: float  # the same number of a Gaussian surrogate of the states
+    label: np.ndarray  # Ward cluster of each record, (B,)
+    explained: float  # share of the variance that lies between clusters
+    agreement: np.ndarray  # adjusted Rand index with the clusters of each bootstrap of lives, (R,)
+    agreement_floor: np.ndarray  # the same numbers of a Gaussian surrogate of the states, (R,)
     differences: Differences
-    plane: np.ndarray
-    plane_records: np.ndarray
-    trustworthiness: float
-    plane_agreement: float
-    plane_floor: float
+    plane: np.ndarray  # t-SNE of some records, (n, 2)
+    plane_records: np.ndarray  # these records, (n,)
+    trustworthiness: float  # of the plane, 0 to 1 (Venna and Kaski 2001)
+    plane_agreement: float  # share of neighbours in the plane that a second fit, to resampled lives, keeps
+    plane_floor: float  # the same number of a Gaussian surrogate of the states
 
 
 @dataclass(frozen=True, eq=False)
 class Motion:
-    """What consecutive states show. N records of whole lives.
-
-    Attributes:
-        scores: independent components of their states, (N, K).
-        space: of the states whose trajectories are behaviours.
-        pairs: how far behaviours of several layers agree with those of each alone; empty for those of one layer.
-        differences: between behaviours, in features.
-        correlations: of components, by behaviour and lag.
-    """
+    """What consecutive states show. N records of whole lives."""
 
     tracks: Tracks
-    scores: np.ndarray
-    space: BehaviourSpace
+    scores: np.ndarray  # independent components of their states, (N, K)
+    space: BehaviourSpace  # of the states whose trajectories are behaviours
     behaviours: Behaviours
+    # pairs: how far behaviours of several layers agree with those of each alone; empty for those of one layer
     pairs: list[BehaviourPair]
     differences: Differences
-    correlations: LaggedCorrelations
+    correlations: LaggedCorrelations  # of components, by behaviour and lag
 
 
 @dataclass(frozen=True, eq=False)
 class Effects:
-    """What the policy's own update says of its memory.
+    """What the policy's own update says of its memory."""
 
-    Attributes:
-        jacobian_records: where Jacobians were computed, (n,).
-        jacobians: of the components at each of them, (n, L, K, K).
-        eigenvalues: of the one-tick Jacobian of the whole memory at some records, (m, S).
-        modes: slowest ones of the layer's mean Jacobian.
-        mode_associations: with the features, (modes, F).
-    """
-
-    jacobian_records: np.ndarray
-    jacobians: np.ndarray
+    jacobian_records: np.ndarray  # where Jacobians were computed, (n,)
+    jacobians: np.ndarray  # of the components at each of them, (n, L, K, K)
     agreement: list[Agreement]
-    eigenvalues: np.ndarray
-    modes: list[SlowMode]
-    mode_associations: ShiftedCorrelations
+    eigenvalues: np.ndarray  # of the one-tick Jacobian of the whole memory at some records, (m, S)
+    modes: list[SlowMode]  # slowest ones of the layer's mean Jacobian
+    mode_associations: ShiftedCorrelations  # with the features, (modes, F)
 
 
 def strongest(correlations: ShiftedCorrelations, component: int, names: tuple[str, ...]) -> str:

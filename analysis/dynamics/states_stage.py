@@ -8,9 +8,15 @@ from activation_store.schema import DumpMetadata
 from analysis.clusters.dataset import Dataset, Step, read_dataset
 from analysis.clusters.projection import tsne_embedding
 from analysis.clusters.settings import AnalysisSettings
-from analysis.dynamics.behaviours import resampled_lives
-from analysis.dynamics.decompositions import MOST_FITTED, TITLES, Axes, Decomposition, Kind, Scale, decompose
-from analysis.dynamics.floors import above_gaussians
+from analysis.dynamics.decompositions import (
+    MOST_FITTED,
+    TITLES,
+    Decomposition,
+    Kind,
+    Scale,
+    above_gaussians,
+    decompose,
+)
 from analysis.dynamics.neighbours import (
     cluster_agreement,
     cluster_floor,
@@ -18,6 +24,7 @@ from analysis.dynamics.neighbours import (
     median_distance,
     outliers,
     plane_agreement,
+    resampled_lives,
     ward_labels,
 )
 from analysis.dynamics.results import States
@@ -32,6 +39,7 @@ from analysis.statistics.surrogate import gaussian_surrogate
 
 DIMENSIONS = 64
 """Principal components in which neighbours are looked for, at most, unless --components is more."""
+_STORED = ("patterns", "read_outs", "explained", "total", "fidelity", "stability")
 _PERPLEXITY = 30.0
 _TRUST_NEIGHBOURS = 15
 
@@ -53,7 +61,7 @@ def study_states(
         decompositions[kind] = _decomposed(kind, z, data.lives, settings, parts, step)
         associations[kind] = _associated(decompositions[kind].scores, data, settings, parts, f"{kind}-features", step)
     wide = decompose("pca", z, min(max(DIMENSIONS, settings.components), *z.shape), settings.seed, [])
-    points = wide.scores * np.linalg.norm(wide.axes.patterns, axis=1)  # principal components, not whitened
+    points = wide.scores * np.linalg.norm(wide.patterns, axis=1)  # principal components, not whitened
     near = _neighbours(points, data, settings, parts, step)
     label = near["label"]
     with step(f"comparing {label.max() + 1} clusters"):
@@ -85,21 +93,11 @@ def _decomposed(
         def compute() -> dict[str, np.ndarray]:
             resamples = resampled_lives(lives.index, settings.bootstraps, settings.seed)
             decomposition = decompose(kind, z, count, settings.seed, resamples, progress)
-            return {
-                "patterns": decomposition.axes.patterns,
-                "read_outs": decomposition.axes.read_outs,
-                "explained": decomposition.explained,
-                "total": np.array(decomposition.total),
-                "fidelity": decomposition.fidelity,
-                "stability": decomposition.stability,
-            }
+            return {name: np.asarray(getattr(decomposition, name)) for name in _STORED}
 
         stored = parts.arrays(kind, compute)
-    axes = Axes(stored["patterns"], stored["read_outs"])
-    decomposition = Decomposition(
-        kind, axes, z @ axes.read_outs.T, stored["explained"], float(stored["total"]), stored["fidelity"],
-        stored["stability"],
-    )  # fmt: skip
+    read_outs, known = stored["read_outs"], {name: stored[name] for name in _STORED if name != "total"}
+    decomposition = Decomposition(kind=kind, scores=z @ read_outs.T, total=float(stored["total"]), **known)
     with step(f"{TITLES[kind]} components of Gaussians of the same covariance and autocorrelation") as progress:
 
         def compare() -> dict[str, np.ndarray]:
@@ -107,7 +105,7 @@ def _decomposed(
             return {"floor": floor, "stability_q": q}
 
         stored = parts.arrays(f"{kind}-gaussians", compare)
-    scores = whole @ axes.read_outs.T
+    scores = whole @ read_outs.T
     return replace(decomposition, scores=scores, floor=stored["floor"], stability_q=stored["stability_q"])
 
 
@@ -174,7 +172,6 @@ def _plane(
     (both,) = np.isin(data.lives.index[chosen], drawn).nonzero()
 
     def embedded(of: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the plane and its agreement with that of resampled lives."""
         plane, again = (
             tsne_embedding(of[records].astype(np.float32), min(_PERPLEXITY, (len(records) - 1) / 3), seed)
             for records, seed in ((chosen, settings.seed), (chosen[both], settings.seed + 1))

@@ -32,20 +32,13 @@ _CLOSE = {"float32": 1e-3, "float16": 3e-2}
 
 @dataclass(frozen=True, eq=False)
 class Tracks:
-    """B records of whole lives, every tick of each.
-
-    Attributes:
-        records: identity and layers.
-        state: of the memory after the tick, (B, S) float32; (B, 0) if the layer under study is no state of it.
-        read: what the memory reads in the tick, (B, units) float32; (B, 0) likewise.
-        layer: the states of the layer under study, (B, units) float32.
-    """
+    """B records of whole lives, every tick of each."""
 
     records: Records
     lives: Lives
-    state: np.ndarray
-    read: np.ndarray
-    layer: np.ndarray
+    state: np.ndarray  # of the memory after the tick, (B, S) float32; (B, 0) if the layer under study is no state of it
+    read: np.ndarray  # what the memory reads in the tick, (B, units) float32; (B, 0) likewise
+    layer: np.ndarray  # the states of the layer under study, (B, units) float32
 
     def __len__(self) -> int:
         return len(self.records)
@@ -79,9 +72,7 @@ def load_policy_of(
     """Load the policy that a dump was recorded from, found by its checkpoint's hash.
 
     Args:
-        dump: its folder, for messages.
         policy: checkpoint file; None to look for it in `policies_dir`.
-        policies_dir: holds policies, and `checkpoints/` of their training.
 
     Raises:
         UserError: the dump names no checkpoint, or the file is missing or another one.
@@ -151,7 +142,6 @@ def read_tracks(
 
     Args:
         update: of its policy; None if the layer is no state of the memory.
-        shortest: ticks that a life must last.
 
     Raises:
         UserError: the dump lacks a layer, or has too short lives, or its states are not the policy's.

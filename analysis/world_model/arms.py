@@ -37,10 +37,6 @@ _RATE = 0.05
 def arms_of(options: SimulationOptions, held_out: HeldOut, sha256: str) -> dict[str, Arm]:
     """Return the arms of a simulation by name; the first one is what the others are compared with.
 
-    Args:
-        held_out: recorded lives that starts are taken from, and the model.
-        sha256: hash of the model's file.
-
     Raises:
         UserError: a folder already holds another dump, or a direction does not exist or fit.
     """

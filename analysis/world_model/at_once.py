@@ -78,7 +78,6 @@ def made(
     """Play a tick with edits.
 
     Args:
-        before: memory before it.
         tick: since the edits began, from 0.
     """
     begun = edits.begin(before, tick)
@@ -121,9 +120,7 @@ def changes_at_once(
     """Return the mean changes of all `SIDES`, (windows, quantities) each.
 
     Args:
-        windows: starts, with recorded ticks after them.
         how: in every tick; or once, in each tick of lives that are not edited otherwise.
-        ticks: after each start, at most.
     """
     predicted, replayed = _replayed(model, windows, observation, edits, how, ticks)
     return {

@@ -47,17 +47,10 @@ _STREAM = 0xD0_0F  # apart from the streams that starts and dice are drawn from
 
 @dataclass(frozen=True, eq=False)
 class Edits:
-    """What is done to the policy in every tick.
+    """What is done to the policy in every tick."""
 
-    Attributes:
-        name: such as steer-ic_3-dose+2.
-        described: each edit as it is written to a dump's metadata.
-        states: edits of layers, in their order.
-        memories: edits of the memory with which a tick begins, in their order.
-    """
-
-    name: str
-    described: tuple[dict[str, Any], ...]
+    name: str  # such as steer-ic_3-dose+2
+    described: tuple[dict[str, Any], ...]  # each edit as it is written to a dump's metadata
     states: tuple[StateEdit | Interchange, ...] = ()
     memories: tuple[MemoryEdit | Transplant, ...] = ()
 
@@ -124,12 +117,6 @@ def requested_edits(
     dictionary: SparseDictionary | None,
 ) -> list[Edits]:  # fmt: skip
     """Return what the options ask for: one set of edits for each dose, or a single one without doses.
-
-    Args:
-        options: of the edits, which are made together.
-        held_out: recorded lives of the policy that is edited.
-        directions: that they name; None if they name none.
-        dictionary: of sparse features that they name; None likewise.
 
     Raises:
         UserError: a direction, a sparse feature or a variable does not exist, or does not fit the policy or the edit; a
@@ -199,7 +186,6 @@ def _edit(
 
 
 def _rule(feature: str, held_out: HeldOut) -> DonorRule:
-    """Read the name of a feature in which simulated lives can differ."""
     layout = held_out.model.layout
     rule = DonorRule.parse(feature, layout.entity_columns)
     column = feature.removeprefix(OWN)
@@ -228,14 +214,12 @@ class UneditedLives:
     """What S unedited lives can give, tick by tick. As edits of these lives, it changes nothing and keeps their states.
 
     Attributes:
-        memory: with which each tick begins.
         states: of the watched layers in each tick, by layer, (S, units) each.
         own: own rows that the policy sees in each tick, (S, columns), divided by scales.
         alive: which lives are not over in each tick, (S,) bool.
     """
 
     def __init__(self, layers: Sequence[str]):
-        """Watch these layers."""
         self.memory: list[MemoryState] = []
         self.states: dict[str, list[torch.Tensor]] = {layer: [] for layer in layers}
         self.own: list[torch.Tensor] = []
@@ -265,12 +249,6 @@ class EditsWithDonors:
     """
 
     def __init__(self, edits: Edits, unedited: UneditedLives, layout: ObservationLayout, seed: int, batch: int):
-        """Prepare to draw.
-
-        Args:
-            unedited: lives of the same starts.
-            batch: number of the batch.
-        """
         self._edits, self._unedited, self._key = edits, unedited, (seed, batch)
         self._columns, self._scale = own_columns(layout), entity_features(layout).scale
         self._age: torch.Tensor | None = None

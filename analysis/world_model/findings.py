@@ -17,6 +17,7 @@ from agent_zoo.memories.memory import MemoryState
 from agent_zoo.soft_path import soft_tick
 from analysis.sparse.scores import CONFIDENCE, RESAMPLES
 from analysis.statistics.inference import student_stretch
+from analysis.statistics.resampling import Estimate
 from analysis.world_model.held_out import HeldOut, life_numbers
 from analysis.world_model.imagination import imagine, informed_start
 from analysis.world_model.model import WorldModel
@@ -46,8 +47,6 @@ def value_saliency(model: WorldModel, scene: SoftScene, around: Surroundings, be
     The saliency of a part is the sum of the absolute values of gradient times input over its numbers.
 
     Args:
-        model: whose policy reads the scenes.
-        around: what stays as it was.
         before: memory with which they begin the tick.
 
     Returns:
@@ -94,18 +93,12 @@ Measure = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Ticks:
-    """Ticks of lives, B in all.
+    """Ticks of lives, B in all."""
 
-    Attributes:
-        life: number of the recorded life that each belongs to or goes on from, (B,) int64.
-        states: layer -> (B, units).
-        vitals: health, food and water in points, (B, 3).
-        ratios: further measures by name; each is the ratio of two sums over ticks.
-    """
-
-    life: np.ndarray
-    states: Mapping[str, np.ndarray]
-    vitals: np.ndarray
+    life: np.ndarray  # number of the recorded life that each belongs to or goes on from, (B,) int64
+    states: Mapping[str, np.ndarray]  # layer -> (B, units)
+    vitals: np.ndarray  # health, food and water in points, (B, 3)
+    # ratios: further measures by name; each is the ratio of two sums over ticks
     ratios: Mapping[str, Ratio] = field(default_factory=dict)
 
     def take(self, chosen: np.ndarray) -> "Ticks":
@@ -131,35 +124,18 @@ class Ticks:
 
 @dataclass(frozen=True)
 class Finding:
-    """A measure in recorded and in simulated lives, with 95% intervals over recorded lives.
+    """A measure in recorded and in simulated lives, with 95% intervals over recorded lives."""
 
-    Attributes:
-        finding: what is measured. Scores are the share of the variance that a probe explains, errors are mean absolute
-            ones in points, and spreads standard deviations in points: a score is low where vitals hardly vary. The
-            distance of cluster shares is the total variation from those of the other half. Of the value's saliency,
-            see `value_saliency`.
-        layer: of the policy; empty for what is not about one.
-        lives: recorded lives compared.
-        recorded: in the half of the recorded lives that nothing was fitted on.
-        recorded_low: end of its interval.
-        simulated: in lives simulated from the same starts.
-        simulated_low: end of its interval.
-        difference: simulated minus recorded.
-        difference_low: end of its interval.
-    """
-
+    # finding: what is measured. Scores are the share of the variance that a probe explains, errors are mean absolute
+    # ones in points, and spreads standard deviations in points: a score is low where vitals hardly vary. The distance
+    # of cluster shares is the total variation from those of the other half. Of the value's saliency, see
+    # `value_saliency`.
     finding: str
-    layer: str
-    lives: int
-    recorded: float
-    recorded_low: float
-    recorded_high: float
-    simulated: float
-    simulated_low: float
-    simulated_high: float
-    difference: float
-    difference_low: float
-    difference_high: float
+    layer: str  # of the policy; empty for what is not about one
+    lives: int  # recorded ones
+    recorded: Estimate  # in the half of the recorded lives that nothing was fitted on
+    simulated: Estimate  # in lives simulated from the same starts
+    difference: Estimate  # simulated minus recorded
 
 
 def compare_findings(
@@ -168,11 +144,7 @@ def compare_findings(
     """Compare recorded and simulated lives from the same starts on maps that the model was not trained on.
 
     Args:
-        held_out: recorded lives to start from.
         lives: to simulate, at most; as many starts as there are if those are fewer.
-        ticks: after the start, that are compared.
-        seed: of starts, dice, halves, clusters and resamples.
-        report: called with the share done.
 
     Raises:
         UserError: too few lives last long enough.
@@ -238,34 +210,28 @@ def compared(real: Ticks, simulated: Ticks, seed: int) -> list[Finding]:
         train = train.take(random.permutation(len(train.life))[:_FITTED_AT_MOST])
     sides = [side.take(np.flatnonzero(np.isin(side.life, read))) for side in (real, simulated)]
     draws = random.multinomial(len(read), np.full(len(read), 1 / len(read)), RESAMPLES).astype(np.float64)
-    findings = []
+    findings: list[Finding] = []
+
+    def add(name: str, layer: str, numbers: list[np.ndarray], measure: Measure) -> None:
+        """Measure the numbers of both sides' records, (B, K) each."""
+        sums = [_by_life(side, read, own) for side, own in zip(sides, numbers, strict=True)]
+        findings.append(_finding(name, layer, sums, draws, measure))
+
     for place, name in enumerate(VITALS):
         values = [side.vitals[:, place] for side in sides]
-        sums = [
-            _by_life(side, read, np.stack([np.ones(len(column)), column, column**2], axis=1))
-            for side, column in zip(sides, values, strict=True)
-        ]
-        findings.append(_finding(f"spread of {name}", "", sums, draws, _spread))
+        add(f"spread of {name}", "", [np.stack([np.ones(len(v)), v, v**2], axis=1) for v in values], _spread)
     for layer in real.states:
         errors = _probe_errors(train, sides, layer)
         for place, name in enumerate(VITALS):
-            sums = [
-                _by_life(side, read, np.stack([error[:, place] ** 2, np.ones(len(error)), vital, vital**2], axis=1))
-                for side, error in zip(sides, errors, strict=True)
-                for vital in (side.vitals[:, place],)
-            ]
-            findings.append(_finding(f"score of a probe of {name}", layer, sums, draws, _score))
-            sums = [
-                _by_life(side, read, np.stack([np.abs(error[:, place]), np.ones(len(error))], axis=1))
-                for side, error in zip(sides, errors, strict=True)
-            ]
-            findings.append(_finding(f"error of a probe of {name}", layer, sums, draws, _mean))
+            pairs = [(error[:, place], side.vitals[:, place]) for error, side in zip(errors, sides, strict=True)]
+            squares = [np.stack([e**2, np.ones(len(e)), v, v**2], axis=1) for e, v in pairs]
+            add(f"score of a probe of {name}", layer, squares, _score)
+            sizes = [np.stack([np.abs(e), np.ones(len(e))], axis=1) for e, _ in pairs]
+            add(f"error of a probe of {name}", layer, sizes, _mean)
         shares, counts = _cluster_counts(train, sides, layer, seed)
-        sums = [_by_life(side, read, own) for side, own in zip(sides, counts, strict=True)]
-        findings.append(_finding("distance of cluster shares", layer, sums, draws, _distance_from(shares)))
+        add("distance of cluster shares", layer, counts, _distance_from(shares))
     for name in real.ratios:
-        sums = [_by_life(side, read, np.stack(side.ratios[name], axis=1)) for side in sides]
-        findings.append(_finding(name, "", sums, draws, _mean))
+        add(name, "", [np.stack(side.ratios[name], axis=1) for side in sides], _mean)
     return findings
 
 
@@ -309,11 +275,9 @@ def _finding(name: str, layer: str, sums: list[np.ndarray], draws: np.ndarray, m
     values.append(values[1] - values[0])
     drawn.append(drawn[1] - drawn[0])
     stretch, tail = student_stretch(draws.shape[1], CONFIDENCE), (1 - CONFIDENCE) / 2
-    numbers: list[float] = []
-    for value, sample in zip(values, drawn, strict=True):
-        low, high = value + stretch * (np.nanquantile(sample, [tail, 1 - tail]) - np.nanmean(sample))
-        numbers += [value, float(low), float(high)]
-    return Finding(name, layer, draws.shape[1], *numbers)
+    ends = [stretch * (np.nanquantile(sample, [tail, 1 - tail]) - np.nanmean(sample)) for sample in drawn]
+    estimates = [Estimate(value, *map(float, value + end)) for value, end in zip(values, ends, strict=True)]
+    return Finding(name, layer, draws.shape[1], *estimates)
 
 
 def _score(sums: np.ndarray) -> np.ndarray:

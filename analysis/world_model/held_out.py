@@ -40,15 +40,10 @@ _EVERYTHING_BUT_STATES = ("tile", "entity", "inventory", "tables", "reward", "va
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """A recorded dump of a world model's policy, with episodes on maps that the model was not trained on.
-
-    Attributes:
-        origin: of the model; `test` are the dump's episodes on other maps.
-        dump: folder of the dump.
-    """
+    """A recorded dump of a world model's policy, with episodes on maps that the model was not trained on."""
 
     model: WorldModel
-    origin: Origin
+    origin: Origin  # of the model; `test` are the dump's episodes on other maps
     dump: Path
 
     @staticmethod
@@ -95,7 +90,6 @@ class HeldOut:
             beginning: informed: from recorded ticks; random: from bottlenecks drawn at random, with the market and task
                 of recorded ticks; interpolate: from bottlenecks on the way from one recorded start to another.
             lives: number of starts; of interpolated ones, a multiple of `steps`.
-            seed: of which ticks are taken, and of what is drawn.
             steps: starts on each way, both ends included.
 
         Yields:

@@ -34,7 +34,6 @@ class TickEdits(Protocol):
         """Return the memory with which B agents begin a tick, numbered from 0; called before `hooks`.
 
         Args:
-            tick: from 0.
             own: their own rows as the policy sees them in the tick, (B, columns), as `SoftScene.own`.
         """
 
@@ -44,20 +43,13 @@ class TickEdits(Protocol):
 
 @dataclass(frozen=True)
 class Start:
-    """Where S simulations begin.
-
-    Attributes:
-        scene: of the first tick.
-        memory: of the policy before it sees that.
-        around: what stays as it was.
-        vector: the bottleneck, (S, dimensions).
-    """
+    """Where S simulations begin."""
 
     state: WorldState
     scene: SoftScene
-    memory: MemoryState
+    memory: MemoryState  # of the policy before it sees that
     around: Surroundings
-    vector: torch.Tensor
+    vector: torch.Tensor  # the bottleneck, (S, dimensions)
 
     def __len__(self) -> int:
         return len(self.vector)
@@ -65,29 +57,19 @@ class Start:
 
 @dataclass(frozen=True)
 class ImaginedTick:
-    """One tick of S simulations.
-
-    Attributes:
-        view: the same as an observation.
-        options: taken, head -> (S,) int64.
-        action: their code, (S, size).
-        memory: of the policy after it has seen the scene.
-        layers: encoder output and action decoder of the policy, (S, units) each, without gradients.
-        reward: for the action, (S,).
-        end: probability that the life ends with the tick, (S,).
-        following: the prediction of the next tick.
-    """
+    """One tick of S simulations."""
 
     scene: SoftScene
     view: ImaginedView
     choices: SoftChoices
-    options: Mapping[str, torch.Tensor]
-    action: torch.Tensor
-    memory: MemoryState
+    options: Mapping[str, torch.Tensor]  # taken, head -> (S,) int64
+    action: torch.Tensor  # their code, (S, size)
+    memory: MemoryState  # of the policy after it has seen the scene
+    # layers: encoder output and action decoder of the policy, (S, units) each, without gradients
     layers: Mapping[str, torch.Tensor]
     state: WorldState
     reward: torch.Tensor
-    end: torch.Tensor
+    end: torch.Tensor  # probability that the life ends with the tick, (S,)
     following: Prediction
 
 
@@ -115,11 +97,7 @@ def informed_start(model: WorldModel, windows: Windows, generator: torch.Generat
 
 
 def random_start(model: WorldModel, around: Surroundings, generator: torch.Generator) -> Start:
-    """Start from random bottlenecks, which the model turns into scenes and memories of its own.
-
-    Args:
-        around: market and task of each simulation, taken from recorded ticks.
-    """
+    """Start from random bottlenecks, which the model turns into scenes and memories of its own."""
     network = model.network
     vector = torch.randn(len(around.task), network.sizes.bottleneck, generator=generator)
     if network.kind == "sphere":
@@ -134,7 +112,6 @@ def bottleneck_start(
 
     Args:
         vector: on the sphere, of length 1.
-        around: market and task of each simulation.
         generator: of the first latent states; None for the most probable ones.
     """
     network = model.network
@@ -154,7 +131,6 @@ def imagine(
     Args:
         generator: of actions and latent states; None for the most probable of each.
         moves: what every agent does in the first ticks instead of the policy's own move; None where it chooses.
-        edits: of the policy, in every tick; with the same dice as without.
         shown: what the world goes on from, and what the policy sees; None for the same scene.
         soft: draw nothing: actions, latent states and the agent's moves are the probabilities themselves. Not a life,
             but a smooth function, whose gradients are exact.
@@ -188,12 +164,7 @@ def imagine(
             scene, view, choices, options, action, memory, dict(layers), state, mean + deviation * following.reward,
             following.end.sigmoid(), following,
         )  # fmt: skip
-        state, scene = following_state, _bounded(following.scene)
-
-
-def _bounded(scene: SoftScene) -> SoftScene:
-    """Keep expected values where the game's are."""
-    return replace(scene, health=scene.health.clamp(0, 1))
+        state, scene = following_state, replace(following.scene, health=following.scene.health.clamp(0, 1))
 
 
 def _option(log_probabilities: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:

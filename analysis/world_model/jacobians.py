@@ -17,6 +17,7 @@ from activation_store.schema import METADATA_FILE
 from analysis.dynamics.jacobians import Agreement, LaggedCorrelations, Probes, mean_jacobians, sign_agreement
 from analysis.runs.arrays import arrays_of
 from analysis.runs.finished_files import FinishedFiles, open_finished
+from analysis.statistics.inference import LEVEL
 from analysis.world_model.held_out import LIVES_IN_EPISODE, HeldOut
 from analysis.world_model.imagination import Start, imagine, informed_start
 from analysis.world_model.model import Origin, WorldModel
@@ -28,26 +29,19 @@ Side = Literal["whole", "memory alone", "recorded inputs"]
 """Through everything; with the world cut; and of the run of analyze_dynamics.py, where inputs are held as recorded."""
 _STRIDE = 4
 _ALIGNED = 1e-2
-_LEVEL = 0.05
 _ARRAYS = ("agent_id", "episode", "tick", "behaviour", "r", "q", "jacobian_records", "jacobians")
 
 
 @dataclass(frozen=True, eq=False)
 class Dynamics:
-    """What a run of analyze_dynamics.py found. K components, L lags from 0.
-
-    Attributes:
-        probes: how its independent components are read and moved.
-        label: behaviour of each recorded tick, by episode, agent and tick; only of those in a behaviour.
-        jacobians: of the policy alone, (n, L, K, K).
-        jacobian_label: behaviour of each of these states, (n,).
-    """
+    """What a run of analyze_dynamics.py found. K components, L lags from 0."""
 
     probes: Probes
     correlations: LaggedCorrelations
+    # label: behaviour of each recorded tick, by episode, agent and tick; only of those in a behaviour
     label: dict[tuple[int, int, int], int]
-    jacobians: np.ndarray
-    jacobian_label: np.ndarray
+    jacobians: np.ndarray  # of the policy alone, (n, L, K, K)
+    jacobian_label: np.ndarray  # behaviour of each of these states, (n,)
 
 
 @dataclass(frozen=True)
@@ -59,30 +53,20 @@ class AgreementRow(Agreement):
 
 @dataclass(frozen=True)
 class LagRow:
-    """The same at one lag, over all behaviours.
-
-    Attributes:
-        lag: in ticks.
-        share: mean over behaviours of the share of pairs of different components with the same sign.
-        shuffled_behaviours: the same if behaviours are dealt to states at random.
-        shuffled_components: the same if the components of the Jacobian are renamed at random.
-        above_chance: behaviours whose share exceeds that of renamed components with p < 0.05.
-        states: at which Jacobians were computed.
-        through_world: mean over states of the size (Frobenius norm) of what passes through the world, divided by that
-            and the size with the world cut; NaN for other sides than `whole`.
-        like_recorded: correlation of the mean Jacobian with the one for recorded inputs, over all pairs.
-    """
+    """The same at one lag, over all behaviours."""
 
     side: Side
     lag: int
-    share: float
-    shuffled_behaviours: float
-    shuffled_components: float
-    above_chance: int
+    share: float  # mean over behaviours of the share of pairs of different components with the same sign
+    shuffled_behaviours: float  # the same if behaviours are dealt to states at random
+    shuffled_components: float  # the same if the components of the Jacobian are renamed at random
+    above_chance: int  # behaviours whose share exceeds that of renamed components with p < 0.05
     behaviours: int
-    states: int
+    states: int  # at which Jacobians were computed
+    # through_world: mean over states of the size (Frobenius norm) of what passes through the world, divided by that and
+    # the size with the world cut; NaN for other sides than `whole`
     through_world: float
-    like_recorded: float
+    like_recorded: float  # correlation of the mean Jacobian with the one for recorded inputs, over all pairs
 
 
 def read_dynamics(folder: Path, origin: Origin) -> Dynamics:
@@ -197,11 +181,7 @@ def compare_jacobians(
     """Compute Jacobians in simulated lives, and compare their signs with lagged correlations in each behaviour.
 
     Args:
-        held_out: recorded lives to start from.
-        states: starts, at most.
         largest_lag: in ticks; lags are 1, 2, 4, 8 and so on, up to it.
-        seed: of starts, dice and shuffles.
-        report: called with the share done.
 
     Raises:
         UserError: the run has no lag of 1, or no start is in a behaviour.
@@ -255,6 +235,6 @@ def _lag_row(
         float(np.mean([getattr(row, name) for row in mine])) if mine else float("nan")
         for name in ("share", "shuffled_behaviours", "shuffled_components")
     )
-    above = sum(row.p < _LEVEL for row in mine)
+    above = sum(row.p < LEVEL for row in mine)
     like = float(np.corrcoef(*means)[0, 1])
     return LagRow(side, lag, share, dealt, renamed, above, len(mine), len(label), through, like)

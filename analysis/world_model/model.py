@@ -42,25 +42,18 @@ _LEAST_NATS = 0.5
 
 @dataclass(frozen=True)
 class Statistics:
-    """Means and spreads of training records.
+    """Means and spreads of training records."""
 
-    Attributes:
-        kind_means: of the columns of `Scene.own` over other entities of each kind, (kinds, columns).
-        own_mean: mean of each column of `Scene.own`, (columns,).
-        own_step: unit in which each column is predicted, (columns,): the root mean square of its change in a tick, or
-            a tenth of its standard deviation if that is more; 0 where it never changes.
-        item_step: likewise of the columns of items, (columns,).
-        reward: mean and standard deviation, (2,).
-        memory: mean squared distance of the policy's hidden and cell states from their means, per unit, (2,).
-        nats: of each of `HEADS` in a tick, if only the frequencies of values are known, at least half a nat, (heads,).
-    """
-
-    kind_means: torch.Tensor
-    own_mean: torch.Tensor
+    kind_means: torch.Tensor  # of the columns of `Scene.own` over other entities of each kind, (kinds, columns)
+    own_mean: torch.Tensor  # mean of each column of `Scene.own`, (columns,)
+    # own_step: unit in which each column is predicted, (columns,): the root mean square of its change in a tick, or a
+    # tenth of its standard deviation if that is more; 0 where it never changes
     own_step: torch.Tensor
-    item_step: torch.Tensor
-    reward: torch.Tensor
+    item_step: torch.Tensor  # likewise of the columns of items, (columns,)
+    reward: torch.Tensor  # mean and standard deviation, (2,)
+    # memory: mean squared distance of the policy's hidden and cell states from their means, per unit, (2,)
     memory: torch.Tensor
+    # nats: of each of `HEADS` in a tick, if only the frequencies of values are known, at least half a nat, (heads,)
     nats: torch.Tensor
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -162,41 +155,24 @@ _KIND: Kind = "world model"
 
 @dataclass(frozen=True)
 class Origin:
-    """What a world model was trained on.
-
-    Attributes:
-        dump: name of the dump's folder.
-        policy: name of the policy.
-        policy_sha256: of the policy's checkpoint.
-        horizon: ticks predicted in a training window.
-        records: predicted in training so far.
-        train: episodes trained on.
-        test: episodes on other maps.
-        world: map_seed and map_size of the dump, which tell its maps from those of other worlds.
-        train_maps: numbers of the maps trained on.
-    """
+    """What a world model was trained on."""
 
     dump: str
     dump_sha256: str
     policy: str
     policy_sha256: str
     seed: int
-    horizon: int
-    records: int
+    horizon: int  # ticks predicted in a training window
+    records: int  # predicted in training so far
     train: tuple[int, ...]
     test: tuple[int, ...]
-    world: tuple[int, int]
+    world: tuple[int, int]  # map_seed and map_size of the dump, which tell its maps from those of other worlds
     train_maps: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class WorldModel:
-    """A world model.
-
-    Attributes:
-        info: of the policy's checkpoint.
-        stats: measured on the training records.
-    """
+    """A world model."""
 
     network: WorldNetwork
     policy: RecurrentPolicy

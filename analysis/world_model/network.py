@@ -34,6 +34,7 @@ from analysis.world_model.scene import (
     VITAL_LEVELS,
     VITAL_STEP,
     VITALS,
+    Rows,
     SceneShape,
     SoftScene,
     framed,
@@ -48,19 +49,11 @@ Bottleneck = Literal["sphere", "gaussian"]
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of the network.
-
-    Attributes:
-        hidden: units of the deterministic state.
-        groups: categorical variables in a latent state.
-        classes: values of each.
-        embedding: units of an encoded observation.
-        bottleneck: dimensions of the bottleneck.
-    """
+    """Sizes of the network."""
 
     hidden: int = 256
-    groups: int = 16
-    classes: int = 16
+    groups: int = 16  # categorical variables in a latent state
+    classes: int = 16  # values of each
     embedding: int = 256
     bottleneck: int = 128
     channels: int = 24
@@ -72,50 +65,28 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class WorldState:
-    """The world's state in B simulations.
+class WorldState(Rows):
+    """The world's state in B simulations."""
 
-    Attributes:
-        hidden: deterministic part, (B, hidden).
-        latent: one-hot vectors of all groups, (B, latent).
-    """
-
-    hidden: torch.Tensor
-    latent: torch.Tensor
-
-    def take(self, chosen: torch.Tensor) -> "WorldState":
-        """Return those of some simulations."""
-        return WorldState(self.hidden[chosen], self.latent[chosen])
+    hidden: torch.Tensor  # deterministic part, (B, hidden)
+    latent: torch.Tensor  # one-hot vectors of all groups, (B, latent)
 
 
 @dataclass(frozen=True)
-class Prediction:
-    """What the decoder says of a tick, in logits where it is about categories.
-
-    Attributes:
-        material: logits, (B, materials, V).
-        kinds: logits, (B, kinds, V).
-        target: logits, (B, V).
-        health: (B, V).
-        vitals: logits, (B, 3, levels).
-        item_type: logits, (B, slots, types).
-        legal: logits, (B, options).
-        move: logits of the agent's own displacement, (B, moves).
-        reward: for the last action, in its standard deviations from its mean, (B,).
-        end: logit that the life ended with the last action, (B,).
-    """
+class Prediction(Rows):
+    """What the decoder says of a tick, in logits where it is about categories."""
 
     scene: SoftScene
-    material: torch.Tensor
-    kinds: torch.Tensor
-    target: torch.Tensor
-    health: torch.Tensor
-    vitals: torch.Tensor
-    item_type: torch.Tensor
-    legal: torch.Tensor
-    move: torch.Tensor
-    reward: torch.Tensor
-    end: torch.Tensor
+    material: torch.Tensor  # logits, (B, materials, V)
+    kinds: torch.Tensor  # logits, (B, kinds, V)
+    target: torch.Tensor  # logits, (B, V)
+    health: torch.Tensor  # (B, V)
+    vitals: torch.Tensor  # logits, (B, 3, levels)
+    item_type: torch.Tensor  # logits, (B, slots, types)
+    legal: torch.Tensor  # logits, (B, options)
+    move: torch.Tensor  # logits of the agent's own displacement, (B, moves)
+    reward: torch.Tensor  # for the last action, in its standard deviations from its mean, (B,)
+    end: torch.Tensor  # logit that the life ended with the last action, (B,)
 
 
 CHANGES = 2 * VITAL_LEVELS - 1
@@ -302,7 +273,6 @@ class WorldNetwork(nn.Module):
         """Predict a tick.
 
         Args:
-            state: of the world in this tick.
             before: the scene of the tick before: real, predicted or blank.
             action: that led from there, (B, size); zeros after a blank one.
             decided: whether the agent makes its most probable move, with the gradients of the probabilities, rather
@@ -340,7 +310,7 @@ class WorldNetwork(nn.Module):
         shifted = shifted.flatten(2)
         material = (shifted[:, :materials] + _FLOOR).log() + painted[:, :materials]
         if ruled and self.sees_body:
-            vitals = torch.cat([vitals[:, :1], _floored(stores)], dim=1)
+            vitals = torch.cat([vitals[:, :1], (stores + 1e-6).log()], dim=1)
         kind = _logit(shifted[:, materials : materials + kinds]) + painted[:, materials : materials + kinds]
         health = shifted[:, -2] + painted[:, -2]
         target = _logit(shifted[:, -1]) + painted[:, -1]
@@ -392,7 +362,6 @@ def drawn(log_probabilities: torch.Tensor, dice: torch.Generator | torch.Tensor 
     """Draw a latent state, (B, groups, classes) to (B, latent), one-hot with the gradients of the probabilities.
 
     Args:
-        log_probabilities: of the values in each group.
         dice: generator of random numbers, or uniform numbers, (B, groups); None for the most probable values.
     """
     probabilities = log_probabilities.exp()
@@ -404,11 +373,6 @@ def drawn(log_probabilities: torch.Tensor, dice: torch.Generator | torch.Tensor 
         place = (sums < uniform.unsqueeze(2) * sums[:, :, -1:]).sum(dim=2).clamp(max=probabilities.shape[2] - 1)
     hard = functional.one_hot(place, probabilities.shape[2]).to(probabilities.dtype)
     return (hard + probabilities - probabilities.detach()).flatten(1)
-
-
-def _floored(probabilities: torch.Tensor) -> torch.Tensor:
-    """Return logarithms of probabilities, none of which is 0."""
-    return (probabilities + 1e-6).log()
 
 
 def _logit(probabilities: torch.Tensor) -> torch.Tensor:

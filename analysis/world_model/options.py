@@ -246,7 +246,6 @@ class SimulationOptions:
 
     @property
     def _questions(self) -> list[str]:
-        """The options given that decide what is asked."""
         questions = {
             "--quality": self.quality, "--compare": self.compare, "--act-grid": self.act_grid,
             "--maximise": self.maximise is not None, "--edit": self.edits, "--validate": self.validate,

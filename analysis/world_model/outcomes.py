@@ -3,30 +3,26 @@
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from analysis.sparse.scores import RESAMPLES, Estimate, Units
 from analysis.world_model.imagination import MOVE_HEAD, ImaginedTick, Number
 from analysis.world_model.options import DIRECTIONS
 from analysis.world_model.scene import VITALS
-from common.files import write_text
+from common.files import atomic_path, write_text
 
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """What came of L simulated lives.
+    """What came of L simulated lives."""
 
-    Attributes:
-        origin: number of the recorded life that each went on from, (L,) int64.
-        values: outcome -> (L,).
-    """
-
-    origin: np.ndarray
-    values: Mapping[str, np.ndarray]
+    origin: np.ndarray  # number of the recorded life that each went on from, (L,) int64
+    values: Mapping[str, np.ndarray]  # outcome -> (L,)
 
     @staticmethod
     def joined(parts: Sequence["Outcomes"]) -> "Outcomes":
@@ -58,7 +54,6 @@ class OutcomeSums:
         """Begin.
 
         Args:
-            origin: as in `Outcomes`, (S,).
             vitals: places of health, food and water in a scene's own row.
             targets: further numbers of a tick, (S,) each, whose means over ticks are outcomes.
         """
@@ -95,24 +90,14 @@ class OutcomeSums:
 
 @dataclass(frozen=True)
 class Group:
-    """Mean outcomes of some simulated lives.
+    """Mean outcomes of some simulated lives."""
 
-    Attributes:
-        group: what they have in common.
-        value: mean over lives of the mean over ticks.
-        better: value above that of the policy's own lives from the same starts, NaN where that is not compared.
-        low: end of its 95% interval over recorded lives.
-        health: in the last tick.
-        ticks: lived.
-        lives: simulated.
-    """
-
-    group: str
-    value: float
-    better: float
+    group: str  # what they have in common
+    value: float  # mean over lives of the mean over ticks
+    better: float  # value above that of the policy's own lives from the same starts, NaN where that is not compared
     low: float
     high: float
-    health: float
+    health: float  # in the last tick
     food: float
     water: float
     ticks: float
@@ -123,12 +108,11 @@ def group_of(name: str, outcomes: Outcomes, own: Outcomes | None, seed: int, cho
     """Return the mean outcomes of some lives.
 
     Args:
-        name: what they have in common.
         own: what came of the policy's own lives from the same starts; None if that is not compared.
         chosen: which lives, (L,) bool; None for all.
     """
     kept = {outcome: values if chosen is None else values[chosen] for outcome, values in outcomes.values.items()}
-    better = Estimate(float("nan"), float("nan"), float("nan"))
+    better = Estimate(float("nan"))
     if own is not None:
         better = over_lives(outcomes.origin, seed).difference(kept["value"], own.values["value"])
     health, food, water = (float(kept[f"{vital} in the last tick"].mean()) for vital in VITALS)
@@ -163,10 +147,27 @@ def effects(before: Outcomes, after: Outcomes, seed: int) -> list[Effect]:
     return rows
 
 
+def columns_of(row: Any) -> dict[str, Any]:
+    """Return a data class's fields by name; an estimate called X takes three columns: X, X_low and X_high."""
+    columns: dict[str, Any] = {}
+    for name, value in vars(row).items():
+        if isinstance(value, Estimate):
+            columns |= {name: value.value, f"{name}_low": value.low, f"{name}_high": value.high}
+        else:
+            columns[name] = value
+    return columns
+
+
 def write_table(path: Path, rows: Sequence[Any]) -> None:
-    """Write data classes of one kind as tab-separated lines under the names of their fields, whole or not at all."""
+    """Write data classes of one kind as tab-separated lines under the names of their columns, whole or not at all."""
     table = io.StringIO()
-    writer = csv.DictWriter(table, list(asdict(rows[0])), delimiter="\t", lineterminator="\n")
+    writer = csv.DictWriter(table, list(columns_of(rows[0])), delimiter="\t", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(asdict(row) for row in rows)
+    writer.writerows(map(columns_of, rows))
     write_text(path, table.getvalue())
+
+
+def write_figure(path: Path, figure: Figure) -> None:
+    """Write a figure as PNG, whole or not at all."""
+    with atomic_path(path) as temporary:
+        figure.savefig(temporary, format="png")

@@ -12,42 +12,27 @@ from torch.nn import functional
 from agent_zoo.network_parts.layers import ENTITY_SCALES, NPC_TYPE
 from agent_zoo.network_parts.soft_observation import SoftObservation, SoftRows
 from agent_zoo.observation import ObservationLayout, PackedObservation, PackedRows
-from analysis.world_model.scene import KINDS, SoftScene, cells, legal_heads, own_columns
+from analysis.world_model.scene import KINDS, Rows, SoftScene, cells, legal_heads, own_columns
 
 ENTITIES = 32
 """The policy is shown the most probable entities, at most so many besides itself."""
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """What stays as it was at the start of a simulation, of B agents.
-
-    Attributes:
-        market: items for sale.
-        task: embedding of the task, (B, task size).
-    """
+class Surroundings(Rows):
+    """What stays as it was at the start of a simulation, of B agents."""
 
     market: PackedRows
-    task: torch.Tensor
-
-    def take(self, agents: torch.Tensor) -> "Surroundings":
-        """Return those of some agents, in their order."""
-        return Surroundings(self.market.take(agents), self.task[agents])
+    task: torch.Tensor  # embedding of the task, (B, task size)
 
 
 @dataclass(frozen=True)
 class ImaginedView:
-    """Predicted observations and what their rows stand for.
+    """Predicted observations and what their rows stand for."""
 
-    Attributes:
-        observation: as the policy reads it; the first entity row is the agent's own.
-        kind: index in `KINDS` of each further row, (B, R).
-        cell: tile of the view that it stands on, (B, R).
-    """
-
-    observation: SoftObservation
-    kind: torch.Tensor
-    cell: torch.Tensor
+    observation: SoftObservation  # as the policy reads it; the first entity row is the agent's own
+    kind: torch.Tensor  # index in `KINDS` of each further row, (B, R)
+    cell: torch.Tensor  # tile of the view that it stands on, (B, R)
 
 
 def imagined_view(
@@ -60,7 +45,6 @@ def imagined_view(
 
     Args:
         kind_means: mean of each column of `Scene.own` over recorded entities of each kind, (kinds, columns).
-        around: what stays as it was.
     """
     agents, view, side = len(scene.own), layout.tiles, layout.view_side
     presence, place = scene.kinds.flatten(1).topk(min(ENTITIES, len(KINDS) * view), dim=1)  # (B, R)
@@ -132,7 +116,6 @@ def recorded_actions(options: torch.Tensor, observation: PackedObservation, layo
 
     Args:
         options: chosen, (B, heads) int64.
-        observation: that they were chosen for.
     """
     place = {head.name: index for index, head in enumerate(layout.heads)}
     sizes = {head.name: head.size for head in layout.heads}

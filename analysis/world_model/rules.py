@@ -23,31 +23,18 @@ _ROUNDING = 1e-4
 
 @dataclass(frozen=True)
 class Rules:
-    """The numbers of the rules; amounts are shares of a full store.
+    """The numbers of the rules; amounts are shares of a full store."""
 
-    Attributes:
-        depletion: of food and water in a tick.
-        meal: food from a tile of foliage, and water from a tick beside water.
-        enough: food and water above which health returns.
-        regrowth: of health in a tick.
-        hunger: health lost in a tick without food.
-        thirst: likewise without water.
-        foliage: number of the material.
-        water: likewise.
-        harvested_materials: material -> what it becomes once an agent stands on it.
-        fished: of fish and of what it becomes once an agent stands beside it.
-    """
-
-    depletion: float
-    meal: float
-    enough: float
-    regrowth: float
-    hunger: float
-    thirst: float
-    foliage: int
-    water: int
-    harvested_materials: Mapping[int, int]
-    fished: tuple[int, int]
+    depletion: float  # of food and water in a tick
+    meal: float  # food from a tile of foliage, and water from a tick beside water
+    enough: float  # food and water above which health returns
+    regrowth: float  # of health in a tick
+    hunger: float  # health lost in a tick without food
+    thirst: float  # likewise without water
+    foliage: int  # number of the material
+    water: int  # likewise
+    harvested_materials: Mapping[int, int]  # material -> what it becomes once an agent stands on it
+    fished: tuple[int, int]  # of fish and of what it becomes once an agent stands beside it
 
     @staticmethod
     @functools.cache

@@ -33,9 +33,8 @@ from analysis.world_model.imagination import (
     read_out,
 )
 from analysis.world_model.model import WorldModel
-from analysis.world_model.outcomes import over_lives
+from analysis.world_model.outcomes import over_lives, write_figure
 from analysis.world_model.scene import SoftScene, own_columns
-from common.files import atomic_path
 from common.user_error import UserError
 
 Patterns = Mapping[str, torch.Tensor]
@@ -87,19 +86,12 @@ class Taps:
 
 @dataclass(frozen=True, eq=False)
 class Slopes:
-    """Derivatives of a number in one tick of S simulations by inputs of that and earlier ticks.
+    """Derivatives of a number in one tick of S simulations by inputs of that and earlier ticks."""
 
-    Attributes:
-        components: after the tick L ticks before, by lag L from 0, (S, lags + 1, K).
-        own: of the row seen in that tick, (S, lags + 1, columns).
-        number: the number itself, (S,).
-        alive: lives that are not over by then, (S,) bool.
-    """
-
-    components: np.ndarray
-    own: np.ndarray
-    number: np.ndarray
-    alive: np.ndarray
+    components: np.ndarray  # after the tick L ticks before, by lag L from 0, (S, lags + 1, K)
+    own: np.ndarray  # of the row seen in that tick, (S, lags + 1, columns)
+    number: np.ndarray  # the number itself, (S,)
+    alive: np.ndarray  # lives that are not over by then, (S,) bool
 
 
 def slopes(model: WorldModel, start: Start, number: Number, taps: Taps, seed: int, soft: bool = False) -> Slopes:
@@ -107,9 +99,6 @@ def slopes(model: WorldModel, start: Start, number: Number, taps: Taps, seed: in
 
     Actions and latent states are drawn. They pass gradients on as if they were their probabilities (straight-through).
     The dice do not depend on the taps, so simulations are the same.
-
-    Args:
-        soft: as for `imagine`.
     """
     generator, lags = torch.Generator().manual_seed(seed), len(taps.own) - 1
     alive = torch.ones(len(start), dtype=torch.bool)
@@ -131,72 +120,34 @@ MEMORY, OWN_ROW = "memory", "own row"
 
 @dataclass(frozen=True)
 class Influence:
-    """Mean derivative of the number by an input, with 95% intervals over recorded lives.
-
-    Attributes:
-        of: memory or own row.
-        input: name of the component, which is moved after the tick, or of the column, which is moved in it.
-        lag: ticks from that tick to the one of the number.
-        whole: through everything, per standard deviation of the input.
-        whole_low, whole_high: its interval.
-        memory_alone_low, memory_alone_high: its interval.
-        through_world_low, through_world_high: its interval.
-        lives: recorded lives.
-    """
+    """Mean derivative of the number by an input, per standard deviation of it, with intervals over recorded lives."""
 
     of: str
-    input: str
-    lag: int
-    whole: float
-    whole_low: float
-    whole_high: float
-    memory_alone: float
-    memory_alone_low: float
-    memory_alone_high: float
-    through_world: float
-    through_world_low: float
-    through_world_high: float
+    input: str  # name of the component, which is moved after the tick, or of the column, which is moved in it
+    lag: int  # ticks from that tick to the one of the number
+    whole: Estimate  # through everything
+    memory_alone: Estimate
+    through_world: Estimate
     lives: int
 
 
 @dataclass(frozen=True)
 class ByLag:
-    """How large the derivatives by all components, or all columns, are together: the mean length of their vector.
-
-    Attributes:
-        of: memory or own row.
-        lag: in ticks.
-        whole: through everything.
-        share: of what passes through the world: its length, divided by that and the length with the world cut.
-        share_low, share_high: its 95% interval over recorded lives.
-        lives: recorded lives.
-    """
+    """How large the derivatives by all components, or all columns, are together: the mean length of their vector."""
 
     of: str
     lag: int
     whole: float
     memory_alone: float
     through_world: float
-    share: float
-    share_low: float
-    share_high: float
+    # share: of what passes through the world: its length, divided by that and the length with the world cut; with its
+    # 95% interval over recorded lives
+    share: Estimate
     lives: int
 
 
-@dataclass(frozen=True, eq=False)
-class Components:
-    """Components of the memory.
-
-    Attributes:
-        patterns: what a standard deviation of each adds to the states.
-    """
-
-    names: tuple[str, ...]
-    patterns: Patterns
-
-
-def components_of(held_out: HeldOut, chosen: Sequence[Direction]) -> Components:
-    """Find what a standard deviation of each direction adds to recorded states, as `saliency.py --components`.
+def components_of(held_out: HeldOut, chosen: Sequence[Direction]) -> tuple[tuple[str, ...], Patterns]:
+    """Name directions, and find what a standard deviation of each adds to recorded states, as `saliency.py`.
 
     Raises:
         UserError: they cannot be told apart.
@@ -205,16 +156,11 @@ def components_of(held_out: HeldOut, chosen: Sequence[Direction]) -> Components:
     fitted = fitted_components(chosen, held_out.model.policy, dict(states))
     spread = torch.tensor([[float(component.read_out(states[component.layer]).std())] for component in chosen])
     hidden, cell = (spread * fitted.pattern).float().chunk(2, dim=1)
-    return Components(fitted.names, {LSTM_HIDDEN: hidden, LSTM_CELL: cell})
+    return fitted.names, {LSTM_HIDDEN: hidden, LSTM_CELL: cell}
 
 
 def number_of(target: Target, model: WorldModel, request: str) -> Number:
     """Return a target of saliency.py as a number of a simulated tick.
-
-    Args:
-        target: which.
-        model: in which it is computed.
-        asked: what the user wrote, for messages.
 
     Raises:
         UserError: simulated ticks have no such number.
@@ -242,28 +188,24 @@ def number_of(target: Target, model: WorldModel, request: str) -> Number:
 
 
 def influences(
-    held_out: HeldOut, number: Number, components: Components, lives: int, lags: int, seed: int,
+    held_out: HeldOut, number: Number, components: tuple[tuple[str, ...], Patterns], lives: int, lags: int, seed: int,
     report: Callable[[float], None] = lambda _: None,
 ) -> tuple[list[Influence], list[ByLag]]:  # fmt: skip
     """Simulate lives from recorded starts on test maps, and differentiate a number of their last tick.
 
-    Args:
-        held_out: recorded lives to start from.
-        lags: the largest, in ticks.
-        report: called with the share done.
-
     Raises:
         UserError: no simulation lasts long enough, or the number has no finite value.
     """
-    parts: list[tuple[Slopes, Slopes]] = []
+    names_of_components, patterns = components
+    parts: list[list[Slopes]] = []
     life, own = [], []
     for place, (start, origin) in enumerate(held_out.starts("informed", lives, seed)):
         measured = [
-            slopes(held_out.model, start, number, Taps(components.patterns, start, lags + 1, through), seed + place)
+            slopes(held_out.model, start, number, Taps(patterns, start, lags + 1, through), seed + place)
             for through in (True, False)
         ]
         kept = measured[0].alive & np.isfinite(measured[0].number) & (measured[0].number > ILLEGAL / 2)
-        parts.append((_take(measured[0], kept), _take(measured[1], kept)))
+        parts.append([Slopes(*(array[kept] for array in vars(side).values())) for side in measured])
         life.append(origin[kept])
         own.append(start.scene.own.numpy())
         report(min(1.0, sum(map(len, own)) / lives))
@@ -273,37 +215,27 @@ def influences(
     spread = np.concatenate(own).std(axis=0)
     by_component = [np.concatenate([part[side].components for part in parts]) for side in (0, 1)]
     by_column = [np.concatenate([part[side].own for part in parts]) * spread for side in (0, 1)]
-    kinds = {MEMORY: (components.names, by_component), OWN_ROW: (own_columns(held_out.model.layout), by_column)}
+    kinds = {MEMORY: (names_of_components, by_component), OWN_ROW: (own_columns(held_out.model.layout), by_column)}
     rows, sums = list[Influence](), list[ByLag]()
-    for of, (names, (whole, cut)) in kinds.items():
+    for of, (names, (all_through, all_alone)) in kinds.items():
         for lag in range(lags + 1):
-            sums.append(_by_lag(of, lag, whole[:, lag], cut[:, lag], units))
-            rows += [
-                _influence(of, name, lag, whole[:, lag, place], cut[:, lag, place], units)
-                for place, name in enumerate(names)
-            ]
+            whole, cut = all_through[:, lag], all_alone[:, lag]
+            sums.append(_by_lag(of, lag, whole, cut, units))
+            for place, name in enumerate(names):
+                through, alone, world = (
+                    units.mean(side[:, place].astype(np.float64)) for side in (whole, cut, whole - cut)
+                )
+                rows.append(Influence(of, name, lag, through, alone, world, units.draws.shape[1]))
     return rows, sums
-
-
-def _take(measured: Slopes, kept: np.ndarray) -> Slopes:
-    return Slopes(measured.components[kept], measured.own[kept], measured.number[kept], measured.alive[kept])
-
-
-def _influence(of: str, name: str, lag: int, whole: np.ndarray, cut: np.ndarray, units: Units) -> Influence:
-    one, other, rest = (units.mean(values.astype(np.float64)) for values in (whole, cut, whole - cut))
-    return Influence(
-        of, name, lag, one.value, one.low, one.high, other.value, other.low, other.high, rest.value, rest.low,
-        rest.high, units.draws.shape[1],
-    )  # fmt: skip
 
 
 def _by_lag(of: str, lag: int, whole: np.ndarray, cut: np.ndarray, units: Units) -> ByLag:
     """Sum up derivatives of simulations, (S, inputs) each."""
     lengths = [np.linalg.norm(values.astype(np.float64), axis=1) for values in (whole, cut, whole - cut)]
     below = lengths[1] + lengths[2]
-    share = units.mean(lengths[2], below) if below.any() else Estimate(np.nan, np.nan, np.nan)
+    share = units.mean(lengths[2], below) if below.any() else Estimate(np.nan)
     through, alone, world = (float(length.mean()) for length in lengths)
-    return ByLag(of, lag, through, alone, world, share.value, share.low, share.high, units.draws.shape[1])
+    return ByLag(of, lag, through, alone, world, share, units.draws.shape[1])
 
 
 _SIDES = {"whole": "through everything", "memory_alone": "world cut", "through_world": "through the world"}
@@ -321,12 +253,10 @@ def draw_by_lag(rows: Sequence[ByLag], heading: str, target: Path) -> None:
                 values = [getattr(row, side) or float("nan") for row in mine]  # 0 has no logarithm
                 panels[place].plot(lags, values, marker="o", markersize=3, color=cluster_colour(number), label=label)
             panels[place].set(title=f"{of}: size of derivatives", xlabel="ticks before", yscale="log")
-            panels[2].plot(lags, [row.share for row in mine], marker="o", markersize=3, label=of)
-            low, high = ([getattr(row, f"share_{end}") for row in mine] for end in ("low", "high"))
-            panels[2].fill_between(lags, low, high, alpha=0.2)
+            panels[2].plot(lags, [row.share.value for row in mine], marker="o", markersize=3, label=of)
+            panels[2].fill_between(lags, [row.share.low for row in mine], [row.share.high for row in mine], alpha=0.2)
         panels[2].set(title="share through the world", xlabel="ticks before", ylim=(0, 1))
         panels[0].legend()
         panels[2].legend()
         figure.suptitle(heading.replace("$", r"\$"))
-        with atomic_path(target) as temporary:
-            figure.savefig(temporary, format="png")
+        write_figure(target, figure)

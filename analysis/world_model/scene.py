@@ -4,8 +4,9 @@ The market and gifts are left out: nothing of them is predicted, and the policy 
 The agent's task does not change within a life.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from math import isqrt
+from typing import Self
 
 import torch
 from torch.nn import functional
@@ -25,36 +26,30 @@ LEGAL_HEADS = ("Move.Direction", "Attack.Style", "Use.InventoryItem", "Destroy.I
 ITEM_TYPES = ITEM_TYPE.count
 
 
+class Rows:
+    """A data class whose parts, tensors or others with a `take`, have the same B agents, simulations or ticks."""
+
+    def take(self, chosen: torch.Tensor) -> Self:
+        """Return some of them, in their order."""
+        parts = vars(self).items()
+        return type(self)(**{name: p[chosen] if isinstance(p, torch.Tensor) else p.take(chosen) for name, p in parts})
+
+
 @dataclass(frozen=True)
-class Scene:
-    """B observations as targets. The view has V tiles.
+class Scene(Rows):
+    """B observations as targets. The view has V tiles."""
 
-    Attributes:
-        material: of each tile, (B, V) int64.
-        kinds: whether a tile holds another entity of each kind, (B, kinds, V).
-        health: of the entities on each tile, on average and divided by 100; 0 without, (B, V).
-        target: whether an entity on the tile can be attacked, (B, V).
-        own: the agent's own row but for its kind, divided by scales, (B, columns).
-        item_type: of each inventory slot, 0 if it is empty, (B, slots) int64.
-        items: its other columns, divided by scales, (B, slots, columns).
-        legal: legality of the options of `LEGAL_HEADS`, (B, options).
-    """
-
-    material: torch.Tensor
-    kinds: torch.Tensor
-    health: torch.Tensor
-    target: torch.Tensor
-    own: torch.Tensor
-    item_type: torch.Tensor
-    items: torch.Tensor
-    legal: torch.Tensor
+    material: torch.Tensor  # of each tile, (B, V) int64
+    kinds: torch.Tensor  # whether a tile holds another entity of each kind, (B, kinds, V)
+    health: torch.Tensor  # of the entities on each tile, on average and divided by 100; 0 without, (B, V)
+    target: torch.Tensor  # whether an entity on the tile can be attacked, (B, V)
+    own: torch.Tensor  # the agent's own row but for its kind, divided by scales, (B, columns)
+    item_type: torch.Tensor  # of each inventory slot, 0 if it is empty, (B, slots) int64
+    items: torch.Tensor  # its other columns, divided by scales, (B, slots, columns)
+    legal: torch.Tensor  # legality of the options of `LEGAL_HEADS`, (B, options)
 
     def __len__(self) -> int:
         return len(self.own)
-
-    def take(self, ticks: torch.Tensor) -> "Scene":
-        """Return some of the observations."""
-        return Scene(**{field.name: getattr(self, field.name)[ticks] for field in fields(self)})
 
     def soft(self, materials: int) -> "SoftScene":
         """Return the same as probabilities of 0 and 1."""
@@ -66,30 +61,19 @@ class Scene:
 
 
 @dataclass(frozen=True)
-class SoftScene:
-    """B predicted observations: probabilities and expected values.
+class SoftScene(Rows):
+    """B predicted observations: probabilities and expected values."""
 
-    Attributes:
-        material: (B, materials, V).
-        kinds: (B, kinds, V).
-        health: (B, V).
-        target: (B, V).
-        own: (B, columns).
-        item_type: (B, slots, types).
-        items: (B, slots, columns).
-        legal: (B, options).
-        terrain: the most probable material of each tile in view, and of those beyond that were in view before, around
-            the agent, (B, S, S) int8; `moves.UNKNOWN` where it never was.
-    """
-
-    material: torch.Tensor
+    material: torch.Tensor  # (B, materials, V); the others as in `Scene`
     kinds: torch.Tensor
     health: torch.Tensor
     target: torch.Tensor
     own: torch.Tensor
-    item_type: torch.Tensor
+    item_type: torch.Tensor  # (B, slots, types)
     items: torch.Tensor
     legal: torch.Tensor
+    # terrain: the most probable material of each tile in view, and of those beyond that were in view before, around the
+    # agent, (B, S, S) int8; `UNKNOWN` where it never was
     terrain: torch.Tensor
 
     def planes(self) -> torch.Tensor:
@@ -102,35 +86,24 @@ class SoftScene:
 
     def where(self, chosen: torch.Tensor, other: "SoftScene") -> "SoftScene":
         """Return these observations where chosen, (B,) bool, and the others elsewhere."""
-        mixed = {}
-        for field in fields(self):
-            mine, others = getattr(self, field.name), getattr(other, field.name)
-            mixed[field.name] = torch.where(chosen.view(-1, *[1] * (mine.dim() - 1)), mine, others)
-        return SoftScene(**mixed)
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return SoftScene(*(torch.where(chosen.view(-1, *[1] * (mine.dim() - 1)), mine, its) for mine, its in pairs))
 
     def detach(self) -> "SoftScene":
         """Return the same without gradients."""
-        return SoftScene(**{field.name: getattr(self, field.name).detach() for field in fields(self)})
+        return SoftScene(*(part.detach() for part in vars(self).values()))
 
 
 @dataclass(frozen=True)
 class SceneShape:
-    """How large the parts of a scene are.
+    """How large the parts of a scene are."""
 
-    Attributes:
-        side: of the view, in tiles.
-        materials: number of them.
-        own: columns of the agent's own row.
-        item: columns of an item.
-        legal: options of `LEGAL_HEADS`.
-    """
-
-    side: int
+    side: int  # of the view, in tiles
     materials: int
-    own: int
+    own: int  # columns of the agent's own row
     slots: int
-    item: int
-    legal: int
+    item: int  # columns of an item
+    legal: int  # options of `LEGAL_HEADS`
 
     @staticmethod
     def of(layout: ObservationLayout) -> "SceneShape":

@@ -188,23 +188,14 @@ def _array(values: torch.Tensor) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Arm:
-    """One way to simulate the same lives; all arms have the same starts and the same dice.
+    """One way to simulate the same lives; all arms have the same starts and the same dice."""
 
-    Attributes:
-        folder: of the dump to write; None for none.
-        moves: what every agent does in the first ticks; None where the policy chooses.
-        edits: of the policy; None for none.
-        begin: turns starts into others; None to keep them.
-        described: what more to say in the dump's metadata.
-        targets: further outcomes, by name.
-    """
-
-    folder: Path | None = None
-    moves: tuple[int | None, ...] = ()
+    folder: Path | None = None  # of the dump to write; None for none
+    moves: tuple[int | None, ...] = ()  # what every agent does in the first ticks; None where the policy chooses
     edits: Edits | None = None
-    begin: Callable[[Start], Start] | None = None
-    described: Mapping[str, Any] = field(default_factory=dict)
-    targets: Mapping[str, Number] = field(default_factory=dict)
+    begin: Callable[[Start], Start] | None = None  # turns starts into others; None to keep them
+    described: Mapping[str, Any] = field(default_factory=dict)  # what more to say in the dump's metadata
+    targets: Mapping[str, Number] = field(default_factory=dict)  # further outcomes, by name
 
 
 def simulate(
@@ -214,11 +205,7 @@ def simulate(
     """Simulate all arms, and write their dumps; returns what came of the lives of each arm.
 
     Args:
-        held_out: recorded lives that starts are taken from, and the model.
-        sha256: hash of the model's file.
-        options: lives, ticks, seed and starts.
         arms: ways to simulate; if an edit takes something from donors, the first one has no edits, and gives it.
-        report: called with the lives so far, and all of them, counting those of all arms.
 
     Raises:
         UserError: a folder already holds a dump, or the recorded one has too few windows.
@@ -248,8 +235,6 @@ def simulate(
 
 
 class _Played:
-    """One arm, simulated episode by episode."""
-
     def __init__(self, model: WorldModel, arm: Arm, options: SimulationOptions):
         self.model, self.arm, self.options = model, arm, options
         self.writer: DumpWriter | None = None

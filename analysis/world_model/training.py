@@ -25,6 +25,7 @@ from analysis.recorded.tracking import Mirror
 from analysis.world_model.model import HEADS, Origin, WorldModel, build, measure, save_model
 from analysis.world_model.network import Sizes
 from analysis.world_model.options import MODEL_FILE, SETTINGS_FILE, WorldSettings
+from analysis.world_model.outcomes import write_figure
 from analysis.world_model.unroll import Unrolled, unroll
 from analysis.world_model.windows import (
     Windows,
@@ -36,7 +37,6 @@ from analysis.world_model.windows import (
 )
 from common.files import (
     append_bytes,
-    atomic_path,
     locked_folder,
     make_folder,
     read_json,
@@ -69,35 +69,23 @@ Epochs = Callable[[int], Iterator[Windows]]
 
 @dataclass
 class Progress:
-    """How far a training is.
+    """How far a training is."""
 
-    Attributes:
-        records: predicted so far.
-        epoch: number of the current one, from 0.
-        batches: of the current epoch that are done.
-    """
-
-    records: int = 0
+    records: int = 0  # predicted so far
     epoch: int = 0
-    batches: int = 0
+    batches: int = 0  # of the current epoch that are done
     lines: int = 0
 
 
 @dataclass
 class Training:
-    """A training between two batches.
-
-    Attributes:
-        plan: what decides the weights, as text; a saved state of another plan is refused.
-        progress: so far.
-        processes: that share each batch; their weights stay equal.
-    """
+    """A training between two batches."""
 
     model: WorldModel
     settings: WorldSettings
-    plan: str
+    plan: str  # what decides the weights, as text; a saved state of another plan is refused
     progress: Progress = field(default_factory=Progress)
-    processes: Processes = ALONE
+    processes: Processes = ALONE  # that share each batch; their weights stay equal
 
     def __post_init__(self) -> None:
         self.generator = torch.Generator().manual_seed(self.settings.seed)
@@ -113,9 +101,6 @@ class Training:
         Args:
             tests: batches to measure the costs on with every line.
             state: file that the training is saved to, at most once a minute.
-            on_line: called with each line of metrics.
-            report: called with the records so far, and those of the whole training.
-            clock: seconds.
 
         Raises:
             UserError: the loss is no longer finite.
@@ -159,7 +144,6 @@ class Training:
         return replace(unrolled, loss=unrolled.loss.detach())
 
     def _line(self, done: list[Unrolled], tests: list[Windows], seconds: float) -> Metrics:
-        """Mean metrics of some batches, and of the test batches."""
         line: Metrics = {"records": self.progress.records, "epoch": self.progress.epoch}
         line |= {f"train/{name}": value for name, value in _means(self.model, done).items()}
         line["samples_per_second"] = sum(batch.ticks for batch in done) / max(seconds, 1e-9)
@@ -357,7 +341,6 @@ def _keep_lines(path: Path, lines: int) -> None:
 
 
 def _headline(path: Path) -> str:
-    """Say how well the last batches were predicted."""
     last = read_json_lines(path)[-1]
     side = "test" if "test/loss" in last else "train"
     parts = [f"{name} {last[f'{side}/share/{name}']:.2f}" for name in ("material", "kinds", "vitals", "hidden")]
@@ -368,12 +351,7 @@ def _headline(path: Path) -> str:
 
 
 def draw_curves(metrics: Path, target: Path) -> None:
-    """Draw the costs of training and test windows against records, and the divergence of the latent states.
-
-    Args:
-        metrics: file with one JSON object a line.
-        target: image to write.
-    """
+    """Draw the costs of training and test windows against records, and the divergence of the latent states."""
     lines = read_json_lines(metrics)
     side = "test" if any("test/loss" in line for line in lines) else "train"
     with style():
@@ -393,8 +371,7 @@ def draw_curves(metrics: Path, target: Path) -> None:
             panel.set_title(f"Predictions on {'maps not trained on' if side == 'test' else 'training maps'}")
         for panel in (loss, divergence, first, second):
             panel.legend(fontsize=7, ncols=2)
-        with atomic_path(target) as temporary:
-            figure.savefig(temporary, format="png")
+        write_figure(target, figure)
 
 
 def _line(panel: Axes, lines: list[dict[str, float]], name: str, label: str, number: int) -> None:

@@ -24,19 +24,13 @@ from analysis.world_model.windows import CONTEXT, Windows
 
 @dataclass(frozen=True)
 class Dice:
-    """Random numbers for W windows of T ticks.
+    """Random numbers for W windows of T ticks."""
 
-    Attributes:
-        latent: uniform, of the latent states of the last given tick and of each predicted one, (W, T - 1, groups).
-        bottleneck: normal, (W, dimensions).
-        imagined: uniform, decides which windows go on from the bottleneck, (W,).
-        foreseen: uniform, decides in which windows latent states are drawn from the prior, (W,).
-    """
-
+    # latent: uniform, of the latent states of the last given tick and of each predicted one, (W, T - 1, groups)
     latent: torch.Tensor
-    bottleneck: torch.Tensor
-    imagined: torch.Tensor
-    foreseen: torch.Tensor
+    bottleneck: torch.Tensor  # normal, (W, dimensions)
+    imagined: torch.Tensor  # uniform, decides which windows go on from the bottleneck, (W,)
+    foreseen: torch.Tensor  # uniform, decides in which windows latent states are drawn from the prior, (W,)
 
     @staticmethod
     def thrown(windows: Windows, sizes: Sizes, generator: torch.Generator) -> "Dice":
@@ -55,7 +49,7 @@ class Dice:
 
 
 Costs = dict[str, torch.Tensor]
-"""For each of `statistics.HEADS`, the cost of each prediction in nats, (B,)."""
+"""For each of `HEADS`, the cost of each prediction in nats, (B,)."""
 
 
 def scene_costs(prediction: Prediction, scene: Scene, stats: Statistics, vitals: list[int]) -> Costs:
@@ -65,7 +59,6 @@ def scene_costs(prediction: Prediction, scene: Scene, stats: Statistics, vitals:
     normal distribution, and little more the further it is off.
 
     Args:
-        prediction: of B ticks.
         vitals: places of the vitals in `Scene.own`.
     """
     occupied = (scene.kinds.sum(dim=1) > 0).float()
@@ -142,11 +135,6 @@ class Totals:
     """Adds up costs by name, so that their means are those over all processes' predictions."""
 
     def __init__(self, names: Sequence[str]):
-        """Begin.
-
-        Args:
-            names: of all costs, in an order that all processes share.
-        """
         self._names = tuple(names)
         self._sums: dict[str, torch.Tensor] = {}
         self._counts = dict.fromkeys(self._names, 0)
@@ -188,24 +176,15 @@ _START_COSTS = (*HEADS, "given_hidden", "given_cell", "divergence", "balanced", 
 
 @dataclass(frozen=True, eq=False)
 class Unrolled:
-    """What a batch of windows costs.
+    """What a batch of windows costs."""
 
-    Attributes:
-        loss: what this process adds to the loss, with gradients; those of all processes add up to the gradient.
-        total: the loss over all processes.
-        costs: of each of `HEADS` in nats in a predicted tick, on average.
-        start_costs: likewise of the tick that the bottleneck describes.
-        divergence: of the posterior from the prior in nats, on average.
-        bottleneck: the spreading penalty, or the KL of a Gaussian bottleneck in nats.
-        ticks: predicted.
-    """
-
+    # loss: what this process adds to the loss, with gradients; those of all processes add up to the gradient
     loss: torch.Tensor
-    total: float
-    costs: dict[str, float]
-    start_costs: dict[str, float]
-    divergence: float
-    bottleneck: float
+    total: float  # the loss over all processes
+    costs: dict[str, float]  # of each of `HEADS` in nats in a predicted tick, on average
+    start_costs: dict[str, float]  # likewise of the tick that the bottleneck describes
+    divergence: float  # of the posterior from the prior in nats, on average
+    bottleneck: float  # the spreading penalty, or the KL of a Gaussian bottleneck in nats
     ticks: int
 
 
@@ -295,20 +274,20 @@ def _follow(
             logits = prior.index_copy(0, shown, posterior)
         # From the prior for all: the posterior exists only where the life goes on, and would give that away.
         foreseen = WorldState(hidden, drawn(prior, dice.latent[left, tick - CONTEXT + 1]))
-        outcome = network.outcome(foreseen, scene_of(scene, going))
+        outcome = network.outcome(foreseen, scene.take(going))
         ticks.add(_outcome_costs(model, *outcome, windows.reward[left, tick - 1], (~there).float()))
         state = WorldState(hidden, drawn(logits, dice.latent[left, tick - CONTEXT + 1]))
-        prediction = network.decode(state, scene_of(scene, going), action)
+        prediction = network.decode(state, scene.take(going), action)
         if not len(seen):
             return
-        left, state, scene = left[seen], state.take(seen), scene_of(prediction.scene, seen)
+        prediction = prediction.take(seen)
+        left, state, scene = left[seen], state.take(seen), prediction.scene
         memory = remember(model, scene, windows.around.take(left), memory.take(going[seen]))
         ticks.add(memory_costs(memory, windows.memory(tick, left), model.stats))
-        prediction = _taken(prediction, seen)
         _, real = windows.at(tick)
         ticks.add(scene_costs(prediction, real, model.stats, network.vitals))
         moved = displacement(windows.where[left, tick - 1], windows.where[left, tick])
-        ticks.add({"move": torch.nn.functional.cross_entropy(prediction.move, moved, reduction="none")})
+        ticks.add({"move": functional.cross_entropy(prediction.move, moved, reduction="none")})
 
 
 def _outcome_costs(
@@ -317,8 +296,8 @@ def _outcome_costs(
     """Costs of predicted rewards and of logits of the end, (B,) each, given the rewards and whether lives are over."""
     mean, deviation = model.stats.reward
     distance = predicted - (reward - mean) / deviation
-    end = torch.nn.functional.binary_cross_entropy_with_logits(ending, over, reduction="none")
-    huber = torch.nn.functional.smooth_l1_loss(distance, torch.zeros_like(distance), reduction="none")
+    end = functional.binary_cross_entropy_with_logits(ending, over, reduction="none")
+    huber = functional.smooth_l1_loss(distance, torch.zeros_like(distance), reduction="none")
     return {"reward": huber, "end": end}
 
 
@@ -347,16 +326,6 @@ def _weighed(model: WorldModel, start: Mapping[str, Cost], ticks: Mapping[str, C
     started = sum(start[name] / nats[name] for name in HEADS if name in start) + a_nat * start["balanced"]
     started = started + sum(start[f"given_{name}"] / nats[name] for name in ("hidden", "cell"))
     return shares + STARTS_WEIGHT * started + a_nat * start.get("bottleneck", 0.0)
-
-
-def scene_of(scene: SoftScene, chosen: torch.Tensor) -> SoftScene:
-    """Return some of the scenes."""
-    return SoftScene(**{name: tensor[chosen] for name, tensor in vars(scene).items()})
-
-
-def _taken(prediction: Prediction, chosen: torch.Tensor) -> Prediction:
-    parts = {name: tensor[chosen] for name, tensor in vars(prediction).items() if name != "scene"}
-    return Prediction(scene=scene_of(prediction.scene, chosen), **parts)
 
 
 def _mixed(chosen: torch.Tensor, mine: MemoryState, other: MemoryState) -> MemoryState:

@@ -5,7 +5,7 @@ agree.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +29,9 @@ from analysis.world_model.at_once import QUANTITIES, SIDES, STYLES, Made, change
 from analysis.world_model.edits import Edits, requested_edits
 from analysis.world_model.held_out import HeldOut, life_numbers
 from analysis.world_model.options import DIRECTIONS, SETTLING
-from analysis.world_model.outcomes import over_lives, write_table
+from analysis.world_model.outcomes import columns_of, over_lives, write_figure, write_table
 from analysis.world_model.windows import CONTEXT, Windows, as_windows
-from common.files import atomic_path, sha256, write_json
+from common.files import sha256, write_json
 from common.user_error import UserError
 
 TABLE_FILE, JSON_FILE, FIGURE_FILE = "validation.tsv", "validation.json", "validation.png"
@@ -60,114 +60,63 @@ _LETTERS = 28
 
 @dataclass(frozen=True)
 class InGame:
-    """What an edit of one dose did at once in the game.
+    """What an edit of one dose did at once in the game."""
 
-    Attributes:
-        dose: of the edit; None if it has none.
-        made: whether agents were edited in every tick, or in single ones with unedited ticks between.
-        changes: quantity -> mean over episodes of the mean over edited lives, with its 95% interval.
-        episodes: played.
-    """
-
-    dose: float | None
-    made: Made
+    dose: float | None  # of the edit; None if it has none
+    made: Made  # whether agents were edited in every tick, or in single ones with unedited ticks between
+    # changes: quantity -> mean over episodes of the mean over edited lives, with its 95% interval
     changes: Mapping[str, Estimate]
     episodes: int
 
 
 @dataclass(frozen=True, eq=False)
 class Intervened:
-    """A finished run.
-
-    Attributes:
-        options: of its edits, made together, with all doses.
-        directions: that they name; None if they name none.
-        dictionary: of sparse features that they name; None likewise.
-        in_game: what they did, dose by dose.
-    """
+    """A finished run."""
 
     folder: Path
-    options: tuple[EditOptions, ...]
+    options: tuple[EditOptions, ...]  # of its edits, made together, with all doses
     directions: Directions | None
     dictionary: SparseDictionary | None
-    in_game: tuple[InGame, ...]
+    in_game: tuple[InGame, ...]  # what they did, dose by dose
 
 
 @dataclass(frozen=True)
 class Validated:
-    """How an edit changes one quantity at once, with 95% intervals: over recorded lives, in the game over episodes.
-
-    Attributes:
-        run: folder of the intervention.
-        edit: what was edited, with its dose.
-        made: in every tick or once.
-        quantity: the value, or the probability of an option.
-        predicted: by the gradient on recorded ticks.
-        predicted_low, predicted_high: its interval.
-        replayed: in full on recorded ticks.
-        replayed_low, replayed_high: its interval.
-        simulated: in full in simulated ticks.
-        simulated_low, simulated_high: its interval.
-        real_low, real_high: its interval; NaN where all episodes agree.
-        predicted_agrees: whether both have the same sign; empty where the game's interval does not exclude 0.
-        lives: recorded lives with a simulated change.
-        episodes: played in the game.
-    """
+    """How an edit changes one quantity at once, with 95% intervals: over recorded lives, in the game over episodes."""
 
     run: str
     edit: str
     made: Made
-    quantity: str
-    predicted: float
-    predicted_low: float
-    predicted_high: float
-    replayed: float
-    replayed_low: float
-    replayed_high: float
-    simulated: float
-    simulated_low: float
-    simulated_high: float
-    real: float
-    real_low: float
-    real_high: float
-    predicted_agrees: str
+    quantity: str  # the value, or the probability of an option
+    predicted: Estimate  # by the gradient on recorded ticks
+    replayed: Estimate  # in full on recorded ticks
+    simulated: Estimate  # in full in simulated ticks
+    real: Estimate  # in the game; its interval is NaN where all episodes agree
+    predicted_agrees: str  # whether both have the same sign; empty where the game's interval does not exclude 0
     replayed_agrees: str
     simulated_agrees: str
-    lives: int
-    episodes: int
+    lives: int  # recorded lives with a simulated change
+    episodes: int  # in the game
 
 
 @dataclass(frozen=True)
 class SignAgreement:
-    """In how many changes the sign is that of the game, among those whose interval in the game excludes 0.
-
-    Attributes:
-        made: in every tick or once.
-        quantities: value, moves or attack style.
-        side: predicted, replayed or simulated.
-        changes: that the game shows for sure.
-        of: all of them.
-        agree: share with the same sign.
-        other_edits: the same share if each real change is compared with what this side says of the edits of the other
-            runs: what agrees whatever is edited; NaN with a single run.
-        correlation: Pearson's r of all changes with those in the game; NaN of fewer than three.
-    """
+    """In how many changes the sign is that of the game, among those whose interval in the game excludes 0."""
 
     made: Made
     quantities: str
     side: str
-    changes: int
-    of: int
-    agree: float
+    changes: int  # that the game shows for sure
+    of: int  # all of them
+    agree: float  # share with the same sign
+    # other_edits: the same share if each real change is compared with what this side says of the edits of the other
+    # runs: what agrees whatever is edited; NaN with a single run
     other_edits: float
-    correlation: float
+    correlation: float  # Pearson's r of all changes with those in the game; NaN of fewer than three
 
 
 def read_intervened(folder: Path, policy: str, policy_sha256: str) -> Intervened:
     """Read a finished run of intervene.py.
-
-    Args:
-        policy: name of the policy in the world model.
 
     Raises:
         UserError: the run is unfinished or damaged, edited another policy, made an edit that simulations cannot make,
@@ -190,7 +139,6 @@ def read_intervened(folder: Path, policy: str, policy_sha256: str) -> Intervened
 
 
 def _options(folder: Path, arguments: Mapping[str, Any]) -> tuple[EditOptions, ...]:
-    """The edits of a run, from its run.json."""
     for name, option in (("condition", "--while"), ("from_tick", "--from-tick"), ("until_tick", "--until-tick")):
         if arguments.get(name):
             raise UserError(
@@ -230,11 +178,7 @@ def compare_edits(
     """Make the edits of finished runs on recorded and in simulated ticks; returns a row for each edit and quantity.
 
     Args:
-        held_out: recorded lives to start from.
         lives: starts; as many as there are if those are fewer.
-        ticks: after each start, at most.
-        seed: of starts, dice and resamples.
-        report: called with the share done.
 
     Raises:
         UserError: a direction or a dictionary does not fit, or no life is long enough.
@@ -269,7 +213,6 @@ def _dose(edits: Edits) -> float | None:
 
 
 def _batches(held_out: HeldOut, lives: int, ticks: int, seed: int) -> Iterator[tuple[Windows, PackedObservation]]:
-    """Yield starts with the observations of all their records."""
     model, left = held_out.model, lives
     for sequences in held_out.sequences(ticks - 1, seed):
         if left <= 0:
@@ -285,8 +228,6 @@ def validated_rows(
     """Return a row for each quantity that an edit of one dose changes.
 
     Args:
-        run: name of its folder.
-        game: what it did in the game.
         changes: side of `SIDES` -> mean change of each quantity over the edited ticks of a start, (starts, quantities);
             NaN where none counts.
         life: number of the recorded life of each start, (starts,) int64.
@@ -295,15 +236,12 @@ def validated_rows(
     for place, name in enumerate(QUANTITIES):
         real = game.changes[name]
         sure = real.low > 0 or real.high < 0
-        numbers: dict[str, Any] = {"real": real.value, "real_low": real.low, "real_high": real.high}
+        numbers: dict[str, Any] = {"real": real}
         for side in SIDES:
             values = changes[side][:, place]
             known = np.isfinite(values)
-            value = low = high = float("nan")
-            if known.any():
-                value, low, high = astuple(over_lives(life[known], seed).mean(values[known]))
-            numbers |= {side: value, f"{side}_low": low, f"{side}_high": high}
-            numbers[f"{side}_agrees"] = _word(value, real.value) if sure else ""
+            mean = over_lives(life[known], seed).mean(values[known]) if known.any() else Estimate(float("nan"))
+            numbers |= {side: mean, f"{side}_agrees": _word(mean.value, real.value) if sure else ""}
         lives = len(np.unique(life[np.isfinite(changes["simulated"][:, place])]))
         rows.append(
             Validated(run=run, edit=edit, made=game.made, quantity=name, lives=lives, episodes=game.episodes, **numbers)
@@ -317,10 +255,9 @@ def _word(predicted: float, real: float) -> str:
 
 def shown(row: Validated) -> list[str]:
     """Return the cells of a row as it is printed, under `HEADS`."""
-    cells = [row.edit, row.made, row.quantity, f"{row.predicted:+.2g}", f"{row.replayed:+.2g}"]
-    for side in ("simulated", "real"):
-        value, low, high = (getattr(row, f"{side}{end}") for end in ("", "_low", "_high"))
-        cells.append(f"{value:+.2g} ({low:+.2g} to {high:+.2g})")
+    cells = [row.edit, row.made, row.quantity, f"{row.predicted.value:+.2g}", f"{row.replayed.value:+.2g}"]
+    for side in (row.simulated, row.real):
+        cells.append(f"{side.value:+.2g} ({side.low:+.2g} to {side.high:+.2g})")
     agree = [side for side in SIDES if getattr(row, f"{side}_agrees") == "yes"]
     return [*cells, ", ".join(agree) or "none" if row.predicted_agrees else "not sure"]
 
@@ -338,12 +275,12 @@ def sign_agreement(rows: Sequence[Validated]) -> list[SignAgreement]:
 def _agreement(rows: Sequence[Validated], how: Made, group: str, side: str) -> SignAgreement:
     answers = [getattr(row, f"{side}_agrees") == "yes" for row in rows if getattr(row, f"{side}_agrees")]
     others = [
-        _word(getattr(other, side), row.real) == "yes"
+        _word(getattr(other, side).value, row.real.value) == "yes"
         for row in rows
         for other in rows
         if getattr(row, f"{side}_agrees") and other.run != row.run and other.quantity == row.quantity
     ]
-    pairs = np.array([(getattr(row, side), row.real) for row in rows])
+    pairs = np.array([(getattr(row, side).value, row.real.value) for row in rows])
     pairs = pairs[np.isfinite(pairs).all(axis=1)]
     varies = len(pairs) > 2 and bool((np.ptp(pairs, axis=0) > 0).all())
     correlation = float(np.corrcoef(pairs.T)[0, 1]) if varies else float("nan")
@@ -357,17 +294,12 @@ def _share(flags: Sequence[bool]) -> float:
 def save_validation(
     folder: Path, rows: Sequence[Validated], agreements: Sequence[SignAgreement], model: Path, settings: dict[str, Any]
 ) -> None:
-    """Write both tables and the figure.
-
-    Args:
-        agreements: summed up.
-        model: file of the world model.
-    """
+    """Write both tables and the figure."""
     draw_validation(rows, folder / FIGURE_FILE)
     write_table(folder / TABLE_FILE, rows)
     header = {"world_model_sha256": sha256(model), "settling_ticks": SETTLING, **settings}
-    content = {"rows": [asdict(row) for row in rows], "sign_agreement": [asdict(agreement) for agreement in agreements]}
-    write_json(folder / JSON_FILE, {**header, **content})
+    tables = {"rows": list(map(columns_of, rows)), "sign_agreement": list(map(columns_of, agreements))}
+    write_json(folder / JSON_FILE, {**header, **tables})
 
 
 def draw_validation(rows: Sequence[Validated], target: Path) -> None:
@@ -388,8 +320,7 @@ def draw_validation(rows: Sequence[Validated], target: Path) -> None:
             axes.set_xlabel("change at once, in play")
         handles, names = grid[0, 0].get_legend_handles_labels()
         figure.legend(handles, names, loc="outside lower center", ncols=len(_SERIES))
-        with atomic_path(target) as temporary:
-            figure.savefig(temporary, format="png")
+        write_figure(target, figure)
 
 
 def _panel(axes: Axes, rows: Sequence[Validated]) -> None:
@@ -397,7 +328,8 @@ def _panel(axes: Axes, rows: Sequence[Validated]) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(4))
     places = np.arange(len(rows))
     for number, (side, label) in enumerate(_SERIES.items()):
-        values, low, high = (np.array([getattr(row, f"{side}{end}") for row in rows]) for end in ("", "_low", "_high"))
+        estimates = [getattr(row, side) for row in rows]
+        values, low, high = (np.array([getattr(one, end) for one in estimates]) for end in ("value", "low", "high"))
         # Lists, since of a single edit matplotlib takes an array for a number.
         arms = [np.nan_to_num(np.maximum(distance, 0)).tolist() for distance in (values - low, high - values)]
         axes.errorbar(

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, memory_names
-from activation_store.reader import Progress, read_metadata
+from activation_store.reader import read_metadata
 from activation_store.recording import record_again
 from activation_store.schema import DumpMetadata, refuse_kept_memory
 from agent_zoo.base import RecurrentPolicy
@@ -30,7 +30,7 @@ from analysis.world_model.scene import (
     scene_of,
     unknown_terrain,
     with_view,
-)  # fmt: skip
+)
 from common.user_error import UserError
 
 CONTEXT = 3
@@ -46,33 +46,21 @@ class Windows:
 
     The first `CONTEXT` ticks are given, the others are to be predicted. If a life ends with a window's last record,
     one tick more is to be predicted: that there is none.
-
-    Attributes:
-        scene: of all records, window by window, N.
-        place: position of each record in a flattened grid of windows and ticks, (N,) int64.
-        lengths: ticks of each window, (W,) int64, above `CONTEXT` - 1.
-        action: code of each action, (W, T, size).
-        reward: (W, T).
-        ends: whether the life ends with the tick, (W, T).
-        hidden: of the policy's memory after each tick, (W, T, layers, units).
-        around: as of the last tick of the context.
-        where: row and column on the map, (W, T, 2) int64.
-        kind_totals: sums of the other entities' columns of `Scene.own` by kind, and their number, (kinds, columns + 1).
-        identity: episode, agent and tick of each window's first record, (W, 3) int64.
     """
 
-    scene: Scene
-    place: torch.Tensor
-    lengths: torch.Tensor
-    action: torch.Tensor
-    reward: torch.Tensor
-    ends: torch.Tensor
-    hidden: torch.Tensor
+    scene: Scene  # of all records, window by window, N
+    place: torch.Tensor  # position of each record in a flattened grid of windows and ticks, (N,) int64
+    lengths: torch.Tensor  # ticks of each window, (W,) int64, above `CONTEXT` - 1
+    action: torch.Tensor  # code of each action, (W, T, size)
+    reward: torch.Tensor  # (W, T)
+    ends: torch.Tensor  # whether the life ends with the tick, (W, T)
+    hidden: torch.Tensor  # of the policy's memory after each tick, (W, T, layers, units)
     cell: torch.Tensor
-    around: Surroundings
-    where: torch.Tensor
+    around: Surroundings  # as of the last tick of the context
+    where: torch.Tensor  # row and column on the map, (W, T, 2) int64
+    # kind_totals: sums of the other entities' columns of `Scene.own` by kind, and their number, (kinds, columns + 1)
     kind_totals: torch.Tensor
-    identity: torch.Tensor
+    identity: torch.Tensor  # episode, agent and tick of each window's first record, (W, 3) int64
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -139,9 +127,6 @@ def check_dump(
 ) -> None:
     """Refuse a dump that a world model of this policy cannot be trained on.
 
-    Args:
-        policy: to be held by the world model.
-
     Raises:
         UserError: the dump lacks something, or is of another policy; or the policy cannot read probabilities.
     """
@@ -204,31 +189,26 @@ def world_of(metadata: DumpMetadata) -> tuple[int, int]:
 
 def read_windows(
     folder: Path, episodes: tuple[int, ...], horizon: int, batch: int, policy: RecurrentPolicy, info: CheckpointInfo,
-    seed: int | None = None, progress: Progress | None = None,
+    seed: int | None = None,
 ) -> Iterator[Windows]:  # fmt: skip
     """Yield the windows of some episodes; every tick after a life's first three is to be predicted in just one window.
 
     Args:
-        horizon: ticks to predict in a window.
-        batch: windows in each batch.
         seed: of the order; None for the dump's.
-        progress: called with the share of the episodes done.
     """
-    for sequences in read_sequences(folder, episodes, horizon, batch, seed, progress):
+    for sequences in read_sequences(folder, episodes, horizon, batch, seed):
         yield as_windows(sequences, policy, info)
 
 
 def read_sequences(
-    folder: Path, episodes: tuple[int, ...], horizon: int, batch: int, seed: int | None = None,
-    progress: Progress | None = None,
-) -> Iterator[SequenceBatch]:  # fmt: skip
+    folder: Path, episodes: tuple[int, ...], horizon: int, batch: int, seed: int | None = None
+) -> Iterator[SequenceBatch]:
     """Yield the records of the same windows; arguments as for `read_windows`."""
     parts = Parts(layers=memory_layers(read_metadata(folder)), leave_out=("log_probability",), episodes=episodes)
-    length = CONTEXT + horizon
-    for sequences in windows(folder, length, stride=horizon, batch=batch, seed=seed, parts=parts, progress=progress):
-        kept = _long_enough(sequences)
-        if kept is not None:
-            yield kept
+    for sequences in windows(folder, CONTEXT + horizon, stride=horizon, batch=batch, seed=seed, parts=parts):
+        kept = sequences.lengths > CONTEXT  # a tick after the context
+        if kept.any():
+            yield sequences if kept.all() else chosen_sequences(sequences, kept)
 
 
 def as_windows(batch: SequenceBatch, policy: RecurrentPolicy, info: CheckpointInfo) -> Windows:
@@ -241,39 +221,24 @@ def as_windows(batch: SequenceBatch, policy: RecurrentPolicy, info: CheckpointIn
     action = recorded_actions(torch.from_numpy(batch.records.action), observation, layout)
     identity = np.stack([batch.records.episode, batch.records.agent_id, batch.records.tick], axis=1)
     grid = torch.from_numpy(batch.there)
+    where = np.stack([batch.records.column(name) for name in ("row", "col")], axis=1).astype(np.int64)
+
+    def padded(values: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(batch.padded(values))
+
     return Windows(
-        scene=scene_of(observation, layout),
-        place=grid.flatten().nonzero()[:, 0],
-        lengths=lengths,
-        action=_padded(batch, action.numpy()),
-        reward=_padded(batch, batch.records.reward),
-        ends=_padded(batch, batch.records.column("done").astype(np.float32)),
-        hidden=_states(batch, LSTM_HIDDEN, policy.layers),
-        cell=_states(batch, LSTM_CELL, policy.layers),
-        around=Surroundings(last.market, last.task.float()),
-        where=_padded(
-            batch, np.stack([batch.records.column(name) for name in ("row", "col")], axis=1).astype(np.int64)
-        ),
-        kind_totals=kind_totals(observation, layout),
-        identity=torch.from_numpy(identity)[starts],
-    )
+        scene=scene_of(observation, layout), place=grid.flatten().nonzero()[:, 0], lengths=lengths,
+        action=padded(action.numpy()), reward=padded(batch.records.reward),
+        ends=padded(batch.records.column("done").astype(np.float32)),
+        hidden=_states(batch, LSTM_HIDDEN, policy.layers), cell=_states(batch, LSTM_CELL, policy.layers),
+        around=Surroundings(last.market, last.task.float()), where=padded(where),
+        kind_totals=kind_totals(observation, layout), identity=torch.from_numpy(identity)[starts],
+    )  # fmt: skip
 
 
 def _states(batch: SequenceBatch, kind: str, layers: int) -> torch.Tensor:
     """States of the memory after each tick, (W, T, layers, units)."""
     return torch.from_numpy(np.stack([batch.layer(name) for name in memory_names(kind, layers)], axis=2))
-
-
-def _padded(batch: SequenceBatch, values: np.ndarray) -> torch.Tensor:
-    return torch.from_numpy(batch.padded(values))
-
-
-def _long_enough(batch: SequenceBatch) -> SequenceBatch | None:
-    """Drop sequences without a tick after the context; None if none is left."""
-    kept = batch.lengths > CONTEXT
-    if kept.all():
-        return batch
-    return chosen_sequences(batch, kept) if kept.any() else None
 
 
 def chosen_sequences(batch: SequenceBatch, kept: np.ndarray) -> SequenceBatch:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks.floor import Floor, matrix_speed, operations
+from benchmarks.measure import Floor, matrix_speed, operations
 
 AGENTS, INPUTS, UNITS = 12, 5, 7
 

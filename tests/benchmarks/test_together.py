@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import together
-from benchmarks.together import REST, train_together
+from benchmarks.training import REST, _phases, train_together
 from common.user_error import UserError
 from reinforcement_learning.processes import usable_cores
 from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, Settings, TaskSettings, TrainSettings
@@ -18,7 +17,7 @@ def test_phases_add_up_to_the_time_of_the_updates_after_the_first() -> None:
     first = b'{"agent_steps": 100, "agent_steps_per_second": 1, "time/learning": 0.9}'
     second = b'{"agent_steps": 300, "agent_steps_per_second": 100, "time/learning": 0.5, "time/copying": 0.25}'  # 2 s
     third = b'{"agent_steps": 400, "agent_steps_per_second": 50, "time/learning": 0.75, "time/copying": 0.25}'  # 2 s
-    phases = together._phases(b"\n".join([first, second, third]))
+    phases = _phases(b"\n".join([first, second, third]))
     assert phases == pytest.approx({"learning": 2.5 / 300, "copying": 1 / 300, REST: 0.5 / 300})
 
 

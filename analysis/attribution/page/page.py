@@ -2,13 +2,13 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from activation_store.records import Records
+from analysis.attribution.attributions import Attributions
 from analysis.life.action_words import ITEMS
 from analysis.pages.ground import ground_facts
 from analysis.pages.packing import embedded, pack
@@ -21,35 +21,8 @@ _ENTITY = ("id", "npc_type", "row", "col")
 """The first columns of every entity row, in the game's order."""
 
 
-@dataclass(frozen=True, eq=False)
-class ShownSample:
-    """Consecutive ticks of a life with their attributions. N ticks, T ticks back, latest last.
-
-    Attributes:
-        records: the ticks.
-        value: the target, (N,).
-        tiles: (N, T, tiles).
-        entities: (N, T, most entities).
-        own: (N, T, columns).
-        inventory: (N, T, most items).
-        task: (N, T).
-        memory: (N, S).
-        columns: names of the columns of `own`.
-        components: of each component of the memory before the window, (N, K).
-    """
-
-    number: int
-    records: Records
-    value: np.ndarray
-    tiles: np.ndarray
-    entities: np.ndarray
-    own: np.ndarray
-    inventory: np.ndarray
-    task: np.ndarray
-    memory: np.ndarray
-    columns: tuple[str, ...]
-    components: np.ndarray
-    component_names: tuple[str, ...]
+ShownSample = tuple[int, Records, Attributions]
+"""The number of a sample, its ticks, and their attributions."""
 
 
 def saliency_page(
@@ -59,14 +32,10 @@ def saliency_page(
     """Return the page as HTML.
 
     Args:
-        folder: of the run, with the figures.
-        heading: what is attributed, and how.
         summary: its lines; those that begin with a space are details.
-        figures: names of files, and how to read each.
-        command: words of the command line that repeats the run.
     """
     shown = [_content(sample) for sample in samples]
-    back = samples[0].task.shape[1]
+    back = samples[0][2].task.shape[1]
     facts = {**ground_facts(), "samples": [facts for facts, _ in shown]}
     return (
         environment(_HERE, trim=True)
@@ -84,28 +53,23 @@ def saliency_page(
 
 def _content(sample: ShownSample) -> tuple[dict[str, Any], str]:
     """Return a sample's facts, and its packed tables as base64 text."""
-    records = sample.records
+    number, records, maps = sample
     tables = {
         "material": records.tile[:, :, 2].astype(np.uint8),
         **{
-            name: np.nan_to_num(getattr(sample, name)).astype(np.float32)
+            name: np.nan_to_num(getattr(maps, name)).astype(np.float32)
             for name in ("tiles", "entities", "own", "inventory", "task")
         },
-        "memory": np.abs(sample.memory).sum(axis=1).astype(np.float32),
-        "value": np.nan_to_num(sample.value).astype(np.float32),
+        "memory": np.abs(maps.memory).sum(axis=1).astype(np.float32),
+        "value": np.nan_to_num(maps.value).astype(np.float32),
         "tick": records.tick.astype(np.int64),
     }
-    if sample.component_names:
-        tables["components"] = np.nan_to_num(sample.components).astype(np.float32)
-    texts = {
-        "entities_text": _entities(records),
-        "items_text": _items(records),
-        "columns": sample.columns,
-        "component_names": sample.component_names,
-    }
-    packed = pack(tables, texts)
+    if maps.component_names:
+        tables["components"] = np.nan_to_num(maps.components).astype(np.float32)
+    texts = {"entities_text": _entities(records), "items_text": _items(records)}
+    packed = pack(tables, {**texts, "columns": maps.columns, "component_names": maps.component_names})
     facts = {
-        "number": sample.number, "agent": int(records.agent_id[0]), "episode": int(records.episode[0]),
+        "number": number, "agent": int(records.agent_id[0]), "episode": int(records.episode[0]),
         "ticks": len(records), "columns": packed.columns,
     }  # fmt: skip
     return facts, packed.content
@@ -132,7 +96,6 @@ def _entities(records: Records) -> list[list[dict[str, Any]]]:
 
 
 def _items(records: Records) -> list[list[str]]:
-    """Name the items of each tick."""
     rows = records.inventory
     kinds = [rows.values[rows.offsets[record] : rows.offsets[record + 1], 1].tolist() for record in range(len(records))]
     return [[ITEMS.get(kind, f"item {kind}") for kind in numbers] for numbers in kinds]

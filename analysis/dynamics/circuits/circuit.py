@@ -1,7 +1,7 @@
 """The circuit of a direction of an LSTM's memory: what writes it, what keeps it, and which heads read it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -32,82 +32,57 @@ class Share:
     """How much of a read-out's variance over lives a part makes up: their covariance, divided by the variance.
 
     Shares of all parts of the same kind add up to 1. One below 0 is of a part that works against the others.
-
-    Attributes:
-        kind: way in which the read-out was divided.
-        part: which part.
-        low, high: 95% interval over resampled lives; NaN with fewer than five lives.
     """
 
     kind: str
     part: str
     share: float
-    low: float
+    low: float  # low, high: 95% interval over resampled lives; NaN with fewer than five lives
     high: float
 
 
 @dataclass(frozen=True)
 class HeldIn:
-    """A unit of the layer that is read.
-
-    Attributes:
-        forget_gate: mean over ticks and lives.
-        kept: share of what the unit held after the first tick that forget gates have left at the end; mean over lives.
-    """
+    """A unit of the layer that is read."""
 
     unit: int
     share: float
     low: float
     high: float
-    forget_gate: float
+    forget_gate: float  # mean over ticks and lives
+    # kept: share of what the unit held after the first tick that forget gates have left at the end; mean over lives
     kept: float
 
 
 @dataclass(frozen=True)
 class ReadBy:
-    """What an option's logit gains, less the mean of its head, along with a standard deviation of the read-out.
-
-    Attributes:
-        low, high: 95% interval over resampled lives.
-        random: the same as far along random directions: the root of the mean square.
-    """
+    """What an option's logit gains, less the mean of its head, along with a standard deviation of the read-out."""
 
     head: str
     option: str
     logit: float
-    low: float
+    low: float  # low, high: 95% interval over resampled lives
     high: float
-    random: float
+    random: float  # the same as far along random directions: the root of the mean square
 
 
 @dataclass(frozen=True, eq=False)
 class Circuit:
-    """The circuit of a direction after T ticks of L lives.
-
-    Attributes:
-        spread: standard deviation of the read-out over lives.
-        remainder: largest difference between the sum of the parts and the read-out less that of the reference.
-        shares: by gate, source, source and gate, gate and unit (of the first ones), tick, and traced to the end by
-            source and tick.
-        units: in order of their share.
-        inputs: units of what the layer reads and of its own hidden state, in order of their share.
-        heads: options of the heads that have a fixed list of them.
-        gained: what each tick adds to the read-out, (T, L); empty for one of a hidden state.
-        lost: what each tick takes by forgetting, likewise.
-        read_out: after the last tick, (L,).
-    """
+    """The circuit of a direction after T ticks of L lives."""
 
     direction: Direction
     ticks: int
-    spread: float
-    remainder: float
+    spread: float  # standard deviation of the read-out over lives
+    remainder: float  # largest difference between the sum of the parts and the read-out less that of the reference
+    # shares: by gate, source, source and gate, gate and unit (of the first ones), tick, and traced to the end by source
+    # and tick
     shares: list[Share]
-    units: list[HeldIn]
-    inputs: list[Share]
-    heads: list[ReadBy]
-    gained: np.ndarray
-    lost: np.ndarray
-    read_out: np.ndarray
+    units: list[HeldIn]  # in order of their share
+    inputs: list[Share]  # units of what the layer reads and of its own hidden state, in order of their share
+    heads: list[ReadBy]  # options of the heads that have a fixed list of them
+    gained: np.ndarray  # what each tick adds to the read-out, (T, L); empty for one of a hidden state
+    lost: np.ndarray  # what each tick takes by forgetting, likewise
+    read_out: np.ndarray  # after the last tick, (L,)
 
     def of(self, kind: str) -> list[Share]:
         """Return the shares of one way to divide the read-out."""
@@ -120,17 +95,14 @@ class Circuit:
         return few[:count]
 
 
-@dataclass(frozen=True, eq=False)
 class Resampled:
     """Shares of the variance of a read-out, (L,), and their intervals."""
 
-    read_out: np.ndarray
-    weights: np.ndarray = field(init=False)  # (1 + resamples, L): the lives themselves first
-
-    def __post_init__(self) -> None:
-        lives = len(self.read_out)
+    def __init__(self, read_out: np.ndarray):
+        lives = len(read_out)
         draws = np.random.default_rng(0).multinomial(lives, np.full(lives, 1 / lives), _RESAMPLES)
-        object.__setattr__(self, "weights", np.concatenate([np.ones((1, lives)), draws]) / lives)
+        self.read_out = read_out
+        self.weights = np.concatenate([np.ones((1, lives)), draws]) / lives  # the lives themselves first
 
     def shares(self, kind: str, parts: Mapping[str, np.ndarray]) -> list[Share]:
         """Return the share of each part, (L,)."""
@@ -169,7 +141,6 @@ def find_circuit(
 
     Args:
         memory: of the policy, in double precision.
-        direction: of a state of it.
         read: what the memory read, (T, L, units).
         parts: of it, which add up to it but for a constant, (T, L, units) each; none if it has no such parts.
     """
@@ -311,17 +282,12 @@ def _heads(
     return [
         ReadBy(
             name, option, float(mean[place]), float(low[place]), float(high[place]),
-            float(np.sqrt(np.mean([each[name][:, place].mean() ** 2 for each in theirs]))),
+            float(np.sqrt(np.mean([item[name][:, place].mean() ** 2 for item in theirs]))),
         )
         for name, table in ours.items()
         for mean, low, high in [resampled.means(table)]
         for place, option in enumerate(_options(name, table.shape[1]))
     ]  # fmt: skip
-
-
-def _states(life: list[Played]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Hidden and cell states of all layers."""
-    return [one.hidden for one in life], [one.cell for one in life]
 
 
 def _options(head: str, count: int) -> list[str]:

@@ -7,6 +7,10 @@ from functools import partial
 
 import numpy as np
 import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
 from rich.console import Console
 from torch.nn import functional
 
@@ -17,12 +21,12 @@ from agent_zoo.checkpoint import CheckpointInfo
 from agent_zoo.memories.lstm_memory import LSTM
 from agent_zoo.observation import PackedObservation
 from analysis.clusters.dataset import Step
-from analysis.dynamics.circuits.circuit import Circuit, HeldIn, Share, find_circuit
-from analysis.dynamics.circuits.figure import draw_circuit
+from analysis.dynamics.circuits.circuit import Circuit, HeldIn, ReadBy, Share, find_circuit
 from analysis.dynamics.memory_length import read_observations
 from analysis.dynamics.settings import DynamicsSettings
 from analysis.dynamics.tracks import Tracks, read_tracks
 from analysis.dynamics.update import Update
+from analysis.figures.style import new_figure, style, title
 from analysis.interventions.edits.state_edits import check_direction
 from analysis.pages.summary.page import Section, command_of, summary_page
 from analysis.recorded.recorded_observation import check_shows_everything, state_layers
@@ -42,6 +46,12 @@ _CAPTION = (
     "output, and what a tick adds and takes, in the half of the lives with the higher read-out less the other half."
 )
 _MOST_LINES = 5
+_FOR, _AGAINST = "#3f90da", "#bd1f01"
+_WIDEST = 16.0
+_THINNEST = 0.02
+"""Share below which a line is not drawn."""
+_UNITS, _OPTIONS = 6, 6
+_COLUMNS = ("read", "gates", "units", "read-out", "logits")
 
 
 def trace_circuit(
@@ -78,12 +88,11 @@ def trace_circuit(
     _check(circuit, tracks.layer[records[-1]], settings)
     lines = list(circuit_lines(circuit, policy, has_parts=bool(parts)))
     folder.save_figure(FIGURE, draw_circuit(circuit))
-    folder.save_text("circuit.tsv", tab_separated(_rows(circuit)))
+    folder.save_text("circuit.tsv", tab_separated([asdict(share) for share in (*circuit.shares, *circuit.inputs)]))
     folder.save_text("units.tsv", tab_separated([asdict(unit) for unit in circuit.units]))
     folder.save_text("heads.tsv", tab_separated([asdict(head) for head in circuit.heads]))
     folder.save_text("summary.txt", "\n".join(lines) + "\n")
-    defaults = vars(DynamicsSettings(settings.dump))
-    command = command_of("analyze_dynamics.py", asdict(settings), defaults)
+    command = command_of("analyze_dynamics.py", asdict(settings), vars(DynamicsSettings(settings.dump)))
     section = Section("What writes, keeps and reads it", lines, {FIGURE: _CAPTION})
     folder.save_text("report.html", summary_page(folder.path, f"Circuit of {direction.name}", [section], command))
     console.print("\n".join(lines), highlight=False, markup=False)
@@ -150,10 +159,6 @@ def projected(policy: RecurrentPolicy, observation: PackedObservation) -> dict[s
     return {name: functional.linear(codes, weight).numpy() for name, (codes, weight) in zip(names, pairs, strict=True)}
 
 
-def _rows(circuit: Circuit) -> list[dict[str, object]]:
-    return [asdict(share) for share in (*circuit.shares, *circuit.inputs)]
-
-
 def circuit_lines(circuit: Circuit, policy: RecurrentPolicy, *, has_parts: bool) -> Iterator[str]:
     """Yield what was found, in words."""
     direction: Direction = circuit.direction
@@ -165,7 +170,8 @@ def circuit_lines(circuit: Circuit, policy: RecurrentPolicy, *, has_parts: bool)
     yield ""
     yield f"Written through the gates of the layer: {_listed(circuit.of('gate'))}."
     yield f" From: {_listed(circuit.of('source'))}."
-    yield f" Largest paths: {_listed(_largest(circuit.of('source and gate')))}."
+    paths = sorted(circuit.of("source and gate"), key=lambda path: -abs(path.share))
+    yield f" Largest paths: {_listed(paths[:_MOST_LINES])}."
     half, most = (_tick_of(circuit.of("tick"), share) for share in (0.5, 0.9))
     yield f" Half of it is there after tick {half}, and .9 after tick {most}, for good."
     yield f"Traced through hidden states to the end: {_listed(circuit.of('traced source'))}."
@@ -189,10 +195,6 @@ def circuit_lines(circuit: Circuit, policy: RecurrentPolicy, *, has_parts: bool)
         )
 
 
-def _largest(shares: list[Share]) -> list[Share]:
-    return sorted(shares, key=lambda share: -abs(share.share))[:_MOST_LINES]
-
-
 def _listed(shares: list[Share]) -> str:
     return ", ".join(f"{share.part} {share.share:.2f} ({share.low:.2f} to {share.high:.2f})" for share in shares)
 
@@ -208,3 +210,99 @@ def _tick_of(shares: list[Share], wanted: float) -> int:
     """Return the first tick from which on the sum of the shares stays at what is wanted, or above."""
     below = np.flatnonzero(np.cumsum([share.share for share in shares]) < wanted)
     return int(below[-1]) + 1 if len(below) else 0
+
+
+def draw_circuit(circuit: Circuit) -> Figure:
+    """Draw the graph over the ticks in which it was written."""
+    with style():
+        figure = new_figure(11.0, 8.0)
+        grid = figure.add_gridspec(2, 2, height_ratios=(2.2, 1))
+        _graph(figure.add_subplot(grid[0, :]), circuit)
+        _written(figure.add_subplot(grid[1, 0]), circuit)
+        _flows(figure.add_subplot(grid[1, 1]), circuit)
+        text = (
+            f"What writes the read-out after {circuit.ticks} ticks, where it is kept, and what reads it; "
+            f"{len(circuit.read_out)} lives"
+        )
+        figure.suptitle(title(f"{circuit.direction.name}, {circuit.direction.layer}", text, 110))
+    return figure
+
+
+def _graph(axes: Axes, circuit: Circuit) -> None:
+    sources = {share.part: share for share in circuit.of("source")}
+    gates = {share.part: share for share in circuit.of("gate") if abs(share.share) >= _THINNEST / 2}
+    units = {f"unit {unit.unit}": unit.share for unit in circuit.units[:_UNITS]}
+    others, heads = 1 - sum(units.values()), circuit.strongest(_OPTIONS)
+    columns = (
+        {name: f"{name}\n{share.share:.2f}" for name, share in sources.items()},
+        {name: f"{name}\n{share.share:.2f}" for name, share in gates.items()},
+        {name: f"{name}\n{share:.2f}" for name, share in units.items()} | {"others": f"all others\n{others:.2f}"},
+        {"read-out": "read-out"},
+        {_name(head): f"{head.head.partition('.')[0]}: {head.option}\n{head.logit:+.2f} a SD" for head in heads},
+    )
+    places = [_spread(column, number) for number, column in enumerate(columns)]
+    for column, kind in enumerate(("source and gate", "gate and unit")):
+        for share in circuit.of(kind):
+            start, end = share.part.split(" > ")
+            _line(axes, places[column], places[column + 1], start, end, share.share)
+    for name, part in units.items():
+        _line(axes, places[2], places[3], name, "read-out", part)
+    _line(axes, places[2], places[3], "others", "read-out", others)
+    largest = max((abs(head.logit) for head in heads), default=0.0) or 1.0
+    for head in heads:
+        _line(axes, places[3], places[4], "read-out", _name(head), 0.5 * head.logit / largest)
+    for texts, spots in zip(columns, places, strict=True):
+        for name, text in texts.items():
+            box = {"boxstyle": "round,pad=0.3", "facecolor": "white", "edgecolor": "#9aa4af"}
+            axes.text(*spots[name], text, ha="center", va="center", fontsize=7.5, bbox=box, zorder=3)
+    for number, name in enumerate(_COLUMNS):
+        axes.text(number, 1.06, name, ha="center", fontsize=9, color="#56606b")
+    axes.set(xlim=(-0.45, len(_COLUMNS) - 0.55), ylim=(-0.05, 1.12))
+    axes.axis("off")
+
+
+def _name(head: ReadBy) -> str:
+    return f"{head.head} {head.option}"
+
+
+def _spread(column: Mapping[str, str], number: int) -> dict[str, tuple[float, float]]:
+    """Return the places of a column's boxes, from the top."""
+    heights = 1 - (np.arange(len(column)) + 0.5) / max(len(column), 1)
+    return {name: (float(number), float(height)) for name, height in zip(column, heights, strict=True)}
+
+
+def _line(
+    axes: Axes, left: Mapping[str, tuple[float, float]], right: Mapping[str, tuple[float, float]], start: str, end: str,
+    share: float,
+) -> None:  # fmt: skip
+    if start not in left or end not in right or abs(share) < _THINNEST:
+        return
+    (x, y), (to_x, to_y) = left[start], right[end]
+    middle = (x + to_x) / 2
+    path = Path([(x, y), (middle, y), (middle, to_y), (to_x, to_y)], [Path.MOVETO, *[Path.CURVE4] * 3])
+    colour = _FOR if share > 0 else _AGAINST
+    width = _WIDEST * min(abs(share), 1.0)
+    axes.add_patch(PathPatch(path, fill=False, edgecolor=colour, linewidth=width, alpha=0.5, zorder=1))
+
+
+def _written(axes: Axes, circuit: Circuit) -> None:
+    direct, traced = circuit.of("tick"), circuit.of("traced tick")
+    axes.bar(range(len(direct)), [share.share for share in direct], color=_FOR, label="by the layer's own gates")
+    shares = [share.share for share in traced]
+    axes.step(range(len(traced)), shares, where="mid", color="black", linewidth=1, label="traced to the end")
+    axes.axhline(0, color="#9aa4af", linewidth=0.6)
+    axes.set(xlabel="ticks since birth", ylabel="share of the variance")
+    axes.legend()
+
+
+def _flows(axes: Axes, circuit: Circuit) -> None:
+    """What ticks add and take, in lives with a high read-out less those with a low one."""
+    if not circuit.gained.size:
+        axes.axis("off")
+        return
+    high = circuit.read_out > np.median(circuit.read_out)
+    for flow, colour, label in ((circuit.gained, _FOR, "added"), (circuit.lost, _AGAINST, "taken by forgetting")):
+        axes.plot(flow[:, high].mean(axis=1) - flow[:, ~high].mean(axis=1), color=colour, label=label)
+    axes.axhline(0, color="#9aa4af", linewidth=0.6)
+    axes.set(xlabel="ticks since birth", ylabel="read-out, in a tick")
+    axes.legend()

@@ -24,21 +24,13 @@ _EQUAL = 1e-7
 
 @dataclass(frozen=True, eq=False)
 class Played:
-    """One layer of an LSTM along L lives of T ticks, from an empty memory; or along one life, which stands for all.
+    """One layer of an LSTM along L lives of T ticks, from an empty memory; or along one life, which stands for all."""
 
-    Attributes:
-        read: what the layer reads, (T, L, units).
-        sums: of the gates before they are squashed, (4, T, L, units).
-        gates: squashed, likewise.
-        cell: before the first tick and after each, (T + 1, L, units).
-        hidden: likewise.
-    """
-
-    read: torch.Tensor
-    sums: torch.Tensor
-    gates: torch.Tensor
-    cell: torch.Tensor
-    hidden: torch.Tensor
+    read: torch.Tensor  # what the layer reads, (T, L, units)
+    sums: torch.Tensor  # of the gates before they are squashed, (4, T, L, units)
+    gates: torch.Tensor  # squashed, likewise
+    cell: torch.Tensor  # before the first tick and after each, (T + 1, L, units)
+    hidden: torch.Tensor  # likewise
 
 
 @torch.no_grad()
@@ -69,16 +61,11 @@ class Written:
 
     T ticks, L lives. Slopes are those of the read-out by the sums of each gate, so that whatever adds up to what the
     layer reads can be told apart as well.
-
-    Attributes:
-        slopes: (4, T, L, units).
-        below: what each gate's reading of the layer below adds, (4, T, L, units of it).
-        own: what each gate's reading of the layer's own hidden state adds, (4, T, L, units).
     """
 
-    slopes: torch.Tensor
-    below: torch.Tensor
-    own: torch.Tensor
+    slopes: torch.Tensor  # (4, T, L, units)
+    below: torch.Tensor  # what each gate's reading of the layer below adds, (4, T, L, units of it)
+    own: torch.Tensor  # what each gate's reading of the layer's own hidden state adds, (4, T, L, units)
 
 
 @torch.no_grad()
@@ -115,7 +102,7 @@ def traced(
         What each unit of the encoder's output adds in each tick, (T, L, units); and the slopes of the read-out by them,
         which are those of every part of these units.
     """
-    weights = [[part.unflatten(0, (4, -1)) for part in each[:2]] for each in memory.all_weights]
+    weights = [[part.unflatten(0, (4, -1)) for part in item[:2]] for item in memory.all_weights]
     zeros = torch.zeros_like(life[0].read[0])
     cells, hiddens = [zeros] * (layer + 1), [zeros] * (layer + 1)
     cells[layer], output = _start(life[layer], reference[layer], weight, of_cell)

@@ -34,23 +34,14 @@ Exchange = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Situations:
-    """N recorded ticks of a policy.
+    """N recorded ticks of a policy."""
 
-    Attributes:
-        before: memory before the tick.
-        read: by the memory in the tick and in the `AHEAD` ticks after it, (1 + AHEAD, N, units).
-        states: of the layer under study after the tick, (N, units) float32.
-        label: number of the variable's value, (N,) int64.
-        life: (N,) int64.
-        tick: of the episode, (N,) int64.
-    """
-
-    before: MemoryState
-    read: torch.Tensor
-    states: torch.Tensor
-    label: np.ndarray
-    life: np.ndarray
-    tick: np.ndarray
+    before: MemoryState  # memory before the tick
+    read: torch.Tensor  # by the memory in the tick and in the `AHEAD` ticks after it, (1 + AHEAD, N, units)
+    states: torch.Tensor  # of the layer under study after the tick, (N, units) float32
+    label: np.ndarray  # number of the variable's value, (N,) int64
+    life: np.ndarray  # (N,) int64
+    tick: np.ndarray  # of the episode, (N,) int64
 
     def __len__(self) -> int:
         return len(self.label)

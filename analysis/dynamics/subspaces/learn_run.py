@@ -50,17 +50,11 @@ _ENDS = (2.5, 97.5)
 
 @dataclass(frozen=True)
 class Accuracy:
-    """After how many exchanges the actions tell the source's value.
-
-    Attributes:
-        what: was exchanged.
-        accuracy: share of pairs; half of them have the same value. Of random subspaces, the mean.
-        low, high: 95% interval over resampled lives; of random subspaces, the lowest and the highest.
-    """
+    """After how many exchanges the actions tell the source's value."""
 
     what: str
-    accuracy: float
-    low: float
+    accuracy: float  # share of pairs; half of them have the same value. Of random subspaces, the mean.
+    low: float  # low, high: 95% interval over resampled lives; of random subspaces, the lowest and the highest
     high: float
     pairs: int
     lives: int
@@ -68,18 +62,13 @@ class Accuracy:
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """Lives of one network, divided in two.
-
-    Attributes:
-        reader: of the value, fitted to the unedited actions of the lives to learn from.
-        told: share of unedited ticks of the other lives of which it tells the value.
-    """
+    """Lives of one network, divided in two."""
 
     policy: RecurrentPolicy
     train: Situations
     test: Situations
-    reader: Reader
-    told: float
+    reader: Reader  # of the value, fitted to the unedited actions of the lives to learn from
+    unedited: float  # share of unedited ticks of the other lives of which it tells the value
 
     def accuracy(self, what: str, layer: str, exchange: Exchange, seed: int) -> Accuracy:
         """Try an exchange on the other lives; the same pairs for the same seed."""
@@ -210,8 +199,8 @@ def _side(
         sides.append(_situations(options.layer, policy, tracks, memory, label, own))
     train, test = sides
     reader = Reader.fitted(decisions(policy, options.layer, train), train.label)
-    told = reader.right(decisions(policy, options.layer, test), test.label)
-    return Side(policy, train, test, reader, float(told.mean()))
+    unedited = reader.right(decisions(policy, options.layer, test), test.label)
+    return Side(policy, train, test, reader, float(unedited.mean()))
 
 
 def _situations(
@@ -274,15 +263,14 @@ def _directions(
 def _lines(
     options: LearnOptions, names: list[str], trained: Side, untrained: Side, tried: list[Accuracy]
 ) -> Iterator[str]:
-    """Yield what was found, in words."""
     yield (
         f"{options.donor} ({', '.join(names)}) in {options.dimensions} of the dimensions of {options.layer}, learnt "
         f"from {len(np.unique(trained.train.life))} lives, tried on {tried[0].lives} others, from tick "
         f"{options.from_tick} on."
     )
     yield (
-        f"The actions of a tick and the {AHEAD} after it tell the value in {trained.told:.1%} of unedited ticks; those "
-        f"of an untrained memory on the same inputs in {untrained.told:.1%}."
+        f"The actions of a tick and the {AHEAD} after it tell the value in {trained.unedited:.1%} of unedited ticks; "
+        f"those of an untrained memory on the same inputs in {untrained.unedited:.1%}."
     )
     yield "After how many exchanges they tell the source's value, which is the base's own in half of the pairs:"
     for row in tried:
@@ -293,13 +281,9 @@ def _lines(
         f"The learnt subspace is {'above' if as_high else 'not above'} all random ones (p "
         f"{'= ' if as_high else '> '}{1 / (1 + RANDOM_SUBSPACES):.3f})."
     )
+    policy = options.policy.stem if options.policy else read_metadata(options.learn).policy
     names_of = ",".join(f"learnt_{number}" for number in range(1, options.dimensions + 1))
     yield (
-        f"To play it: python intervene.py -p {trained_name(options)} --directions {options.folder / DIRECTIONS_FILE} "
+        f"To play it: python intervene.py -p {policy} --directions {options.folder / DIRECTIONS_FILE} "
         f"--edit interchange --direction {names_of} --donor {options.donor}"
     )
-
-
-def trained_name(options: LearnOptions) -> str:
-    """The policy's name as `intervene.py -p` takes it."""
-    return options.policy.stem if options.policy else read_metadata(options.learn).policy

@@ -19,10 +19,13 @@ from agent_zoo.checkpoint import CheckpointInfo
 from analysis.lives import lives_of
 from analysis.recorded.sequences import SequenceBatch
 from analysis.sparse.scores import Units
+from analysis.statistics.resampling import Estimate
 from analysis.world_model.held_out import life_numbers
 from analysis.world_model.measures.open_loop import (
     HIGHER_IS_BETTER,
+    Differences,
     compared,
+    concatenated,
     cosine,
     head_log_probabilities,
     joined,
@@ -38,43 +41,23 @@ from common.user_error import UserError
 _BEST = {"tiles": 1.0, "vitals": 0.0, "memory": 1.0}
 """Measures for which there is such a bound, with their values if nothing is wrong."""
 
-Differences = dict[str, np.ndarray]
-"""How one course of some lives differs from another, at each of P ticks that both reach: each measure as in
-`open_loop.Errors`, and `horizon` (ticks after the last one that both share), `life` and `episode`, (P,) int64."""
-
 
 @dataclass(frozen=True)
 class OtherDice:
-    """How far two real courses from one state differ in one measure at one horizon, with 95% intervals.
-
-    Attributes:
-        measure: see `open_loop.HIGHER_IS_BETTER`.
-        horizon: ticks after the last one that both courses share.
-        other: of the course with other dice, against the course as it was.
-        other_low, other_high: its interval.
-        bound: what no prediction without knowledge of the dice exceeds on average, half-way from `other` to no
-            difference; NaN for measures without such a bound.
-        model: of the world model in the same ticks.
-        copied: of copying the last tick, likewise.
-        better: how much better the model is than the other course; above 0 is better, whichever way the measure points.
-        better_low, better_high: its interval.
-        ticks: compared.
-        unit: what is resampled: episode or life.
-    """
+    """How far two real courses from one state differ in one measure at one horizon, with 95% intervals."""
 
     measure: str
-    horizon: int
-    other: float
-    other_low: float
-    other_high: float
+    horizon: int  # ticks after the last one that both courses share
+    other: Estimate  # of the course with other dice, against the course as it was
+    # bound: what no prediction without knowledge of the dice exceeds on average, half-way from `other` to no
+    # difference; NaN for measures without such a bound
     bound: float
-    model: float
+    model: float  # model, copied: of the world model, and of copying the last tick, in the same ticks
     copied: float
-    better: float
-    better_low: float
-    better_high: float
+    # better: how much better the model is than the other course; above 0 is better, whichever way the measure points
+    better: Estimate
     ticks: int
-    unit: str
+    unit: str  # what is resampled: episode or life
 
 
 def measure_other_dice(
@@ -84,8 +67,6 @@ def measure_other_dice(
 
     Args:
         courses: of one episode each: records of the same agents, from `CONTEXT` ticks before the courses part.
-        seed: of the model's latent states and of resamples.
-        report: called with the number of pairs done.
 
     Raises:
         UserError: no life lasts a tick longer in both courses of any pair.
@@ -118,7 +99,6 @@ def differences(
     """Compare two courses of the same lives, and yield the differences of each tick that a life reaches in both.
 
     Args:
-        windows: the first course, as it was recorded.
         others: the other one, of the same lives in the same order.
     """
     layout, vitals = info.layout, vital_columns(info.layout)
@@ -137,21 +117,16 @@ def differences(
         }  # fmt: skip
 
 
-def concatenated(parts: Iterable[Differences]) -> Differences:
-    """Join one or more parts."""
-    parts = list(parts)
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
 def _predicted(model: WorldModel, windows: Windows, between: Differences, seed: int) -> tuple[Differences, Differences]:
     """Return the errors of the model and of the copy at the same ticks of the same lives."""
     errors = joined(list(open_loop(model, windows, seed)))
-    ticks = 1 + int(max(errors.horizon.max(), between["horizon"].max()))
-    same = np.isin(errors.life * ticks + errors.horizon, between["life"] * ticks + between["horizon"])
-    mine, copied = (
-        {name: array[same] for name, array in side.items()} for side in (errors.model, errors.rivals["copy"])
+    mine = errors.model
+    ticks = 1 + int(max(mine["horizon"].max(), between["horizon"].max()))
+    same = np.isin(mine["life"] * ticks + mine["horizon"], between["life"] * ticks + between["horizon"])
+    model_there, copy_there = (
+        {name: array[same] for name, array in side.items()} for side in (mine, errors.rivals["copy"])
     )
-    return mine, copied
+    return model_there, copy_there
 
 
 def _rows(between: Differences, model: Differences, copied: Differences, seed: int) -> list[OtherDice]:
@@ -164,8 +139,8 @@ def _rows(between: Differences, model: Differences, copied: Differences, seed: i
             predicted, drawn, better = compared(units, name, mine, other)
             copying = compared(units, name, mine, copy)[1]
             bound = (drawn.value + _BEST[name]) / 2 if name in _BEST else float("nan")
+            ticks = int(chosen.sum())
             rows.append(
-                OtherDice(name, horizon, drawn.value, drawn.low, drawn.high, bound, predicted.value, copying.value,
-                          better.value, better.low, better.high, int(chosen.sum()), units.name)
-            )  # fmt: skip
+                OtherDice(name, horizon, drawn, bound, predicted.value, copying.value, better, ticks, units.name)
+            )
     return rows

@@ -9,7 +9,7 @@ most probable states is itself an unlikely one: what happens now and then, such 
 vitals it is the median of their distribution over all courses, which has the smallest mean error.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from math import log
@@ -25,16 +25,15 @@ from agent_zoo.observation import ObservationLayout
 from agent_zoo.soft_path import soft_tick
 from analysis.sparse.scores import Estimate, Units
 from analysis.world_model.held_out import life_numbers
-from analysis.world_model.imagination import informed_start
+from analysis.world_model.imagination import MOVE_HEAD, STYLE_HEAD, informed_start
 from analysis.world_model.model import WorldModel
 from analysis.world_model.network import WorldState, drawn, median
 from analysis.world_model.policy_interface import imagined_view
 from analysis.world_model.rules import Rules
-from analysis.world_model.scene import MOVES, Scene, SoftScene, displacement, edged, legal_heads, shift
-from analysis.world_model.unroll import scene_of
+from analysis.world_model.scene import MOVES, Rows, Scene, SoftScene, displacement, edged, legal_heads, shift
 from analysis.world_model.windows import CONTEXT, Windows
 
-POLICY_HEADS = ("Move.Direction", "Attack.Style")
+POLICY_HEADS = (MOVE_HEAD, STYLE_HEAD)
 """Heads whose probabilities are compared; the options of others are rows, which simulated views do not share."""
 HIGHER_IS_BETTER = {"tiles": True, "entities": True, "vitals": False, "memory": True, "policy": False}
 """What is measured: share of tiles that are right, F1 of entities, mean error of health, food and water in points,
@@ -45,17 +44,13 @@ def scene_errors(predicted: SoftScene, real: Scene, vitals: list[int]) -> dict[s
     """Return the errors of what is seen: of tiles and vitals (P,), of entities (P, 3): right, found and real.
 
     Args:
-        found: predicted, or of another course.
-        real: recorded.
         vitals: places of health, food and water among the own columns.
     """
     right = (predicted.material.argmax(dim=1) == real.material).float().mean(dim=1)
     there, wanted = predicted.kinds > 0.5, real.kinds > 0.5
-    entities = torch.stack(
-        [mask.flatten(1).sum(dim=1).float() for mask in (there & wanted, there, wanted)], dim=1
-    )  # (P, 3)
+    counts = [mask.flatten(1).sum(dim=1).float() for mask in (there & wanted, there, wanted)]
     vital = 100 * (predicted.own[:, vitals] - real.own[:, vitals]).abs().mean(dim=1)
-    return {"tiles": right.numpy(), "entities": entities.numpy(), "vitals": vital.numpy()}
+    return {"tiles": right.numpy(), "entities": torch.stack(counts, dim=1).numpy(), "vitals": vital.numpy()}
 
 
 def cosine(predicted: torch.Tensor, real: MemoryState) -> np.ndarray:
@@ -68,14 +63,11 @@ def head_log_probabilities(
 ) -> dict[str, torch.Tensor]:
     """Log-probabilities of `POLICY_HEADS` after a memory, with the real legality."""
     heads = legal_heads(layout)
-    legal = dict(
-        zip((head.name for head in heads), real.legal.split([head.size for head in heads], dim=1), strict=True)
-    )
-    read = policy.read(memory.hidden[-1])
-    decoder = policy.policy.action_decoder
+    read, decoder = policy.read(memory.hidden[-1]), policy.policy.action_decoder
+    pairs = zip(heads, real.legal.split([head.size for head in heads], dim=1), strict=True)
     return {
-        head.name: (decoder.own_scores(head, read) + log_legality(legal[head.name])).log_softmax(dim=1)
-        for head in heads
+        head.name: (decoder.own_scores(head, read) + log_legality(legal)).log_softmax(dim=1)
+        for head, legal in pairs
         if head.name in POLICY_HEADS
     }
 
@@ -119,65 +111,44 @@ COURSES = 8
 """Courses of latent states that a prediction is the mean of."""
 
 
+Differences = dict[str, np.ndarray]
+"""How one course of some lives differs from the recorded one, at each of P ticks: each measure, (P,), or of entities
+(P, 3), right, found and real; and `horizon` (ticks after the last one that both share), `life` and `episode`, (P,)
+int64."""
+
+
 @dataclass(frozen=True, eq=False)
 class Errors:
-    """One number per predicted tick for each measure. P predictions.
+    """The errors of predicted ticks; those of a tick that no life has reached are of its end alone."""
 
-    Attributes:
-        horizon: ticks after the last one seen, from 1, (P,) int64.
-        life: number of the life, (P,) int64.
-        episode: (P,) int64.
-        model: measure -> (P,); of entities (P, 3): right, predicted and real.
-        rivals: name of `RIVALS` -> likewise.
-        ended: probability that the life had ended before this tick, and whether it had, (E, 2); of all lives that were
-            alive a tick before.
-        ended_horizon: of each of these, (E,) int64.
-        confidence: probability of the most probable material of a tile, and whether it was right, by tenths of the
-            probability: number of tiles, sum of probabilities, number right, (10, 3).
-    """
-
-    horizon: np.ndarray
-    life: np.ndarray
-    episode: np.ndarray
-    model: dict[str, np.ndarray]
-    rivals: dict[str, dict[str, np.ndarray]]
+    model: Differences
+    rivals: dict[str, Differences]  # by name of `RIVALS`
+    # ended: probability that the life had ended before this tick, and whether it had, (E, 2); of all lives that were
+    # alive a tick before
     ended: np.ndarray
-    ended_horizon: np.ndarray
+    # confidence: probability of the most probable material of a tile, and whether it was right, by tenths of the
+    # probability: number of tiles, sum of probabilities, number right, (10, 3)
     confidence: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
-class Rivals:
-    """Where the rivals are in W windows.
+class Rivals(Rows):
+    """Where the rivals are in W windows."""
 
-    Attributes:
-        copied: the last scene seen, shifted by the agent's moves.
-        ruled: what the rules say.
-        memory: of the policy after it has read `ruled`.
-    """
-
-    copied: SoftScene
-    ruled: SoftScene
-    memory: MemoryState
-
-    def take(self, chosen: torch.Tensor) -> "Rivals":
-        """Return some of the windows."""
-        return Rivals(scene_of(self.copied, chosen), scene_of(self.ruled, chosen), self.memory.take(chosen))
+    copied: SoftScene  # the last scene seen, shifted by the agent's moves
+    ruled: SoftScene  # what the rules say
+    memory: MemoryState  # of the policy after it has read `ruled`
 
 
 @torch.no_grad()
 def open_loop(model: WorldModel, windows: Windows, seed: int) -> Iterator[Errors]:
-    """Yield the errors of each tick of a batch of windows.
-
-    Args:
-        windows: recorded ones.
-    """
+    """Yield the errors of each tick of a batch of windows."""
     network, generator, rules = model.network, torch.Generator().manual_seed(seed), Rules.of_game()
     own_heads = partial(head_log_probabilities, model.policy, model.layout)
     start = informed_start(model, windows, None)
     frozen_memory = windows.memory(CONTEXT - 1)
     courses = torch.arange(len(windows)).repeat_interleave(COURSES)  # window of each course; a window's stand together
-    state, scene, memory = start.state.take(courses), scene_of(start.scene, courses), frozen_memory.take(courses)
+    state, scene, memory = start.state.take(courses), start.scene.take(courses), frozen_memory.take(courses)
     left, rivals = torch.arange(len(windows)), Rivals(start.scene, start.scene, frozen_memory)
     for tick in range(CONTEXT, windows.ticks + 1):
         going = windows.going(left, tick)
@@ -195,7 +166,7 @@ def open_loop(model: WorldModel, windows: Windows, seed: int) -> Iterator[Errors
         left, rivals, state, scene, memory = _kept(seen, left, rivals, state, prediction.scene, memory)
         vitals = median(_mean(prediction.vitals[_courses_of(seen)].softmax(dim=2)))
         if not len(seen):
-            yield _only_ends(ended, tick - CONTEXT + 1)
+            yield Errors({}, {}, ended, np.zeros((10, 3)))
             return
         moved = displacement(windows.where[left, tick - 1], windows.where[left, tick])
         copied = _shifted(rivals.copied, moved, network.shape.side)
@@ -206,42 +177,35 @@ def open_loop(model: WorldModel, windows: Windows, seed: int) -> Iterator[Errors
         around = windows.around.take(left.repeat_interleave(COURSES))
         view = imagined_view(scene, model.stats.kind_means, around, model.layout)
         choices, memory = soft_tick(model.policy, view.observation, memory)
-        real_memory = windows.memory(tick, left)
-        _, real = windows.at(tick)
+        real_memory, (_, real) = windows.memory(tick, left), windows.at(tick)
         predicted = _mean_scene(scene)
         predicted = replace(predicted, own=predicted.own.index_copy(1, torch.tensor(network.vitals), vitals))
         policy = {name: _mixed(choices.log_probabilities[name]) for name in POLICY_HEADS}
-        cell = _mean(memory.cell[-1])
-        yield Errors(
-            np.full(len(left), tick - CONTEXT + 1), life_numbers(windows, left), windows.identity[left, 0].numpy(),
-            {
-                **scene_errors(predicted, real, network.vitals), "memory": cosine(cell, real_memory),
-                "policy": policy_kl(own_heads(real_memory, real), policy),
-            },
-            {
-                name: {
-                    **scene_errors(rival_scene, real, network.vitals), "memory": cosine(kept.cell[-1], real_memory),
-                    "policy": policy_kl(own_heads(real_memory, real), own_heads(kept, real)),
-                }
-                for name, rival_scene, kept in zip(
-                    RIVALS, (copied, ruled), (frozen_memory.take(left), rivals.memory), strict=True
-                )
-            },
-            ended, np.full(len(ended), tick - CONTEXT + 1), _confidence(predicted, real),
-        )  # fmt: skip
+        now = {
+            "horizon": np.full(len(left), tick - CONTEXT + 1), "life": life_numbers(windows, left),
+            "episode": windows.identity[left, 0].numpy(),
+        }  # fmt: skip
+        side = partial(_side, now, real, real_memory, own_heads(real_memory, real), network.vitals)
+        kept = {"copy": (copied, frozen_memory.take(left)), "rules": (ruled, rivals.memory)}
+        others = {name: side(shown, own.cell[-1], own_heads(own, real)) for name, (shown, own) in kept.items()}
+        yield Errors(side(predicted, _mean(memory.cell[-1]), policy), others, ended, _confidence(predicted, real))
+
+
+def _side(
+    now: Differences, real: Scene, memory: MemoryState, wanted: Mapping[str, torch.Tensor], vitals: list[int],
+    shown: SoftScene, cell: torch.Tensor, decided: Mapping[str, torch.Tensor],
+) -> Differences:  # fmt: skip
+    """Return how scenes, cell states and decisions of one side differ from the recorded ones of a tick."""
+    measured = {"memory": cosine(cell, memory), "policy": policy_kl(wanted, decided)}
+    return {**now, **scene_errors(shown, real, vitals), **measured}
 
 
 def _kept(
-    chosen: torch.Tensor,
-    left: torch.Tensor,
-    rivals: Rivals,
-    state: WorldState,
-    scene: SoftScene,
-    memory: MemoryState,
+    chosen: torch.Tensor, left: torch.Tensor, rivals: Rivals, state: WorldState, scene: SoftScene, memory: MemoryState
 ) -> tuple[torch.Tensor, Rivals, WorldState, SoftScene, MemoryState]:  # fmt: skip
     """Keep some of the windows that are left, and all courses of each."""
     courses = _courses_of(chosen)
-    return left[chosen], rivals.take(chosen), state.take(courses), scene_of(scene, courses), memory.take(courses)
+    return left[chosen], rivals.take(chosen), state.take(courses), scene.take(courses), memory.take(courses)
 
 
 def _courses_of(windows: torch.Tensor) -> torch.Tensor:
@@ -265,36 +229,19 @@ def _mean_scene(scene: SoftScene) -> SoftScene:
     return SoftScene(**parts, terrain=scene.terrain[::COURSES])
 
 
+def concatenated(parts: Iterable[Differences]) -> Differences:
+    """Join one or more parts."""
+    parts = list(parts)
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
 def joined(parts: list[Errors]) -> Errors:
-    """Concatenate errors."""
-
-    def cat(name: str) -> np.ndarray:
-        return np.concatenate([getattr(part, name) for part in parts])
-
-    def measures(sides: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        return {name: np.concatenate([side[name] for side in sides]) for name in HIGHER_IS_BETTER}
-
-    return Errors(
-        cat("horizon"), cat("life"), cat("episode"), measures([part.model for part in parts]),
-        {rival: measures([part.rivals[rival] for part in parts]) for rival in RIVALS}, cat("ended"),
-        cat("ended_horizon"), np.sum([part.confidence for part in parts], axis=0),
-    )  # fmt: skip
-
-
-def _only_ends(ended: np.ndarray, horizon: int) -> Errors:
-    """Return the errors of a tick that no life has reached."""
-    nothing = np.zeros(0, np.int64)
-    measures = {name: np.zeros((0, 3) if name == "entities" else 0, np.float32) for name in HIGHER_IS_BETTER}
-    return Errors(
-        nothing,
-        nothing,
-        nothing,
-        measures,
-        dict.fromkeys(RIVALS, measures),
-        ended,
-        np.full(len(ended), horizon),
-        np.zeros((10, 3)),
-    )
+    """Concatenate errors, some of which are of ticks that lives have reached."""
+    reached = [part for part in parts if part.model]
+    rivals = {name: concatenated(part.rivals[name] for part in reached) for name in RIVALS}
+    ended = np.concatenate([part.ended for part in parts])
+    confidence = np.sum([part.confidence for part in parts], axis=0)
+    return Errors(concatenated(part.model for part in reached), rivals, ended, confidence)
 
 
 def _shifted(scene: SoftScene, moved: torch.Tensor, side: int) -> SoftScene:

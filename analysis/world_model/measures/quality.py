@@ -1,7 +1,8 @@
 """How good a world model is on maps and lives that it was not trained on, and whether its lives are like real ones."""
 
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -10,45 +11,31 @@ from matplotlib.axes import Axes
 
 from analysis.figures.style import cluster_colour, new_figure, style
 from analysis.sparse.scores import Units
+from analysis.statistics.resampling import Estimate
 from analysis.world_model.held_out import HeldOut
 from analysis.world_model.imagination import imagine, informed_start
 from analysis.world_model.measures.noise_ceiling import OtherDice
 from analysis.world_model.measures.open_loop import HIGHER_IS_BETTER, Errors, compared, joined, open_loop
 from analysis.world_model.model import WorldModel
-from analysis.world_model.outcomes import write_table
+from analysis.world_model.outcomes import columns_of, write_figure, write_table
+from analysis.world_model.scene import VITALS
 from analysis.world_model.windows import CONTEXT, Windows
-from common.files import atomic_path, write_json
+from common.files import write_json
 from common.user_error import UserError
 
 
 @dataclass(frozen=True)
 class Row:
-    """One measure at one horizon, with 95% intervals.
+    """One measure at one horizon, with 95% intervals."""
 
-    Attributes:
-        measure: name, see `open_loop.HIGHER_IS_BETTER`.
-        horizon: ticks after the last one seen.
-        model_low: end of its interval.
-        rival: name of `open_loop.RIVALS`.
-        other: the rival's measure.
-        better: how much better the model is; above 0 is better, whichever way the measure points.
-        better_low: end of its interval.
-        predictions: ticks predicted.
-        unit: what is resampled: episode or life.
-    """
-
-    measure: str
-    horizon: int
-    model: float
-    model_low: float
-    model_high: float
-    rival: str
+    measure: str  # name, see `open_loop.HIGHER_IS_BETTER`
+    horizon: int  # ticks after the last one seen
+    model: Estimate
+    rival: str  # name of `open_loop.RIVALS`, whose measure is `other`
     other: float
-    better: float
-    better_low: float
-    better_high: float
-    predictions: int
-    unit: str
+    better: Estimate  # how much better the model is; above 0 is better, whichever way the measure points
+    predictions: int  # ticks predicted
+    unit: str  # what is resampled: episode or life
 
 
 @dataclass(frozen=True)
@@ -62,34 +49,24 @@ class Behaviour:
 
 @dataclass(frozen=True, eq=False)
 class Quality:
-    """Everything that is measured.
-
-    Attributes:
-        rows: open-loop errors by measure and horizon.
-        end_auroc: of the end of lives, NaN if none ended.
-        end_brier: mean squared error of its probability.
-        end_share: of predicted ticks that had ended.
-        calibration: mean probability and share right of the most probable materials, by tenths of the probability, with
-            the number of tiles, (10, 3).
-        calibration_error: mean distance between the two, weighted by tiles.
-        behaviours: frequencies.
-        memory_distance: energy distance between real and simulated cell states at the last horizon, and between two
-            halves of the real ones, relative to the mean distance of two real states.
-        other_dice: differences between real courses by measure and horizon; empty if none were played.
-    """
+    """Everything that is measured."""
 
     rows: list[Row]
-    end_auroc: float
-    end_brier: float
-    end_share: float
+    end_auroc: float  # of the end of lives, NaN if none ended
+    end_brier: float  # mean squared error of its probability
+    end_share: float  # of predicted ticks that had ended
+    # calibration: mean probability and share right of the most probable materials, by tenths of the probability, with
+    # the number of tiles, (10, 3)
     calibration: np.ndarray
-    calibration_error: float
+    calibration_error: float  # mean distance between the two, weighted by tiles
     behaviours: list[Behaviour]
+    # memory_distance: energy distance between real and simulated cell states at the last horizon, and between two
+    # halves of the real ones, relative to the mean distance of two real states
     memory_distance: tuple[float, float]
+    # other_dice: differences between real courses by measure and horizon; empty if none were played
     other_dice: list[OtherDice] = field(default_factory=list)
 
 
-QUALITY_FOLDER = "quality"
 OTHER_DICE_FILE = "other_dice.tsv"
 HORIZONS_SHOWN = (1, 4, 8, 16)
 BATCH = 64
@@ -100,6 +77,7 @@ _LABELS = {
 }  # fmt: skip
 
 
+_TICKS = "ticks"
 _RIVAL_LINES = {"copy": ("last tick, shifted", "--"), "rules": ("the game's rules", ":")}
 
 
@@ -107,12 +85,6 @@ def measure_quality(
     held_out: HeldOut, horizon: int, seed: int, report: Callable[[float], None] = lambda _: None
 ) -> Quality:
     """Measure on the episodes whose maps the model was not trained on.
-
-    Args:
-        held_out: recorded lives, and the model to measure.
-        horizon: ticks to predict.
-        seed: of resamples, of which windows are taken, and of simulated actions.
-        report: called with the share done.
 
     Raises:
         UserError: no life on these maps lasts long enough.
@@ -145,7 +117,8 @@ def save_quality(folder: Path, quality: Quality) -> None:
     (folder / OTHER_DICE_FILE).unlink(missing_ok=True)  # of an earlier measurement, which had other lives
     if quality.other_dice:
         write_table(folder / OTHER_DICE_FILE, quality.other_dice)
-    write_json(folder / "quality.json", asdict(quality))
+    tables = {name: list(map(columns_of, vars(quality)[name])) for name in ("rows", "behaviours", "other_dice")}
+    write_json(folder / "quality.json", {**vars(quality), **tables})
     draw_quality(quality, folder / "quality.png")
 
 
@@ -160,10 +133,9 @@ def draw_quality(quality: Quality, target: Path) -> None:
                 ticks = [row.horizon for row in rows]
                 panel.plot(ticks, [row.other for row in rows], color="0.4", linestyle=line, label=label)
             colour = cluster_colour(0)  # the model's numbers are the same beside each rival
-            panel.plot(ticks, [row.model for row in rows], color=colour, label="world model")
-            panel.fill_between(
-                ticks, [row.model_low for row in rows], [row.model_high for row in rows], color=colour, alpha=0.2
-            )
+            panel.plot(ticks, [row.model.value for row in rows], color=colour, label="world model")
+            low, high = [row.model.low for row in rows], [row.model.high for row in rows]
+            panel.fill_between(ticks, low, high, color=colour, alpha=0.2)
             _other_dice(panel, [row for row in quality.other_dice if row.measure == name])
             panel.set(xlabel="ticks after the last one seen", ylabel=_LABELS[name])
             panel.legend()
@@ -172,8 +144,7 @@ def draw_quality(quality: Quality, target: Path) -> None:
         calibration.plot([0, 1], [0, 1], color="0.6", linewidth=0.8)
         calibration.plot(quality.calibration[filled, 0], quality.calibration[filled, 1], marker="o", markersize=4)
         calibration.set(xlabel="probability of the most probable material", ylabel="share of tiles that are right")
-        with atomic_path(target) as temporary:
-            figure.savefig(temporary, format="png")
+        write_figure(target, figure)
 
 
 def _other_dice(panel: Axes, rows: list[OtherDice]) -> None:
@@ -181,7 +152,7 @@ def _other_dice(panel: Axes, rows: list[OtherDice]) -> None:
     if not rows:
         return
     ticks, colour = [row.horizon for row in rows], cluster_colour(1)
-    other, bound = [row.other for row in rows], [row.bound for row in rows]
+    other, bound = [row.other.value for row in rows], [row.bound for row in rows]
     panel.plot(ticks, other, color=colour, label="real, other dice")
     panel.fill_between(ticks, other, bound, color=colour, alpha=0.2, linewidth=0)
 
@@ -191,39 +162,36 @@ def headline(quality: Quality) -> str:
     lines = []
     for row in quality.rows:
         if row.horizon in HORIZONS_SHOWN:
-            lines.append(
-                f"{row.measure} after {row.horizon} ticks: {row.model:.3f}, {row.rival} {row.other:.3f} {_verdict(row)}"
-            )
+            numbers = f"{row.model.value:.3f}, {row.rival} {row.other:.3f}"
+            lines.append(f"{row.measure} after {row.horizon} ticks: {numbers} {_verdict(row)}")
     for ceiling in quality.other_dice:
         if ceiling.horizon in HORIZONS_SHOWN:
-            bound = "" if np.isnan(ceiling.bound) else f", best possible {ceiling.other:.3f} to {ceiling.bound:.3f}"
+            other, known = ceiling.other.value, not np.isnan(ceiling.bound)
+            bound = f", best possible {other:.3f} to {ceiling.bound:.3f}" if known else ""
             lines.append(
-                f"{ceiling.measure} after {ceiling.horizon} ticks with other dice: {ceiling.other:.3f}{bound}; model "
+                f"{ceiling.measure} after {ceiling.horizon} ticks with other dice: {other:.3f}{bound}; model "
                 f"{ceiling.model:.3f} {_verdict(ceiling)}"
             )
     return "\n".join(lines)
 
 
 def _verdict(row: Row | OtherDice) -> str:
-    verdict = "better" if row.better_low > 0 else "worse" if row.better_high < 0 else "not told apart"
-    return (
-        f"({verdict}; difference {row.better:+.3f}, {row.better_low:+.3f} to {row.better_high:+.3f} over {row.unit}s)"
-    )
+    better = row.better
+    verdict = "better" if better.low > 0 else "worse" if better.high < 0 else "not told apart"
+    return f"({verdict}; difference {better.value:+.3f}, {better.low:+.3f} to {better.high:+.3f} over {row.unit}s)"
 
 
 def _rows(errors: Errors, seed: int) -> list[Row]:
-    rows = []
-    for horizon in np.unique(errors.horizon).tolist():
-        chosen = errors.horizon == horizon
-        units = Units.of(errors.life[chosen], errors.episode[chosen], seed)
+    rows, own_errors = [], errors.model
+    for horizon in np.unique(own_errors["horizon"]).tolist():
+        chosen = own_errors["horizon"] == horizon
+        units = Units.of(own_errors["life"][chosen], own_errors["episode"][chosen], seed)
         for name in HIGHER_IS_BETTER:
             for rival, side in errors.rivals.items():
-                mine, theirs = (errors_of[name][chosen].astype(float) for errors_of in (errors.model, side))
+                mine, theirs = (errors_of[name][chosen].astype(float) for errors_of in (own_errors, side))
                 own, other, better = compared(units, name, mine, theirs)
-                rows.append(
-                    Row(name, horizon, own.value, own.low, own.high, rival, other.value, better.value, better.low,
-                        better.high, int(chosen.sum()), units.name)
-                )  # fmt: skip
+                ticks = int(chosen.sum())
+                rows.append(Row(name, horizon, own, rival, other.value, better, ticks, units.name))
     return rows
 
 
@@ -233,50 +201,36 @@ def _lives_compared(
 ) -> tuple[list[Behaviour], tuple[float, float]]:
     """Compare what happens after the same starts in the recorded windows and in simulated lives."""
     generator = torch.Generator().manual_seed(seed)
-    real, simulated, cells, imagined_cells = _Frequencies(), _Frequencies(), [], []
+    real, simulated, cells, imagined_cells = Counter[str](), Counter[str](), [], []
     for windows in batches:
-        moves = model.layout.heads[[head.name for head in model.layout.heads].index("Move.Direction")].size
         for tick in range(CONTEXT - 1, windows.ticks):
             there, scene = windows.at(tick)
             if len(there):
-                real.add(windows.action[there, tick], moves, scene.own[:, model.network.vitals])
+                _count(real, windows.action[there, tick], scene.own[:, model.network.vitals])
         full = windows.lengths == windows.ticks
         cells.append(windows.cell[full, -1, -1])
         start = informed_start(model, windows, generator)
         alive = torch.ones(len(start), dtype=torch.bool)
         for imagined in imagine(model, start, min(horizon, windows.ticks - CONTEXT) + 1, generator):
-            simulated.add(imagined.action[alive], moves, imagined.scene.own[alive][:, model.network.vitals])
+            _count(simulated, imagined.action[alive], imagined.scene.own[alive][:, model.network.vitals])
             last = imagined.memory.cell[-1][alive]
             alive &= torch.rand(len(start), generator=generator) >= imagined.end
         imagined_cells.append(last)
-    pairs = zip(real.shares().items(), simulated.shares().values(), strict=True)
-    behaviours = [Behaviour(name, one, other) for (name, one), other in pairs]
+    ticks, imagined_ticks = (max(1.0, counts.pop(_TICKS, 0)) for counts in (real, simulated))
+    behaviours = [Behaviour(name, real[name] / ticks, simulated[name] / imagined_ticks) for name in real]
     return behaviours, _distances(torch.cat(cells).numpy(), torch.cat(imagined_cells).numpy(), seed)
 
 
-class _Frequencies:
-    """Counts how often agents do things, and adds up their vitals."""
-
-    def __init__(self) -> None:
-        self.sums: dict[str, float] = {}
-        self.ticks = 0
-
-    def add(self, action: torch.Tensor, moves: int, vitals: torch.Tensor) -> None:
-        """Add ticks: codes of actions, (B, size), and vitals, (B, 3)."""
-        names = ("north", "south", "east", "west", "stays")
-        quantities = {
-            f"moves {name}" if name != "stays" else name: action[:, place] for place, name in enumerate(names)
-        }
-        quantities["trades or gives"] = (action[:, -4:] > 0.5).any(dim=1).float()
-        quantities["attacks"] = (action[:, -10:-6].sum(dim=1) > 0.5).float()
-        quantities |= {f"mean {name}": 100 * vitals[:, place] for place, name in enumerate(("health", "food", "water"))}
-        for name, values in quantities.items():
-            self.sums[name] = self.sums.get(name, 0.0) + float(values.sum())
-        self.ticks += len(action)
-
-    def shares(self) -> dict[str, float]:
-        """Return means over ticks by name."""
-        return {name: total / max(1, self.ticks) for name, total in self.sums.items()}
+def _count(sums: Counter[str], action: torch.Tensor, vitals: torch.Tensor) -> None:
+    """Add up what agents do and their vitals, given codes of actions, (B, size), and vitals, (B, 3)."""
+    names = ("moves north", "moves south", "moves east", "moves west", "stays")
+    quantities = {name: action[:, place] for place, name in enumerate(names)}
+    quantities["trades or gives"] = (action[:, -4:] > 0.5).any(dim=1).float()
+    quantities["attacks"] = (action[:, -10:-6].sum(dim=1) > 0.5).float()
+    quantities |= {f"mean {name}": 100 * vitals[:, place] for place, name in enumerate(VITALS)}
+    for name, values in quantities.items():
+        sums[name] += float(values.sum())  # type: ignore[assignment]
+    sums[_TICKS] += len(action)
 
 
 def _distances(real: np.ndarray, simulated: np.ndarray, seed: int, most: int = 1000) -> tuple[float, float]:

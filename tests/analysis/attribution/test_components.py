@@ -53,11 +53,11 @@ def test_patterns_of_planted_sources_are_found_again(recorded: RecordedPolicy) -
     read_outs = np.linalg.pinv(mixing).T  # what an analysis writes: rows that undo the mixing
     chosen = [direction(f"ic_{number + 1}", row) for number, row in enumerate(read_outs)]
     recorded_states = {"lstm_hidden": np.zeros((4000, UNITS)), "lstm_cell": states}
-    found = fitted_components(chosen, policy, recorded_states)
-    np.testing.assert_allclose(found.pattern[:, UNITS:].numpy(), mixing, atol=1e-4)
-    assert not found.pattern[:, :UNITS].any() and not found.read_out[:, :UNITS].any()
+    result = fitted_components(chosen, policy, recorded_states)
+    np.testing.assert_allclose(result.pattern[:, UNITS:].numpy(), mixing, atol=1e-4)
+    assert not result.pattern[:, :UNITS].any() and not result.read_out[:, :UNITS].any()
     memory = torch.from_numpy(np.concatenate([np.zeros_like(states), states], axis=1).astype(np.float32))
-    np.testing.assert_allclose(found.strengths(memory).numpy(), sources - sources.mean(axis=0), atol=1e-3)
+    np.testing.assert_allclose(result.strengths(memory).numpy(), sources - sources.mean(axis=0), atol=1e-3)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -91,7 +91,7 @@ def test_a_complete_basis_shares_out_the_memory(recorded: RecordedPolicy) -> Non
     assert cells.abs().max() > 1e-3
     np.testing.assert_allclose(maps.components.sum(dim=1).numpy(), cells.numpy(), atol=1e-5)
     parts = (maps.tiles, maps.entities, maps.own, maps.inventory, maps.task, maps.memory)
-    total = sum(each.flatten(1).sum(dim=1) for each in parts)  # components are no further part
+    total = sum(one.flatten(1).sum(dim=1) for one in parts)  # components are no further part
     np.testing.assert_allclose((total - maps.change).numpy(), maps.error.numpy(), atol=1e-5)
     assert maps.components.shape == (COUNT, UNITS)
 
@@ -101,8 +101,8 @@ def test_components_are_named_and_refused(recorded: RecordedPolicy) -> None:
     eye = np.eye(UNITS)
     there = [direction("ic_1", eye[0]), direction("ic_2", eye[1]), direction("food", eye[2], "encoder_output")]
     file = Directions(recorded.dump / "directions.safetensors", tuple(there))
-    assert [each.name for each in chosen_components("ic", file, policy, "a" * 64)] == ["ic_1", "ic_2"]
-    assert [each.name for each in chosen_components("ic_2,ic_1", file, policy, "a" * 64)] == ["ic_2", "ic_1"]
+    assert [one.name for one in chosen_components("ic", file, policy, "a" * 64)] == ["ic_1", "ic_2"]
+    assert [one.name for one in chosen_components("ic_2,ic_1", file, policy, "a" * 64)] == ["ic_2", "ic_1"]
     for text, checkpoint, message in (
         ("ic_3", "a", "holds no direction 'ic_3'"), ("food", "a", "is no state of the memory"),
         ("ic", "b", "belongs to another checkpoint"), (",", "a", "name at least one"),

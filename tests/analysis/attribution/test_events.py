@@ -52,8 +52,8 @@ def planted() -> Attributions:
 
 
 def test_what_changes_at_an_event_is_found() -> None:
-    found = planted()
-    around = around_event(found, "distance_to_npc <= 3", 0.8, BEFORE, 0)
+    result = planted()
+    around = around_event(result, "distance_to_npc <= 3", 0.8, BEFORE, 0)
     rows = {row.measure: row for row in around.rows}
     expected = {
         "attribution of a water tile": (-0.1, -0.2), "attribution of a player in view": (0.2, 0.2),
@@ -75,6 +75,6 @@ def test_intervals_are_over_samples() -> None:
     random = np.random.default_rng(0)
     sample = np.repeat(np.arange(20), 50)
     values = np.repeat(random.normal(0, 1, 20), 50)  # states of a sample tell nothing new
-    found = OverSamples(sample, 0).mean(values, np.ones(1000))
-    assert found.value == pytest.approx(values.mean())
-    assert 0.6 < found.high - found.low < 1.2
+    result = OverSamples(sample, 0).mean(values, np.ones(1000))
+    assert result.value == pytest.approx(values.mean())
+    assert 0.6 < result.high - result.low < 1.2

@@ -66,8 +66,8 @@ def test_soft_inputs_stand_for_observations_exactly(agent, seen, layout) -> None
 def test_windows_play_what_was_recorded(recorded: RecordedPolicy, ticks: int) -> None:
     policy, windows, value = policy_and_windows(recorded, ticks)
     function = Differentiable(policy, windows, Value())
-    found = function(*function.inputs(), torch.arange(COUNT))
-    np.testing.assert_allclose(found.detach().numpy(), value, **CLOSE)
+    result = function(*function.inputs(), torch.arange(COUNT))
+    np.testing.assert_allclose(result.detach().numpy(), value, **CLOSE)
     alone = windows.last(policy)
     np.testing.assert_allclose(play(policy, alone, alone.observation, Value()).numpy(), value, **CLOSE)
 
@@ -77,7 +77,7 @@ def test_integrated_gradients_are_complete(recorded: RecordedPolicy) -> None:
     baseline = average_baseline(policy, windows)
     maps = attribute(by("integrated"), policy, windows, Value(), baseline)
     parts = (maps.tiles, maps.entities, maps.own, maps.inventory, maps.task, maps.memory)
-    total = sum(each.flatten(1).sum(dim=1) for each in parts)
+    total = sum(one.flatten(1).sum(dim=1) for one in parts)
     np.testing.assert_allclose((total - maps.change).numpy(), maps.error.numpy(), atol=1e-5)
     assert (maps.error.abs() < 0.05 * maps.change.abs().clamp(min=1e-3)).float().mean() > 0.8
     assert np.isfinite(value).all()
@@ -212,18 +212,18 @@ def test_columns_of_rows_add_up_to_their_features(recorded: RecordedPolicy) -> N
     policy, windows, _ = policy_and_windows(recorded, 1)
     features = policy.policy.entity_features
     values = features(own_rows(windows.observation))
-    found = by_column(features, values)
-    assert found.shape[1] == len(policy.policy.layout.entity_columns)
-    torch.testing.assert_close(found.sum(dim=1), values.sum(dim=1))
+    result = by_column(features, values)
+    assert result.shape[1] == len(policy.policy.layout.entity_columns)
+    torch.testing.assert_close(result.sum(dim=1), values.sum(dim=1))
     health = policy.policy.layout.entity_columns.index("health")
-    torch.testing.assert_close(found[:, health], own_rows(windows.observation)[:, health].float())
+    torch.testing.assert_close(result[:, health], own_rows(windows.observation)[:, health].float())
 
 
 def test_counterfactual_tiles_are_ones_that_the_view_shows() -> None:
     material = torch.tensor([[2, 2, 2, 1, 1, 5], [4, 4, 4, 4, 4, 4]], dtype=torch.uint8)
-    found = counterfactual_materials(material, 16)
-    assert found[0].tolist() == [1, 1, 1, 2, 2, 2]
-    assert (found[1] != 4).all()
+    result = counterfactual_materials(material, 16)
+    assert result[0].tolist() == [1, 1, 1, 2, 2, 2]
+    assert (result[1] != 4).all()
 
 
 def test_a_removed_row_takes_its_option_along(recorded: RecordedPolicy) -> None:
@@ -233,7 +233,7 @@ def test_a_removed_row_takes_its_option_along(recorded: RecordedPolicy) -> None:
     removed = without_row(observation, "entity", row, layout)
     assert (removed.entity.counts == observation.entity.counts - 1).all()
     sizes = [head.size for head in layout.heads]
-    before, after = (legal_options(each, layout).split(sizes, dim=1) for each in (observation, removed))
+    before, after = (legal_options(one, layout).split(sizes, dim=1) for one in (observation, removed))
     for number, head in enumerate(layout.heads):
         if head.candidates != "entity":
             assert torch.equal(before[number], after[number])

@@ -51,12 +51,12 @@ def found_in(tracks: Tracks, layers: list[str], count: int) -> Behaviours:
 def test_only_both_layers_together_separate_four_behaviours(planted: Tracks, truth: np.ndarray) -> None:
     kept = steady(planted)
     together = found_in(planted, [AGENT, WORLD], 12).label[kept]
-    purest = sum(np.bincount(truth[kept][together == each]).max() for each in np.unique(together))
+    purest = sum(np.bincount(truth[kept][together == one]).max() for one in np.unique(together))
     assert purest / kept.sum() > 0.99
     for layer, own in ((AGENT, truth >= 2), (WORLD, truth % 2 == 1)):
         alone = found_in(planted, [layer], 12).label[kept]
-        assert sum(np.bincount(own[kept][alone == each]).max() for each in np.unique(alone)) / kept.sum() > 0.99
-        assert sum(np.bincount(truth[kept][alone == each]).max() for each in np.unique(alone)) / kept.sum() < 0.75
+        assert sum(np.bincount(own[kept][alone == one]).max() for one in np.unique(alone)) / kept.sum() > 0.99
+        assert sum(np.bincount(truth[kept][alone == one]).max() for one in np.unique(alone)) / kept.sum() < 0.75
         assert measures(together, truth[kept])[0] > measures(alone, truth[kept])[0] + 0.15
 
 
@@ -66,8 +66,8 @@ def test_layers_weigh_the_same_however_many_units_they_have(truth: np.ndarray, u
     space = space_of(tracks, [AGENT, WORLD], {})
     _, moving = trajectories(tracks, space.points(tracks.records.activations))
     assert space.by_layer(moving.var(axis=0)) == pytest.approx([1, 1])
-    found = find_behaviours(tracks, space, 4, 2, 0)
-    assert ((found.kept > 0.5) & (found.kept <= 1 + 1e-9)).all()
+    result = find_behaviours(tracks, space, 4, 2, 0)
+    assert ((result.kept > 0.5) & (result.kept <= 1 + 1e-9)).all()
 
 
 def test_one_layer_alone_is_not_rescaled(planted: Tracks) -> None:
@@ -85,12 +85,12 @@ def test_agreement_stands_beside_that_with_labels_of_other_lives(planted: Tracks
     random = np.random.default_rng(2)
     unrelated = np.repeat(random.integers(0, 3, LIVES * TICKS // 5), 5)
     label = np.where(planted.place >= SKIPPED, truth, -1)
-    found = {
+    result = {
         "all": Behaviours(label, 1.0, np.zeros(1), np.zeros(1), np.ones(1)),
         "half": Behaviours(np.where(label >= 0, truth // 2, -1), 1.0, np.zeros(1), np.zeros(1), np.ones(1)),
         "none": Behaviours(np.where(label >= 0, unrelated, -1), 1.0, np.zeros(1), np.zeros(1), np.ones(1)),
     }
-    rows = {(each.one, each.other): each for each in pairs_of(found, planted, 99, 0)}
+    rows = {(pair.one, pair.other): pair for pair in pairs_of(result, planted, 99, 0)}
     assert set(rows) == {("all", "half"), ("all", "none"), ("half", "none")}
     half, none = rows["all", "half"], rows["all", "none"]
     inside = label >= 0
@@ -108,6 +108,6 @@ def test_the_same_division_agrees_fully(planted: Tracks, truth: np.ndarray) -> N
 def test_lives_of_one_behaviour_each_agree_more_than_with_other_lives(planted: Tracks) -> None:
     of_life = planted.lives.index % 3
     there = np.where(planted.place >= SKIPPED, of_life, -1)
-    found = {name: Behaviours(there, 1.0, np.zeros(1), np.zeros(1), np.ones(1)) for name in ("one", "other")}
-    (row,) = pairs_of(found, planted, 99, 0)
+    result = {name: Behaviours(there, 1.0, np.zeros(1), np.zeros(1), np.ones(1)) for name in ("one", "other")}
+    (row,) = pairs_of(result, planted, 99, 0)
     assert row.information == row.rand == pytest.approx(1) and row.dealt_information < 0.5 and row.dealt_rand < 0.3

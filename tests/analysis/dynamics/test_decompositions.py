@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.dynamics.behaviours import resampled_lives
-from analysis.dynamics.decompositions import Scale, decompose, matched
-from analysis.dynamics.floors import above_gaussians
+from analysis.dynamics.decompositions import Scale, above_gaussians, decompose, matched
+from analysis.dynamics.neighbours import resampled_lives
 from analysis.dynamics.states_stage import fewer_records
 from analysis.lives import Lives
 from analysis.statistics.inference import LEVEL
@@ -33,24 +32,24 @@ def resamples(records: int) -> list[np.ndarray]:
 def test_independent_components_are_the_planted_sources(planted) -> None:
     activations, sources, mixing = planted
     scale = Scale.of(activations)
-    found = decompose("ica", scale.z(activations), SOURCES, 0, resamples(RECORDS))
-    r = np.corrcoef(found.scores.T, sources.T)[:SOURCES, SOURCES:]
+    result = decompose("ica", scale.z(activations), SOURCES, 0, resamples(RECORDS))
+    r = np.corrcoef(result.scores.T, sources.T)[:SOURCES, SOURCES:]
     assert (np.abs(r).max(axis=1) > 0.98).all() and len(set(np.abs(r).argmax(axis=1))) == SOURCES
     assert (r[np.arange(SOURCES), np.abs(r).argmax(axis=1)] > 0).all(), "the long tail points upwards"
-    np.testing.assert_allclose(matched(found.axes.patterns * scale.spread, mixing), 1, atol=0.02)
-    assert found.stability.min() > 0.95 and found.total > 0.98
-    np.testing.assert_allclose(found.explained.sum(), found.total, atol=0.01)
-    assert (np.diff(found.explained) <= 0).all()
+    np.testing.assert_allclose(matched(result.patterns * scale.spread, mixing), 1, atol=0.02)
+    assert result.stability.min() > 0.95 and result.total > 0.98
+    np.testing.assert_allclose(result.explained.sum(), result.total, atol=0.01)
+    assert (np.diff(result.explained) <= 0).all()
 
 
 def test_principal_components_are_those_of_linear_algebra(planted) -> None:
     z = Scale.of(planted[0]).z(planted[0])
-    found = decompose("pca", z, SOURCES, 0, resamples(RECORDS))
+    result = decompose("pca", z, SOURCES, 0, resamples(RECORDS))
     values, vectors = np.linalg.eigh(np.cov(z.T))
-    np.testing.assert_allclose(found.explained, values[::-1][:SOURCES] / values.sum(), rtol=1e-6)
-    np.testing.assert_allclose(matched(found.axes.patterns, vectors.T[::-1][:SOURCES]), 1, atol=1e-6)
-    np.testing.assert_allclose(found.scores.std(axis=0), 1, rtol=1e-3)
-    np.testing.assert_allclose(found.fidelity, 1, atol=1e-9)
+    np.testing.assert_allclose(result.explained, values[::-1][:SOURCES] / values.sum(), rtol=1e-6)
+    np.testing.assert_allclose(matched(result.patterns, vectors.T[::-1][:SOURCES]), 1, atol=1e-6)
+    np.testing.assert_allclose(result.scores.std(axis=0), 1, rtol=1e-3)
+    np.testing.assert_allclose(result.fidelity, 1, atol=1e-9)
 
 
 def test_non_negative_components_are_the_planted_parts() -> None:
@@ -59,15 +58,15 @@ def test_non_negative_components_are_the_planted_parts() -> None:
     for source in range(SOURCES):
         patterns[source, 4 * source : 4 * source + 4] = [1, 2, 1, 1]
     activity = rng.exponential(size=(RECORDS, SOURCES)) * (rng.random((RECORDS, SOURCES)) < 0.4)
-    found = decompose("nmf", activity @ patterns, SOURCES, 0, resamples(RECORDS))
-    np.testing.assert_allclose(matched(found.axes.patterns, patterns), 1, atol=0.02)
-    assert found.total > 0.97 and found.stability.min() > 0.95
+    result = decompose("nmf", activity @ patterns, SOURCES, 0, resamples(RECORDS))
+    np.testing.assert_allclose(matched(result.patterns, patterns), 1, atol=0.02)
+    assert result.total > 0.97 and result.stability.min() > 0.95
 
 
 def test_stability_tells_structure_from_noise() -> None:
     z = np.random.default_rng(2).normal(size=(600, UNITS))
-    found = decompose("ica", z, 6, 0, resamples(600))
-    assert found.stability.mean() < 0.85
+    result = decompose("ica", z, 6, 0, resamples(600))
+    assert result.stability.mean() < 0.85
 
 
 def test_a_unit_that_never_varies_is_left_out_and_harms_nothing(planted) -> None:
@@ -75,8 +74,8 @@ def test_a_unit_that_never_varies_is_left_out_and_harms_nothing(planted) -> None
     scale = Scale.of(activations)
     z = scale.z(activations)
     assert (z[:, -1] == 0).all()
-    found = decompose("pca", z, SOURCES, 0, [])
-    assert np.abs(found.axes.read_outs[:, -1]).max() < 1e-9 and np.isnan(found.stability).all()
+    result = decompose("pca", z, SOURCES, 0, [])
+    assert np.abs(result.read_outs[:, -1]).max() < 1e-9 and np.isnan(result.stability).all()
 
 
 def test_matching_ignores_order_and_sign() -> None:
@@ -96,11 +95,11 @@ def test_bootstraps_draw_whole_lives() -> None:
 
 def faded(sources: np.ndarray, lives: Lives) -> np.ndarray:
     """Sources that last: each fades at its own speed within lives."""
-    found, speeds = sources.copy(), np.linspace(0.1, 0.7, sources.shape[1])
+    result, speeds = sources.copy(), np.linspace(0.1, 0.7, sources.shape[1])
     for start, length in zip(lives.starts, lives.lengths, strict=True):
         for place in range(start + 1, start + length):
-            found[place] = speeds * found[place - 1] + np.sqrt(1 - speeds**2) * sources[place]
-    return found
+            result[place] = speeds * result[place - 1] + np.sqrt(1 - speeds**2) * sources[place]
+    return result
 
 
 @pytest.mark.parametrize("planted_sources", [2, 0])
@@ -113,19 +112,19 @@ def test_components_are_stable_only_above_those_of_a_gaussian(planted_sources: i
     sources[:, :planted_sources] = active * rng.laplace(size=active.shape)
     states = faded(sources, lives) @ rng.normal(size=(units, units))
     z = Scale.of(states).z(states)
-    found = decompose("ica", z, units, 0, resampled_lives(lives.index, 4, 0))
-    floor, q = above_gaussians(found, z, lives, 0)
-    found = replace(found, stability_q=q)
-    assert found.stable.sum() == planted_sources, (found.stability, floor.max(axis=1))
-    assert found.stability[~found.stable].max() > 0.6, "which by itself looks like something"
+    result = decompose("ica", z, units, 0, resampled_lives(lives.index, 4, 0))
+    floor, q = above_gaussians(result, z, lives, 0)
+    result = replace(result, stability_q=q)
+    assert result.stable.sum() == planted_sources, (result.stability, floor.max(axis=1))
+    assert result.stability[~result.stable].max() > 0.6, "which by itself looks like something"
 
 
 def test_principal_components_of_a_gaussian_are_as_stable(planted) -> None:
     """They follow from the covariance alone, so no principal component passes the floor."""
     z, lives = Scale.of(planted[0]).z(planted[0]), make_lives([30] * (RECORDS // 30))
-    found = decompose("pca", z, SOURCES, 0, resampled_lives(lives.index, 4, 0))
-    assert found.stability.min() > 0.9 and found.floor.size == 0 and not found.stable.any()
-    floor, q = above_gaussians(found, z, lives, 0)
+    result = decompose("pca", z, SOURCES, 0, resampled_lives(lives.index, 4, 0))
+    assert result.stability.min() > 0.9 and result.floor.size == 0 and not result.stable.any()
+    floor, q = above_gaussians(result, z, lives, 0)
     assert (q > LEVEL).all() and floor.mean() > 0.9
 
 

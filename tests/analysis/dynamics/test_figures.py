@@ -39,7 +39,7 @@ def test_every_panel_of_fixed_points_has_numbers_on_both_axes() -> None:
         )
         return SimpleNamespace(name=name, starts=rng.normal(size=(9, 2)), after=rng.normal(size=(9, 2)), points=points)
 
-    axes_of = SimpleNamespace(axes=SimpleNamespace(read_outs=np.eye(2)))
+    axes_of = SimpleNamespace(read_outs=np.eye(2))
     states: Any = SimpleNamespace(
         decompositions={"pca": axes_of}, data=SimpleNamespace(layer="lstm_cell", heading=HEADING),
         scale=SimpleNamespace(z=lambda state: state),

@@ -38,16 +38,16 @@ def policy_of(cell: MemoryCell, layers: int = 1, gain: float = 1.0) -> Recurrent
     with torch.no_grad():
         for parameter in memory.parameters():
             parameter.mul_(gain).add_(0.2 * torch.randn_like(parameter))
-    found = SimpleNamespace(memory=memory, layers=layers, cell=cell, policy=SimpleNamespace(hidden_size=UNITS))
-    return cast(RecurrentPolicy, found)
+    result = SimpleNamespace(memory=memory, layers=layers, cell=cell, policy=SimpleNamespace(hidden_size=UNITS))
+    return cast(RecurrentPolicy, result)
 
 
 def played(update: Update, seed: int = 0) -> Tracks:
     """Lives of a memory that reads noise."""
     rng = np.random.default_rng(seed)
     read = rng.normal(size=(sum(LENGTHS), UNITS))
-    found = states_of(update, read, LENGTHS)
-    return tracks_of(found, read, LENGTHS, found[:, update.place(update.states[-1])])
+    result = states_of(update, read, LENGTHS)
+    return tracks_of(result, read, LENGTHS, result[:, update.place(update.states[-1])])
 
 
 def nothing(share: float) -> None:
@@ -61,13 +61,13 @@ def test_jacobians_are_what_finite_differences_say(cell: MemoryCell, layers: int
     tracks, step = played(update), 1e-6
     some = tracks.with_ticks_around(3, 1)[:5]
     state, read = tensor(tracks.state[some]), tensor(tracks.read[tracks.ahead(some, 1)])
-    found = update.jacobian(state, read)
+    result = update.jacobian(state, read)
     np.testing.assert_allclose(update(state, read).numpy(), tracks.state[tracks.ahead(some, 1)], atol=1e-12)
     for number in range(update.size):
         change = torch.zeros(update.size, dtype=torch.float64)
         change[number] = step
         expected = (update(state + change, read) - update(state - change, read)) / (2 * step)
-        np.testing.assert_allclose(found[:, :, number].numpy(), expected.numpy(), atol=1e-8)
+        np.testing.assert_allclose(result[:, :, number].numpy(), expected.numpy(), atol=1e-8)
 
 
 @pytest.mark.parametrize("layer", [LSTM_CELL, LSTM_HIDDEN])
@@ -78,8 +78,8 @@ def test_components_move_later_components_as_edits_of_the_memory_would(layer: st
     patterns = rng.normal(size=(3, UNITS))
     probes = Probes(layer, np.linalg.pinv(patterns).T, patterns)
     some = tracks.with_ticks_around(2, lags)
-    found = lagged_jacobians(update, tracks, some, probes, lags, nothing)
-    np.testing.assert_allclose(found[:, 0], np.tile(np.eye(3), (len(some), 1, 1)), atol=1e-6)
+    result = lagged_jacobians(update, tracks, some, probes, lags, nothing)
+    np.testing.assert_allclose(result[:, 0], np.tile(np.eye(3), (len(some), 1, 1)), atol=1e-6)
     for j in range(3):
         ends = []
         for sign in (1, -1):
@@ -88,7 +88,7 @@ def test_components_move_later_components_as_edits_of_the_memory_would(layer: st
             for lag in range(1, lags + 1):
                 state = update(state, tensor(tracks.read[tracks.ahead(some, lag)]))
             ends.append(state[:, update.place(layer)].numpy() @ probes.read_outs.T)
-        np.testing.assert_allclose(found[:, lags, :, j], (ends[0] - ends[1]) / (2 * step), atol=1e-4)
+        np.testing.assert_allclose(result[:, lags, :, j], (ends[0] - ends[1]) / (2 * step), atol=1e-4)
 
 
 def test_an_edited_cell_has_the_hidden_state_that_an_intervention_gives() -> None:
@@ -140,7 +140,7 @@ def test_signs_agree_where_components_move_each_other() -> None:
     moves = rng.normal(size=(2, components, components))
     label = np.arange(count) % 2
     jacobians = np.stack([np.tile(np.eye(components), (count, 1, 1)), moves[label]], axis=1)
-    r = np.stack([np.stack([np.eye(components), np.tanh(each)]) for each in moves])
+    r = np.stack([np.stack([np.eye(components), np.tanh(one)]) for one in moves])
     q = np.where(np.abs(r) > 0.5, 0.001, 0.9)
     rows = sign_agreement(LaggedCorrelations(r, q), jacobians, label, 0)
     assert [(row.behaviour, row.lag) for row in rows] == [(0, 1), (1, 1)]

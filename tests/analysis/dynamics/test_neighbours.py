@@ -31,25 +31,25 @@ def test_neighbours_are_the_nearest_others(blobs) -> None:
 
 def test_planted_clusters_are_found_even_if_no_neighbour_connects_them(blobs) -> None:
     points, label = blobs
-    found = ward_labels(points, 3, neighbours=8)
-    assert (found == label).all()
-    assert explained_by(found, points) > 0.95 and explained_by(np.zeros(180, np.int64), points) == 0
+    result = ward_labels(points, 3, neighbours=8)
+    assert (result == label).all()
+    assert explained_by(result, points) > 0.95 and explained_by(np.zeros(180, np.int64), points) == 0
     resamples = [np.random.default_rng(seed).integers(0, 180, 180) for seed in range(3)]
-    assert (cluster_agreement(points, found, 3, resamples) == 1).all()
+    assert (cluster_agreement(points, result, 3, resamples) == 1).all()
 
 
 def test_clusters_of_noise_are_not_found_again() -> None:
     rng = np.random.default_rng(1)
     points = rng.normal(size=(300, 6))
-    found = ward_labels(points, 12)
+    result = ward_labels(points, 12)
     resamples = [rng.integers(0, 300, 300) for _ in range(3)]
-    assert cluster_agreement(points, found, 12, resamples).mean() < 0.6
+    assert cluster_agreement(points, result, 12, resamples).mean() < 0.6
 
 
 def test_a_planted_outlier_is_marked(blobs) -> None:
     points = np.concatenate([blobs[0], [[300.0, 300.0, 300.0]]])
-    found = outliers(median_distance(points))
-    assert found[-1] and found.sum() == 1
+    result = outliers(median_distance(points))
+    assert result[-1] and result.sum() == 1
 
 
 def test_agreement_of_planes() -> None:

@@ -1,21 +1,30 @@
-"""How long things last, on memories whose dynamics are known: leaky averages, a toggle, a counter."""
+"""How long things last: on memories whose dynamics are known, in planted groups, and in runs that followed edits."""
 
+import hashlib
+import json
+from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
 
+from activation_store.directions import Direction, Source, write_directions
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.memories.leaky_average import LeakyAverages
 from agent_zoo.memories.lstm_memory import LSTM
 from analysis.dynamics.fixed_points import find_fixed_points
 from analysis.dynamics.jacobians import Probes
-from analysis.dynamics.memory_length import lags_up_to, memory_length
-from analysis.dynamics.perturbations import distances, lasting
+from analysis.dynamics.memory_length import PHASES, MemoryLength, lags_up_to, memory_length, memory_use
+from analysis.dynamics.perturbations import FollowedEdit, Lasting, compare, distances, lasting, read_followed
+from analysis.dynamics.report_lasting import edit_lines, edit_rows
+from analysis.dynamics.tracks import tensor
 from analysis.dynamics.update import Update
+from analysis.statistics.resampling import Estimate
+from common.files import sha256
+from tests.command import assert_refuses
 from tests.planted_tracks import states_of, tracks_of
 
 UNITS, LENGTHS = 4, [40, 40, 30, 50]
@@ -49,18 +58,17 @@ def test_a_leaky_average_forgets_with_the_half_life_that_it_was_built_with() -> 
     read = rng.normal(size=(sum(LENGTHS), UNITS))
     tracks = tracks_of(states_of(update, read, LENGTHS), read, LENGTHS)
     some = tracks.with_ticks_around(2, 24)
-    found = distances(update, tracks, some, Probes(LSTM_HIDDEN, np.eye(UNITS), np.eye(UNITS)), 24, nothing)
+    result = distances(update, tracks, some, Probes(LSTM_HIDDEN, np.eye(UNITS), np.eye(UNITS)), 24, nothing)
     for number, ticks in enumerate(memory.time_constants[0].tolist()):
-        each = lasting(found[number], tracks.lives.index[some], 0)
-        np.testing.assert_allclose(each.left, np.exp(-np.arange(25) / ticks), rtol=1e-4)
+        one = lasting(result[number], tracks.lives.index[some], 0)
+        np.testing.assert_allclose(one.left, np.exp(-np.arange(25) / ticks), rtol=1e-4)
         expected = ticks * np.log(2)
         if expected < 24:
-            assert each.half_life.value == pytest.approx(expected, abs=0.15)
-            assert (
-                each.half_life.low <= each.half_life.value + 1e-9 and each.half_life.high >= each.half_life.value - 1e-9
-            )
+            half_life = one.half_life
+            assert half_life.value == pytest.approx(expected, abs=0.15)
+            assert half_life.low <= half_life.value + 1e-9 and half_life.high >= half_life.value - 1e-9
         else:
-            assert np.isinf(each.half_life.value)
+            assert np.isinf(one.half_life.value)
 
 
 def test_an_lstm_that_counts_never_forgets() -> None:
@@ -74,10 +82,10 @@ def test_an_lstm_that_counts_never_forgets() -> None:
     np.testing.assert_allclose(state[:, 1], counts * np.tanh(4), rtol=1e-6)
     tracks = tracks_of(state, read, LENGTHS, state[:, 1:])
     some = tracks.with_ticks_around(0, 20)
-    found = distances(update, tracks, some, Probes(LSTM_CELL, np.ones((1, 1)), np.ones((1, 1))), 20, nothing)
-    each = lasting(found[0], tracks.lives.index[some], 0)
-    np.testing.assert_allclose(each.left, 1, rtol=1e-5)
-    assert np.isinf(each.half_life.value)
+    result = distances(update, tracks, some, Probes(LSTM_CELL, np.ones((1, 1)), np.ones((1, 1))), 20, nothing)
+    one = lasting(result[0], tracks.lives.index[some], 0)
+    np.testing.assert_allclose(one.left, 1, rtol=1e-5)
+    assert np.isinf(one.half_life.value)
 
 
 @torch.no_grad()
@@ -143,19 +151,128 @@ def test_memory_is_as_long_as_it_was_built() -> None:
     read = np.where(np.repeat(np.arange(4) % 2 == 0, LENGTHS), 0.01, -0.01)[:, None] + 1e-4 * rng.normal(size=(160, 1))
     tracks = tracks_of(states_of(update, read, LENGTHS), read, LENGTHS)
     some = tracks.with_ticks_around(25, 0)
-    found = memory_length(
-        cast(RecurrentPolicy, _Decider()),
-        update,
-        tracks,
-        some,
-        cast("object", None),
-        24,
-        0,
-        nothing,  # type: ignore[arg-type]
-    )
-    assert found.ticks.tolist() == lags_up_to(24).tolist() == [1, 2, 3, 4, 6, 8, 12, 16, 24]
-    mean = found.value.mean(axis=0)
-    slope = np.diff(np.log(mean)) / np.diff(found.ticks)
+    policy, observation = cast(RecurrentPolicy, _Decider()), cast(Any, None)
+    result = memory_length(policy, update, tracks, some, observation, 24, 0, nothing)
+    assert result.ticks.tolist() == lags_up_to(24).tolist() == [1, 2, 3, 4, 6, 8, 12, 16, 24]
+    mean = result.value.mean(axis=0)
+    slope = np.diff(np.log(mean)) / np.diff(result.ticks)
     np.testing.assert_allclose(np.exp(slope), 0.8, rtol=0.05)
-    np.testing.assert_allclose(found.divergence, found.value, atol=1e-6)
-    assert (found.whole[:, 1].mean() > mean).all()
+    np.testing.assert_allclose(result.divergence, result.value, atol=1e-6)
+    assert (result.whole[:, 1].mean() > mean).all()
+
+
+LIVES, EACH = 40, 30
+
+
+@pytest.fixture
+def length() -> MemoryLength:
+    """In behaviour 1 the memory counts three times as much as in behaviour 0; the value goes with age instead."""
+    random = np.random.default_rng(0)
+    noise = random.uniform(0.5, 1.5, (LIVES * EACH, 3))
+    strength = np.where(behaviour() == 1, 3.0, 1.0)
+    whole = np.stack([strength * noise[:, 0], age() * noise[:, 1]], axis=1)
+    effects = whole[:, :, None] * [0.5, 0.1]  # (n, 2, L)
+    return MemoryLength(np.array([1, 4]), effects[:, 0], effects[:, 1], whole, np.repeat(np.arange(LIVES), EACH))
+
+
+def behaviour() -> np.ndarray:
+    return np.tile(np.repeat([0, 1], EACH // 2), LIVES)
+
+
+def age() -> np.ndarray:
+    return np.tile(np.random.default_rng(1).permutation(EACH), LIVES)
+
+
+def test_effects_are_those_of_the_group(length: MemoryLength) -> None:
+    rows = {(row.group, row.outcome, row.ticks_ago): row for row in memory_use(length, behaviour(), age())}
+    assert len(rows) == (1 + 2 + 3) * 2 * 3
+    for group, outcome, wanted in (
+        ("all", "kl", 2.0), ("behaviour 0", "kl", 1.0), ("behaviour 1", "kl", 3.0), (PHASES[0], "value", 4.5),
+        (PHASES[2], "value", 24.5),
+    ):  # fmt: skip
+        row = rows[group, outcome, 0]
+        assert row.value == pytest.approx(wanted, rel=0.05) and row.low < wanted < row.high
+        assert row.replaced == "whole memory" and row.lives == LIVES
+        for ticks, left in ((1, 0.5), (4, 0.1)):
+            assert rows[group, outcome, ticks].value == pytest.approx(left * row.value)
+            assert rows[group, outcome, ticks].replaced == "observation"
+    assert (rows[PHASES[2], "kl", 0].first_tick, rows[PHASES[2], "kl", 0].last_tick) == (20, 29)
+
+
+def test_few_lives_have_no_interval(length: MemoryLength) -> None:
+    few = length.life < 4
+    some = MemoryLength(length.ticks, length.divergence[few], length.value[few], length.whole[few], length.life[few])
+    assert all(np.isnan([row.low, row.high]).all() for row in memory_use(some, behaviour()[few], age()[few]))
+
+
+POLICY = "a" * 64
+
+
+def direction(weight: np.ndarray) -> Direction:
+    source = Source("independent component", "run", "dump", "planted", POLICY)
+    return Direction("ic_1", LSTM_HIDDEN, weight.astype(np.float32), 0.5, "x", 0.25, 2.0, 9, 3, 1, source)
+
+
+def intervention(folder: Path, **changed: object) -> Path:
+    """The files of a finished run that followed an edit, as intervene.py leaves them."""
+    folder.mkdir(parents=True)
+    file = folder / "directions.safetensors"
+    write_directions(file, [direction(np.eye(UNITS)[1])])
+    arguments = {"edit": "steer", "direction": "ic_1", "change": False, "directions": str(file), "further": []}
+    run = {"arguments": {**arguments, **changed}, "input": {"policy": POLICY, "directions": sha256(file)}, "seed": 0}
+    number = {"value": 3.5, "low": 3.0, "high": None}
+    persistence = {"policy": "trained", "what": "hidden", "left": [{"value": 1.0}, {"value": 0.8}], "half_life": number}
+    other = {**persistence, "policy": "untrained"}
+    arms = [{"kind": "edit", "dose": 1.5}, {"kind": "edited once", "dose": 1.5}]
+    effects = {"persistences": [other, persistence], "arms": arms, "summary": []}
+    done = {}
+    for name, content in (("run.json", run), ("effects.json", effects)):
+        (folder / name).write_text(json.dumps(content))
+        done[name] = {"sha256": hashlib.sha256((folder / name).read_bytes()).hexdigest(), "bytes": 1}
+    (folder / "DONE.json").write_text(json.dumps({"files": done}))
+    return folder
+
+
+def test_what_an_intervention_measured_is_read(tmp_path: Path) -> None:
+    (result,) = read_followed(str(intervention(tmp_path / "run")), POLICY)
+    assert result.dose == 1.5 and result.held_at == 0.25 + 1.5 * 2.0
+    half_life = result.measured["hidden"].half_life
+    assert (half_life.value, half_life.high) == (3.5, np.inf)
+    assert result.measured["hidden"].left.tolist() == [1.0, 0.8]
+    assert read_followed("", POLICY) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"edit": "clear", "direction": None}, "made another edit"), ({"direction": "ic_1,ic_2"}, "made another edit"),
+        ({"further": [{"edit": "steer"}]}, "made another edit"), ({"change": True}, "--change"),
+        ({"directions": "nowhere.safetensors"}, "which is not there"), ({"direction": "ic_9"}, "holds no direction"),
+    ],
+)  # fmt: skip
+def test_other_runs_are_refused(tmp_path: Path, changed: dict[str, object], message: str) -> None:
+    folder = intervention(tmp_path / "run", **changed)
+    assert_refuses(message, read_followed, str(folder), POLICY)
+    assert_refuses("edited another policy", read_followed, str(folder), "b" * 64)
+
+
+def test_the_computed_half_life_is_that_of_the_memory() -> None:
+    memory = LeakyAverages(UNITS, 1)
+    update = Update(policy_of(memory, "ema"))
+    read = np.random.default_rng(0).normal(size=(sum(LENGTHS), UNITS))
+    tracks = tracks_of(states_of(update, read, LENGTHS), read, LENGTHS)
+    constants = memory.time_constants[0].detach().numpy()
+    unit = int(np.argmin(constants))
+    along = direction(np.eye(UNITS)[unit])
+    edit = FollowedEdit(Path("run"), along, 3.25, 1.5, {"hidden": Lasting(np.ones(1), Estimate(3.5, 3.0, np.inf))})
+    states = tensor(tracks.state[:50])
+    moved = states + edit.change(states)
+    np.testing.assert_allclose(moved.numpy() @ along.weight + along.bias, 3.25)
+    others = np.delete(np.arange(UNITS), unit)
+    np.testing.assert_allclose(moved.numpy()[:, others], states.numpy()[:, others])
+    (result,) = compare([edit], update, tracks, tracks.with_ticks_around(2, 24), 24, 0, lambda _: None)
+    computed = result.computed["hidden"]
+    np.testing.assert_allclose(computed.left, np.exp(-np.arange(25) / constants[unit]), rtol=1e-4)
+    (row,) = edit_rows([result])
+    assert row["measured"] == 3.5 and row["computed"] == pytest.approx(constants[unit] * np.log(2), abs=0.15)
+    assert "ic_1, dose +1.5, hidden states: measured 3.5 (3.0 to not reached)" in edit_lines([result])[-1]

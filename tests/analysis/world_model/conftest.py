@@ -75,9 +75,9 @@ def recorded_two_layers(small_world, task, maps, tmp_path_factory) -> Recorded:
     return recorded_of(recorded_features(tmp_path_factory, small_world, task, maps, "yaofeng"))
 
 
-def recorded_of(found: RecordedFeatures) -> Recorded:
-    (path,) = found.policies.glob("*.safetensors")
+def recorded_of(result: RecordedFeatures) -> Recorded:
+    (path,) = result.policies.glob("*.safetensors")
     policy, info = load_checkpoint(path)
-    metadata = read_metadata(found.dump)
-    split = split_maps(found.dump, metadata, seed=0)
-    return Recorded(found.dump, found.policies, policy, info, sha256(path), metadata, *split)
+    metadata = read_metadata(result.dump)
+    split = split_maps(result.dump, metadata, seed=0)
+    return Recorded(result.dump, result.policies, policy, info, sha256(path), metadata, *split)

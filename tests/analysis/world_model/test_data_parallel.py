@@ -28,13 +28,13 @@ def batch_of(path: Path, dump: Path) -> Windows:
 def gradients(path: Path, dump: Path, processes: Processes) -> dict[str, torch.Tensor]:
     """Gradients and costs of a batch that the processes share."""
     model, _ = load_model(path)
-    found = unroll(model, batch_of(path, dump), torch.Generator().manual_seed(3), processes)
-    (found.loss * processes.size).backward()
+    result = unroll(model, batch_of(path, dump), torch.Generator().manual_seed(3), processes)
+    (result.loss * processes.size).backward()
     parameters = dict(model.network.named_parameters())
     processes.average(list(parameters.values()), (), 1)
-    costs = {f"cost/{name}": torch.tensor(each) for name, each in found.costs.items()}
-    kept = {name: each.grad for name, each in parameters.items() if each.grad is not None}
-    return {**kept, **costs, "total": torch.tensor(found.total)}
+    costs = {f"cost/{name}": torch.tensor(item) for name, item in result.costs.items()}
+    kept = {name: item.grad for name, item in parameters.items() if item.grad is not None}
+    return {**kept, **costs, "total": torch.tensor(result.total)}
 
 
 @pytest.fixture(scope="module", params=["sphere", "gaussian"])
@@ -68,11 +68,11 @@ def test_costs_of_parts_are_those_of_the_whole(model: Path, recorded) -> None:
     with torch.no_grad():
         everything = _predict(loaded, batch, dice, whole, whole_ticks)
         parts = [(0, 3), (3, 4), (4, len(batch))]
-        vectors = [_predict(loaded, batch.part(*each), dice.part(*each), start, ticks) for each in parts]
+        vectors = [_predict(loaded, batch.part(*item), dice.part(*item), start, ticks) for item in parts]
     torch.testing.assert_close(torch.cat(vectors), everything)
     for one, other in ((start, whole), (ticks, whole_ticks)):
-        found, wanted = one.means(ALONE)[1], other.means(ALONE)[1]
-        assert found == pytest.approx(wanted, rel=1e-4) and len(found) > 5
+        result, wanted = one.means(ALONE)[1], other.means(ALONE)[1]
+        assert result == pytest.approx(wanted, rel=1e-4) and len(result) > 5
 
 
 @pytest.mark.slow
@@ -84,8 +84,8 @@ def test_two_processes_train_the_model_of_one(recorded, tmp_path: Path) -> None:
     one, two = (load_model(tmp_path / name / "small" / "model.safetensors") for name in ("one", "two"))
     assert one[1] == two[1]
     other = two[0].network.state_dict()
-    for name, each in one[0].network.state_dict().items():
-        torch.testing.assert_close(other[name], each, atol=1e-4, rtol=1e-3, msg=name)
+    for name, item in one[0].network.state_dict().items():
+        torch.testing.assert_close(other[name], item, atol=1e-4, rtol=1e-3, msg=name)
     lines = [
         [orjson.loads(line) for line in (tmp_path / name / "small" / "metrics.jsonl").read_bytes().splitlines()]
         for name in ("one", "two")

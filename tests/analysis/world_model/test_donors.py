@@ -40,10 +40,10 @@ def plain(model, start) -> list[ImaginedTick]:
 
 @torch.no_grad()
 def unedited_lives(model, start, alive: np.ndarray | None = None) -> UneditedLives:
-    found = UneditedLives(("lstm_cell", "encoder_output"))
-    for _ in imagine(model, start, TICKS, torch.Generator().manual_seed(2), (), found):
-        found.lived(np.ones(len(start), bool) if alive is None else alive)
-    return found
+    result = UneditedLives(("lstm_cell", "encoder_output"))
+    for _ in imagine(model, start, TICKS, torch.Generator().manual_seed(2), (), result):
+        result.lived(np.ones(len(start), bool) if alive is None else alive)
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_donors_are_far_alive_and_another_life(model, start, recorded) -> None:
     assert len(chosen) > 1, "lots differ from tick to tick"
     later = EditsWithDonors(one_edit(model, recorded, TRANSPLANT), some, model.layout, 0, 0)
     made.begin(some.memory[0], 0, start.scene.own), later.begin(some.memory[0], 0, start.scene.own)
-    assert torch.equal(*(torch.cat(list(each.donors.values())) for each in (made, later)))
+    assert torch.equal(*(torch.cat(list(item.donors.values())) for item in (made, later)))
 
 
 @torch.no_grad()
@@ -140,13 +140,8 @@ def test_a_life_that_lacks_one_donor_is_not_edited(model, start, recorded) -> No
     """All agents have the same gold here, so nobody differs in it."""
     place = own_columns(model.layout).index("gold")
     same = replace(start, scene=replace(start.scene, own=start.scene.own.index_fill(1, torch.tensor([place]), 0.0)))
-    (edits,) = edits_of(
-        model,
-        recorded,
-        [unit(1, 16, "one", "lstm_cell")],
-        INTERCHANGE,
-        EditOptions(edit="transplant", donor="self_gold"),
-    )
+    transplant = EditOptions(edit="transplant", donor="self_gold")
+    (edits,) = edits_of(model, recorded, [unit(1, 16, "one", "lstm_cell")], INTERCHANGE, transplant)
     made = EditsWithDonors(edits, unedited_lives(model, same), model.layout, 0, 0)
     made.begin(same.memory, 0, same.scene.own)
     assert not len(made.edited) and not made.hooks(same.memory)

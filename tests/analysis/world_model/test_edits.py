@@ -49,7 +49,7 @@ def outcomes(model: WorldModel, ticks: list[ImaginedTick]) -> Outcomes:
 
 def critic_direction(model: WorldModel):
     """The read-out of this direction is the value, so that steering it plants the value."""
-    weight, bias = (each.detach().numpy() for each in model.policy.policy.critic.parameters())
+    weight, bias = (item.detach().numpy() for item in model.policy.policy.critic.parameters())
     return direction(weight[0].tolist(), "value", "action_decoder", bias=float(bias[0]), mean=5.0, spread=2.0)
 
 
@@ -57,15 +57,15 @@ def test_a_planted_value_is_found_in_the_table(model, start, recorded) -> None:
     """Steered to 5 + 1.5 * 2 in each tick, so the table must say 8, whatever the world model has learnt."""
     options = EditOptions(edit="steer", direction="value", dose="-1,1.5")
     made = edits_of(model, recorded, [critic_direction(model)], options)
-    assert [each.name for each in made] == ["steer-value-dose-1", "steer-value-dose+1.5"]
+    assert [item.name for item in made] == ["steer-value-dose-1", "steer-value-dose+1.5"]
     before = outcomes(model, simulated(model, start, None))
     for edits, wanted in zip(made, (3.0, 8.0), strict=True):
-        rows = {each.outcome: each for each in effects(before, outcomes(model, simulated(model, start, edits)), 0)}
+        rows = {item.outcome: item for item in effects(before, outcomes(model, simulated(model, start, edits)), 0)}
         for name in ("value", "value in the first tick"):
             assert rows[name].after == pytest.approx(wanted, abs=1e-3)
             assert rows[name].difference == pytest.approx(wanted - rows[name].before, abs=1e-3)
             assert rows[name].low <= rows[name].difference <= rows[name].high and rows[name].lives == len(start)
-        moved = [each.difference for name, each in rows.items() if name.startswith("probability")]
+        moved = [item.difference for name, item in rows.items() if name.startswith("probability")]
         assert len(moved) == 5 and sum(moved) == pytest.approx(0, abs=1e-6)
 
 
@@ -98,7 +98,7 @@ def test_features_get_their_strengths(model, start, recorded) -> None:
         EditOptions(edit="collapse", direction="feature_3"),
     )
     made = edits_of(model, recorded, [], *options, dictionary=dictionary)
-    assert [each.name for each in made] == [f"steer-feature_2-dose{dose}-collapse-feature_3" for dose in ("+0", "+1.5")]
+    assert [item.name for item in made] == [f"steer-feature_2-dose{dose}-collapse-feature_3" for dose in ("+0", "+1.5")]
     assert made[1].described[0] == {
         "edit": "steer", "features": ["feature_2"], "layer": "lstm_cell", "dictionary": "run/topk", "dose": 1.5
     }  # fmt: skip
@@ -135,17 +135,17 @@ def test_what_could_be_read_is_gone(model, start, recorded, layer) -> None:
     (eraser,) = edits.states
     erased = eraser.apply(torch.from_numpy(states).double()).numpy()  # else rounding can be read
     before, after = (
-        [LinearRegression().fit(each.astype(float), value).score(each.astype(float), value) for value in values.T]
-        for each in (states, erased)
+        [LinearRegression().fit(item.astype(float), value).score(item.astype(float), value) for value in values.T]
+        for item in (states, erased)
     )
     assert min(before) > 0.1 and after == pytest.approx([0, 0], abs=1e-4)
-    (told,) = edits.described
-    assert (told["layer"], told["states"]) == (layer, len(records))
-    assert list(told["r_squared"].values()) == pytest.approx(before, abs=1e-4)
+    (shown,) = edits.described
+    assert (shown["layer"], shown["states"]) == (layer, len(records))
+    assert list(shown["r_squared"].values()) == pytest.approx(before, abs=1e-4)
     assert isinstance(eraser, Eraser)
     for tick in simulated(model, start, edits):
-        found = {"lstm_hidden": tick.memory.hidden[-1], "lstm_cell": tick.memory.cell[-1], **tick.layers}[layer]
-        np.testing.assert_allclose((found.numpy() - eraser.mean) @ eraser.right.T, 0, atol=1e-3)
+        result = {"lstm_hidden": tick.memory.hidden[-1], "lstm_cell": tick.memory.cell[-1], **tick.layers}[layer]
+        np.testing.assert_allclose((result.numpy() - eraser.mean) @ eraser.right.T, 0, atol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -185,15 +185,15 @@ def test_swaps_move_what_varies_along_one_direction_to_another(model, start, rec
     """On the change: d' = d - (d . from) from + (d . from) to. On the state: the first direction keeps its mean."""
     units = model.policy.policy.hidden_size
     given = {"mean": 0.25, "spread": 1.0}
-    found = [unit(1, units, "from", layer, **given), unit(4, units, "to", layer, **given)]
-    (edits,) = edits_of(model, recorded, found, EditOptions(edit="swap", origin="from", target="to", change=change))
+    result = [unit(1, units, "from", layer, **given), unit(4, units, "to", layer, **given)]
+    (edits,) = edits_of(model, recorded, result, EditOptions(edit="swap", origin="from", target="to", change=change))
     assert edits.name == ("swap-from-to-change" if change else "swap-from-to")
     before = start.memory
     for tick in simulated(model, start, edits):
         with torch.no_grad():
             _, computed = soft_tick(model.policy, tick.view.observation, before)
         old, new, found_state = (
-            (each.cell if layer == "lstm_cell" else each.hidden)[-1] for each in (before, computed, tick.memory)
+            (item.cell if layer == "lstm_cell" else item.hidden)[-1] for item in (before, computed, tick.memory)
         )
         wanted = new.clone()
         wanted[:, 1] = old[:, 1] if change else 0.25
@@ -204,10 +204,10 @@ def test_swaps_move_what_varies_along_one_direction_to_another(model, start, rec
 
 def test_oblique_directions_are_swapped_with_the_recorded_covariance(model, start, recorded) -> None:
     units = model.policy.policy.hidden_size
-    found = [unit(0, units, "a", "lstm_cell"), direction([1.0] * units, "b", "lstm_cell")]
-    (edits,) = edits_of(model, recorded, found, EditOptions(edit="swap", origin="a", target="b"))
+    result = [unit(0, units, "a", "lstm_cell"), direction([1.0] * units, "b", "lstm_cell")]
+    (edits,) = edits_of(model, recorded, result, EditOptions(edit="swap", origin="a", target="b"))
     for tick in simulated(model, start, edits):
-        np.testing.assert_allclose(found[0].read_out(tick.memory.cell[-1].numpy()), 0, atol=1e-4)
+        np.testing.assert_allclose(result[0].read_out(tick.memory.cell[-1].numpy()), 0, atol=1e-4)
 
 
 @pytest.mark.parametrize(

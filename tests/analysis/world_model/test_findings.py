@@ -35,52 +35,54 @@ def planted(far: float = 0.5, shuffled: bool = False) -> Ticks:
     return Ticks(life, {"lstm_cell": both}, vitals)
 
 
-def by_name(found: list[Finding]) -> dict[str, Finding]:
-    return {each.finding: each for each in found}
+def by_name(result: list[Finding]) -> dict[str, Finding]:
+    return {one.finding: one for one in result}
 
 
 def test_lives_of_the_same_kind_have_the_same_findings() -> None:
-    for each in compared(planted(), planted(), seed=1):
-        assert each.difference_low < 0.02 and each.difference_high > -0.02
-        assert each.recorded_low <= each.recorded <= each.recorded_high and each.lives == LIVES // 2
-        if each.finding.startswith("score"):
-            assert each.recorded > 0.99 and each.simulated > 0.99
+    for one in compared(planted(), planted(), seed=1):
+        assert one.difference.low < 0.02 and one.difference.high > -0.02
+        assert one.recorded.low <= one.recorded.value <= one.recorded.high and one.lives == LIVES // 2
+        if one.finding.startswith("score"):
+            assert one.recorded.value > 0.99 and one.simulated.value > 0.99
 
 
 def test_a_memory_that_no_longer_holds_the_vitals_is_noticed() -> None:
-    found = by_name(compared(planted(), planted(shuffled=True), seed=1))
+    result = by_name(compared(planted(), planted(shuffled=True), seed=1))
     for name in ("health", "food", "water"):
-        score, error = found[f"score of a probe of {name}"], found[f"error of a probe of {name}"]
-        assert score.recorded > 0.99 and score.simulated == pytest.approx(-1, abs=0.2)  # as two uniform numbers
-        assert score.difference_high < -1 and error.difference_low > 20
-        assert error.simulated == pytest.approx(100 / 3, abs=3)
+        score, error = result[f"score of a probe of {name}"], result[f"error of a probe of {name}"]
+        assert score.recorded.value > 0.99
+        assert score.simulated.value == pytest.approx(-1, abs=0.2)  # as two uniform numbers
+        assert score.difference.high < -1 and error.difference.low > 20
+        assert error.simulated.value == pytest.approx(100 / 3, abs=3)
 
 
 def test_spreads_are_those_of_the_lives_compared() -> None:
     narrow = planted()
     narrow = Ticks(narrow.life, narrow.states, 50 + narrow.vitals / 10)
-    found = by_name(compared(planted(), narrow, seed=1))
+    result = by_name(compared(planted(), narrow, seed=1))
     for name in ("health", "food", "water"):
-        spread = found[f"spread of {name}"]
-        assert spread.recorded == pytest.approx(100 / 12**0.5, abs=2)  # of a uniform distribution
-        assert spread.simulated == pytest.approx(10 / 12**0.5, abs=0.2) and spread.difference_high < -20
+        spread = result[f"spread of {name}"]
+        assert spread.recorded.value == pytest.approx(100 / 12**0.5, abs=2)  # of a uniform distribution
+        assert spread.simulated.value == pytest.approx(10 / 12**0.5, abs=0.2) and spread.difference.high < -20
 
 
 def test_shares_of_clusters_that_differ_are_noticed() -> None:
     """Half of the recorded lives are far away and none of the simulated ones: shares are at least half off."""
     same, other = (by_name(compared(planted(), planted(far), seed=1)) for far in (0.5, 0.0))
     name = "distance of cluster shares"
-    assert other[name].simulated > 0.4 and other[name].difference_low > 0
-    assert abs(same[name].difference) < 0.1
+    assert other[name].simulated.value > 0.4 and other[name].difference.low > 0
+    assert abs(same[name].difference.value) < 0.1
 
 
 def test_ratios_are_of_sums_over_ticks() -> None:
     plain = planted()
     above, below = RANDOM.uniform(0, 1, (2, len(plain.life)))
-    same, half = (replace(plain, ratios={"share": Ratio(each, below + 1)}) for each in (above, above / 2))
-    found = by_name(compared(same, half, seed=1))["share"]
-    assert found.recorded == pytest.approx(1 / 3, abs=0.02) and found.simulated == pytest.approx(found.recorded / 2)
-    assert found.difference_high < 0
+    same, half = (replace(plain, ratios={"share": Ratio(one, below + 1)}) for one in (above, above / 2))
+    result = by_name(compared(same, half, seed=1))["share"]
+    assert result.recorded.value == pytest.approx(1 / 3, abs=0.02)
+    assert result.simulated.value == pytest.approx(result.recorded.value / 2)
+    assert result.difference.high < 0
 
 
 def test_the_values_saliency_is_its_gradient_times_input(recorded) -> None:
@@ -89,10 +91,10 @@ def test_the_values_saliency_is_its_gradient_times_input(recorded) -> None:
     there, scene = windows.at(CONTEXT)
     soft, before = scene.soft(model.network.shape.materials), windows.memory(CONTEXT - 1, there)
     around = windows.around.take(there)
-    found = value_saliency(model, soft, around, before)
-    shares = [each for name, each in found.items() if name.startswith("share")]
-    assert len(shares) == len(PARTS) and all((each.above >= 0).all() for each in shares)
-    assert np.sum([each.above for each in shares], axis=0) == pytest.approx(shares[0].below)
+    result = value_saliency(model, soft, around, before)
+    shares = [one for name, one in result.items() if name.startswith("share")]
+    assert len(shares) == len(PARTS) and all((one.above >= 0).all() for one in shares)
+    assert np.sum([one.above for one in shares], axis=0) == pytest.approx(shares[0].below)
 
     def value(own: torch.Tensor) -> np.ndarray:
         with torch.no_grad():
@@ -103,7 +105,7 @@ def test_the_values_saliency_is_its_gradient_times_input(recorded) -> None:
         step = torch.zeros_like(soft.own)
         step[:, place] = 0.02  # two points
         slope = (value(soft.own + step) - value(soft.own - step)) / 4
-        assert found[f"change of the value per point of {name}"].above == pytest.approx(slope, rel=0.05, abs=1e-6)
+        assert result[f"change of the value per point of {name}"].above == pytest.approx(slope, rel=0.05, abs=1e-6)
 
 
 def test_too_few_lives_are_refused() -> None:

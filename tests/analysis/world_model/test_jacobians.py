@@ -26,9 +26,9 @@ def probes(layer: str) -> Probes:
 def test_with_the_world_cut_they_are_those_of_the_policys_update(model, start, layer) -> None:
     """Forward-mode derivatives of the update on what the policy reads in the same simulation."""
     own = probes(layer)
-    found, alive = world_jacobians(model, start, own, LAGS, 3, through_world=False)
-    assert found.shape == (len(start), 4, 3, 3) and alive.shape == (len(start),)
-    np.testing.assert_allclose(found[:, 0], np.broadcast_to(np.eye(3), (len(start), 3, 3)), atol=1e-5)
+    result, alive = world_jacobians(model, start, own, LAGS, 3, through_world=False)
+    assert result.shape == (len(start), 4, 3, 3) and alive.shape == (len(start),)
+    np.testing.assert_allclose(result[:, 0], np.broadcast_to(np.eye(3), (len(start), 3, 3)), atol=1e-5)
     generator, read, memory = torch.Generator().manual_seed(3), [], start.memory
     with torch.no_grad():
         for place, tick in enumerate(imagine(model, start, LAGS[-1] + 1, generator)):
@@ -48,7 +48,7 @@ def test_with_the_world_cut_they_are_those_of_the_policys_update(model, start, l
                 moved = torch.einsum(
                     "jbu,iu->bij", tangents[:, :, update.place(layer)], torch.from_numpy(own.read_outs)
                 )
-                np.testing.assert_allclose(found[:, 1 + LAGS.index(lag)], moved.numpy(), atol=2e-4)
+                np.testing.assert_allclose(result[:, 1 + LAGS.index(lag)], moved.numpy(), atol=2e-4)
     finally:
         model.policy.memory.float()
 
@@ -64,10 +64,10 @@ def test_signs_are_compared_with_correlations_in_each_behaviour(model, recorded)
         return Dynamics(probes("lstm_cell"), correlations, label, np.ones((5, 3, 3, 3)) + r[0], np.zeros(5, np.int64))
 
     parts = []
-    for number, (start, found) in enumerate(labelled_starts(recorded.held_out(model), label, 60, 0)):
+    for number, (start, result) in enumerate(labelled_starts(recorded.held_out(model), label, 60, 0)):
         jacobians, alive = world_jacobians(model, start, probes("lstm_cell"), (1, 2), number, through_world=True)
-        parts.append((jacobians[alive], found[alive]))
-    own = mean_jacobians(*(np.concatenate(each) for each in zip(*parts, strict=True)), 2)
+        parts.append((jacobians[alive], result[alive]))
+    own = mean_jacobians(*(np.concatenate(one) for one in zip(*parts, strict=True)), 2)
     rows, compared = compare_jacobians(recorded.held_out(model), dynamics(own), 60, 10, 0)
     assert all(row.share == 1 for row in rows if row.side == "whole") and compared[0].share == 1
     assert compared[0].shuffled_components < 0.9

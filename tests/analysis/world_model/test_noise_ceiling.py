@@ -11,14 +11,12 @@ import torch
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from activation_store.records import Records
 from analysis.world_model.measures.noise_ceiling import (
-    Differences,
     OtherDice,
-    concatenated,
     course_windows,
     differences,
     measure_other_dice,
 )
-from analysis.world_model.measures.open_loop import HIGHER_IS_BETTER, joined, open_loop
+from analysis.world_model.measures.open_loop import HIGHER_IS_BETTER, Differences, concatenated, joined, open_loop
 from analysis.world_model.scene import own_columns
 from analysis.world_model.windows import CONTEXT
 from reinforcement_learning.play.branches import Branch, BranchPoint, Plan, play_branches
@@ -44,29 +42,30 @@ def branches(play: Play) -> list[Branch]:
 
 
 def compared(recorded, real: Records, other: Records) -> Differences:
-    windows = [course_windows(each, recorded.policy, recorded.info) for each in (real, other)]
+    windows = [course_windows(item, recorded.policy, recorded.info) for item in (real, other)]
     return concatenated(differences(recorded.policy, recorded.info, *windows))
 
 
 def by_measure(rows: list[OtherDice]) -> dict[str, list[float]]:
-    return {name: [row.other for row in rows if row.measure == name] for name in HIGHER_IS_BETTER}
+    return {name: [row.other.value for row in rows if row.measure == name] for name in HIGHER_IS_BETTER}
 
 
 def test_the_same_dice_give_no_difference_at_any_horizon(recorded, play: Play) -> None:
-    courses = [(each.real, each.other) for each in play(replace(PLAN, throw=0))]
+    courses = [(item.real, item.other) for item in play(replace(PLAN, throw=0))]
     rows = measure_other_dice(recorded.model(), courses, 0, lambda _: None)
-    for name, found in by_measure(rows).items():
-        assert len(found) == AFTER and found == pytest.approx([NO_DIFFERENCE[name]] * AFTER, abs=1e-6), name
-    assert all(row.bound == pytest.approx(row.other) for row in rows if row.measure in ("tiles", "vitals", "memory"))
+    for name, result in by_measure(rows).items():
+        assert len(result) == AFTER and result == pytest.approx([NO_DIFFERENCE[name]] * AFTER, abs=1e-6), name
+    bounded = [row for row in rows if row.measure in ("tiles", "vitals", "memory")]
+    assert all(row.bound == pytest.approx(row.other.value) for row in bounded)
 
 
 def test_other_dice_give_differences(recorded, branches: list[Branch]) -> None:
     done = list[int]()
-    courses = [(each.real, each.other) for each in branches]
+    courses = [(item.real, item.other) for item in branches]
     rows = by_measure(measure_other_dice(recorded.model(), courses, 0, done.append))
     assert rows["memory"] == sorted(rows["memory"], reverse=True) and rows["memory"][-1] < 0.9999
     assert max(rows["entities"]) < 1 and max(rows["tiles"]) <= 1 and min(rows["vitals"]) >= 0
-    assert any(each != 0 for each in rows["policy"]), "an untrained policy hardly depends on what it sees"
+    assert any(item != 0 for item in rows["policy"]), "an untrained policy hardly depends on what it sees"
     assert done == [1, 2]
 
 
@@ -78,7 +77,7 @@ def test_the_model_and_the_copy_are_measured_in_the_same_ticks(recorded, branche
     lives = compared(recorded, branch.real, branch.other)
     for row in rows:
         both = lives["life"][lives["horizon"] == row.horizon]
-        chosen = (errors.horizon == row.horizon) & np.isin(errors.life, both)
+        chosen = (errors.model["horizon"] == row.horizon) & np.isin(errors.model["life"], both)
         assert row.ticks == chosen.sum() == len(both) and row.unit == "life"
         if row.measure != "entities":
             assert row.model == pytest.approx(errors.model[row.measure][chosen].mean(), rel=1e-5)
@@ -107,15 +106,15 @@ def test_planted_differences_are_found_where_they_are(recorded, branches: list[B
     real = branches[0].real
     assert recorded.info.layout.entity_columns[FOOD] == "food" and "food" in own_columns(recorded.info.layout)
     agent, tick = int(real.agent_id[0]), 3 + 2
-    found = compared(recorded, real, changed(real, tick, agent))
-    here = (found["horizon"] == 2) & (found["life"] % 100_000 == agent)
+    result = compared(recorded, real, changed(real, tick, agent))
+    here = (result["horizon"] == 2) & (result["life"] % 100_000 == agent)
     assert here.sum() == 1
-    assert found["tiles"][here] == pytest.approx(1 - 45 / 225)
-    assert found["vitals"][here] == pytest.approx(14 / 3, abs=1e-4)
-    right, there, wanted = found["entities"][here][0]
+    assert result["tiles"][here] == pytest.approx(1 - 45 / 225)
+    assert result["vitals"][here] == pytest.approx(14 / 3, abs=1e-4)
+    right, there, wanted = result["entities"][here][0]
     assert right == there == 0 < wanted
     for name in ("tiles", "vitals", "memory", "policy"):
-        assert found[name][~here] == pytest.approx(NO_DIFFERENCE[name], abs=1e-6)
+        assert result[name][~here] == pytest.approx(NO_DIFFERENCE[name], abs=1e-6)
 
 
 def test_only_ticks_that_a_life_reaches_in_both_courses_count(recorded, branches: list[Branch]) -> None:
@@ -123,11 +122,11 @@ def test_only_ticks_that_a_life_reaches_in_both_courses_count(recorded, branches
     agent = int(real.agent_id[0])
     shorter = real.take((real.agent_id != agent) | (real.step <= 3 + 1))
     for one, other in ((real, shorter), (shorter, real)):
-        found = compared(recorded, one, other)
-        assert set(found["horizon"][found["life"] % 100_000 == agent]) == {1}
-        assert set(found["horizon"]) == {1, 2, 3, 4}
+        result = compared(recorded, one, other)
+        assert set(result["horizon"][result["life"] % 100_000 == agent]) == {1}
+        assert set(result["horizon"]) == {1, 2, 3, 4}
     nothing = real.take(real.step <= 3)
-    windows = [course_windows(each, recorded.policy, recorded.info) for each in (real, nothing)]
+    windows = [course_windows(item, recorded.policy, recorded.info) for item in (real, nothing)]
     assert list(differences(recorded.policy, recorded.info, *windows)) == []
 
 

@@ -69,7 +69,7 @@ def striped(recorded, windows: int, ticks: int, seed: int) -> Windows:
     identity = torch.stack([torch.arange(windows) % 5, torch.arange(windows), torch.zeros(windows).long()], dim=1)
     return Windows(
         scene, torch.arange(count), torch.full((windows,), ticks), action, torch.full((windows, ticks), 0.1),
-        torch.zeros(windows, ticks), *(torch.stack([getattr(each, name).transpose(0, 1) for each in memories], dim=1)
+        torch.zeros(windows, ticks), *(torch.stack([getattr(one, name).transpose(0, 1) for one in memories], dim=1)
                                        for name in ("hidden", "cell")),
         around, torch.from_numpy(where), torch.ones(len(KINDS), shape.own + 1).double(), identity,
     )  # fmt: skip
@@ -100,7 +100,7 @@ def test_the_model_foresees_what_copying_does_not(foreseen: tuple[Training, Wind
     errors = joined(list(open_loop(training.model, unseen, 0)))
 
     def means(name: str, horizon: int) -> tuple[float, float]:
-        chosen = errors.horizon == horizon
+        chosen = errors.model["horizon"] == horizon
         assert chosen.sum() == len(unseen)
         return float(errors.model[name][chosen].mean()), float(errors.rivals["copy"][name][chosen].mean())
 

@@ -35,12 +35,12 @@ def test_planes_hold_every_other_entity_and_nothing_else(real, layout) -> None:
         for row in one.entity.values[one.entity.values[:, 0] != one.agent_id]:
             down, right = (row[2:4] - one.centre[0] + 7).tolist()
             expected.setdefault((int(row[kind]), down * 15 + right), []).append(int(row[health]))
-        found = {(int(k), int(cell)) for k, cell in scene.kinds[agent].nonzero()}
-        assert found == set(expected)
+        result = {(int(k), int(cell)) for k, cell in scene.kinds[agent].nonzero()}
+        assert result == set(expected)
         for (_, cell), healths in expected.items():
             if len([key for key in expected if key[1] == cell]) == 1:
                 assert float(scene.health[agent, cell]) == pytest.approx(np.mean(healths) / 100)
-        several += len(found) > 1
+        several += len(result) > 1
     assert several > 5
 
 
@@ -49,26 +49,26 @@ def test_the_policy_reads_back_what_was_seen(real, layout) -> None:
     soft = softened(real, layout)
     around = Surroundings(real.market, real.task.float())
     view = imagined_view(scene.soft(layout.materials), means(layout), around, layout)
-    found = view.observation
-    torch.testing.assert_close(found.material, soft.material)
-    torch.testing.assert_close(found.own.values, soft.own.values)
-    torch.testing.assert_close(found.own.category, soft.own.category)
+    result = view.observation
+    torch.testing.assert_close(result.material, soft.material)
+    torch.testing.assert_close(result.own.values, soft.own.values)
+    torch.testing.assert_close(result.own.category, soft.own.category)
     most = real.inventory.most
-    torch.testing.assert_close(found.inventory.values[:, :most], soft.inventory.values)
-    torch.testing.assert_close(found.inventory.presence[:, :most], soft.inventory.presence)
-    assert (found.inventory.presence[:, most:] == 0).all() and soft.inventory.presence.sum() > 0
+    torch.testing.assert_close(result.inventory.values[:, :most], soft.inventory.values)
+    torch.testing.assert_close(result.inventory.presence[:, :most], soft.inventory.presence)
+    assert (result.inventory.presence[:, most:] == 0).all() and soft.inventory.presence.sum() > 0
     for head in ("Move.Direction", "Attack.Style"):
-        torch.testing.assert_close(found.legal[head], soft.legal[head])
+        torch.testing.assert_close(result.legal[head], soft.legal[head])
     where = [own_columns(layout).index(name) for name in ("row", "col")]
     alone = (scene.kinds.sum(dim=(1, 2)) == soft.entity.presence.sum(dim=1) - 1).nonzero()[:, 0]
     assert len(alone) > 50
-    torch.testing.assert_close(found.entity.presence.sum(dim=1)[alone], soft.entity.presence.sum(dim=1)[alone])
+    torch.testing.assert_close(result.entity.presence.sum(dim=1)[alone], soft.entity.presence.sum(dim=1)[alone])
     for agent in alone[:40].tolist():
-        shown = found.entity.presence[agent] > 0
-        places = {tuple(each) for each in (found.entity.values[agent, shown][:, where] * 160).round().int().tolist()}
+        shown = result.entity.presence[agent] > 0
+        places = {tuple(item) for item in (result.entity.values[agent, shown][:, where] * 160).round().int().tolist()}
         there = soft.entity.presence[agent] > 0
         assert places == {
-            tuple(each) for each in (soft.entity.values[agent, there][:, where] * 160).round().int().tolist()
+            tuple(item) for item in (soft.entity.values[agent, there][:, where] * 160).round().int().tolist()
         }
 
 
@@ -78,10 +78,10 @@ def test_entities_can_be_attacked_where_the_game_says_so(real, layout) -> None:
     place = [head.name for head in layout.heads].index("Attack.Target")
     before = sum(head.size for head in layout.heads[:place])
     targets = legal_options(real, layout)[:, before : before + 100].sum(dim=1)
-    found = view.observation.legal["Attack.Target"][:, :-1].sum(dim=1)
+    result = view.observation.legal["Attack.Target"][:, :-1].sum(dim=1)
     assert targets.sum() > 20
-    assert (found == targets).float().mean() > 0.95  # entities of one kind on one tile are one row
-    assert (found <= targets.float()).all() or (found[found > targets] - targets[found > targets]).max() <= 3
+    assert (result == targets).float().mean() > 0.95  # entities of one kind on one tile are one row
+    assert (result <= targets.float()).all() or (result[result > targets] - targets[result > targets]).max() <= 3
 
 
 def test_recorded_and_imagined_actions_have_one_code(real, layout) -> None:

@@ -16,13 +16,13 @@ LAGS, UNITS = 3, 16
 @pytest.fixture(scope="module")
 def model(recorded) -> WorldModel:
     """Weights are larger than those of a new model, so that what passes through the world is no rounding error."""
-    found = recorded.model()
+    result = recorded.model()
     torch.manual_seed(0)
     with torch.no_grad():
-        for part in (found.network.say_own, found.network.say_vitals, found.network.enter, found.policy.memory):
+        for part in (result.network.say_own, result.network.say_vitals, result.network.enter, result.policy.memory):
             for weight in part.parameters():
                 weight.mul_(2)
-    return found
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -41,46 +41,46 @@ def number(tick) -> torch.Tensor:
 
 
 def finite_difference(model, start, patterns, inputs: str, lag: int, column: int) -> np.ndarray:
-    found, far = [], 0.01
+    result, far = [], 0.01
     for sign in (1, -1):
         taps = Taps(patterns, start, LAGS + 1, True)
         with torch.no_grad():
             getattr(taps, inputs)[LAGS - lag][:, column] = sign * far
             *_, last = imagine(model, start, LAGS + 1, None, (), taps, taps.shown, soft=True)
-            found.append(number(last))
-    return ((found[0] - found[1]) / (2 * far)).numpy()
+            result.append(number(last))
+    return ((result[0] - result[1]) / (2 * far)).numpy()
 
 
 def test_gradients_are_those_of_finite_differences(model, start, patterns) -> None:
     """Of the whole path, through memory and world, in simulations in which nothing is drawn."""
-    found, cut = (
-        slopes(model, start, number, Taps(patterns, start, LAGS + 1, each), 0, soft=True) for each in (True, False)
+    result, cut = (
+        slopes(model, start, number, Taps(patterns, start, LAGS + 1, one), 0, soft=True) for one in (True, False)
     )
-    assert found.components.shape == (len(start), LAGS + 1, 3)
-    np.testing.assert_array_equal(found.number, cut.number)
+    assert result.components.shape == (len(start), LAGS + 1, 3)
+    np.testing.assert_array_equal(result.number, cut.number)
     through_world = np.zeros((3, LAGS + 1))
     for column in range(3):
         for lag in range(LAGS + 1):
             wanted = finite_difference(model, start, patterns, "strengths", lag, column)
-            np.testing.assert_allclose(found.components[:, lag, column], wanted, atol=1e-4)
+            np.testing.assert_allclose(result.components[:, lag, column], wanted, atol=1e-4)
             through_world[column, lag] = np.abs(cut.components[:, lag, column] - wanted).max()
     # What passes through the world differs in size with the recorded states, so the largest is asserted.
     assert through_world[:, 0].max() < 1e-4 and through_world.max() > 2e-4
     # Vitals are read in levels, and so are no smooth inputs. Of the others, the one that matters most.
-    sizes = np.abs(found.own).mean(axis=(0, 1))
+    sizes = np.abs(result.own).mean(axis=(0, 1))
     sizes[[*model.network.vitals, *(model.network.position or ())]] = 0
     column = int(sizes.argmax())
     for lag in range(LAGS + 1):
         wanted = finite_difference(model, start, patterns, "own", lag, column)
         # The median, since a step may lead over a kink: another entity that is among the most probable, say.
-        assert np.median(np.abs(found.own[:, lag, column] - wanted)) < 1e-4
+        assert np.median(np.abs(result.own[:, lag, column] - wanted)) < 1e-4
         if lag:
             assert np.median(np.abs(cut.own[:, lag, column] - wanted)) > 1e-3
 
 
 def test_cut_gradients_are_those_of_the_memory_alone(model, start, patterns) -> None:
     """The policy reads the same simulated scenes again, while only its memory passes gradients on."""
-    found = slopes(model, start, number, Taps(patterns, start, LAGS + 1, through_world=False), 5)
+    result = slopes(model, start, number, Taps(patterns, start, LAGS + 1, through_world=False), 5)
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():
         views = []
@@ -94,6 +94,6 @@ def test_cut_gradients_are_those_of_the_memory_alone(model, start, patterns) -> 
         with model.policy.hooked(taps.hooks(memory)):
             choices, memory = soft_tick(model.policy, view, memory)
     value = choices.value + choices.log_probabilities["Move.Direction"][:, 1] + memory.cell[-1][:, 6]
-    np.testing.assert_allclose(found.number, value.detach().numpy(), atol=1e-5)
+    np.testing.assert_allclose(result.number, value.detach().numpy(), atol=1e-5)
     for lag, wanted in enumerate(torch.autograd.grad(value.sum(), taps.strengths)[::-1]):
-        np.testing.assert_allclose(found.components[:, lag], wanted.numpy(), atol=1e-6)
+        np.testing.assert_allclose(result.components[:, lag], wanted.numpy(), atol=1e-6)

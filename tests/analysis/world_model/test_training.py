@@ -36,7 +36,7 @@ def run(training: Training, batches: list[Windows], path: Path, stop_at: int | N
     lines: list[Metrics] = []
 
     def on_line(line: Metrics) -> None:
-        lines.append({name: each for name, each in line.items() if name != "samples_per_second"})
+        lines.append({name: one for name, one in line.items() if name != "samples_per_second"})
 
     def report(done: int, total: int) -> None:
         if stop_at is not None and done >= stop_at:
@@ -51,7 +51,7 @@ def run(training: Training, batches: list[Windows], path: Path, stop_at: int | N
 
 
 def weights(model: WorldModel) -> dict[str, torch.Tensor]:
-    return {name: each.clone() for name, each in model.network.state_dict().items()}
+    return {name: one.clone() for name, one in model.network.state_dict().items()}
 
 
 def test_an_interrupted_training_ends_with_the_same_weights(recorded, batches, tmp_path: Path) -> None:
@@ -68,19 +68,19 @@ def test_an_interrupted_training_ends_with_the_same_weights(recorded, batches, t
     rest = run(resumed, batches, tmp_path / "broken")
     assert len(lines) == 2 and rest == lines[1:]
     assert resumed.progress == whole.progress
-    for name, each in weights(whole.model).items():
-        assert torch.equal(each, weights(resumed.model)[name]), name
+    for name, one in weights(whole.model).items():
+        assert torch.equal(one, weights(resumed.model)[name]), name
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_does_not(recorded, batches, tmp_path: Path) -> None:
     first, second = (started(recorded, 60) for _ in range(2))
     run(first, batches, tmp_path / "a")
     run(second, batches, tmp_path / "b")
-    assert all(torch.equal(each, weights(second.model)[name]) for name, each in weights(first.model).items())
+    assert all(torch.equal(one, weights(second.model)[name]) for name, one in weights(first.model).items())
     torch.manual_seed(1)
     other = Training(recorded.model(), settings(60, seed=1), "plan")
     run(other, batches, tmp_path / "c")
-    assert not all(torch.equal(each, weights(other.model)[name]) for name, each in weights(first.model).items())
+    assert not all(torch.equal(one, weights(other.model)[name]) for name, one in weights(first.model).items())
 
 
 def test_a_state_of_another_training_is_refused(recorded, batches, tmp_path: Path) -> None:
@@ -100,11 +100,11 @@ def test_a_model_survives_its_file(recorded, tmp_path: Path) -> None:
     model = recorded.model("gaussian")
     origin = recorded.origin()
     save_model(tmp_path / "model.safetensors", model, origin)
-    read, found = load_model(tmp_path / "model.safetensors")
-    assert found == origin and read.network.kind == "gaussian" and read.network.sizes == model.network.sizes
-    assert all(torch.equal(each, weights(read)[name]) for name, each in weights(model).items())
-    for name, each in model.policy.state_dict().items():
-        assert torch.equal(each, read.policy.state_dict()[name])
+    read, result = load_model(tmp_path / "model.safetensors")
+    assert result == origin and read.network.kind == "gaussian" and read.network.sizes == model.network.sizes
+    assert all(torch.equal(one, weights(read)[name]) for name, one in weights(model).items())
+    for name, one in model.policy.state_dict().items():
+        assert torch.equal(one, read.policy.state_dict()[name])
     assert not any(parameter.requires_grad for parameter in read.policy.parameters())
     assert_refuses("is a policy, but a world model is needed", load_model, recorded.policies / "small.safetensors")
 
@@ -119,18 +119,18 @@ def test_windows_are_foreseen_without_the_posterior(recorded, batches, monkeypat
     """What later ticks show reaches the latent states of the other windows alone."""
     monkeypatch.setattr(unrolling, "FORESEEN", share)
     model = recorded.model()
-    asked = []
+    requested = []
     looked = model.network.posterior_logits
 
     def posterior_logits(hidden: torch.Tensor, embedded: torch.Tensor) -> torch.Tensor:
-        asked.append(len(hidden))
+        requested.append(len(hidden))
         return looked(hidden, embedded)
 
     monkeypatch.setattr(model.network, "posterior_logits", posterior_logits)
     windows = batches[0]
-    found = unrolling.unroll(model, windows, torch.Generator().manual_seed(0))
+    result = unrolling.unroll(model, windows, torch.Generator().manual_seed(0))
     predicted = int((windows.lengths - CONTEXT).sum())
-    first, later = asked[0], sum(asked[1:])
-    assert first == len(windows) and found.ticks == predicted and found.loss.isfinite()
+    first, later = requested[0], sum(requested[1:])
+    assert first == len(windows) and result.ticks == predicted and result.loss.isfinite()
     assert later == {0.0: predicted, 1.0: 0}.get(share, later) and (0 < later < predicted) == (share == 0.5)
-    assert (found.divergence > 0) == (share < 1)
+    assert (result.divergence > 0) == (share < 1)

@@ -79,7 +79,7 @@ def test_a_planted_value_is_predicted_replayed_and_simulated(model, recorded, st
     edits = edit(model, recorded, [critic_direction(model)], EditOptions(edit="steer", direction="value", dose="1.5"))
     windows, observation = starts
     for how in ("in every tick", "once"):
-        found = changes_at_once(model, windows, observation, edits, how, TICKS, 3)
+        result = changes_at_once(model, windows, observation, edits, how, TICKS, 3)
         first = SETTLING if how == "in every tick" else 0
         wanted = np.full(len(windows), np.nan)
         for window in range(len(windows)):
@@ -88,8 +88,8 @@ def test_a_planted_value_is_predicted_replayed_and_simulated(model, recorded, st
                 ticks = torch.arange(begin, end)
                 values = _recorded_values(model, windows, observation, window, ticks)
                 wanted[window] = 8 - values.mean()
-        np.testing.assert_allclose(found["replayed"][:, 0], wanted, atol=2e-3)
-        np.testing.assert_allclose(found["predicted"][:, 0], wanted, atol=2e-3)
+        np.testing.assert_allclose(result["replayed"][:, 0], wanted, atol=2e-3)
+        np.testing.assert_allclose(result["predicted"][:, 0], wanted, atol=2e-3)
         with torch.no_grad():
             generator = torch.Generator().manual_seed(3)
             start = informed_start(model, windows, generator)
@@ -97,7 +97,7 @@ def test_a_planted_value_is_predicted_replayed_and_simulated(model, recorded, st
         if how == "once" and TICKS:
             one = changes_at_once(model, windows, observation, edits, how, 1, 3)["simulated"][:, 0]
             np.testing.assert_allclose(one, 8 - imagined[0].choices.value.numpy(), atol=1e-3)
-        assert np.isfinite(found["simulated"][:, 0]).any()
+        assert np.isfinite(result["simulated"][:, 0]).any()
 
 
 @torch.no_grad()
@@ -106,8 +106,8 @@ def _recorded_values(model, windows, observation, window: int, ticks: torch.Tens
     start = windows.starts[window]
     return np.array(
         [
-            exact_play(model.policy, observation.take((start + tick).view(1)))(each)[0][0, 0]
-            for tick, each in zip(ticks, memory, strict=True)
+            exact_play(model.policy, observation.take((start + tick).view(1)))(item)[0][0, 0]
+            for tick, item in zip(ticks, memory, strict=True)
         ]
     )
 
@@ -115,7 +115,7 @@ def _recorded_values(model, windows, observation, window: int, ticks: torch.Tens
 def test_simulated_changes_are_those_beside_the_same_state(model, recorded, starts) -> None:
     edits = edit(model, recorded, [unit(1, 16, "ic_1", "lstm_cell")], EditOptions(edit="collapse", direction="ic_1"))
     windows, observation = starts
-    found = changes_at_once(model, windows, observation, edits, "in every tick", TICKS, 3)["simulated"]
+    result = changes_at_once(model, windows, observation, edits, "in every tick", TICKS, 3)["simulated"]
     generator = torch.Generator().manual_seed(3)
     changes = [[] for _ in range(len(windows))]
     with torch.no_grad():
@@ -128,8 +128,8 @@ def test_simulated_changes_are_those_beside_the_same_state(model, recorded, star
                 changes[window].append(change[window].numpy())
             alive &= (torch.rand(len(start), generator=generator) >= tick.end).numpy()
             before = tick.memory
-    wanted = np.stack([np.mean(each, axis=0) if each else np.full(len(QUANTITIES), np.nan) for each in changes])
-    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    wanted = np.stack([np.mean(item, axis=0) if item else np.full(len(QUANTITIES), np.nan) for item in changes])
+    np.testing.assert_allclose(result, wanted, atol=1e-5)
 
 
 def planted(run: str, predicted: float, real: float, sure: bool = True) -> list[Validated]:
@@ -143,13 +143,13 @@ def planted(run: str, predicted: float, real: float, sure: bool = True) -> list[
 def test_signs_are_compared_where_the_game_is_sure() -> None:
     rows = [*planted("a", 1, 2), *planted("b", -1, -3), *planted("c", 1, -2), *planted("d", 1, 0.5, sure=False)]
     assert [row.predicted_agrees for row in rows[:: len(QUANTITIES)]] == ["yes", "yes", "no", ""]
-    assert all(row.simulated_low == row.simulated_high == row.simulated for row in rows) and rows[0].lives == 6
-    values = [each for each in sign_agreement(rows) if each.quantities == "value"]
-    for each in values:
-        assert (each.changes, each.of) == (3, 4) and each.agree == pytest.approx(2 / 3)
+    assert all(row.simulated.low == row.simulated.high == row.simulated.value for row in rows) and rows[0].lives == 6
+    values = [item for item in sign_agreement(rows) if item.quantities == "value"]
+    for item in values:
+        assert (item.changes, item.of) == (3, 4) and item.agree == pytest.approx(2 / 3)
         # a: of b, c, d; b: of a, c, d; c: of a, b, d
-        assert each.other_edits == pytest.approx((2 + 0 + 1) / 9)
-        assert each.correlation == pytest.approx(np.corrcoef([1, -1, 1, 1], [2, -3, -2, 0.5])[0, 1])
+        assert item.other_edits == pytest.approx((2 + 0 + 1) / 9)
+        assert item.correlation == pytest.approx(np.corrcoef([1, -1, 1, 1], [2, -3, -2, 0.5])[0, 1])
 
 
 @pytest.mark.parametrize("runs", ["a", "ab"])

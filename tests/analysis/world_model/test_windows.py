@@ -27,15 +27,15 @@ def test_every_tick_after_the_context_is_predicted_once(recorded) -> None:
     first = {(episode, agent): 10**6 for episode, agent, _ in everything}
     for episode, agent, tick in everything:
         first[episode, agent] = min(first[episode, agent], tick)
-    wanted = {each for each in everything if each[2] - first[each[0], each[1]] >= CONTEXT}
+    wanted = {item for item in everything if item[2] - first[item[0], item[1]] >= CONTEXT}
     assert len(predicted) == len(set(predicted)) and set(predicted) == wanted and len(wanted) > 500
 
 
 def test_windows_hold_what_was_recorded(recorded) -> None:
     records = read_dump(recorded.dump, episodes=recorded.train)
     by_place = {
-        each: index
-        for index, each in enumerate(
+        item: index
+        for index, item in enumerate(
             zip(records.episode.tolist(), records.agent_id.tolist(), records.tick.tolist(), strict=True)
         )
     }
@@ -57,21 +57,21 @@ def test_the_policy_inside_remembers_what_it_remembered(recorded) -> None:
     model, batch = recorded.model(), recorded.windows()[0]
     there, scene = batch.at(CONTEXT)
     soft = scene.soft(model.layout.materials)
-    found = remember(model, soft, batch.around.take(there), batch.memory(CONTEXT - 1, there))
+    result = remember(model, soft, batch.around.take(there), batch.memory(CONTEXT - 1, there))
     wanted = batch.memory(CONTEXT, there)
     blind = remember(model, model.network.blank(len(there)), batch.around.take(there), batch.memory(CONTEXT - 1, there))
 
     def error(memory: MemoryState) -> float:
         return float((memory.cell - wanted.cell).square().mean())
 
-    assert error(found) < 0.1 * error(blind)
+    assert error(result) < 0.1 * error(blind)
 
 
 def test_maps_are_divided(recorded) -> None:
-    maps = {each["episode"]: each["map"] for each in recorded.metadata.episodes}
-    trained, tested = ({maps[each] for each in part} for part in (recorded.train, recorded.test))
+    maps = {item["episode"]: item["map"] for item in recorded.metadata.episodes}
+    trained, tested = ({maps[item] for item in part} for part in (recorded.train, recorded.test))
     assert trained and tested and not trained & tested
-    one = replace(recorded.metadata, episodes=[{**each, "map": 3} for each in recorded.metadata.episodes])
+    one = replace(recorded.metadata, episodes=[{**item, "map": 3} for item in recorded.metadata.episodes])
     assert_refuses("on 1 map", split_maps, recorded.dump, one, 0)
 
 
@@ -94,7 +94,7 @@ def test_ends_and_rewards_are_foreseen_without_the_tick_itself(recorded, monkeyp
     """The posterior sees only ticks that lives reach: read from it, an end would be known by its absence."""
     model = recorded.model()
     # Without deaths just after the predicted tick, whose cost follows from a state that has read the posterior.
-    batch = next(each for each in recorded.windows(2, horizon=1) if not each.ends[:, CONTEXT].any())
+    batch = next(item for item in recorded.windows(2, horizon=1) if not item.ends[:, CONTEXT].any())
     posterior = model.network.posterior_logits
 
     def costs(latent: int) -> Mapping[str, float]:
@@ -103,13 +103,13 @@ def test_ends_and_rewards_are_foreseen_without_the_tick_itself(recorded, monkeyp
 
         def sure(hidden: torch.Tensor, embedded: torch.Tensor) -> torch.Tensor:
             calls.append(len(hidden))
-            found = posterior(hidden, embedded)
-            return found if len(calls) == 1 else torch.full_like(found, -99).index_fill(2, torch.tensor([latent]), 0)
+            result = posterior(hidden, embedded)
+            return result if len(calls) == 1 else torch.full_like(result, -99).index_fill(2, torch.tensor([latent]), 0)
 
         monkeypatch.setattr(model.network, "posterior_logits", sure)
-        found = unroll(model, batch, torch.Generator().manual_seed(0)).costs
+        result = unroll(model, batch, torch.Generator().manual_seed(0)).costs
         assert len(calls) == 2
-        return found
+        return result
 
     plain, changed = costs(0), costs(1)
     for name in ("end", "reward"):
@@ -119,9 +119,9 @@ def test_ends_and_rewards_are_foreseen_without_the_tick_itself(recorded, monkeyp
 
 def test_all_parts_are_predicted_and_none_reaches_the_policys_weights(recorded) -> None:
     model, batch = recorded.model(), recorded.windows()[0]
-    found = unroll(model, batch, torch.Generator().manual_seed(0))
-    assert set(found.costs) == set(HEADS) and found.ticks == int((batch.lengths - CONTEXT).sum())
-    found.loss.backward()
+    result = unroll(model, batch, torch.Generator().manual_seed(0))
+    assert set(result.costs) == set(HEADS) and result.ticks == int((batch.lengths - CONTEXT).sum())
+    result.loss.backward()
     assert all(parameter.grad is None for parameter in model.policy.parameters())
-    idle = [name for name, each in model.network.named_parameters() if each.grad is None or not each.grad.any()]
+    idle = [name for name, item in model.network.named_parameters() if item.grad is None or not item.grad.any()]
     assert not [name for name in idle if not name.startswith(("paint.0", "spread", "say"))]

@@ -46,7 +46,7 @@ def test_contributions_add_up_to_the_read_out(layers: int, layer: int, of_cell: 
     memory, read = random_memory(layers), noise()
     life, reference = played(memory, read), played(memory, read.mean(dim=1, keepdim=True))
     weight = torch.randn(UNITS, dtype=torch.float64)
-    states = [getattr(each[layer], "cell" if of_cell else "hidden")[-1] @ weight for each in (life, reference)]
+    states = [getattr(one[layer], "cell" if of_cell else "hidden")[-1] @ weight for one in (life, reference)]
     parts = written(memory, life, reference, layer, weight, of_cell=of_cell)
     assert parts.below.shape == parts.own.shape == parts.slopes.shape == (len(GATES), TICKS, LIVES, UNITS)
     together = parts.below.sum(dim=(0, 1, 3)) + parts.own.sum(dim=(0, 1, 3))
