@@ -10,12 +10,7 @@ import numpy as np
 
 from activation_store.schema import DumpMetadata
 from analysis.codes.content import Step
-from analysis.codes.measures import (
-    LifeResamples,
-    normalised_information,
-    perplexity,
-    weighted_adjusted_rand,
-)
+from analysis.codes.measures import LifeResamples, normalised_information, perplexity, weighted_adjusted_rand
 from analysis.codes.partitions import codebook, k_means
 from analysis.codes.replayed import EVERY, Network, Seen, draw_lives, replay, untrained
 from analysis.lives import Lives

@@ -23,10 +23,7 @@ from analysis.interventions.play.outcomes import DonorOutcomes
 from reinforcement_learning.play.stepper import Decision
 
 _MOST_OPTIONS_NAMED = 5
-_OPTIONS = {
-    "Move.Direction": ("North", "South", "East", "West", "Stay"),
-    "Attack.Style": ("Melee", "Range", "Mage"),
-}
+_OPTIONS = {"Move.Direction": ("North", "South", "East", "West", "Stay"), "Attack.Style": ("Melee", "Range", "Mage")}
 
 
 @dataclass(frozen=True)

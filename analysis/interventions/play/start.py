@@ -26,12 +26,7 @@ from analysis.interventions.edits.erasure import NothingToErase
 from analysis.interventions.edits.feature_edits import check_dictionary
 from analysis.interventions.play.edits import Edit
 from analysis.interventions.play.experiment import Experiment
-from analysis.interventions.play.intervention_run import (
-    GROUPS_FOLDER,
-    PlayedArms,
-    play_experiment,
-    readability,
-)
+from analysis.interventions.play.intervention_run import GROUPS_FOLDER, PlayedArms, play_experiment, readability
 from analysis.interventions.play.recordings import DUMPS_FOLDER, RecordedArms
 from analysis.interventions.play.request import RunOptions
 from analysis.interventions.play.when import Condition, FeatureCondition, When
