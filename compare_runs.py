@@ -84,15 +84,9 @@ def main() -> None:
         path = path.with_name(f"{path.name}-{len(runs)}-runs")
     refuse_existing_run(path)
     compared = compare(
-        groups,
-        metrics,
-        arguments.points,
-        arguments.last,
-        arguments.confidence,
-        arguments.held_out,
-        arguments.against,
+        groups, metrics, arguments.points, arguments.last, arguments.confidence, arguments.held_out, arguments.against,
         arguments.mode,
-    )
+    )  # fmt: skip
     shown = {key: command_line_value(value) for key, value in vars(arguments).items()}
     with RunFolder(path, {"arguments": shown, "input": input_hashes(compared)}) as folder:
         write(compared, folder)

@@ -157,12 +157,9 @@ def _at_once(arm: Arm, planted: Planted, drawn: np.ndarray, rng: np.random.Gener
     heads = {f"kl/{head}": np.abs(about(kl * dose**2, kl / 3)) for head, kl in _HEADS.items()}
     gains = {f"gain/Move/{option}": about((place - 2) * 0.03 * dose, 0.02) for place, option in enumerate(_OPTIONS)}
     total = {
-        **heads,
-        "kl": np.asarray(sum(heads.values())),
-        "value_change": about(-0.4 * dose, 0.1),
-        **gains,
+        **heads, "kl": np.asarray(sum(heads.values())), "value_change": about(-0.4 * dose, 0.1), **gains,
         "moved/is_in_combat": about(0.3 * dose, 0.1),
-    }
+    }  # fmt: skip
     kept = planted.in_play.get(arm.direction, 0.5)
     return {
         **{replace(Outcome.parse(name), against="total").name: values for name, values in total.items()},

@@ -232,14 +232,9 @@ def _bins(values: np.ndarray, bins: int) -> np.ndarray:
 
 
 def _row(
-    name: str,
-    fit: Fit | None,
-    states: np.ndarray,
-    label: np.ndarray,
-    sample: Sample,
-    resampled: LifeResamples,
+    name: str, fit: Fit | None, states: np.ndarray, label: np.ndarray, sample: Sample, resampled: LifeResamples,
     seed: int,
-) -> Row:
+) -> Row:  # fmt: skip
     lives = sample.lives
     following = np.full(len(label), -1)
     same_life = lives.index_in_order[1:] == lives.index_in_order[:-1]

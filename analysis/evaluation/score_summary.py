@@ -65,13 +65,9 @@ def _draw_scores(axes: Axes, group: Sequence[PolicyScores]) -> None:
     for place, score in enumerate(group):
         at = _end(score.weighted_score)
         axes.annotate(
-            f"{score.weighted_score.value:.1f}",
-            (at, place),
-            (5, 0),
-            textcoords="offset points",
-            va="center",
+            f"{score.weighted_score.value:.1f}", (at, place), (5, 0), textcoords="offset points", va="center",
             fontsize=8,
-        )
+        )  # fmt: skip
     axes.set_yticks(places, [score.results.policy.replace("$", r"\$") for score in group])
     _tidy(axes, len(group))
 

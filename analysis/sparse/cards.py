@@ -168,17 +168,11 @@ def rows_of(
 def _columns(meanings: Meanings, alive: np.ndarray, more_columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     best = meanings.best[alive]
     return {
-        "number": alive,
-        "best": best,
-        "density": meanings.density[alive],
-        "strongest": meanings.strongest[alive].astype(np.float64),
-        "r": meanings.correlation[alive, best],
-        "given": meanings.given_time[alive, best],
-        "auc": meanings.auc[alive, best],
-        "q": meanings.q[alive],
-        "described": meanings.described[alive].astype(np.uint8),
-        **{name: more_columns[name][alive] for name in BESIDE},
-    }
+        "number": alive, "best": best, "density": meanings.density[alive],
+        "strongest": meanings.strongest[alive].astype(np.float64), "r": meanings.correlation[alive, best],
+        "given": meanings.given_time[alive, best], "auc": meanings.auc[alive, best], "q": meanings.q[alive],
+        "described": meanings.described[alive].astype(np.uint8), **{name: more_columns[name][alive] for name in BESIDE},
+    }  # fmt: skip
 
 
 def _observed(

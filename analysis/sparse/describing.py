@@ -115,15 +115,9 @@ def describe(
         )
     rows = rows_of(tested_meanings, features, more_columns)
     return Described(
-        name,
-        dictionary,
-        tested_meanings,
-        rows,
-        cards,
-        _directions(dictionary, tested_meanings, test),
-        attributions,
+        name, dictionary, tested_meanings, rows, cards, _directions(dictionary, tested_meanings, test), attributions,
         erasures,
-    )
+    )  # fmt: skip
 
 
 def _erasures(

@@ -87,20 +87,11 @@ def meanings(
     mean = np.asarray(strengths.sum(axis=0)).ravel() / count
     squares = np.asarray(strengths.multiply(strengths).sum(axis=0)).ravel() / count
     return Meanings(
-        best=best,
-        others=order[:, 1:3],
-        correlation=correlation,
-        given_time=given_time,
-        auc=_aucs(strengths, behaviours.values),
-        p=p,
-        q=q,
-        described=(q <= LEVEL) & (sizes >= WEAKEST) & same_sign,
-        density=np.asarray(active.sum(axis=0)).ravel() / count,
-        by_age=_by_age(active, behaviours),
-        strongest=strengths.max(axis=0).toarray().ravel(),
-        mean=mean,
-        spread=np.sqrt(np.maximum(squares - mean**2, 0)),
-    )
+        best=best, others=order[:, 1:3], correlation=correlation, given_time=given_time,
+        auc=_aucs(strengths, behaviours.values), p=p, q=q, described=(q <= LEVEL) & (sizes >= WEAKEST) & same_sign,
+        density=np.asarray(active.sum(axis=0)).ravel() / count, by_age=_by_age(active, behaviours),
+        strongest=strengths.max(axis=0).toarray().ravel(), mean=mean, spread=np.sqrt(np.maximum(squares - mean**2, 0)),
+    )  # fmt: skip
 
 
 def shift_test(

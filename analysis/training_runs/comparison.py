@@ -68,15 +68,9 @@ class ComparedRuns:
 
 
 def compare(
-    groups: Sequence[Group],
-    metrics: Sequence[str],
-    points: int,
-    last: float,
-    confidence: float,
-    held_out: Path | None,
-    against: str | None = None,
-    mode: Mode = "pve",
-) -> ComparedRuns:
+    groups: Sequence[Group], metrics: Sequence[str], points: int, last: float, confidence: float, held_out: Path | None,
+    against: str | None = None, mode: Mode = "pve",
+) -> ComparedRuns:  # fmt: skip
     """Compare groups.
 
     Args:
@@ -147,10 +141,6 @@ def evaluate_hint(compared: ComparedRuns) -> str:
 
 def _run(run: TrainingRun) -> dict[str, Any]:
     return {
-        "name": run.name,
-        "folder": str(run.folder),
-        "seed": run.seed,
-        "agent_steps": run.end,
-        "updates": len(run.steps),
-        "finished": run.finished,
-    }
+        "name": run.name, "folder": str(run.folder), "seed": run.seed, "agent_steps": run.end,
+        "updates": len(run.steps), "finished": run.finished,
+    }  # fmt: skip

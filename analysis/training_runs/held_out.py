@@ -165,13 +165,9 @@ def final_scores(curves: Sequence[EvaluationCurve], groups: Sequence[Group], con
 
 
 def _curve(
-    group: str,
-    steps: np.ndarray,
-    by_world: tuple[tuple[ByWorld, ...], ...],
-    measure: str,
-    maps: Maps,
+    group: str, steps: np.ndarray, by_world: tuple[tuple[ByWorld, ...], ...], measure: str, maps: Maps,
     confidence: float,
-) -> EvaluationCurve:
+) -> EvaluationCurve:  # fmt: skip
     """Return a curve whose intervals allow for the worlds that runs share."""
     rows = np.array([[mean_of(run) for run in runs] for runs in by_world]).T.copy()  # (S, P)
     known = [tuple(run for run in runs if np.isfinite(mean_of(run))) for runs in by_world]

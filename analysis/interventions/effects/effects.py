@@ -173,17 +173,10 @@ def _spillover(edit: Pairs, outcome: str, over: OverEpisodes) -> Spillover:
     difference = edit.difference(outcome)
     values, lives = edit.episode_means(difference, ~edit.edited), np.isfinite(difference[~edit.edited])
     return Spillover(
-        arm=edit.arm.name,
-        dose=edit.arm.dose,
-        outcome=outcome,
-        effect=over.estimate(values),
-        episodes=int(np.isfinite(values).sum()),
-        pairs=int(lives.sum()),
-        left_out=int((~lives).sum()),
-        p=over.sign_flip_p(values),
-        condition=Condition(*over.error(values)),
-        smallest_p=over.smallest_p(values),
-    )
+        arm=edit.arm.name, dose=edit.arm.dose, outcome=outcome, effect=over.estimate(values),
+        episodes=int(np.isfinite(values).sum()), pairs=int(lives.sum()), left_out=int((~lives).sum()),
+        p=over.sign_flip_p(values), condition=Condition(*over.error(values)), smallest_p=over.smallest_p(values),
+    )  # fmt: skip
 
 
 def _spread(values: np.ndarray) -> float:
@@ -239,12 +232,7 @@ def _at_once(edit: Pairs, outcome: str, controls: dict[str, list[Pairs]], over: 
     per_episode = level_per_episode(outcome)
     values, known = per_episode(edit), np.isfinite(edit.values[outcome][edit.edited])
     return AtOnce(
-        arm=edit.arm.name,
-        dose=edit.arm.dose,
-        outcome=outcome,
-        level=over.estimate(values),
-        episodes=int(np.isfinite(values).sum()),
-        lives=int(known.sum()),
-        left_out=int((~known).sum()),
+        arm=edit.arm.name, dose=edit.arm.dose, outcome=outcome, level=over.estimate(values),
+        episodes=int(np.isfinite(values).sum()), lives=int(known.sum()), left_out=int((~known).sum()),
         against=compare(edit, controls, per_episode, over),
-    )
+    )  # fmt: skip

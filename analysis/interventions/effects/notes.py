@@ -32,14 +32,9 @@ MOSTLY = 0.5
 
 
 def notes_on(
-    everything: Sequence[Pairs],
-    effects: Sequence[Effect],
-    spilled: Sequence[Spillover],
-    levels: Sequence[AtOnce],
-    followed: Sequence[Follows],
-    responses: Sequence[DoseResponse],
-    over: OverEpisodes,
-) -> list[str]:
+    everything: Sequence[Pairs], effects: Sequence[Effect], spilled: Sequence[Spillover], levels: Sequence[AtOnce],
+    followed: Sequence[Follows], responses: Sequence[DoseResponse], over: OverEpisodes,
+) -> list[str]:  # fmt: skip
     """Return notes on episodes, tests, controls, missing values and unusual states; empty if all is well."""
     return [
         *_on_episodes(everything, effects, over),
@@ -74,12 +69,9 @@ def _on_episodes(everything: Sequence[Pairs], effects: Sequence[Effect], over: O
 
 
 def _on_sign_flips(
-    everything: Sequence[Pairs],
-    effects: Sequence[Effect],
-    spilled: Sequence[Spillover],
-    followed: Sequence[Follows],
+    everything: Sequence[Pairs], effects: Sequence[Effect], spilled: Sequence[Spillover], followed: Sequence[Follows],
     responses: Sequence[DoseResponse],
-) -> list[str]:
+) -> list[str]:  # fmt: skip
     notes = []
     episodes = min(len(edit.episodes) for edit in edits(everything))
     flipped = [effect for effect in effects if effect.test == "sign flips over episodes"]

@@ -115,12 +115,9 @@ def _shown(shown: ShownReplays) -> dict[str, Any]:
     compared = shown.compared
     sides = {"unedited": compared.unedited, "edited": compared.edited}
     facts = {
-        "drawn": compared.drawn.tolist(),
-        "first": compared.first.tolist(),
-        "differs": compared.differs,
-        "firstTick": compared.first_tick,
-        "ends": dict(zip(sides, compared.ends, strict=True)),
-    }
+        "drawn": compared.drawn.tolist(), "first": compared.first.tolist(), "differs": compared.differs,
+        "firstTick": compared.first_tick, "ends": dict(zip(sides, compared.ends, strict=True)),
+    }  # fmt: skip
     return {
         "compared": compared,
         "arm": shown.arm,

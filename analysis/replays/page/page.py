@@ -20,14 +20,7 @@ def replay_page(replay: Replay, events: Events, clusters: ReplayClusters | None,
     facts, content = packed_replay(replay, events, clusters, title)
     page = environment(_HERE).get_template("template.html")
     return page.render(
-        title=title,
-        replay=replay,
-        policies=sorted(set(replay.players.policies)),
-        materials=MATERIALS,
-        npc_kinds=NPC_KINDS,
-        clusters=clusters,
-        facts=embedded(facts),
-        content=content,
-        style=style_of("window", _HERE, dark="always"),
-        scripts=scripts_of(_KIT, _SCRIPTS),
-    )
+        title=title, replay=replay, policies=sorted(set(replay.players.policies)), materials=MATERIALS,
+        npc_kinds=NPC_KINDS, clusters=clusters, facts=embedded(facts), content=content,
+        style=style_of("window", _HERE, dark="always"), scripts=scripts_of(_KIT, _SCRIPTS),
+    )  # fmt: skip

@@ -75,12 +75,9 @@ def sparse_page(name: str, facts: Mapping[str, Any], cards: FeatureCards) -> str
     }
     packed = pack(tables, {"titles": list(cards.titles), "descriptions": list(cards.descriptions)})
     content = {
-        "columns": packed.columns,
-        **view_facts(),
-        "parts": cards.by_age.shape[1],
-        "behaviours": list(cards.behaviours),
+        "columns": packed.columns, **view_facts(), "parts": cards.by_age.shape[1], "behaviours": list(cards.behaviours),
         "dump": facts["dump"],
-    }
+    }  # fmt: skip
     page = environment(_HERE, trim=True).get_template("template.html")
     return page.render(
         name=name, about=facts, features=len(cards.titles), facts=embedded(content), packed=packed.content,

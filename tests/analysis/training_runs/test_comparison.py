@@ -190,12 +190,9 @@ def test_runs_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     whole = plant_run(tmp_path, "A_1", 1, flat(1))
     metrics = (whole / "metrics.jsonl").read_text()
     for damage, part in (
-        ('{"agent_steps": 1\n', "not JSON"),
-        ("[1]\n", "not a JSON object"),
-        ('{"update": 1}\n', "lacks 'agent_steps'"),
-        (metrics + metrics, "does not grow"),
-        ("", "no update yet"),
-    ):
+        ('{"agent_steps": 1\n', "not JSON"), ("[1]\n", "not a JSON object"), ('{"update": 1}\n', "lacks 'agent_steps'"),
+        (metrics + metrics, "does not grow"), ("", "no update yet"),
+    ):  # fmt: skip
         (whole / "metrics.jsonl").write_text(damage)
         assert_refuses(part, read_run, whole)
     (whole / "metrics.jsonl").write_text(metrics + '{"agent_steps": 99')  # a kill cut the line short
