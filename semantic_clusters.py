@@ -81,8 +81,7 @@ def fit(options: FitSettings, console: "Console", step: "Step") -> None:
 
 def describe(options: DescribeArguments, console: "Console", step: "Step") -> None:
     """Write a card for each code, a map of where they are, and labels.yaml for their names."""
-    from analysis.codes.cards import cards_markdown, cards_of
-    from analysis.codes.code_places import code_places
+    from analysis.codes.cards import cards_markdown, cards_of, code_places
     from analysis.codes.content import coded_dump
     from analysis.position import positions
     from analysis.runs.names import called, keep_names
@@ -115,8 +114,7 @@ def plot(options: PlotArguments, console: "Console", step: "Step") -> None:
 
     run, rule = open_run(options.run, options.dump)
     with step("loading the libraries"):
-        from analysis.codes.code_planes import code_planes
-        from analysis.codes.planes import kept_by, planes_of, states_of
+        from analysis.codes.planes import code_planes, kept_by, planes_of, states_of
     states = states_of(run, rule, options.on, options.states, step)
     planes = planes_of(states, run.seed, step)
     with step("measuring neighbourhoods"):
@@ -202,8 +200,7 @@ def agreement(options: AgreementArguments, console: "Console", step: "Step") -> 
 
     metadata = read_metadata(options.dump)
     with step("loading the libraries"):
-        from analysis.codes.agreement import HEADS, agreement_of
-        from analysis.codes.replayed import load_networks
+        from analysis.codes.agreement import HEADS, agreement_of, load_networks
     networks = load_networks(options.dump, metadata, options.names, options.policies_dir)
     agreed = agreement_of(options.dump, metadata, networks, options.states, options.bootstraps, options.seed, step)
     make_folder(options.folder)

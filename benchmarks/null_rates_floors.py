@@ -8,7 +8,7 @@ import numpy as np
 from analysis.dynamics.behaviours import resampled_lives
 from analysis.dynamics.decompositions import Decomposition, Scale, decompose
 from analysis.dynamics.floors import above_gaussians
-from analysis.sparse.stability import matched, stability
+from analysis.sparse.report import matched, stability
 from analysis.sparse.training import Plan, normalisation, train
 from analysis.statistics.cluster_method import ClusterMethod
 from analysis.statistics.inference import Inference

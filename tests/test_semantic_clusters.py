@@ -14,10 +14,9 @@ import torch
 from activation_store.directions import read_directions
 from activation_store.reader import read_dump
 from analysis.codes.content import CodedDump, coded_dump
-from analysis.codes.films import From, best_lives, read_scenes, stretches_of
+from analysis.codes.films import AgentFrames, From, best_lives, read_scenes, stretches_of
 from analysis.life.endings import endings
 from analysis.materials import PALETTE
-from analysis.replays.agent_frames import AgentFrames
 from analysis.runs.cluster_run import read_cluster_run
 from analysis.runs.finished_files import open_finished
 from analysis.runs.finished_run import read_run

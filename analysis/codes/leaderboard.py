@@ -12,14 +12,18 @@ from activation_store.reader import Progress, read_dump, read_metadata
 from activation_store.records import Records
 from activation_store.schema import DumpMetadata
 from analysis.codes.content import Step
-from analysis.codes.measures import (
+from analysis.codes.partitions import (
+    Fit,
     LifeResamples,
+    Partition,
+    codebook,
     information_beyond_chance,
+    partitions,
     perplexity,
     persistence,
+    trajectories,
     weighted_adjusted_rand,
 )
-from analysis.codes.partitions import Fit, Partition, codebook, partitions, trajectories
 from analysis.features.observed import Observed, own_truth_columns
 from analysis.features.ways import GOAL
 from analysis.lives import Lives, lives_of, places_among

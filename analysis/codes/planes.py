@@ -1,9 +1,11 @@
 """How well planes keep the neighbourhoods of states: the semantic plane beside t-SNE, UMAP and principal components."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from activation_store.layers import SEMANTIC_CODE, SEMANTIC_PLANE
 from activation_store.reader import read_dump, read_metadata
@@ -12,6 +14,9 @@ from activation_store.subsample import Subsample
 from analysis.clusters.components import principal_components
 from analysis.clusters.projection import tsne_embedding, umap_embedding
 from analysis.codes.content import Step
+from analysis.figures.legend import add_cluster_legend, legend_width
+from analysis.figures.points import Panel, draw_clusters
+from analysis.figures.style import new_figure, style, title
 from analysis.lives import lives_of
 from analysis.runs.codebook_rule import CodebookRule
 from analysis.runs.finished_run import FinishedRun
@@ -167,3 +172,28 @@ def _trustworthiness(rank: np.ndarray, near: np.ndarray) -> np.ndarray:
 def _shared(rank: np.ndarray, near: np.ndarray) -> np.ndarray:
     k = NEIGHBOURS
     return np.asarray(((rank <= k) & (near <= k)).sum(axis=1) - 1) / k
+
+
+_SIDE = 4.6
+
+
+def code_planes(
+    planes: Mapping[str, np.ndarray], captions: Mapping[str, str], label: np.ndarray, heading: str
+) -> Figure:
+    """Draw planes side by side.
+
+    Args:
+        planes: name -> (N, 2).
+        captions: name -> what is said of it below its name.
+        label: code of each state, (N,).
+    """
+    with style():
+        figure = new_figure((_SIDE + 0.3) * len(planes) + legend_width(label), _SIDE + 1.3)
+        panels = figure.subplots(1, len(planes), squeeze=False).ravel()
+        for (name, points), axes in zip(planes.items(), panels, strict=True):
+            panel = Panel(axes, _SIDE, _SIDE)
+            draw_clusters(panel, points, label)
+            axes.set(xticks=[], yticks=[], title=f"{name}\n{captions[name]}")
+        figure.suptitle(title(heading, f"{len(label):,} states, coloured by code", 120))
+        add_cluster_legend(figure, label, crowded=panel.crowded(len(label)))
+    return figure

@@ -22,8 +22,7 @@ from analysis.findings.page_template import (
     read_template,
     template_of,
 )
-from analysis.findings.stage_commands import check_command, command_words, places
-from analysis.findings.worlds import seeds_of, with_own_seed
+from analysis.findings.stage_commands import check_command, command_words, places, seeds_of, with_own_seed
 from common.user_error import UserError
 from common.yaml_file import one_line, read_yaml, shown
 

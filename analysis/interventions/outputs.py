@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from activation_store.interventions import LIVES_FILE, RUN_FILE, Arm, LivesTable, Readability, read_lives
-from analysis.interventions.effects.equivalence import Margins, margins
+from analysis.interventions.effects.outcomes import Margins, margins
 from analysis.interventions.effects.run_file import read_run_file
 from analysis.interventions.effects.study import edited_one_by_one, study_effects
 from analysis.interventions.effects.tables import by_episode_table, effects_table, erased_table, readability_lines

@@ -10,8 +10,7 @@ import numpy as np
 
 from analysis.evaluation.held_out_tasks import TASK_WEIGHTS
 from analysis.evaluation.protocol import check_one_protocol
-from analysis.evaluation.provenance import Provenance
-from analysis.evaluation.results import Mode, PolicyRun, find_result_files, read_results
+from analysis.evaluation.results import Mode, PolicyRun, Provenance, find_result_files, read_results
 from analysis.evaluation.scores import PolicyResults
 from analysis.statistics.over_trainings import ByWorld, OverTrainings, in_worlds, over_trainings
 from analysis.training_runs.curves import SeedCurve

@@ -8,9 +8,8 @@ import numpy as np
 from activation_store.directions import Axis, PlannedDisplacement, planned_displacement
 from activation_store.interventions import LivesTable, Outcome
 from analysis.interventions.effects.controls import Judged, PerEpisode, compare, controls_of, edits, judged
-from analysis.interventions.effects.equivalence import BEND, Margins
 from analysis.interventions.effects.inference import OverEpisodes
-from analysis.interventions.effects.outcomes import EAST, SOUTH
+from analysis.interventions.effects.outcomes import BEND, EAST, SOUTH, Margins
 from analysis.interventions.effects.pairs import Pairs
 from analysis.statistics.resampling import Estimate
 

@@ -8,7 +8,6 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from activation_store.interventions import AT_ONCE, ArmKind
-from analysis.interventions.effects.equivalence import equivalence_p
 from analysis.interventions.effects.inference import (
     Condition,
     OverEpisodes,
@@ -17,6 +16,7 @@ from analysis.interventions.effects.inference import (
     excludes_zero,
     from_one_more,
 )
+from analysis.interventions.effects.outcomes import equivalence_p
 from analysis.interventions.effects.pairs import Pairs
 from analysis.statistics.inference import LEVEL, false_discovery
 from analysis.statistics.resampling import Estimate

@@ -7,8 +7,8 @@ import numpy as np
 
 from activation_store.interventions import Outcome
 from analysis.interventions.effects.controls import Against, Judged, PerEpisode, compare, controls_of, edits, judged
-from analysis.interventions.effects.equivalence import Margins
 from analysis.interventions.effects.inference import Condition, OverEpisodes, detectable, excludes_zero
+from analysis.interventions.effects.outcomes import Margins
 from analysis.interventions.effects.pairs import Pairs, Test, randomisation_test
 from analysis.statistics.inference import LEVEL, false_discovery
 from analysis.statistics.resampling import Estimate

@@ -19,9 +19,8 @@ from analysis.interventions.effects.controls import (
     on_episodes_of,
     tests_of,
 )
-from analysis.interventions.effects.equivalence import FOLLOWS, Margins
 from analysis.interventions.effects.inference import FEWEST_FOR_RANK, OverEpisodes, rank_threshold, ranks_among
-from analysis.interventions.effects.outcomes import FOLLOWS_SIDES
+from analysis.interventions.effects.outcomes import FOLLOWS, FOLLOWS_SIDES, Margins
 from analysis.interventions.effects.pairs import Pairs
 from analysis.statistics.inference import false_discovery
 from analysis.statistics.power import POWER

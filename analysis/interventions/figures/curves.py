@@ -13,7 +13,7 @@ from analysis.interventions.effects.outcomes import KL, OFF_MANIFOLD, VALUE_CHAN
 from analysis.interventions.effects.persistence import TITLES, Persistence
 from analysis.interventions.effects.study import Study
 from analysis.interventions.effects.text import number, p_text
-from analysis.interventions.figures.looks import EDIT, LOOKS, handles, legend_below, limits, zero_line
+from analysis.interventions.figures.forests import EDIT, LOOKS, handles, legend_below, limits, zero_line
 from analysis.statistics.resampling import Estimate
 
 _AT_ONCE = (KL, VALUE_CHANGE, OFF_MANIFOLD)

@@ -18,7 +18,7 @@ from analysis.pages.pages import BASE, Scripts, environment, picture, scripts_of
 from analysis.replays.compared import ComparedReplays, compare, first_difference
 from analysis.replays.events import events_of
 from analysis.replays.file import read_replay
-from analysis.replays.page.content import packed_replay
+from analysis.replays.page.page import packed_replay
 from analysis.replays.replay import Replay
 from analysis.runs.finished_files import open_finished
 from analysis.runs.run_folder import DONE_FILE

@@ -17,8 +17,7 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import capture
 from agent_zoo.memories.memory import MemoryState
 from agent_zoo.network_parts.distribution import ActionDistribution
-from analysis.interventions.edits.donor_rule import DonorRule
-from analysis.interventions.play.draws import Donors
+from analysis.interventions.edits.donor_rule import DonorRule, Donors
 from analysis.interventions.play.outcomes import DonorOutcomes
 from reinforcement_learning.play.stepper import Decision
 

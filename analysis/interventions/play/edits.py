@@ -13,9 +13,8 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.network_parts.own_features import check_feature
 from analysis.interventions.edits.donor_rule import DonorRule
 from analysis.interventions.edits.edit_options import Along, EditKind, EditOptions
-from analysis.interventions.edits.erasure import fitted_eraser
 from analysis.interventions.edits.feature_edits import FeatureEdit, features_of
-from analysis.interventions.edits.linear_readings import Reading
+from analysis.interventions.edits.linear_readings import Reading, fitted_eraser
 from analysis.interventions.edits.memory_edits import Clear, Freeze, KeptMemory, MemoryEdit, MovedAsFar, Transplant
 from analysis.interventions.edits.state_edits import (
     AsFarAs,

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from activation_store.interventions import REPLAYED_EPISODE, Arm, LivesTable, Readability, replayed_arms
-from analysis.interventions.edits.erasure import fitted_eraser
-from analysis.interventions.edits.linear_readings import Reading, held_out_r_squared
+from analysis.interventions.edits.linear_readings import Reading, fitted_eraser, held_out_r_squared
 from analysis.interventions.edits.state_moments import StateMoments, from_arrays, to_arrays
 from analysis.interventions.play.edited_play import PlayedGroup, play_arm
 from analysis.interventions.play.edits import Moments

@@ -11,9 +11,8 @@ from nmmo.lib.material import Foilage
 from activation_store.interventions import Outcome
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.memories.memory import MemoryState
-from analysis.interventions.edits.donor_rule import DonorRule
+from analysis.interventions.edits.donor_rule import DonorRule, Donors
 from analysis.interventions.edits.state_moments import StateMoments
-from analysis.interventions.play.draws import Donors
 from reinforcement_learning.game.fast_game.ways import STEPS, side_of_task
 from reinforcement_learning.game.life import CAUSES_OF_DEATH, Life
 from reinforcement_learning.play.policy_pool import PolicyPool

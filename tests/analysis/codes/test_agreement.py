@@ -16,8 +16,19 @@ from activation_store.recording import SEEN_FIELDS
 from activation_store.schema import DumpMetadata
 from agent_zoo.capture import ALL_LAYERS
 from agent_zoo.checkpoint import save_checkpoint
-from analysis.codes.agreement import CODES, GAUSSIAN, TRAINED, UNTRAINED, Agreement, Pair, agreement_of
-from analysis.codes.replayed import EVERY, draw_lives, load_networks, replay
+from analysis.codes.agreement import (
+    CODES,
+    EVERY,
+    GAUSSIAN,
+    TRAINED,
+    UNTRAINED,
+    Agreement,
+    Pair,
+    agreement_of,
+    draw_lives,
+    load_networks,
+    replay,
+)
 from common.files import sha256
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import Entrant, load_entrant, untrained_entrant

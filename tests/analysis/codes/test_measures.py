@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score, cohen_kappa_score, mutual_info_score, normalized_mutual_info_score
 
-from analysis.codes.measures import (
+from analysis.codes.partitions import (
     LifeResamples,
     conditional_information,
     information_beyond_chance,

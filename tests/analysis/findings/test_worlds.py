@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import evaluate
 import extract_activations
-from analysis.findings.worlds import DEFAULT_SEEDS, seeds_of
+from analysis.findings.stage_commands import DEFAULT_SEEDS, seeds_of
 from analysis.interventions.play.request import RunOptions
 
 

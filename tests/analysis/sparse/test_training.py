@@ -10,7 +10,7 @@ from activation_store.sparse_dictionary import AUTOENCODERS, DictionaryKind, Spa
 from agent_zoo.sparse_codes import SparseCoder
 from analysis.sparse.autoencoder import Parameters, folded
 from analysis.sparse.fitting import baseline
-from analysis.sparse.stability import matched, stability
+from analysis.sparse.report import matched, stability
 from analysis.sparse.training import Epoch, Plan, geometric_median, normalisation, train
 from analysis.statistics.surrogate import gaussian_surrogate
 from common.tensor_file import read_tensors, write_tensors

@@ -11,11 +11,9 @@ import orjson
 import pytest
 
 from analysis.training_runs import run as run_files
-from analysis.training_runs.comparison import compare
-from analysis.training_runs.curves import stretch_means
+from analysis.training_runs.comparison import compare, notes_on
+from analysis.training_runs.curves import mean_over_seeds, stretch_means
 from analysis.training_runs.groups import Group, group_runs
-from analysis.training_runs.intervals import mean_over_seeds
-from analysis.training_runs.notes import notes_on
 from analysis.training_runs.run import TrainingRun, read_run
 from common.checked_json import CHECKSUM, entry_checksum
 from common.user_error import UserError

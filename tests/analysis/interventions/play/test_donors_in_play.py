@@ -10,10 +10,9 @@ import torch
 from activation_store.interventions import LivesTable
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.network_parts.layers import ENTITY_SCALES
-from analysis.interventions.edits.donor_rule import DonorRule
+from analysis.interventions.edits.donor_rule import DonorLots, DonorRule
 from analysis.interventions.edits.memory_edits import MovedAsFar, Transplant
 from analysis.interventions.edits.state_edits import Interchange, interchange
-from analysis.interventions.play.draws import DonorLots
 from analysis.interventions.play.edited_play import PlayedGroup, play_arm
 from analysis.interventions.play.experiment import ArmPlan
 from analysis.interventions.play.outcomes import DataSpan

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from activation_store.interventions import LivesTable
-from analysis.interventions.edits.erasure import fitted_eraser
-from analysis.interventions.edits.linear_readings import JointMoments, Reading
+from analysis.interventions.edits.linear_readings import JointMoments, Reading, fitted_eraser
 from analysis.interventions.edits.state_edits import Eraser
 from analysis.interventions.play.edited_play import PlayedGroup, play_arm
 from analysis.interventions.play.experiment import ArmPlan
