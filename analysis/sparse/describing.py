@@ -5,7 +5,7 @@ can be read linearly with the least change. Nulling holds one linear read-out, b
 takes out the sparse features whose strengths correlate most with the variable.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -24,7 +24,8 @@ from analysis.sparse.attribution import OUTPUTS, Attributions, attribute
 from analysis.sparse.cards import BESIDE, feature_cards, rows_of
 from analysis.sparse.meaning import PERMUTATIONS, Meanings, correlations, meanings
 from analysis.sparse.outputs import attribution_scatter
-from analysis.sparse.page.page import FeatureCards, sparse_page
+from analysis.sparse.page.page import sparse_page
+from analysis.sparse.report import Row
 from analysis.sparse.scores import Estimate, strengths_of
 from analysis.sparse.settings import SparseSettings
 from analysis.sparse.splicing import RecordedPolicy, splice
@@ -41,25 +42,6 @@ NOTHING = "nothing"
 _PENALTY = 1e-4
 
 Edit = Callable[[torch.Tensor], torch.Tensor]
-
-
-@dataclass(frozen=True)
-class ErasureRow:
-    """One way to erase one variable.
-
-    Attributes:
-        by: how: `nothing`, `leace`, `nulling` or `N features`.
-        r2: share of the variable's variance that a linear read-out, fitted again to edited training states, explains in
-            edited test states.
-        moved: mean squared distance that states are moved, as a share of their variance.
-        kl: divergence of the policy's actions from those on the recorded state, in nats; NaN if not spliced.
-    """
-
-    variable: str
-    by: str
-    r2: float
-    moved: float
-    kl: float
 
 
 def erasers(
@@ -83,14 +65,23 @@ def erasers(
 def erasure_row(
     variable: str, by: str, edit: Edit, training: tuple[np.ndarray, np.ndarray], test: tuple[np.ndarray, np.ndarray],
     kl: float,
-) -> ErasureRow:  # fmt: skip
-    """Measure what is left of a variable after an edit; states, (B, U), and the variable, (B,), of both parts."""
+) -> Row:  # fmt: skip
+    """Return a row on what is left of a variable after an edit.
+
+    `r2` is the share of the variable's variance in edited test states that a linear read-out explains, fitted again to
+    edited training states; `moved` the mean squared distance that states are moved, as a share of their variance.
+
+    Args:
+        by: how it was erased: `nothing`, `leace`, `nulling` or `N features`.
+        training, test: states, (B, U), and the variable, (B,).
+        kl: divergence of the policy's actions from those on the recorded state, in nats; NaN if not spliced.
+    """
     edited = [edit(torch.from_numpy(states)).numpy() for states, _ in (training, test)]
     weight, mean, offset = _read_out(edited[0], training[1])
     predicted = (edited[1] - mean) @ weight + offset
     left = np.square(test[1] - predicted).mean() / np.square(test[1] - training[1].mean()).mean()
     moved = np.square(edited[1] - test[0]).sum(axis=1).mean() / test[0].var(axis=0).sum()
-    return ErasureRow(variable, by, float(1 - left), float(moved), kl)
+    return {"variable": variable, "by": by, "r2": float(1 - left), "moved": float(moved), "kl": kl}
 
 
 def _leace(states: np.ndarray, variable: np.ndarray) -> Edit:
@@ -151,18 +142,19 @@ class Described:
 
     Attributes:
         rows: one for each feature that is active in the test episodes.
+        tables, texts: as `feature_cards` returns them.
         attributions: what taking features out changes; None if the policy was not at hand.
         erasures: ways to erase variables; empty if none were asked for.
     """
 
     name: str
     dictionary: SparseDictionary
-    meanings: Meanings
     rows: list[dict[str, object]]
-    cards: FeatureCards
+    tables: Mapping[str, np.ndarray]
+    texts: Mapping[str, list[str]]
     directions: list[Direction]
     attributions: Attributions | None
-    erasures: list[ErasureRow]
+    erasures: list[Row]
 
     def lines(self) -> list[str]:
         """Say how many features are described, and show the clearest of them."""
@@ -220,12 +212,12 @@ def describe(
         effects = attributions.of_features(dictionary.features)
     more_columns = dict(zip(BESIDE, (*again, *effects), strict=True))
     with step(console, "collecting their top records") as show:
-        cards = feature_cards(
+        tables, texts = feature_cards(
             settings.dump, metadata, split_.test, others, test, tested_meanings, features, more_columns, show
         )
     rows = rows_of(tested_meanings, features, more_columns)
     return Described(
-        name, dictionary, tested_meanings, rows, cards, _directions(dictionary, tested_meanings, test), attributions,
+        name, dictionary, rows, tables, texts, _directions(dictionary, tested_meanings, test), attributions,
         erasures,
     )  # fmt: skip
 
@@ -234,7 +226,7 @@ def _erasures(
     settings: SparseSettings, split_: Split, features: tuple[Feature, ...],
     training: tuple[sparse.csr_array, Behaviours], test: Behaviours, dictionary: SparseDictionary,
     recorded: RecordedPolicy | None,
-) -> list[ErasureRow]:  # fmt: skip
+) -> list[Row]:  # fmt: skip
     """Erase each variable that was asked for in every way."""
     names, rows = [feature.name for feature in features], []
     strengths, before = training
@@ -269,17 +261,19 @@ def save(folder: RunFolder, described: Described, settings: SparseSettings, meta
     folder.save_text(f"{FEATURES_FILE}.tsv", tab_separated(rows))
     write_directions(folder.path / DIRECTIONS_FILE, described.directions)
     if described.erasures:
-        folder.save_text("erasure.tsv", tab_separated([vars(row) for row in described.erasures]))
+        folder.save_text("erasure.tsv", tab_separated(described.erasures))
     if described.attributions is not None:
         folder.save_figure("attribution.png", attribution_scatter(described.attributions))
         folder.save_json(
             "attribution.json", {name: asdict(estimate) for name, estimate in described.correlations().items()}
         )
-    folder.save_text(PAGE_FILE, sparse_page(folder.path.name, _facts(described, settings, metadata), described.cards))
+    behaviours = [{"name": f.name, "unit": f.unit, "definition": f.definition} for f in described_features(settings)]
+    facts = _facts(described, settings, metadata)
+    folder.save_text(PAGE_FILE, sparse_page(folder.path.name, facts, behaviours, described.tables, described.texts))
 
 
 def _facts(described: Described, settings: SparseSettings, metadata: DumpMetadata) -> dict[str, object]:
-    episodes = np.unique(described.cards.seen.records.episode).tolist()
+    episodes = np.unique(described.tables["top.episode"]).tolist()
     count = sum(bool(row["described"]) for row in described.rows)
     return {
         "sentence": f"{metadata.policy}, {settings.layer}, dictionary {described.name}: {len(described.rows):,} of "

@@ -21,7 +21,7 @@ from activation_store.sparse_dictionary import AUTOENCODERS, SparseDictionary, w
 from analysis.figures.style import cluster_colour, new_figure, style
 from analysis.runs.run_folder import RunFolder
 from analysis.sparse.attribution import Attributions
-from analysis.sparse.report import ScoreRow, Stability, Tested
+from analysis.sparse.report import Row, Stability, Tested
 from analysis.sparse.states import Split
 from analysis.sparse.training import Epoch
 from analysis.tables import tab_separated
@@ -79,14 +79,14 @@ def save(folder: RunFolder, results: Sequence[Tested], metadata: DumpMetadata, s
     content = {
         "policy": metadata.policy, "train_episodes": split.train, "test_episodes": split.test,
         "intervals_are_over": {"life": "lives", "episode": "episodes"}[results[0].units.name],
-        "scores": [asdict(row) for row in rows],
-        "comparisons": [asdict(row) for row in comparisons],
-        "stability": [asdict(row) for row in stabilities],
+        "scores": rows,
+        "comparisons": comparisons,
+        "stability": stabilities,
     }  # fmt: skip
     folder.save_json(RESULTS_FILE, content)
     for name, some in (("scores", rows), ("comparisons", comparisons), ("stability", stabilities)):
         if some:
-            folder.save_text(f"sparse_{name}.tsv", tab_separated([vars(row) for row in some]))
+            folder.save_text(f"sparse_{name}.tsv", tab_separated(some))
     fitted = {name: trained for result in results for name, trained in result.fitted.items()}
     for name, one in fitted.items():
         write_dictionary(folder.path / f"{name}.safetensors", one.dictionary)
@@ -107,7 +107,7 @@ def _draw(folder: RunFolder, results: Sequence[Tested]) -> None:
     usages = {name: usage for result in results for name, usage in result.usages.items()}
     folder.save_figure("training_curves.png", training_curves({name: fitted[name].curve for name in reported}))
     folder.save_figure("feature_density.png", density_histogram({n: usages[n].density for n in reported}))
-    rows = [row for result in results for row in result.scores() if not fitted[row.name].entry.original]
+    rows = [row for result in results for row in result.scores() if not fitted[row["name"]].entry.original]
     folder.save_figure("reconstruction.png", scores_figure(rows))
     stabilities = {f"{a} and {b}": stability for result in results for (a, b), stability in result.stabilities.items()}
     if stabilities:
@@ -119,17 +119,17 @@ def headline(results: Sequence[Tested]) -> Table:
     rows = []
     for result in results:
         for row in result.scores():
-            if result.fitted[row.name].entry.original:
+            if result.fitted[row["name"]].entry.original:
                 continue
             spliced = ("-",) * 3
             if result.spliced is not None:
-                spliced = f"{row.kl:.4f}", f"{row.kl_kept:.1%}", f"{row.value:.4f}"
+                spliced = f"{row['kl']:.4f}", f"{row['kl_kept']:.1%}", f"{row['value']:.4f}"
             rows.append(
                 (
-                    row.name,
-                    f"{row.active:.1f}",
-                    f"{row.alive:,} of {row.features:,}",
-                    f"{row.unexplained:.2%}",
+                    row["name"],
+                    f"{row['active']:.1f}",
+                    f"{row['alive']:,} of {row['features']:,}",
+                    f"{row['unexplained']:.2%}",
                     *spliced,
                 )
             )
@@ -179,22 +179,22 @@ def density_histogram(densities: Mapping[str, np.ndarray]) -> Figure:
         return figure
 
 
-def scores_figure(rows: Sequence[ScoreRow]) -> Figure:
+def scores_figure(rows: Sequence[Row]) -> Figure:
     """Draw what every dictionary leaves unexplained, and what splicing it in changes, with 95% intervals."""
-    spliced = any(math.isfinite(row.kl) for row in rows)
+    spliced = any(math.isfinite(row["kl"]) for row in rows)
     panels = [("unexplained", "share of the variance not explained")]
     panels += [("kl", "KL of the actions, nats"), ("value", "difference of the value")] if spliced else []
     with style():
         figure = new_figure(4.2 + 2.6 * len(panels), 1.2 + _ROW * len(rows))
         axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-        kinds = list(dict.fromkeys(row.kind for row in rows))
+        kinds = list(dict.fromkeys(row["kind"] for row in rows))
         for axis, (name, label) in zip(axes, panels, strict=True):
             for place, row in enumerate(rows):
-                value = getattr(row, name)
+                value = row[name]
                 if not math.isfinite(value):
                     continue
-                ends = [getattr(row, f"{name}_{end}") for end in ("low", "high")]
-                colour = cluster_colour(kinds.index(row.kind))
+                ends = [row[f"{name}_{end}"] for end in ("low", "high")]
+                colour = cluster_colour(kinds.index(row["kind"]))
                 axis.plot(value, place, "o", color=colour, markersize=5)
                 axis.plot(ends, [place, place], color=colour, linewidth=1.5)
             axis.set(xscale="log", xlabel=label)
@@ -202,7 +202,7 @@ def scores_figure(rows: Sequence[ScoreRow]) -> Figure:
             axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
             axis.xaxis.set_minor_formatter(NullFormatter())
             axis.grid(axis="x", alpha=0.3)
-        axes[0].set_yticks(range(len(rows)), [row.name for row in rows])
+        axes[0].set_yticks(range(len(rows)), [row["name"] for row in rows])
         axes[0].set_ylim(len(rows) - 0.5, -0.5)
         figure.suptitle("Reconstruction of states that no dictionary was fitted to")
         return figure

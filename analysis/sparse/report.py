@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -85,87 +86,8 @@ def _over_features(numbers: np.ndarray, random: np.random.Generator) -> Estimate
     return Estimate(float(numbers.mean()), float(low), float(high))
 
 
-@dataclass(frozen=True)
-class ScoreRow:
-    """One dictionary on the test episodes; ends of 95% intervals are `_low` and `_high`, NaN where there is none.
-
-    Attributes:
-        k: features of a state that were wanted.
-        active: features of a state.
-        alive: features that are active in at least one state.
-        unexplained: share of the variance that reconstructions do not explain.
-        kl: divergence of the policy's actions from those on the recorded state, in nats; NaN if not spliced.
-        kl_kept: share of the divergence caused by the mean state that is avoided; 1 is perfect.
-        value: absolute difference of the critic's value.
-        value_share: the same in its standard deviations.
-    """
-
-    name: str
-    layer: str
-    kind: str
-    features: int
-    k: int
-    seed: int
-    active: float
-    alive: int
-    unexplained: float
-    unexplained_low: float
-    unexplained_high: float
-    kl: float = math.nan
-    kl_low: float = math.nan
-    kl_high: float = math.nan
-    kl_kept: float = math.nan
-    value: float = math.nan
-    value_low: float = math.nan
-    value_high: float = math.nan
-    value_share: float = math.nan
-
-
-@dataclass(frozen=True)
-class ComparisonRow:
-    """An autoencoder against a baseline of the same k, in the same records.
-
-    Attributes:
-        unexplained_less: how much less of the variance the autoencoder leaves unexplained; below 0 if more.
-        kl_less: how many nats less divergence it causes; NaN if not spliced.
-    """
-
-    autoencoder: str
-    baseline: str
-    unexplained_less: float
-    unexplained_less_low: float
-    unexplained_less_high: float
-    kl_less: float = math.nan
-    kl_less_low: float = math.nan
-    kl_less_high: float = math.nan
-
-
-@dataclass(frozen=True)
-class StabilityRow:
-    """An autoencoder against the same with another seed.
-
-    Attributes:
-        other: name of the one with another seed.
-        cosine: of a living feature with its partner, on average.
-        found_again: share of living features with a partner at a cosine of 0.9 or more.
-        chance: mean cosine of as many random directions.
-        gaussian: mean cosine of autoencoders of a Gaussian of the same covariance and autocorrelation.
-        stable: share of living features whose cosine exceeds those on the Gaussian, q <= 0.05.
-    """
-
-    autoencoder: str
-    other: str
-    cosine: float
-    cosine_low: float
-    cosine_high: float
-    found_again: float
-    found_again_low: float
-    found_again_high: float
-    chance: float
-    gaussian: float
-    gaussian_low: float
-    gaussian_high: float
-    stable: float
+Row = dict[str, Any]
+"""A row of a table. Ends of 95% intervals are `_low` and `_high`; numbers that are not known are NaN."""
 
 
 def are_compared(autoencoder: Fitted, other: Fitted) -> bool:
@@ -173,6 +95,9 @@ def are_compared(autoencoder: Fitted, other: Fitted) -> bool:
     own, its = autoencoder.entry, other.entry
     same = its.kind in BASELINES and own.kind not in BASELINES and (own.layer, own.k) == (its.layer, its.k)
     return same and own.original is None and (its.kind != "k_means" or own.features == its.features)
+
+
+_UNKNOWN = Estimate(math.nan)
 
 
 def _ends(name: str, estimate: Estimate) -> dict[str, float]:
@@ -197,22 +122,30 @@ class Tested:
     spliced: SplicedRun | None
     stabilities: dict[tuple[str, str], Stability]
 
-    def scores(self) -> list[ScoreRow]:
-        """Return a row for each dictionary."""
+    def scores(self) -> list[Row]:
+        """Return a row for each dictionary on the test episodes.
+
+        `k` is of the features of a state that were wanted, `active` of those that a state has; `alive` of features that
+        are active in any state. `unexplained` is the share of the variance that reconstructions do not explain. If
+        spliced, `kl` is the divergence of the policy's actions from those on the recorded state in nats, `kl_kept` the
+        share of that caused by the mean state that is avoided, 1 if perfect; `value` the absolute difference of the
+        critic's value, and `value_share` the same in its standard deviations.
+        """
         return [self._score(*both) for both in self.fitted.items()]
 
-    def _score(self, name: str, fitted: Fitted) -> ScoreRow:
-        entry, dictionary, usage, more = fitted.entry, fitted.dictionary, self.usages[name], {}
-        if run := self.spliced:
-            more = {**_ends("kl", run.kl(name)), **_ends("value", run.value(name))}
-            more |= {"kl_kept": run.kl_kept(name).value, "value_share": run.value_share(name)}
-        return ScoreRow(
-            entry.name, entry.layer, entry.kind, dictionary.features, dictionary.k, entry.seed, usage.active,
-            usage.alive, **_ends("unexplained", usage.unexplained), **more,
-        )  # fmt: skip
+    def _score(self, name: str, fitted: Fitted) -> Row:
+        entry, dictionary, usage, run = fitted.entry, fitted.dictionary, self.usages[name], self.spliced
+        return {
+            "name": entry.name, "layer": entry.layer, "kind": entry.kind, "features": dictionary.features,
+            "k": dictionary.k, "seed": entry.seed, "active": usage.active, "alive": usage.alive,
+            **_ends("unexplained", usage.unexplained), **_ends("kl", run.kl(name) if run else _UNKNOWN),
+            "kl_kept": run.kl_kept(name).value if run else math.nan,
+            **_ends("value", run.value(name) if run else _UNKNOWN),
+            "value_share": run.value_share(name) if run else math.nan,
+        }  # fmt: skip
 
-    def comparisons(self) -> list[ComparisonRow]:
-        """Return a row for each autoencoder and baseline."""
+    def comparisons(self) -> list[Row]:
+        """Return a row for each autoencoder and baseline of the same k: how much less error and divergence it has."""
         return [
             self._comparison(one, other)
             for one, own in self.fitted.items()
@@ -220,18 +153,23 @@ class Tested:
             if are_compared(own, its)
         ]
 
-    def _comparison(self, name: str, baseline: str) -> ComparisonRow:
+    def _comparison(self, name: str, baseline: str) -> Row:
         own, its = self.usages[name], self.usages[baseline]
         less = self.units.mean(its.error - own.error, own.deviation)
-        more = _ends("kl_less", self.spliced.kl_less(name, baseline)) if self.spliced else {}
-        return ComparisonRow(name, baseline, **_ends("unexplained_less", less), **more)
+        kl_less = self.spliced.kl_less(name, baseline) if self.spliced else _UNKNOWN
+        names = {"autoencoder": name, "baseline": baseline}
+        return {**names, **_ends("unexplained_less", less), **_ends("kl_less", kl_less)}
 
-    def stability(self) -> list[StabilityRow]:
-        """Return a row for each pair of seeds."""
+    def stability(self) -> list[Row]:
+        """Return a row for each autoencoder and the same with another seed; columns as the fields of `Stability`.
+
+        `cosine` and `gaussian` are means.
+        """
         return [
-            StabilityRow(
-                name, other, **_ends("cosine", stability.mean), **_ends("found_again", stability.found_again),
-                chance=stability.chance, **_ends("gaussian", stability.gaussian), stable=stability.stable,
-            )
+            {
+                "autoencoder": name, "other": other, **_ends("cosine", stability.mean),
+                **_ends("found_again", stability.found_again), "chance": stability.chance,
+                **_ends("gaussian", stability.gaussian), "stable": stability.stable,
+            }
             for (name, other), stability in self.stabilities.items()
         ]  # fmt: skip

@@ -117,7 +117,7 @@ def test_what_is_left_of_an_erased_variable() -> None:
         by: erasure_row("x", by, edit, (states[first], variable[first]), (states[second], variable[second]), np.nan)
         for by, edit in ways.items()
     }
-    assert found["nothing"].r2 > 0.99 and found["nothing"].moved == 0
+    assert found["nothing"]["r2"] > 0.99 and found["nothing"]["moved"] == 0
     for by in ("leace", "1 feature"):
-        assert abs(found[by].r2) < 0.02
-    assert 0 < found["leace"].moved <= found["1 feature"].moved + 1e-6 < found["4 features"].moved
+        assert abs(found[by]["r2"]) < 0.02
+    assert 0 < found["leace"]["moved"] <= found["1 feature"]["moved"] + 1e-6 < found["4 features"]["moved"]
