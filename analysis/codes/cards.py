@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -47,27 +48,6 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Follower:
-    """A code that follows, as a share of the changes out of a code, with what chance gives and q, both given age."""
-
-    label: int
-    share: float
-    chance: float
-    q: float
-
-
-@dataclass(frozen=True)
-class Dwell:
-    """Mean ticks that a visit lasts, its 95% interval, and the same if each life's ticks were shuffled."""
-
-    mean: float
-    low: float
-    high: float
-    chance: float
-    visits: int
-
-
-@dataclass(frozen=True)
 class Card:
     """What is known of one code.
 
@@ -81,6 +61,10 @@ class Card:
         marks: what it mainly marks, such as tick or row, if anything; from the run.
         acts: shares of records in which agents act so.
         deaths: that ended lives in it.
+        dwell: mean ticks that a visit lasts, `low` and `high` of its 95% interval, the same by `chance`, if each life's
+            ticks were shuffled, and the number of `visits`.
+        followers: codes that follow, the commonest first: `label`, `share` of the changes out of the code, with what
+            `chance` gives and `q`, both given age.
         death_share: of all deaths; compare with `share`.
         causes: of these deaths, with their numbers, most common first.
         place: distance from the middle of the map, in tiles.
@@ -94,9 +78,9 @@ class Card:
     about: str
     apart: tuple[str, ...]
     marks: tuple[str, ...]
-    dwell: Dwell
+    dwell: dict[str, float]
     acts: tuple[Difference, ...]
-    followers: tuple[Follower, ...]
+    followers: tuple[dict[str, Any], ...]
     deaths: int
     death_share: float
     causes: tuple[tuple[str, int], ...]
@@ -142,10 +126,7 @@ def _card(
         about=cluster["description"],
         apart=tuple(_apart(effect) for effect in _survivors(cluster)),
         marks=tuple(confound["name"] for confound in cluster["confounds"] if confound["flagged"]),
-        dwell=Dwell(
-            float(lasting.mean[state]), float(lasting.low[state]), float(lasting.high[state]),
-            float(lasting.chance[state]), int(lasting.visits[state]),
-        ),
+        dwell={name: getattr(lasting, name)[state].item() for name in ("mean", "low", "high", "chance", "visits")},
         acts=tuple(Difference(name, *values[label]) for name, values in acts.items()),
         followers=_followers(following, sequences, state),
         deaths=sum(causes.values()),
@@ -168,16 +149,15 @@ def _apart(effect: dict) -> str:
     return f"{effect['name']} d {effect['d_complement']:+.2f}{interval}"
 
 
-def _followers(following: Transitions, sequences: LabelSequences, state: int) -> tuple[Follower, ...]:
+def _followers(following: Transitions, sequences: LabelSequences, state: int) -> tuple[dict[str, Any], ...]:
     order = np.argsort(-following.count[state], kind="stable")[:NEXT_SHOWN]
+    chance = {"chance": following.given_age.chance, "q": following.given_age.q}
     return tuple(
-        Follower(
-            int(sequences.labels[to]), float(following.share[state, to]),
-            float(following.given_age.chance[state, to]), float(following.given_age.q[state, to]),
-        )
+        {"label": int(sequences.labels[to]), "share": float(following.share[state, to])}
+        | {name: float(table[state, to]) for name, table in chance.items()}
         for to in order.tolist()
         if following.count[state, to]
-    )  # fmt: skip
+    )
 
 
 def _acts(coded: CodedDump) -> dict[str, np.ndarray]:
@@ -253,12 +233,13 @@ def cards_markdown(title: str, cards: Sequence[Card], names: dict[int, str], ver
 
 def _card_text(card: Card, names: dict[int, str]) -> str:
     heading = f"## Code {called(card.label, names)}"
+    dwell = card.dwell
     number = "" if card.number == card.label else f" (number {card.number} of the codebook)"
     lines = [
         f"label: {card.name or f'______________________ (write it in {LABELS_FILE})'}",
         f"share: {share_text(card.share)} of all ticks, in {card.lives:,} lives{number}",
-        f"lasts: {_ticks(card.dwell.mean)} ticks a visit{_between(card.dwell.low, card.dwell.high)}, by chance "
-        f"{_ticks(card.dwell.chance)}; {card.dwell.visits:,} visits",
+        f"lasts: {_ticks(dwell['mean'])} ticks a visit{_between(dwell['low'], dwell['high'])}, by chance "
+        f"{_ticks(dwell['chance'])}; {dwell['visits']:,} visits",
         f"set apart by: {card.about}",
         *([f"given tick and age: {', '.join(card.apart)}"] if card.apart else []),
         *([f"mainly marks: {', '.join(card.marks)}"] if card.marks else []),
@@ -285,8 +266,8 @@ def _acts_text(acts: Sequence[Difference]) -> str:
 
 def _followers_text(card: Card, names: dict[int, str]) -> str:
     followers = [
-        f"{called(follower.label, names)} {follower.share:.0%} (chance {_percent(follower.chance)}"
-        + (f", q {follower.q:.3f})" if math.isfinite(follower.q) else ")")
+        f"{called(follower['label'], names)} {follower['share']:.0%} (chance {_percent(follower['chance'])}"
+        + (f", q {follower['q']:.3f})" if math.isfinite(follower["q"]) else ")")
         for follower in card.followers
     ]
     return ", ".join(followers) or "it is never left"

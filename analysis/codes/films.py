@@ -136,21 +136,7 @@ BEST_SHARE = 0.2
 From = Literal["best", "all"]
 
 
-@dataclass(frozen=True)
-class Stretch:
-    """Consecutive records of one life with one code.
-
-    Attributes:
-        life: number of the life.
-        records: of the dump, in order of ticks, `SHORTEST` to `LONGEST`.
-    """
-
-    label: int
-    life: int
-    records: np.ndarray
-
-
-def stretches_of(coded: CodedDump, chosen: From, seed: int) -> dict[int, list[Stretch]]:
+def stretches_of(coded: CodedDump, chosen: From, seed: int) -> dict[int, list[np.ndarray]]:
     """Draw stretches for each code, from different lives as far as possible, up to the frames of a film.
 
     Args:
@@ -160,7 +146,7 @@ def stretches_of(coded: CodedDump, chosen: From, seed: int) -> dict[int, list[St
         seed: of the draw.
 
     Returns:
-        Code -> stretches; a code without any has none.
+        Code -> records of the dump in each stretch, consecutive ones of one life, `SHORTEST` to `LONGEST`.
     """
     lives, random = coded.lives, np.random.default_rng(seed)
     allowed = np.isin(np.arange(len(lives)), best_lives(coded)) if chosen == "best" else np.ones(len(lives), bool)
@@ -170,7 +156,7 @@ def stretches_of(coded: CodedDump, chosen: From, seed: int) -> dict[int, list[St
         (np.diff(label, prepend=-2) != 0) | (np.diff(life, prepend=-1) != 0) | (np.diff(tick, prepend=-2) != 1)
     )
     lengths = np.diff(begins, append=len(order))
-    stretches: dict[int, list[Stretch]] = {}
+    stretches: dict[int, list[np.ndarray]] = {}
     for code in coded.labels:
         own = random.permutation(np.flatnonzero((label[begins] == code) & (lengths >= SHORTEST)))
         turn = _turns(life[begins[own]])
@@ -181,7 +167,7 @@ def stretches_of(coded: CodedDump, chosen: From, seed: int) -> dict[int, list[St
             if length < SHORTEST:
                 break
             first = begins[visit]
-            stretches[code].append(Stretch(code, int(life[first]), order[first : first + length]))
+            stretches[code].append(order[first : first + length])
             frames += length + BLACK
     return stretches
 
@@ -207,25 +193,13 @@ _COLUMNS = 4
 _MOST_IN_GRID = 16
 
 
-@dataclass(frozen=True, eq=False)
-class Scenes:
-    """What films show.
-
-    Attributes:
-        policy: name of the policy.
-        titles: of each code.
-        seen: the records of all stretches, with tiles.
-        stretches: code -> the records of `seen` of each stretch.
-    """
-
-    policy: str
-    titles: dict[int, str]
-    seen: Observed
-    stretches: dict[int, list[np.ndarray]]
-
-
-def read_scenes(coded: CodedDump, stretches: Mapping[int, Sequence[Stretch]], step: Step) -> Scenes:
+def read_scenes(
+    coded: CodedDump, stretches: Mapping[int, Sequence[np.ndarray]], step: Step
+) -> tuple[Observed, dict[int, list[np.ndarray]]]:
     """Read what agents saw in some stretches of their lives.
+
+    Returns:
+        The records of all stretches, with tiles, and which of them each stretch holds, by code.
 
     Raises:
         UserError: there is no stretch.
@@ -236,44 +210,43 @@ def read_scenes(coded: CodedDump, stretches: Mapping[int, Sequence[Stretch]], st
             f"no life of {coded.run.dump} has {SHORTEST} ticks in a row in one code: there is nothing to film; "
             "record longer lives, or fit fewer codes"
         )
-    records = coded.records.take(np.unique(np.concatenate([stretch.records for stretch in wanted])))
+    records = coded.records.take(np.unique(np.concatenate(wanted)))
     keys = np.stack([records.env_id, records.agent_id, records.episode], axis=1)
     with step("reading what agents saw") as report:
         read = read_dump(
             coded.run.dump, layers=[], columns=own_truth_columns(coded.metadata), leave_out=["tables"],
             lives=np.unique(keys, axis=0).tolist(), progress=report,
         )  # fmt: skip
-    place = places_among(places_of(coded.records.take(np.concatenate([s.records for s in wanted]))), places_of(read))
-    parts = np.split(place, np.cumsum([len(stretch.records) for stretch in wanted])[:-1])
-    by_code: dict[int, list[np.ndarray]] = {label: [] for label in stretches}
-    for stretch, part in zip(wanted, parts, strict=True):
-        by_code[stretch.label].append(part)
-    titles = {label: f"code {called(label, coded.names)}" for label in stretches}
-    return Scenes(coded.metadata.policy, titles, Observed(read, coded.metadata), by_code)
+    place = places_among(places_of(coded.records.take(np.concatenate(wanted))), places_of(read))
+    parts = iter(np.split(place, np.cumsum(list(map(len, wanted)))[:-1]))
+    return Observed(read, coded.metadata), {code: [next(parts) for _ in own] for code, own in stretches.items()}
 
 
-def write_films(scenes: Scenes, folder: Path, formats: Sequence[str], step: Step) -> Iterator[str]:
+def write_films(
+    coded: CodedDump, stretches: Mapping[int, Sequence[np.ndarray]], folder: Path, formats: Sequence[str], step: Step
+) -> Iterator[str]:
     """Write a film of each code, and one with all codes in a grid; yield lines that say what was written.
 
     Args:
-        folder: for the films.
+        stretches: as `stretches_of` returns them.
         formats: "mp4", "gif" or both.
-        step: shows progress.
     """
     from analysis.figures.style import cluster_colour
 
+    seen, parts = read_scenes(coded, stretches, step)
     folder.mkdir(parents=True, exist_ok=True)
     films = {}
-    for label, stretches in scenes.stretches.items():
-        if not stretches:
-            yield f"{scenes.titles[label]}: no stretch of {SHORTEST} ticks or more in these lives, so no film"
+    for label, own in parts.items():
+        title = f"code {called(label, coded.names)}"
+        if not own:
+            yield f"{title}: no stretch of {SHORTEST} ticks or more in these lives, so no film"
             continue
-        drawer = AgentFrames(scenes.seen, scenes.policy, cluster_colour(label))
-        with step(f"filming {scenes.titles[label]}"):
-            films[label] = np.stack(list(_frames(drawer, stretches, scenes.titles[label])))
+        drawer = AgentFrames(seen, coded.metadata.policy, cluster_colour(label))
+        with step(f"filming {title}"):
+            films[label] = np.stack(list(_frames(drawer, own, title)))
             for form in formats:
                 write_film(folder / f"code-{label}.{form}", films[label], (SIZE, SIZE), FPS)
-        yield f"{scenes.titles[label]}: {len(stretches)} stretches, {folder / f'code-{label}'}.{' and .'.join(formats)}"
+        yield f"{title}: {len(own)} stretches, {folder / f'code-{label}'}.{' and .'.join(formats)}"
     shown = dict(list(films.items())[:_MOST_IN_GRID])
     with step("filming all codes in a grid"):
         for form in formats:

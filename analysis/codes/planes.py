@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -43,25 +44,6 @@ class States:
     life: np.ndarray
     plane: np.ndarray
     layer: str
-
-
-@dataclass(frozen=True)
-class Kept:
-    """How well one plane keeps neighbourhoods, with 95% intervals from resampling lives.
-
-    Attributes:
-        trustworthiness: 1 if all neighbours in the plane are neighbours among states (Venna and Kaski 2001), 0.5 by
-            chance.
-        neighbours: share of a state's 15 nearest states that are among its 15 nearest in the plane.
-    """
-
-    name: str
-    trustworthiness: float
-    trustworthiness_low: float
-    trustworthiness_high: float
-    neighbours: float
-    neighbours_low: float
-    neighbours_high: float
 
 
 def states_of(run: FinishedRun, rule: CodebookRule, on: Path | None, most: int, step: Step) -> States:
@@ -125,13 +107,18 @@ def planes_of(states: States, seed: int, step: Step) -> dict[str, np.ndarray]:
     return planes
 
 
-def kept_by(states: States, planes: dict[str, np.ndarray], resamples: int, seed: int) -> list[Kept]:
+def kept_by(states: States, planes: dict[str, np.ndarray], resamples: int, seed: int) -> list[dict[str, Any]]:
     """Measure how well each plane keeps neighbourhoods.
 
     Args:
         states: N of them.
         planes: name -> (N, 2).
         resamples: of lives, for the intervals.
+
+    Returns:
+        A row for each plane: its `name`; its `trustworthiness`, 1 if all neighbours in the plane are neighbours among
+        states (Venna and Kaski 2001), 0.5 by chance; and `neighbours`, the share of a state's 15 nearest states that
+        are among its 15 nearest in the plane; with the ends of their 95% intervals over lives, `_low` and `_high`.
     """
     rank = _ranks(states.activations)
     lives, life = np.unique(states.life, return_inverse=True)
@@ -140,13 +127,14 @@ def kept_by(states: States, planes: dict[str, np.ndarray], resamples: int, seed:
     kept = []
     for name, plane in planes.items():
         near = _ranks(plane)
-        measures = []
-        for score in (_trustworthiness(rank, near), _shared(rank, near)):
+        row: dict[str, Any] = {"name": name}
+        for measure, of in (("trustworthiness", _trustworthiness), ("neighbours", _shared)):
+            score = of(rank, near)
             total = np.bincount(life, weights=score, minlength=len(lives))
             resampled = (weights @ total) / np.maximum(weights @ count, 1)
             low, high = np.quantile(resampled, [0.025, 0.975]) if len(lives) > 1 else (np.nan, np.nan)
-            measures += [float(score.mean()), float(low), float(high)]
-        kept.append(Kept(name, *measures))
+            row |= {measure: float(score.mean()), f"{measure}_low": float(low), f"{measure}_high": float(high)}
+        kept.append(row)
     return kept
 
 
