@@ -1,6 +1,5 @@
 """One self-contained page that links a run's embedding, agents' observations, their lives and the run's statistics."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,45 +15,27 @@ from analysis.life.timeline import ESTIMATES, LANES, Timeline
 from analysis.pages.packing import Packed, embedded, pack
 from analysis.pages.pages import BASE, environment, scripts_of, style_of
 
-
-@dataclass(frozen=True)
-class Panel:
-    """Lines over time that share an axis: its title with the unit, and the columns with their labels."""
-
-    title: str
-    columns: dict[str, str]
-
-
-PANELS = (
-    Panel("vitals (points)", {"self_health": "health", "self_food": "food", "self_water": "water"}),
-    Panel("highest level", {"max_combat_level": "combat", "max_harvesting_level": "harvesting"}),
-    Panel(
-        "in view",
-        {
-            "n_visible_players": "players",
-            "n_passive_npcs": "passive NPCs",
-            "n_neutral_npcs": "neutral NPCs",
-            "n_aggressive_npcs": "aggressive NPCs",
-        },
-    ),
-    Panel("inventory (items)", {"n_inventory_items": "items"}),
-    Panel("gold", {"self_gold": "gold"}),
-    Panel("reward", {"reward": "reward"}),
-    Panel("value", {"value": "value"}),
-)
-ACTS = dict(
-    zip(
-        LANES,
-        ("move", "melee", "range", "mage", "use", "destroy", "buy", "sell", "give item", "give gold"),
-        strict=True,
-    )
-)
+PANELS = {
+    "vitals (points)": {"self_health": "health", "self_food": "food", "self_water": "water"},
+    "highest level": {"max_combat_level": "combat", "max_harvesting_level": "harvesting"},
+    "in view": {
+        "n_visible_players": "players", "n_passive_npcs": "passive NPCs", "n_neutral_npcs": "neutral NPCs",
+        "n_aggressive_npcs": "aggressive NPCs",
+    },
+    "inventory (items)": {"n_inventory_items": "items"},
+    "gold": {"self_gold": "gold"},
+    "reward": {"reward": "reward"},
+    "value": {"value": "value"},
+}  # fmt: skip
+"""Lines over time that share an axis: by its title with the unit, the columns with their labels."""
+_ACT_LABELS = ("move", "melee", "range", "mage", "use", "destroy", "buy", "sell", "give item", "give gold")
+ACTS = dict(zip(LANES, _ACT_LABELS, strict=True))
 """Features that are actions (all of them intentions), and the labels of their lanes."""
 
 
 def life_columns(timeline: Timeline) -> dict[str, np.ndarray]:
     """Return the columns of T ticks to draw, (T,) each; of the estimates, only those that the dump records."""
-    names = [*ACTS, *(name for panel in PANELS for name in panel.columns if name not in ESTIMATES)]
+    names = [*ACTS, *(name for panel in PANELS.values() for name in panel if name not in ESTIMATES)]
     recorded = {name: timeline.columns[name] for name in ESTIMATES if not np.isnan(timeline.columns[name]).all()}
     # Estimates are float32 in every dump, so no precision is lost.
     estimates = {name: column.astype(np.float32) for name, column in recorded.items()}
@@ -63,8 +44,8 @@ def life_columns(timeline: Timeline) -> dict[str, np.ndarray]:
 
 def panels_of(columns: dict[str, np.ndarray]) -> list[dict[str, Any]]:
     """Return the panels for which there are columns, in the page's format."""
-    panels = [(panel.title, {key: name for key, name in panel.columns.items() if key in columns}) for panel in PANELS]
-    return [{"title": title, "columns": drawn} for title, drawn in panels if drawn]
+    panels = {title: {key: name for key, name in panel.items() if key in columns} for title, panel in PANELS.items()}
+    return [{"title": title, "columns": drawn} for title, drawn in panels.items() if drawn]
 
 
 def events_in_words(events: LifeEvents, whole_episodes: bool) -> list[str]:

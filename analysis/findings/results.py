@@ -5,7 +5,7 @@ import io
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 
@@ -209,19 +209,6 @@ def _read(path: Path) -> list[dict[str, str]]:
 Values = dict[str, str]
 
 
-@dataclass(frozen=True)
-class Mean:
-    """A mean over trainings, or a difference of two: a row of several stages, and the column."""
-
-    row: Row
-    column: str
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """What tells it from other means; conditions are the same in any order."""
-        return self.row.stage, self.row.minus, self.row.file, *sorted(self.row.where.items()), self.column
-
-
 def rows_of_claims(study: Study, results: Results) -> list[dict[str, Values]]:
     """Return the rows of each claim by name.
 
@@ -231,13 +218,13 @@ def rows_of_claims(study: Study, results: Results) -> list[dict[str, Values]]:
     rows = [
         {name: results.values(row, claim.columns(name)) for name, row in claim.rows.items()} for claim in study.claims
     ]
-    q = _corrected({mean.key: _p(mean, results) for mean in means_of(study, results)})
-    primary = {(mean := Mean(outcome.row, outcome.column)).key: _p(mean, results) for outcome in study.primary}
+    q = _corrected({row.key(column): _p(row, column, results) for row, column in means_of(study, results)})
+    primary = {one.key(one.column): _p(one.row, one.column, results) for one in study.primary}
     q_primary = _corrected(primary)
     for claim, values in zip(study.claims, rows, strict=True):
         for name, row in claim.rows.items():
             for column in claim.columns(name) if row.several else ["value"]:
-                key, before = Mean(row, column).key, f"{column}." if row.several else ""
+                key, before = row.key(column), f"{column}." if row.several else ""
                 if row.several and key in q:
                     values[name][f"{before}q"] = repr(q[key])
                 if key in q_primary:
@@ -245,8 +232,8 @@ def rows_of_claims(study: Study, results: Results) -> list[dict[str, Values]]:
     return rows
 
 
-def means_of(study: Study, results: Results) -> list[Mean]:
-    """Return every mean over trainings of a page, said or not."""
+def means_of(study: Study, results: Results) -> list[tuple[Row, str]]:
+    """Return every mean over trainings of a page, said or not: a row of several stages, and the column."""
     columns = [
         (row, column)
         for claim in study.claims
@@ -255,8 +242,8 @@ def means_of(study: Study, results: Results) -> list[Mean]:
         for column in claim.tested(name)
     ]
     columns += [(row, "value") for forest in study.forests for row in forest.rows]
-    means = [Mean(other, column) for row, column in columns for other in (*results.family(row), row)]
-    return list({mean.key: mean for mean in means}.values())
+    means = [(other, column) for row, column in columns for other in (*results.family(row), row)]
+    return list({row.key(column): (row, column) for row, column in means}.values())
 
 
 def _corrected(p: dict[tuple[object, ...], float]) -> dict[tuple[object, ...], float]:
@@ -265,11 +252,11 @@ def _corrected(p: dict[tuple[object, ...], float]) -> dict[tuple[object, ...], f
     return dict(zip(p, map(float, q), strict=True))
 
 
-def _p(mean: Mean, results: Results) -> float:
+def _p(row: Row, column: str, results: Results) -> float:
     """Return the p-value of a mean, or of the row of one stage; NaN if not all trainings have the outcome."""
-    if not mean.row.several:
-        return float(results.values(mean.row).get("p") or np.nan)
+    if not row.several:
+        return float(results.values(row).get("p") or np.nan)
     try:
-        return float(results.values(mean.row, [mean.column])[f"{mean.column}.p"])
+        return float(results.values(row, [column])[f"{column}.p"])
     except UserError:
         return np.nan

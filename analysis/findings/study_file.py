@@ -95,6 +95,10 @@ class Row:
         """Whether the stage is a pattern."""
         return any(sign in self.stage for sign in "*?")
 
+    def key(self, column: str) -> tuple[object, ...]:
+        """Return what tells a column's mean from other means; conditions are the same in any order."""
+        return self.stage, self.minus, self.file, *sorted(self.where.items()), column
+
     @property
     def patterns(self) -> tuple[str, ...]:
         """The stages' names or patterns, those of `minus` too."""
@@ -102,15 +106,9 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Primary:
-    """An outcome that the study is made to test, named before it is played; as in `Row`, and the column."""
+class Primary(Row):
+    """An outcome that the study is made to test, named before it is played: a row, and the column."""
 
-    __pydantic_config__ = _STRICT
-
-    stage: str
-    file: str
-    where: dict[str, str] = field(default_factory=dict)
-    minus: str | None = None
     column: str = "value"
 
     @property

@@ -196,8 +196,8 @@ def _facts(content: Panel) -> dict[str, Any]:
     dynamics, heads = content.dynamics, content.sources[0].metadata.action_heads
     return {
         "run": dynamics.path.resolve().name, "policy": dynamics.policy, "layer": dynamics.layer, **view_facts(),
-        "components": [vars(component) for component in dynamics.components], "stepsInSpread": STEPS_IN_SPREAD,
-        "rolloutsAtOnce": ROLLOUTS_AT_ONCE,
+        "components": [{"name": one.component, **vars(one)} for one in dynamics.components],
+        "stepsInSpread": STEPS_IN_SPREAD, "rolloutsAtOnce": ROLLOUTS_AT_ONCE,
         "lags": dynamics.r.shape[1] - 1, "behaviours": [_behaviour(content, number) for number in _numbers(content)],
         "noise": {"colour": NOISE_COLOUR, "shape": "circle"},
         "sources": [{"name": source.dump.resolve().name, "simulated": source.simulated} for source in content.sources],

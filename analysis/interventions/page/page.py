@@ -79,14 +79,6 @@ _SCRIPTS = [
 ]
 
 
-@dataclass(frozen=True)
-class _Line:
-    """A line of the summary; `is_detail` if it is indented there."""
-
-    text: str
-    is_detail: bool
-
-
 def intervention_page(
     name: str, summary: Sequence[str], replays: ShownReplays | str, figures: Mapping[Path, str]
 ) -> str:
@@ -133,12 +125,12 @@ def _content(replay: Replay, side: str) -> dict[str, Any]:
     return {"facts": embedded(facts), "tables": tables}
 
 
-def _paragraphs(summary: Sequence[str]) -> list[list[_Line]]:
-    """Split the summary at its empty lines."""
-    paragraphs: list[list[_Line]] = [[]]
+def _paragraphs(summary: Sequence[str]) -> list[list[dict[str, Any]]]:
+    """Split the summary at its empty lines; details are lines that are indented there."""
+    paragraphs: list[list[dict[str, Any]]] = [[]]
     for line in summary:
         if line:
-            paragraphs[-1].append(_Line(line.strip(), line.startswith((" ", "- "))))
+            paragraphs[-1].append({"text": line.strip(), "is_detail": line.startswith((" ", "- "))})
         else:
             paragraphs.append([])
     return [paragraph for paragraph in paragraphs if paragraph]

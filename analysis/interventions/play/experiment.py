@@ -14,7 +14,7 @@ from analysis.interventions.edits.memory_edits import MemoryEdit
 from analysis.interventions.edits.state_edits import StateEdit
 from analysis.interventions.edits.state_moments import Distances
 from analysis.interventions.play.edits import Edit, Moments, measured_in
-from analysis.interventions.play.outcomes import DataSpan
+from analysis.interventions.play.outcomes import data_span
 from analysis.interventions.play.request import PATHS, RunOptions
 from analysis.interventions.play.when import When
 
@@ -37,7 +37,7 @@ class ArmPlan:
         watched: layers whose unedited states are summed up; of unedited arms.
         distances: of edited states from unedited ones, by layer.
         directions: whose read-outs are compared before and after the edit.
-        spans: of unedited states, by layer; what donors change is compared with them.
+        spans: as `data_span`, by layer; what donors change is compared with them.
         readings: variables that are summed up together with a layer's states: in an unedited arm with the states of
             all agents, which must be watched, and otherwise with edited states.
         replayed: number of the episode whose replay is kept; None for none.
@@ -56,7 +56,7 @@ class ArmPlan:
     watched: tuple[str, ...] = ()
     distances: Mapping[str, Distances] = field(default_factory=dict)
     directions: tuple[Direction, ...] = ()
-    spans: Mapping[str, DataSpan] = field(default_factory=dict)
+    spans: Mapping[str, np.ndarray] = field(default_factory=dict)
     readings: tuple[Reading, ...] = ()
     replayed: int | None = None
     recorded: tuple[str, ...] = ()
@@ -201,7 +201,7 @@ class Experiment:
             controls=tuple(self._edited(control, moments) for control in self.measured_at_once(arm)),
             distances={layer: Distances.of(moments[layer]) for layer in self.layers},
             directions=tuple(measured_in(direction, moments) for direction in self.reported),
-            spans={layer: DataSpan.of(moments[layer]) for layer in self.watched} if has_donors else {},
+            spans={layer: data_span(moments[layer]) for layer in self.watched} if has_donors else {},
             readings=self.readings if arm.kind == "edit" else (),
             follow=self.options.follow if arm.kind == "edited once" else 0,
         )

@@ -15,7 +15,7 @@ from analysis.interventions.edits.memory_edits import MovedAsFar, Transplant
 from analysis.interventions.edits.state_edits import Interchange, interchange
 from analysis.interventions.play.edited_play import PlayedGroup, play_arm
 from analysis.interventions.play.experiment import ArmPlan
-from analysis.interventions.play.outcomes import DataSpan
+from analysis.interventions.play.outcomes import data_span
 from analysis.interventions.play.when import When
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.policy_pool import PolicyPool
@@ -124,8 +124,8 @@ def test_changes_are_compared_with_the_span_of_unedited_states(pool: PolicyPool)
     """States vary in two ways only, since two units always change together. A change of one of them is half unusual."""
     layers = ("lstm_hidden", "lstm_cell")
     moments = played(pool, ArmPlan("edit", 6, watched=layers)).moments
-    spans = {layer: DataSpan.of(each) for layer, each in moments.items()}
-    assert [len(each.components) for each in spans.values()] == [2, 2]
+    spans = {layer: data_span(each) for layer, each in moments.items()}
+    assert [len(each) for each in spans.values()] == [2, 2]
     given = {"spans": spans, "when": When(4)}
     for plan, share in (
         ({"states": along(COLUMNS)}, 1), ({"states": along(ROWS)}, 0.5), ({"memories": (Transplant(BY_ROW, 2),)}, 1),
