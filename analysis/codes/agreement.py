@@ -140,10 +140,6 @@ def untrained(like: CheckpointInfo, seed: int) -> Network:
 def draw_lives(dump: Path, most: int, seed: int) -> Drawn:
     """Draw whole lives at random.
 
-    Args:
-        most: records to compare.
-        seed: of the draw.
-
     Raises:
         UserError: too few records would be compared.
     """
@@ -166,10 +162,6 @@ def replay(
     dump: Path, metadata: DumpMetadata, drawn: Drawn, networks: Sequence[Network], progress: Progress | None = None
 ) -> tuple[list[Seen], Lives]:
     """Show lives of a dump to networks.
-
-    Args:
-        drawn: lives of the dump.
-        progress: called with the share of the episodes done.
 
     Returns:
         What the recorded policy, then each network makes of the records compared; and their lives.
@@ -254,8 +246,6 @@ class Agreement:
     """Pairs of networks on the same states.
 
     Attributes:
-        pairs: of trainings, then of Gaussians like them, then of untrained networks.
-        states: number of states.
         one_in: one record in so many of each life is a state.
     """
 
@@ -290,11 +280,7 @@ def agreement_of(
     """Compare the codes of a dump's policy and of other trainings, and controls, on the same states.
 
     Args:
-        networks: other trainings.
         most: states, of whole lives drawn at random.
-        resamples: of lives, for the intervals.
-        seed: of lives, fits and untrained networks.
-        step: shows progress.
 
     Raises:
         UserError: the dump holds too few states.

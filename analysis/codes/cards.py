@@ -91,8 +91,6 @@ def cards_of(coded: CodedDump, bootstrap: Bootstrap, permutations: int) -> tuple
     """Describe every code of a run.
 
     Args:
-        coded: the run and every record of its dump.
-        bootstrap: of intervals, over episodes and lives.
         permutations: random orders of visits that what follows is compared with.
     """
     records = coded.records

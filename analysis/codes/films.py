@@ -140,10 +140,8 @@ def stretches_of(coded: CodedDump, chosen: From, seed: int) -> dict[int, list[np
     """Draw stretches for each code, from different lives as far as possible, up to the frames of a film.
 
     Args:
-        coded: the run and every record of its dump.
         chosen: "best" for the fifth of the lives with the highest sum of rewards, or the longest if rewards were not
             recorded; "all" for all.
-        seed: of the draw.
 
     Returns:
         Code -> records of the dump in each stretch, consecutive ones of one life, `SHORTEST` to `LONGEST`.

@@ -100,9 +100,7 @@ class Leaderboard:
     """Ways to divide the same states.
 
     Attributes:
-        rows: one for each way.
         axes: directions along which the groups of each way differ most; none of an untrained network.
-        states: number of states.
     """
 
     rows: tuple[Row, ...]
@@ -149,8 +147,6 @@ def leaderboard(run: FinishedRun, rule: CodebookRule, most: int, resamples: int,
 
     Args:
         most: states, of whole lives drawn at random.
-        resamples: of lives, for the intervals.
-        step: shows progress.
 
     Raises:
         UserError: there are too few states, or the hidden state was not recorded.
@@ -270,9 +266,7 @@ def found_again(fit: Fit, states: np.ndarray, lives: Lives, seed: int) -> dict[s
     """Divide states twice, by fits with two seeds and by fits to two halves of the lives.
 
     Args:
-        fit: the way to divide them.
         states: (N, U).
-        seed: of the fits and of the halves.
 
     Returns:
         "seeds" and "halves" -> two labels of every state, (N,) int64 each.

@@ -1,4 +1,7 @@
-"""Ways to divide states into groups, and measures of the groups, with 95% intervals from resampling lives."""
+"""Ways to divide states into groups, and measures of the groups, with 95% intervals from resampling lives.
+
+Labels of B records, and other numbers that divide them, are (B,) int64 from 0; their weights are (B,).
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -41,11 +44,7 @@ class Partition:
 
 
 def partitions(groups: int) -> tuple[Partition, ...]:
-    """Return the ways to divide states that a leaderboard compares with semantic codes.
-
-    Args:
-        groups: wanted, for the ways that take a number.
-    """
+    """Return the ways to divide states that a leaderboard compares with semantic codes."""
     features = _FEATURES_A_CODE * groups
     return (
         Partition("UMAP and HDBSCAN", "hdbscan", _umap_hdbscan),
@@ -151,7 +150,6 @@ class LifeResamples:
 
         Args:
             life: of each record, (B,) int64 from 0 without gaps.
-            seed: of the draws.
         """
         lives = int(life.max()) + 1
         self.life = life
@@ -176,12 +174,7 @@ class LifeResamples:
 
 
 def perplexity(label: np.ndarray, weight: np.ndarray) -> float:
-    """Return the exponential of the entropy of the labels' shares.
-
-    Args:
-        label: (B,) int64 from 0.
-        weight: of each record, (B,).
-    """
+    """Return the exponential of the entropy of the labels' shares."""
     return float(np.exp(_entropy(np.bincount(label, weights=weight))))
 
 
@@ -191,9 +184,7 @@ def persistence(label: np.ndarray, following: np.ndarray, weight: np.ndarray) ->
     Chance is two independent draws from all labels (Cohen's kappa 1960).
 
     Args:
-        label: (B,) int64 from 0.
         following: index of the next record of the same life, -1 for none, (B,) int64.
-        weight: of each record, (B,).
     """
     pairs = np.flatnonzero(following >= 0)
     own, after, weights = label[pairs], label[following[pairs]], weight[pairs]
@@ -206,14 +197,7 @@ def persistence(label: np.ndarray, following: np.ndarray, weight: np.ndarray) ->
 
 
 def conditional_information(label: np.ndarray, act: np.ndarray, stratum: np.ndarray, weight: np.ndarray) -> float:
-    """Return the mutual information of labels and acts within strata, in bits: I(label; act | stratum), plug-in.
-
-    Args:
-        label: (B,) int64 from 0.
-        act: (B,) int64 from 0.
-        stratum: (B,) int64 from 0.
-        weight: of each record, (B,).
-    """
+    """Return the mutual information of labels and acts within strata, in bits: I(label; act | stratum), plug-in."""
     labels, acts, strata = (int(variable.max()) + 1 for variable in (label, act, stratum))
     cells = np.bincount((stratum * labels + label) * acts + act, weights=weight, minlength=strata * labels * acts)
     joint = cells.reshape(strata, labels, acts) / weight.sum()
@@ -242,8 +226,7 @@ def weighted_adjusted_rand(label: np.ndarray, other: np.ndarray, weight: np.ndar
     """Return the adjusted Rand index (Hubert and Arabie 1985) of records that count several times each.
 
     Args:
-        label: (B,) int64 from 0.
-        weight: number of copies of each record, (B,).
+        weight: number of copies of each record.
     """
     table = np.bincount(label * (int(other.max()) + 1) + other, weights=weight)
 
@@ -260,10 +243,6 @@ def normalised_information(label: np.ndarray, other: np.ndarray, weight: np.ndar
     """Return the mutual information of two partitions over the mean of their entropies: 0 to 1, NaN without entropy.
 
     Unlike the adjusted Rand index it is not corrected for chance, and larger where there are more groups.
-
-    Args:
-        label: (B,) int64 from 0.
-        weight: of each record, (B,).
     """
     table = np.zeros((int(label.max()) + 1, int(other.max()) + 1))
     np.add.at(table, (label, other), weight)

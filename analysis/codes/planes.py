@@ -51,8 +51,6 @@ def states_of(run: FinishedRun, rule: CodebookRule, on: Path | None, most: int, 
 
     Args:
         on: another dump, such as one of other maps; None for the run's own.
-        most: states to draw.
-        step: shows progress.
 
     Raises:
         UserError: the other dump is of another policy or lacks the layer, or there are too few states.
@@ -111,9 +109,7 @@ def kept_by(states: States, planes: dict[str, np.ndarray], resamples: int, seed:
     """Measure how well each plane keeps neighbourhoods.
 
     Args:
-        states: N of them.
         planes: name -> (N, 2).
-        resamples: of lives, for the intervals.
 
     Returns:
         A row for each plane: its `name`; its `trustworthiness`, 1 if all neighbours in the plane are neighbours among

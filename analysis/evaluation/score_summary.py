@@ -30,7 +30,6 @@ def score_summary(scores: Sequence[PolicyScores], confidence: float) -> Figure:
 
     Args:
         scores: in the order in which each mode's policies are drawn, the first on top.
-        confidence: of the intervals, for the title.
     """
     groups = [group for mode in MODES if (group := [score for score in scores if score.results.mode == mode])]
     heights = [_INCHES_A_MODE + _INCHES_A_POLICY * len(group) for group in groups]

@@ -178,9 +178,6 @@ def verify_page(page: Path) -> int:
 def page_text(study: Study, results: Results, history: History, name: str) -> tuple[str, int]:
     """Return the page as Markdown, and how many numbers its claims and tables hold.
 
-    Args:
-        name: of the folder beside the page.
-
     Raises:
         UserError: a number is missing or is none; names the folder of the results.
     """

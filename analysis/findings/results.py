@@ -31,7 +31,6 @@ class Results:
         """Look up in a folder that holds a folder for each stage.
 
         Args:
-            folder: kept as `folder`.
             commands: of stages as they were played; by default those of the study.
         """
         self._study = study

@@ -113,7 +113,6 @@ class StudyRun:
         """Do what is left, and return all stages as they were run, and since when the primary outcomes were named.
 
         Args:
-            plans: from `plan`.
             report: called with a plan, its state (running, done), and the seconds that the stage has taken.
 
         SIGTERM ends the running stage too, and then this process.

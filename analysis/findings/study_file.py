@@ -158,7 +158,6 @@ class ResultTable:
     """Rows of stages' tables.
 
     Attributes:
-        title: above it.
         stage: as in `Row`.
         file: as in `Row`.
         columns: to show; a colon and a format, such as `value:+.1f`, round their numbers.
@@ -187,7 +186,6 @@ class ResultFigure:
 
     Attributes:
         file: PNG in its folder.
-        caption: below it.
     """
 
     __pydantic_config__ = _STRICT
@@ -202,7 +200,6 @@ class Forest:
     """A forest plot: one row of results in every training of several kinds.
 
     Attributes:
-        title: above it.
         axis: what the number is, with its unit.
         file: as in `Row`; the number's columns are value, low and high.
         where: as in `Row`.
@@ -246,7 +243,6 @@ class Study:
     Attributes:
         stages: in the order in which they are run.
         claims: in the order of the page.
-        text: of the page.
         tables, forests, figures: for the parts of the page of these names.
         primary: the outcomes that it is made to test. The page says since when they have been named.
     """

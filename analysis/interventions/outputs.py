@@ -46,8 +46,6 @@ def report_run(
     """Measure the effects of a run that has been played, write them with their figures and page, and mark it as done.
 
     Args:
-        draws: as in `write_effects`.
-        progress: called with the share of the replays that has been read, from 0 to 1.
         equivalent_within: as `margins` reads it; None for what the run was played with.
 
     Returns:

@@ -67,8 +67,6 @@ def scripts_of(kit: Sequence[str], own: Sequence[Path], libraries: Sequence[str]
     """Return a page's scripts; libraries run first, then the kit's, then its own.
 
     Args:
-        kit: names in the kit.
-        own: files.
         libraries: their content.
     """
     return Scripts.of([*libraries, *(path.read_text() for path in (*(_KIT / name for name in kit), *own))])

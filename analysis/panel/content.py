@@ -101,8 +101,6 @@ def read_panel(
     Args:
         sources: the run's own dump, and simulated ones.
         saliency: runs of saliency.py of these dumps.
-        most: rollouts in all.
-        step: shows progress.
 
     Raises:
         UserError: a dump cannot be read.
@@ -198,9 +196,7 @@ def find_saliency(dynamics: Dynamics, sources: Sequence[Source], named: Sequence
     """Return the runs of saliency.py that are named, or that lie beside the run.
 
     Args:
-        sources: dumps of the panel.
         named: folders; empty to look for them.
-        say: called with a line on what was found.
 
     Raises:
         UserError: a folder that was named is no run of saliency.py of these dumps.

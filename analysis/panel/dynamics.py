@@ -59,9 +59,6 @@ class Dynamics:
     """Components of a layer and how they follow from each other. K components, U units, B behaviours, L lags from 0.
 
     Attributes:
-        path: folder of the run.
-        dump: folder of the dump that it was made from.
-        policy: name of the policy.
         layer: a state of its memory.
         components: K.
         weight: components are activations @ weight.T + bias, (K, U) float32.
@@ -126,7 +123,6 @@ def read_dynamics(path: Path, dump: Path | None) -> Dynamics:
     """Read a run of analyze_dynamics.py, verified to be complete and from its dump.
 
     Args:
-        path: folder of the run.
         dump: folder of the dump, if it has been moved.
 
     Raises:

@@ -45,10 +45,8 @@ def choose(
 
     Args:
         identity: of all records of the dump.
-        most: rollouts.
         first: records of lives to prefer, in decreasing order of preference after those of `mapped`.
         mapped: records with saliency maps.
-        ticks: of a rollout, at most.
     """
     keys, index = number_lives(identity)
     order = np.lexsort((identity["tick"], index))
@@ -90,12 +88,7 @@ def pieces(covered: np.ndarray, ticks: int) -> list[tuple[int, int]]:
 
 
 def shared_out(most: int, there: Sequence[int]) -> list[int]:
-    """Divide the rollouts between dumps: equal parts, and what one cannot fill goes to the others.
-
-    Args:
-        most: rollouts of all dumps.
-        there: rollouts that each dump could give.
-    """
+    """Divide the rollouts between dumps: equal parts, and what one cannot fill goes to the others."""
     shares, left = [0] * len(there), most
     for done, place in enumerate(sorted(range(len(there)), key=lambda dump: there[dump])):
         shares[place] = min(there[place], left // (len(there) - done))

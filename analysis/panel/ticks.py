@@ -69,10 +69,8 @@ def read_ticks(
     """Read the ticks of some rollouts, in their order; memory holds the records of one episode.
 
     Args:
-        chosen: rollouts.
         states: applied to the states of these layers in each life.
         probabilities: of options; None to leave them out.
-        progress: called with the share read.
 
     Raises:
         UserError: the dump cannot be read, or its views cannot be drawn.

@@ -10,7 +10,6 @@ def ticks_between(replay: Replay, start: int, end: int | None, skip: int) -> ran
     """Return the ticks to draw.
 
     Args:
-        start: first tick.
         end: last tick; None for the replay's last.
         skip: draw one tick in this many, from 1 (all).
 

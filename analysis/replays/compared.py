@@ -56,7 +56,6 @@ def compare(unedited: Replay, edited: Replay, drawn: Sequence[int]) -> ComparedR
     """Compare two replays of the same episode.
 
     Args:
-        unedited: the first one.
         drawn: ids of the agents that were drawn at random to be edited.
 
     Raises:

@@ -70,8 +70,6 @@ class FrameDrawer:
         """Draw pictures `size` pixels wide.
 
         Args:
-            replay: to draw.
-            size: of the square map, in pixels.
             followed: column of the player in the middle of the view, except near the world's edges; None shows the
                 whole map.
             radius: tiles shown to each side of a followed player.

@@ -50,7 +50,6 @@ def stability(own: np.ndarray, others: np.ndarray, floor: np.ndarray, seed: int)
         own: directions of the living features, of length 1, (F, U).
         others: of the other autoencoder's living features, (G, U).
         floor: what `matched` gives for the living features of two autoencoders that were fitted to a Gaussian.
-        seed: of the resamples and the random directions.
     """
     cosine = matched(own, others)
     random = np.random.default_rng(seed)

@@ -126,7 +126,6 @@ def splice(
     Args:
         layer: that is replaced, as the policy names it.
         rebuilds: functions from states, (B, U), to states that replace them, by name.
-        episodes: whose ticks are computed again.
         mean: state of the control `MEAN`, (U,).
         seed: draws the ticks, and the resamples of intervals.
     """

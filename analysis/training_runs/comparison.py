@@ -77,7 +77,6 @@ def compare(
     """Compare groups.
 
     Args:
-        metrics: names.
         points: of each curve; fewer if a run has fewer updates.
         last: share of the agent-steps that all runs reached, 0 to 1, over which final levels are means.
         held_out: folder of evaluations; by default those in the runs' own folders of checkpoints.

@@ -14,7 +14,6 @@ def mean_over_seeds(values: np.ndarray, confidence: float) -> tuple[np.ndarray, 
 
     Args:
         values: a row for each seed, (S, P).
-        confidence: of the intervals, 0 to 1.
 
     Returns:
         Means, lower ends, upper ends and numbers of seeds, (P,) each. The mean is NaN without any seed, the ends with
@@ -88,7 +87,6 @@ def stretch_means(run: TrainingRun, metric: str, edges: np.ndarray) -> np.ndarra
 
     Args:
         run: of which updates that did not report the metric are passed over.
-        metric: name.
         edges: ends of the stretches, (P + 1,) ascending.
 
     Returns:

@@ -69,11 +69,7 @@ _EDITED_STREAM = 0x1D7A  # apart from the streams that seats, tasks, maps and ac
 
 
 def drawn_agents(seed: int, number: int, agents: int, count: int) -> np.ndarray:
-    """Draw `count` of an episode's agents, (agents,) bool.
-
-    Args:
-        count: how many to draw, at most all.
-    """
+    """Draw `count` of an episode's agents, (agents,) bool."""
     random = np.random.default_rng(np.random.SeedSequence([_EDITED_STREAM, seed, number]))
     drawn = np.zeros(agents, dtype=bool)
     drawn[random.permutation(agents)[:count]] = True
@@ -119,7 +115,6 @@ class DonorLots:
             edited: rows of the edited agents among the B acting ones, (E,) int64.
             slots: of the acting agents, ascending, (B,) int64.
             own_rows: their own rows in the game, (B, columns).
-            tick: of the episode, from 0.
 
         Returns:
             The edited agents that have a donor by every rule, (at most E,), and their donors. Without rules these are

@@ -53,7 +53,6 @@ class JointMoments:
 
     Attributes:
         sums: over states followed by variables, (units + K,) each.
-        units: number of units.
     """
 
     sums: StateMoments

@@ -225,7 +225,6 @@ class Study:
     """What an intervention run shows.
 
     Attributes:
-        episodes: of the edits of the trained policy.
         lives: that were played in all arms.
         edited: share of them that were drawn to be edited, 0 to 1.
         settings: of all intervals and tests.
@@ -234,7 +233,6 @@ class Study:
         dose_responses: slopes over doses.
         persistences: how long edits last, if they were followed.
         broken: outcome in which each arm that edits nothing differs from its twin, by arm; empty if pairing works.
-        checked: names of the arms that edit nothing.
         notes: what a reader must know beside the numbers.
     """
 

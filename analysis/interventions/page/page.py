@@ -45,9 +45,6 @@ def read_shown_replays(
 ) -> ShownReplays:
     """Read and compare the two replays of a run.
 
-    Args:
-        progress: called with the share that has been read, from 0 to 1.
-
     Raises:
         UserError: one is missing, damaged or was changed, or they do not fit the run.
     """
@@ -82,11 +79,7 @@ _SCRIPTS = [
 def intervention_page(
     name: str, summary: Sequence[str], replays: ShownReplays | str, figures: Mapping[Path, str]
 ) -> str:
-    """Return the page as HTML.
-
-    Args:
-        summary: its lines, as `summary_lines` returns them.
-    """
+    """Return the page as HTML."""
     shown = replays if isinstance(replays, ShownReplays) else None
     return (
         environment(_HERE, trim=True)

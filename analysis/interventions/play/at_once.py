@@ -51,7 +51,6 @@ def at_once(
     """Compare two outputs for the same observations of B agents.
 
     Args:
-        unedited: without the edit.
         directions: whose read-outs are compared; both outputs need the states of their layers.
 
     Returns:

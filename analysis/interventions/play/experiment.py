@@ -187,7 +187,6 @@ class Experiment:
         """Return how the agents of an arm are edited.
 
         Args:
-            arm: one of `arms`.
             moments: of the arm's policy; not needed for an unedited arm.
 
         Raises:

@@ -48,7 +48,6 @@ class Condition:
 
         Args:
             rows: the agents' own rows in the game, (B, columns).
-            tick: of the episode, from 0.
 
         Returns:
             (B,) bool.
