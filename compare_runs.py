@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from analysis.runs.run_folder import RunFolder
     from analysis.training_runs.comparison import ComparedRuns
-    from analysis.training_runs.groups import Group
+    from analysis.training_runs.run import Group
 
 _LONGEST_NAME = 80
 
@@ -72,8 +72,7 @@ def main() -> None:
 
     from analysis.runs.run_folder import RunFolder, refuse_existing_run
     from analysis.training_runs.comparison import compare, input_hashes
-    from analysis.training_runs.groups import group_runs
-    from analysis.training_runs.run import chosen_metrics, read_run
+    from analysis.training_runs.run import chosen_metrics, group_runs, read_run
 
     runs = [read_run(folder) for folder in arguments.runs]
     groups = group_runs(runs, arguments.group_by)

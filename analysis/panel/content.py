@@ -15,9 +15,8 @@ from analysis.dynamics.tracks import load_policy_of
 from analysis.lives import places_among
 from analysis.panel.behaviours import behaviours_of, fit_rule, main_behaviours, plane, states_of_life
 from analysis.panel.dynamics import Dynamics
-from analysis.panel.rollouts import Chosen, choose, shared_out
 from analysis.panel.saliency import Saliency, found_beside, read_saliency
-from analysis.panel.ticks import Probabilities, Ticks, joined_ticks, read_ticks
+from analysis.panel.ticks import Chosen, Probabilities, Ticks, choose, joined_ticks, read_ticks, shared_out
 from analysis.recorded.action_probabilities import missing_for_probabilities, probabilities_of
 from analysis.runs.propagated_labels import CarryingRule
 from common.files import sha256

@@ -1,4 +1,4 @@
-"""Pictures of a replay, one per tick: the whole map, or the surroundings of one agent."""
+"""Pictures of a replay, one per tick: the whole map, or the surroundings of one agent; and which ticks and agent."""
 
 import functools
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from analysis.replays.clusters import UNLABELLED, ReplayClusters
 from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES, cluster_colours, policy_colours, rgb
 from analysis.replays.events import CAUSES, DEATH, Events
 from analysis.replays.replay import NPC_KINDS, Entities, Replay
+from common.user_error import UserError
 
 STRIP = 44
 """Height of the strip below the map, in pixels."""
@@ -313,3 +314,37 @@ def sprite_of(shape: str, colour: str, radius: float) -> Image.Image:
         for share, fill in ((1.25, edge), (0.9, colour)):
             draw.polygon([(middle + share * r * x, middle + share * r * y) for x, y in _CORNERS[shape]], fill=fill)
     return image.resize((side, side), Image.Resampling.LANCZOS)
+
+
+_NAMES_SHOWN = 5
+
+
+def ticks_between(replay: Replay, start: int, end: int | None, skip: int) -> range:
+    """Return the ticks to draw.
+
+    Args:
+        end: last tick; None for the replay's last.
+        skip: draw one tick in this many, from 1 (all).
+
+    Raises:
+        UserError: `start` or `end` is not in the replay.
+    """
+    last = replay.ticks - 1
+    end = last if end is None else end
+    if start > last or end > last:
+        raise UserError(f"the replay ends at tick {last}: choose --start and --end up to it")
+    return range(start, end + 1, skip)
+
+
+def player_called(wanted: str, replay: Replay) -> int:
+    """Return the column of the player with this name or number.
+
+    Raises:
+        UserError: there is none.
+    """
+    players = replay.players
+    for column, (name, number) in enumerate(zip(players.names, players.ids.tolist(), strict=True)):
+        if wanted in (name, str(number)):
+            return column
+    some = ", ".join(players.names[:_NAMES_SHOWN])
+    raise UserError(f"--follow {wanted}: there is no such agent; there are {len(players)}, such as {some}")

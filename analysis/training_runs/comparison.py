@@ -11,8 +11,16 @@ import numpy as np
 from analysis.evaluation.results import Mode
 from analysis.evaluation.tables import Cell, Table
 from analysis.statistics.over_trainings import OverTrainings
-from analysis.training_runs.curves import Curve, curves_of, fewest_updates
-from analysis.training_runs.groups import Group, settings_that_are_missing, settings_that_differ
+from analysis.training_runs.curves import (
+    Comparison,
+    Curve,
+    Level,
+    comparisons_of,
+    curves_of,
+    fewest_updates,
+    last_stretch,
+    levels_of,
+)
 from analysis.training_runs.held_out import (
     Evaluated,
     EvaluationCurve,
@@ -21,8 +29,16 @@ from analysis.training_runs.held_out import (
     generalisation_gaps,
     read_evaluated,
 )
-from analysis.training_runs.last_stretch import Comparison, Level, comparisons_of, last_stretch, levels_of
-from analysis.training_runs.run import AGENT, BUDGET, CHECKPOINTS_FOLDER, METRICS_FILE, TrainingRun
+from analysis.training_runs.run import (
+    AGENT,
+    BUDGET,
+    CHECKPOINTS_FOLDER,
+    METRICS_FILE,
+    Group,
+    TrainingRun,
+    settings_that_are_missing,
+    settings_that_differ,
+)
 from common.files import sha256
 from common.user_error import UserError
 

@@ -9,14 +9,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from analysis.evaluation.held_out_tasks import TASK_WEIGHTS
-from analysis.evaluation.protocol import check_one_protocol
-from analysis.evaluation.results import Mode, PolicyRun, Provenance, find_result_files, read_results
+from analysis.evaluation.results import Mode, PolicyRun, Provenance, check_one_protocol, find_result_files, read_results
 from analysis.evaluation.scores import PolicyResults
 from analysis.statistics.over_trainings import ByWorld, OverTrainings, in_worlds, over_trainings
-from analysis.training_runs.curves import SeedCurve
-from analysis.training_runs.groups import Group
-from analysis.training_runs.last_stretch import Level, level_of, mean_of, mean_over_runs
-from analysis.training_runs.run import CHECKPOINTS_FOLDER, TrainingRun
+from analysis.training_runs.curves import Level, SeedCurve, level_of, mean_of, mean_over_runs
+from analysis.training_runs.run import CHECKPOINTS_FOLDER, Group, TrainingRun
 from common.files import read_bytes, sha256, visible
 from common.user_error import UserError
 

@@ -15,7 +15,7 @@ from agent_zoo.hooks import Hook
 from agent_zoo.memories.memory import MemoryState
 from agent_zoo.network_parts.own_features import GOAL
 from analysis.interventions.edits.donor_rule import DonorLots, DonorRule, Donors, drawn_agents
-from analysis.interventions.edits.state_moments import StateMoments
+from analysis.interventions.edits.linear_readings import StateMoments
 from analysis.interventions.play.at_once import ControlAtOnce, Outputs, Shadows, at_once, differ, donors_behind
 from analysis.interventions.play.experiment import ArmPlan
 from analysis.interventions.play.outcomes import DonorOutcomes, FollowedEdits, LifeOutcomes, goals_of, share_within

@@ -14,7 +14,7 @@ from agent_zoo.network_parts.own_features import check_feature
 from analysis.interventions.edits.donor_rule import DonorRule
 from analysis.interventions.edits.edit_options import Along, EditKind, EditOptions
 from analysis.interventions.edits.feature_edits import FeatureEdit, features_of
-from analysis.interventions.edits.linear_readings import Reading, fitted_eraser
+from analysis.interventions.edits.linear_readings import Reading, StateMoments, fitted_eraser
 from analysis.interventions.edits.memory_edits import Clear, Freeze, KeptMemory, MemoryEdit, MovedAsFar, Transplant
 from analysis.interventions.edits.state_edits import (
     AsFarAs,
@@ -28,7 +28,6 @@ from analysis.interventions.edits.state_edits import (
     edit_along,
     interchange,
 )
-from analysis.interventions.edits.state_moments import StateMoments
 
 Moments = Mapping[str, StateMoments]
 """Of the unedited states of a policy, by layer, and by the names of readings with their variables."""

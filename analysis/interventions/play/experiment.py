@@ -9,10 +9,9 @@ from activation_store.directions import Direction
 from activation_store.interventions import AT_ONCE, Arm, ArmKind
 from activation_store.layers import LSTM_CELL
 from analysis.interventions.edits.donor_rule import DonorRule
-from analysis.interventions.edits.linear_readings import Reading
+from analysis.interventions.edits.linear_readings import Distances, Reading
 from analysis.interventions.edits.memory_edits import MemoryEdit
 from analysis.interventions.edits.state_edits import StateEdit
-from analysis.interventions.edits.state_moments import Distances
 from analysis.interventions.play.edits import Edit, Moments, measured_in
 from analysis.interventions.play.outcomes import data_span
 from analysis.interventions.play.request import PATHS, RunOptions

@@ -11,7 +11,7 @@ from activation_store.interventions import Outcome
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.memories.memory import MemoryState
 from analysis.interventions.edits.donor_rule import DonorRule, Donors
-from analysis.interventions.edits.state_moments import StateMoments
+from analysis.interventions.edits.linear_readings import StateMoments
 from reinforcement_learning.game.fast_game.ways import STEPS, side_of_task
 from reinforcement_learning.game.life import CAUSES_OF_DEATH, Life
 from reinforcement_learning.play.policy_pool import PolicyPool

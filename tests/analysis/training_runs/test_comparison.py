@@ -13,8 +13,7 @@ import pytest
 from analysis.training_runs import run as run_files
 from analysis.training_runs.comparison import compare, notes_on
 from analysis.training_runs.curves import mean_over_seeds, stretch_means
-from analysis.training_runs.groups import Group, group_runs
-from analysis.training_runs.run import TrainingRun, read_run
+from analysis.training_runs.run import Group, TrainingRun, group_runs, read_run
 from common.checked_json import CHECKSUM, entry_checksum
 from common.user_error import UserError
 from reinforcement_learning.settings import RUN_SETTINGS_FILE

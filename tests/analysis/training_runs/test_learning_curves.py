@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from analysis.training_runs.comparison import compare
-from analysis.training_runs.groups import group_runs
 from analysis.training_runs.learning_curves import generalisation, learning_curves
-from analysis.training_runs.run import TITLES, chosen_metrics, read_run
+from analysis.training_runs.run import TITLES, chosen_metrics, group_runs, read_run
 from tests.analysis.figures.test_figures import texts
 from tests.planted_training_runs import plant_evaluation, plant_run
 

@@ -5,9 +5,9 @@ import pytest
 
 from activation_store.interventions import LivesTable
 from analysis.interventions.edits.donor_rule import DonorRule
+from analysis.interventions.edits.linear_readings import StateMoments
 from analysis.interventions.edits.memory_edits import Clear, Transplant
 from analysis.interventions.edits.state_edits import interchange, steer
-from analysis.interventions.edits.state_moments import StateMoments
 from analysis.interventions.play.edited_play import PlayedGroup, play_arm
 from analysis.interventions.play.edits import Edit
 from analysis.interventions.play.experiment import AT_ONCE_CONTROLS, ArmPlan, Experiment

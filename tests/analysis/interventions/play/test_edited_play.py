@@ -9,9 +9,9 @@ import torch
 from activation_store.directions import Direction
 from activation_store.interventions import LivesTable
 from agent_zoo.memories.memory import MemoryState
+from analysis.interventions.edits.linear_readings import Distances
 from analysis.interventions.edits.memory_edits import Clear, Freeze, KeptMemory, MovedAsFar
 from analysis.interventions.edits.state_edits import AsFarAs, StateEdit, Untouched, collapse, steer
-from analysis.interventions.edits.state_moments import Distances
 from analysis.interventions.play.edited_play import PlayedGroup, play_arm
 from analysis.interventions.play.experiment import ArmPlan
 from analysis.interventions.play.when import Condition, When

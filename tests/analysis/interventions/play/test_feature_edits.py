@@ -12,7 +12,7 @@ from activation_store.sparse_dictionary import write_dictionary
 from agent_zoo.memories.memory import MemoryState
 from agent_zoo.sparse_codes import SparseCoder
 from analysis.interventions.edits.feature_edits import FeatureEdit, check_dictionary
-from analysis.interventions.edits.state_moments import StateMoments
+from analysis.interventions.edits.linear_readings import StateMoments
 from analysis.interventions.outputs import report_run
 from analysis.interventions.play.edited_play import play_arm
 from analysis.interventions.play.edits import Edit
