@@ -1,8 +1,9 @@
 """Rollouts, short stretches of lives that the panel plays, and what it shows of each of their ticks."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -141,7 +142,7 @@ class Ticks:
         corner: map row and column of the view's first tile, (T, 2) int64.
         entities: as `entity_tables`, with `entity.row`: which row of the tick's record each is.
         vitals: (T,) int64 each, by name.
-        words: what the agent chose to do, T.
+        words: what the agent chose to do, (T,) str.
         value: of the critic, (T,) float32.
         reward: (T,) float32.
         chosen: probability of the chosen option of each head, (T, heads) float32.
@@ -154,7 +155,7 @@ class Ticks:
     corner: np.ndarray
     entities: dict[str, np.ndarray]
     vitals: dict[str, np.ndarray]
-    words: list[str]
+    words: np.ndarray
     value: np.ndarray
     reward: np.ndarray
     chosen: np.ndarray
@@ -241,8 +242,8 @@ def _ticks(
     return Ticks(
         places_of(shown), _material(shown), shown.tile[:, 0, :2].astype(np.int64),
         {**entity_tables(seen), "entity.row": row[others]},
-        {name: seen.own(name).astype(np.int64) for name in VITALS}, action_words(seen), shown.value, shown.reward,
-        np.exp(shown.log_probability), dict(probabilities(shown)) if probabilities else {},
+        {name: seen.own(name).astype(np.int64) for name in VITALS}, np.array(action_words(seen)), shown.value,
+        shown.reward, np.exp(shown.log_probability), dict(probabilities(shown)) if probabilities else {},
         {name: state[rows] for name, state in states.items()},
     )  # fmt: skip
 
@@ -260,50 +261,34 @@ def _arranged(parts: list[Ticks], order: np.ndarray, chosen: Chosen) -> Ticks:
     starts = np.cumsum(lengths) - lengths
     back = np.argsort(order, kind="stable")
     place = np.concatenate([np.arange(starts[tick], starts[tick] + lengths[tick]) for tick in back])
+    counts = np.concatenate([part.entities["entity.count"] for part in parts])
+    starts, taken = np.cumsum(counts) - counts, counts[place]
+    entity = np.repeat(starts[place] - (np.cumsum(taken) - taken), taken) + np.arange(taken.sum())
 
-    def joined(get: Callable[[Ticks], np.ndarray]) -> np.ndarray:
-        return np.concatenate([get(part) for part in parts])[place]
+    def arranged(name: str, tables: list[np.ndarray]) -> np.ndarray:
+        return np.concatenate(tables)[entity if name.startswith("entity.") and name != "entity.count" else place]
 
-    def tables(get: Callable[[Ticks], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        return {name: joined(lambda part, name=name: get(part)[name]) for name in get(parts[0])}  # type: ignore[misc]
-
-    words = [phrase for part in parts for phrase in part.words]
-    return Ticks(
-        tables(lambda part: part.places), joined(lambda part: part.material), joined(lambda part: part.corner),
-        _entities(parts, place), tables(lambda part: part.vitals), [words[number] for number in place],
-        joined(lambda part: part.value), joined(lambda part: part.reward), joined(lambda part: part.chosen),
-        tables(lambda part: part.probabilities), tables(lambda part: part.states),
-    )  # fmt: skip
-
-
-_OF_TICKS = ("entity.count", "attack.target")
-
-
-def _entities(parts: list[Ticks], place: np.ndarray) -> dict[str, np.ndarray]:
-    together = {name: np.concatenate([part.entities[name] for part in parts]) for name in parts[0].entities}
-    counts = together["entity.count"]
-    starts = np.cumsum(counts) - counts
-    taken = counts[place]
-    rows = np.repeat(starts[place] - (np.cumsum(taken) - taken), taken) + np.arange(taken.sum())
-    return {name: table[place] if name in _OF_TICKS else table[rows] for name, table in together.items()}
+    return _joined(parts, arranged)
 
 
 def joined_ticks(parts: list[Ticks]) -> Ticks:
     """Concatenate the ticks of several dumps; probabilities that one of them lacks are NaN there."""
     heads = {name: shares.shape[1] for part in parts for name, shares in part.probabilities.items()}
 
-    def probabilities(part: Ticks, name: str) -> np.ndarray:
-        return part.probabilities.get(name, np.full((len(part), heads[name]), np.nan, np.float32))
+    def lacking(part: Ticks) -> dict[str, np.ndarray]:
+        return {name: np.full((len(part), size), np.nan, np.float32) for name, size in heads.items()}
 
-    def tables(get: Callable[[Ticks], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        return {name: np.concatenate([get(part)[name] for part in parts]) for name in get(parts[0])}
+    whole = [replace(part, probabilities=lacking(part) | part.probabilities) for part in parts]
+    return _joined(whole, lambda _, tables: np.concatenate(tables))
 
-    return Ticks(
-        tables(lambda part: part.places), np.concatenate([part.material for part in parts]),
-        np.concatenate([part.corner for part in parts]), tables(lambda part: part.entities),
-        tables(lambda part: part.vitals), [phrase for part in parts for phrase in part.words],
-        np.concatenate([part.value for part in parts]), np.concatenate([part.reward for part in parts]),
-        np.concatenate([part.chosen for part in parts]),
-        {name: np.concatenate([probabilities(part, name) for part in parts]) for name in heads},
-        tables(lambda part: part.states),
-    )  # fmt: skip
+
+def _joined(parts: list[Ticks], join: Callable[[str, list[np.ndarray]], np.ndarray]) -> Ticks:
+    """Join every table of several ticks, in the order of the first's."""
+    joined: dict[str, Any] = {}
+    for name, first in vars(parts[0]).items():
+        tables = [getattr(part, name) for part in parts]
+        if isinstance(first, dict):
+            joined[name] = {key: join(key, [table[key] for table in tables]) for key in first}
+        else:
+            joined[name] = join(name, tables)
+    return Ticks(**joined)
