@@ -69,20 +69,6 @@ class Seen:
     code: np.ndarray
 
 
-@dataclass(frozen=True, eq=False)
-class Drawn:
-    """Whole lives of a dump, and which of their records are compared.
-
-    Attributes:
-        lives: slot, agent and episode of each, (L, 3) int64, ascending.
-        states: number of records that are compared.
-    """
-
-    lives: np.ndarray
-    subsample: Subsample
-    states: int
-
-
 def load_networks(dump: Path, metadata: DumpMetadata, names: Sequence[str], folder: Path) -> list[Network]:
     """Load trainings that can see the lives of a dump.
 
@@ -137,8 +123,8 @@ def untrained(like: CheckpointInfo, seed: int) -> Network:
         return Network(f"untrained (seed {seed})", build_policy(like).eval(), like)
 
 
-def draw_lives(dump: Path, most: int, seed: int) -> Drawn:
-    """Draw whole lives at random.
+def draw_lives(dump: Path, most: int, seed: int) -> tuple[np.ndarray, Subsample]:
+    """Draw whole lives at random: slot, agent and episode of each, (L, 3) ascending, and which records are compared.
 
     Raises:
         UserError: too few records would be compared.
@@ -154,14 +140,15 @@ def draw_lives(dump: Path, most: int, seed: int) -> Drawn:
             f"too few states: one record in {EVERY} of whole lives in {dump} gives {states} with --states {most}, and "
             f"{_FEWEST} are needed"
         )
-    return Drawn(keys[chosen], subsample, states)
+    return keys[chosen], subsample
 
 
 @torch.no_grad()
 def replay(
-    dump: Path, metadata: DumpMetadata, drawn: Drawn, networks: Sequence[Network], progress: Progress | None = None
-) -> tuple[list[Seen], Lives]:
-    """Show lives of a dump to networks.
+    dump: Path, metadata: DumpMetadata, drawn: np.ndarray, subsample: Subsample, networks: Sequence[Network],
+    progress: Progress | None = None,
+) -> tuple[list[Seen], Lives]:  # fmt: skip
+    """Show lives of a dump, as `draw_lives` returns them, to networks.
 
     Returns:
         What the recorded policy, then each network makes of the records compared; and their lives.
@@ -169,13 +156,13 @@ def replay(
     layer, own = hidden_layer(metadata), metadata.layers[SEMANTIC_CODE]
     parts = Parts(
         layers=(layer, SEMANTIC_CODE), columns=("task", "legal"), leave_out=("reward", "value", "log_probability"),
-        episodes=tuple(np.unique(drawn.lives[:, 2]).tolist()), lives=tuple(map(tuple, drawn.lives.tolist())),
+        episodes=tuple(np.unique(drawn[:, 2]).tolist()), lives=tuple(map(tuple, drawn.tolist())),
     )  # fmt: skip
     hidden: list[list[np.ndarray]] = [[] for _ in range(1 + len(networks))]  # the recorded policy's first
     code: list[list[np.ndarray]] = [[] for _ in hidden]
     life, before = [], 0
     for batch in lives(dump, batch=_TOGETHER, parts=parts, progress=progress):
-        kept = _kept(batch, drawn.subsample)
+        kept = _kept(batch, subsample)
         life.append(before + np.repeat(np.arange(len(batch)), batch.lengths)[kept])
         before += len(batch)
         hidden[0].append(batch.records.activations[layer][kept])
@@ -285,10 +272,10 @@ def agreement_of(
     Raises:
         UserError: the dump holds too few states.
     """
-    drawn = draw_lives(dump, most, seed)
+    drawn, subsample = draw_lives(dump, most, seed)
     fresh = [untrained(networks[0].info, seed + number) for number in (0, 1)]
-    with step(f"replaying {len(drawn.lives):,} lives") as report:
-        seen, lives = replay(dump, metadata, drawn, [*networks, *fresh], report)
+    with step(f"replaying {len(drawn):,} lives") as report:
+        seen, lives = replay(dump, metadata, drawn, subsample, [*networks, *fresh], report)
     resampled = LifeResamples(lives.index, resamples, seed)
     trained, fresh_ones = seen[: 1 + len(networks)], seen[1 + len(networks) :]
     groups = {TRAINED: trained, GAUSSIAN: _gaussians(trained, lives, seed), UNTRAINED: fresh_ones}
@@ -302,7 +289,7 @@ def agreement_of(
                 for one, other in combinations(range(len(group)), 2):
                     names = group[one].name, group[other].name
                     pairs.append(_pair(way, kind, names, divided[one], divided[other], resampled))
-    return Agreement(tuple(pairs), drawn.states, len(lives), EVERY)
+    return Agreement(tuple(pairs), len(lives.index), len(lives), EVERY)
 
 
 def _in_words(estimate: Estimate) -> str:
