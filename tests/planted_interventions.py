@@ -63,18 +63,11 @@ class Planted:
         for dose, direction in itertools.product(self.doses, self.directions):
             told = ("" if dose is None else f", dose {dose:+g}") + (f", {direction}" if direction else "")
             arms.append(Arm(f"steer is_starving{told}", "edit", "trained", dose, TWIN.name, direction))
-            if RANDOM in self.kinds:
-                arms += [
-                    Arm(
-                        f"random direction {place + 1}{told}", "random direction", "trained", dose, TWIN.name, direction
-                    )
-                    for place in range(self.randoms)
-                ]
-            if SAME in self.kinds:
-                arms += [
-                    Arm(f"same variance {place + 1}{told}", "same variance", "trained", dose, TWIN.name, direction)
-                    for place in range(self.randoms)
-                ]
+            arms += [
+                Arm(f"{kind} {place + 1}{told}", kind, "trained", dose, TWIN.name, direction)
+                for kind in (RANDOM, SAME) if kind in self.kinds
+                for place in range(self.randoms)
+            ]  # fmt: skip
             if UNTRAINED in self.kinds:
                 arms.append(Arm(f"untrained, steer{told}", "edit", "untrained", dose, UNTRAINED_TWIN.name, direction))
         return arms

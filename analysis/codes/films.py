@@ -38,7 +38,6 @@ class AgentFrames:
     """Draws what agents saw: terrain, entities, vitals, move and target.
 
     Attributes:
-        seen: records with tiles.
         colour: of the agent itself, `#rrggbb`.
     """
 

@@ -52,11 +52,9 @@ class PolicyScores:
     """What a policy reached; every number is a mean over seeds, progress over those in which a life had the task.
 
     Attributes:
-        results: what the scores were made from.
         task_progress: progress averaged over the 63 tasks, 0 to 1.
         weighted_score: 0 to 100.
         length: mean ticks lived.
-        median_length: median ticks lived.
         category_progress: progress averaged over each category's tasks, in the order of `CATEGORIES`.
         category_score: each category's part of the weighted score.
         progress_at: progress at each task, in the order of `TASK_NAMES`.

@@ -57,7 +57,6 @@ class Results:
         """Return what a claim may say of a row, by column.
 
         Args:
-            row: of one stage, or of several.
             columns: over several stages: whose means to take. Returned as `COLUMN.mean`, `COLUMN.low`, ...
 
         Raises:

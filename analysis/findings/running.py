@@ -76,7 +76,6 @@ class StudyRun:
     Attributes:
         folder: holds a folder and a log for each stage.
         scripts: folder of the scripts; commands are run from there.
-        states: of the stages that were begun.
     """
 
     study: Study

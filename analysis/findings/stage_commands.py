@@ -153,7 +153,6 @@ def seeds_of(commands: Mapping[str, str], needs: Mapping[str, set[str]]) -> dict
     """Return the seeds whose episodes are behind the results of each stage, of which stages of one seed share worlds.
 
     Args:
-        commands: of each stage, in their order.
         needs: stages before it whose folders its command reads. One that plays nothing has their seeds, or without
             any, its own name.
     """

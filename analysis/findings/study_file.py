@@ -127,9 +127,7 @@ class Claim:
     """One sentence, with its numbers taken from results.
 
     Attributes:
-        says: the sentence.
         control: what could have refuted it.
-        rows: by name.
     """
 
     name: str
@@ -242,7 +240,6 @@ class Study:
 
     Attributes:
         stages: in the order in which they are run.
-        claims: in the order of the page.
         tables, forests, figures: for the parts of the page of these names.
         primary: the outcomes that it is made to test. The page says since when they have been named.
     """

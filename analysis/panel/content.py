@@ -46,7 +46,6 @@ class Panel:
     """R rollouts with T ticks in all, rollout by rollout.
 
     Attributes:
-        sources: dumps that rollouts are from.
         saliency: maps that lie over some ticks.
         rule: that gave behaviours to ticks that the run did not label.
         source: number of each rollout's dump, (R,) int64.
@@ -54,7 +53,6 @@ class Panel:
         lengths: ticks of each rollout, (R,) int64.
         main: the commonest behaviour of each rollout, (R,) int64; `NOISE` for none.
         plane: place of each rollout, (R, 2) float32.
-        ticks: what was seen, done and remembered.
         behaviour: of each tick, (T,) int64; `NOISE` for none.
         own: whether the run itself labelled the tick, (T,) bool.
         maps: the mapped tick of each run of saliency.py at each tick, (T,) each; -1 for none.

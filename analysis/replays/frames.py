@@ -33,7 +33,6 @@ class AgentColours:
         colour: index into `colours`, (T, P) int64.
         solid: False if the colour is from an earlier tick or there is no label, (T, P) bool.
         colours: `#rrggbb`.
-        legend: name and colour of each group.
     """
 
     colour: np.ndarray

@@ -108,7 +108,6 @@ class Tested:
     """Everything that is known of the dictionaries of one layer.
 
     Attributes:
-        fitted: the dictionaries, by name.
         usages: of the test states, by name.
         units: of intervals over the test states.
         spliced: what splicing in changes; None if nothing was spliced.

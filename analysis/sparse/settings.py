@@ -24,7 +24,6 @@ class Width:
 
     Attributes:
         text: as the user wrote it, such as 8x or 2048.
-        is_multiple: whether it is a multiple.
     """
 
     text: str

@@ -52,7 +52,6 @@ class RecordedPolicy:
     """A policy with what its checkpoint says of it.
 
     Attributes:
-        policy: ready to run.
         prefix: of the names of its layers in the dump: none, or that of the untrained network.
     """
 

@@ -247,17 +247,12 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
     """Return one row for each metric and pair of groups."""
     rows: list[tuple[Cell, ...]] = [
         (
-            comparison.metric,
-            comparison.group,
-            comparison.other,
-            *_numbers(estimate),
-            _test(comparison),
-            estimate.p,
+            comparison.metric, comparison.group, comparison.other, *_numbers(estimate), _test(comparison), estimate.p,
             comparison.corrected_p,
         )
         for comparison in comparisons
         for estimate in [comparison.difference]
-    ]
+    ]  # fmt: skip
     heads = "metric", "group", "other_group", "difference", "low", "high", "test", "p", "corrected_p"
     return Table("differences", heads, tuple(rows))
 

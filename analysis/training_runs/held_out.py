@@ -79,7 +79,6 @@ def read_evaluated(runs: Sequence[TrainingRun], folder: Path | None, mode: Mode)
     Checkpoints that have been deleted count if their folder lists their hashes in SHA256SUMS, as sha256sum writes it.
 
     Args:
-        runs: whose checkpoints are looked for.
         folder: of results of evaluate.py; by default each run's own checkpoints, where there may be none.
         mode: of the evaluation: each checkpoint alone in its world, or all in shared worlds.
 

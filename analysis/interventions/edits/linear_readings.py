@@ -18,7 +18,6 @@ class StateMoments:
     """Sums over the states of one layer; sums of several groups of episodes add up.
 
     Attributes:
-        count: number of states.
         total: their sum, (units,) float64.
         squares: the sum of their outer products, (units, units) float64.
     """

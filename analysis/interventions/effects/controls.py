@@ -157,7 +157,6 @@ class Judged(ABC):
         p: two-sided, of no effect.
         error: standard error over episodes; NaN if it is unknown.
         smallest_p: that the test could have.
-        against: each kind of control.
         margin: effects smaller than this do not matter; NaN if none was given.
         q: of no effect, corrected for all results of this kind in the run (Benjamini and Hochberg 1995).
         beyond_q: of no effect, or no more than that of some kind of control: the largest p of all these tests, which

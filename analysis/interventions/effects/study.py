@@ -227,10 +227,8 @@ class Study:
     Attributes:
         lives: that were played in all arms.
         edited: share of them that were drawn to be edited, 0 to 1.
-        settings: of all intervals and tests.
         follows: how often options follow the variable by which donors are drawn; empty without donors.
         bends: whether paths bend as edits of planned displacements predict; empty if no such direction was edited.
-        dose_responses: slopes over doses.
         persistences: how long edits last, if they were followed.
         broken: outcome in which each arm that edits nothing differs from its twin, by arm; empty if pairing works.
         notes: what a reader must know beside the numbers.

@@ -30,7 +30,6 @@ class Outputs:
     """A policy's outputs for B agents.
 
     Attributes:
-        distribution: over their actions.
         value: (B,).
         states: of some layers, (B, units) each.
     """

@@ -30,7 +30,6 @@ class ArmPlan:
 
     Attributes:
         drawn: number of agents in each world that are drawn at random.
-        when: the ticks in which they are edited.
         states: edits of layers, applied in this order.
         memories: edits of the memory between ticks, applied in this order.
         watched: layers whose unedited states are summed up; of unedited arms.
@@ -93,9 +92,7 @@ class Experiment:
     Attributes:
         edits: applied together, in this order.
         drawn: number of agents in each world that are edited.
-        when: the ticks in which they are edited.
         reported: directions whose read-outs are compared before and after the edit.
-        memory: layers of the policy's memory.
     """
 
     options: RunOptions

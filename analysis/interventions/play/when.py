@@ -22,7 +22,6 @@ class Condition:
     Attributes:
         feature: `self_` and a column of the agent's own row in the game, also if its policy does not see it; or `tick`.
         comparison: one of <, <=, >, >=, ==, !=.
-        number: that the feature is compared with.
     """
 
     feature: str
@@ -61,8 +60,6 @@ class FeatureCondition:
 
     Attributes:
         dictionary: of a layer of the memory.
-        feature: number of the feature.
-        number: that the strength is compared with.
     """
 
     dictionary: SparseDictionary

@@ -56,13 +56,9 @@ def test_directions_edited_one_by_one_are_ranked_in_text_and_picture(tmp_path: P
     assert figure is not None
     shown = texts(figure)
     assert {
-        "at once: KL, all heads, in total",
-        "at once: KL, all heads, in play",
-        "ticks lived",
-        "strong",
-        "weak",
+        "at once: KL, all heads, in total", "at once: KL, all heads, in play", "ticks lived", "strong", "weak",
         "random directions",
-    } <= set(shown)
+    } <= set(shown)  # fmt: skip
     assert shown.index("strong") < shown.index("weak")
     plain = study_effects(*plant(Planted(agents=4, edited=2)), Inference(permutations=99, bootstraps=99))
     assert ranking_figure(plain) is None
