@@ -116,20 +116,14 @@ def _card(
     state = int(np.flatnonzero(sequences.labels == label)[0])
     causes = Counter(cause.partition(" by agent")[0] for record, cause in dead if coded.label[record] == label)
     return Card(
-        label=label,
-        number=summary["codes"]["numbers"][label],
-        name=coded.names.get(label, ""),
-        share=float((coded.label == label).mean()),
-        lives=len(np.unique(coded.lives.index[coded.label == label])),
-        about=cluster["description"],
-        apart=tuple(_apart(effect) for effect in _survivors(cluster)),
+        label=label, number=summary["codes"]["numbers"][label], name=coded.names.get(label, ""),
+        share=float((coded.label == label).mean()), lives=len(np.unique(coded.lives.index[coded.label == label])),
+        about=cluster["description"], apart=tuple(_apart(effect) for effect in _survivors(cluster)),
         marks=tuple(confound["name"] for confound in cluster["confounds"] if confound["flagged"]),
         dwell={name: getattr(lasting, name)[state].item() for name in ("mean", "low", "high", "chance", "visits")},
         acts=tuple(Difference(name, *values[label]) for name, values in acts.items()),
-        followers=_followers(following, sequences, state),
-        deaths=sum(causes.values()),
-        death_share=sum(causes.values()) / len(dead) if dead else float("nan"),
-        causes=tuple(causes.most_common()),
+        followers=_followers(following, sequences, state), deaths=sum(causes.values()),
+        death_share=sum(causes.values()) / len(dead) if dead else float("nan"), causes=tuple(causes.most_common()),
         place=Difference("tiles from the middle of the map", *places_apart[label]),
     )  # fmt: skip
 

@@ -84,16 +84,10 @@ def explorer_page(content: Explored) -> str:
     packed = _packed(content, columns)
     page = environment(_HERE).get_template("template.html")
     return page.render(
-        content=content,
-        run=content.run,
-        summary=content.run.summary,
-        columns=_colouring_columns(content, columns),
-        permutations=len(content.shifts) - 1,
-        facts=embedded(_facts(content, columns) | {"columns": packed.columns}),
-        packed=packed.content,
-        style=style_of("window", _HERE),
-        scripts=scripts_of(_KIT, _SCRIPTS, [get_plotlyjs()]),
-    )
+        content=content, run=content.run, summary=content.run.summary, columns=_colouring_columns(content, columns),
+        permutations=len(content.shifts) - 1, facts=embedded(_facts(content, columns) | {"columns": packed.columns}),
+        packed=packed.content, style=style_of("window", _HERE), scripts=scripts_of(_KIT, _SCRIPTS, [get_plotlyjs()]),
+    )  # fmt: skip
 
 
 def _colouring_columns(content: Explored, columns: dict[str, np.ndarray]) -> list[str]:

@@ -94,23 +94,12 @@ def _bend(
     error, freedom = over.error(along)
     has_way = np.isfinite(edit.difference(SOUTH) + edit.difference(EAST)) & edit.edited
     return Bend(
-        arm=edit.arm.name,
-        dose=edit.arm.dose,
-        plan=plan,
-        ticks=ticks,
-        predicted=predicted,
-        along=over.estimate(along),
-        across=over.estimate(across),
-        angle=_angle(along, across, over),
-        episodes=int(np.isfinite(along).sum()),
-        lives=int(has_way.sum()),
-        p=over.sign_flip_p(along),
-        error=error,
-        freedom=freedom,
-        smallest_p=over.smallest_p(along),
-        against=compare(edit, controls_of(edit, everything), per_episode, over),
+        arm=edit.arm.name, dose=edit.arm.dose, plan=plan, ticks=ticks, predicted=predicted, along=over.estimate(along),
+        across=over.estimate(across), angle=_angle(along, across, over), episodes=int(np.isfinite(along).sum()),
+        lives=int(has_way.sum()), p=over.sign_flip_p(along), error=error, freedom=freedom,
+        smallest_p=over.smallest_p(along), against=compare(edit, controls_of(edit, everything), per_episode, over),
         margin=margins.of(BEND),
-    )
+    )  # fmt: skip
 
 
 def _further(pairs: Pairs, side: str, ticks: int) -> np.ndarray:

@@ -148,25 +148,14 @@ def _effect(
     against = compare(edit, controls, per_episode, over)
     spread = _spread(edit.twin[outcome])
     return Effect(
-        arm=edit.arm.name,
-        dose=edit.arm.dose,
-        outcome=outcome,
-        effect=over.estimate(values),
-        twin=over.estimate(edit.episode_means(edit.twin[outcome], edit.edited)).value,
-        spread=spread,
-        contrast=contrast,
-        episodes=int(np.isfinite(values).sum()),
-        pairs=int(lives.sum()),
-        left_out=int((~lives).sum()),
-        test=test if np.isfinite(p) else "none",
-        p=p,
-        error=error,
-        freedom=freedom,
-        smallest_p=smallest_p,
+        arm=edit.arm.name, dose=edit.arm.dose, outcome=outcome, effect=over.estimate(values),
+        twin=over.estimate(edit.episode_means(edit.twin[outcome], edit.edited)).value, spread=spread, contrast=contrast,
+        episodes=int(np.isfinite(values).sum()), pairs=int(lives.sum()), left_out=int((~lives).sum()),
+        test=test if np.isfinite(p) else "none", p=p, error=error, freedom=freedom, smallest_p=smallest_p,
         against=against,
         without=tuple(kind for kind in controls if kind not in {comparison.control for comparison in against}),
         margin=margins.of(outcome, spread),
-    )
+    )  # fmt: skip
 
 
 def _spillover(edit: Pairs, outcome: str, over: OverEpisodes) -> Spillover:

@@ -92,20 +92,12 @@ def _follows(edit: Pairs, everything: Sequence[Pairs], name: str, over: OverEpis
     feature, _, option = name.partition("/")
     with_share = np.any([np.isfinite(edit.values[side]) for side in _sides(name)], axis=0)
     return Follows(
-        arm=edit.arm.name,
-        dose=edit.arm.dose,
-        feature=feature,
-        option=option,
-        effect=over.estimate(values),
-        episodes=int(np.isfinite(values).sum()),
-        lives=int((with_share & edit.edited).sum()),
-        p=over.sign_flip_p(values),
-        error=error,
-        freedom=freedom,
-        smallest_p=over.smallest_p(values),
+        arm=edit.arm.name, dose=edit.arm.dose, feature=feature, option=option, effect=over.estimate(values),
+        episodes=int(np.isfinite(values).sum()), lives=int((with_share & edit.edited).sum()),
+        p=over.sign_flip_p(values), error=error, freedom=freedom, smallest_p=over.smallest_p(values),
         against=compare(edit, controls_of(edit, everything, _sides(name)[0]), per_episode, over),
         margin=margins.of(FOLLOWS),
-    )
+    )  # fmt: skip
 
 
 def _among_directions(

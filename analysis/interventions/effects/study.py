@@ -278,22 +278,13 @@ def study_effects(table: LivesTable, arms: Sequence[Arm], settings: Inference, m
     margins.check_outcomes([*in_behaviour, *([FOLLOWS] if followed else []), *([BEND] if bends else [])])
     responses = dose_responses(everything, in_behaviour, at_once, over)
     return Study(
-        arms=tuple(arms),
-        episodes=len(edits(everything)[0].episodes),
-        lives=int(played.sum()),
-        edited=float(table.edited[played].mean()),
-        settings=settings,
-        effects=tuple(effects),
-        at_once=tuple(levels),
-        follows=tuple(followed),
-        bends=tuple(bends),
-        spillovers=tuple(spilled),
-        dose_responses=tuple(responses),
-        persistences=tuple(persistence_of_edits(everything, over)),
-        broken=broken,
+        arms=tuple(arms), episodes=len(edits(everything)[0].episodes), lives=int(played.sum()),
+        edited=float(table.edited[played].mean()), settings=settings, effects=tuple(effects), at_once=tuple(levels),
+        follows=tuple(followed), bends=tuple(bends), spillovers=tuple(spilled), dose_responses=tuple(responses),
+        persistences=tuple(persistence_of_edits(everything, over)), broken=broken,
         checked=tuple(pairs.arm.name for pairs in everything if pairs.arm.kind == "no edit"),
         notes=tuple(notes_on(everything, effects, spilled, levels, followed, responses, over)),
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -74,15 +74,10 @@ class Edit:
                 check_feature(f"--variable {options.variable}", name, columns)
             erased = Reading(options.erased_layer, options.variables)
         return Edit(
-            options.edit,
-            directions.all_named(options.names) if directions is not None and not features else (),
-            "change" if options.change else "state",
-            options.every,
-            erased,
-            DonorRule.parse(options.donor, columns) if options.donor else None,
-            features,
-            options.along,
-        )
+            options.edit, directions.all_named(options.names) if directions is not None and not features else (),
+            "change" if options.change else "state", options.every, erased,
+            DonorRule.parse(options.donor, columns) if options.donor else None, features, options.along,
+        )  # fmt: skip
 
     @property
     def layers(self) -> tuple[str, ...]:
