@@ -1,5 +1,6 @@
 """Inference over episodes and over random directions: intervals, tests, and how large an effect must be to be found."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -160,7 +161,7 @@ class OverEpisodes:
     Intervals come from a bootstrap over episodes: percentiles of the resampled means, stretched about the mean by
     Student's t. Plain percentiles are too narrow with as few episodes as people play, and t intervals ignore that
     rare outcomes, such as a cause of death, are skewed.
-    tests/analysis/interventions/effects/test_over_episodes.py measures the coverage with 6 to 20 episodes.
+    tests/analysis/interventions/effects/test_inference.py measures the coverage with 6 to 20 episodes.
     """
 
     settings: Inference
@@ -298,14 +299,8 @@ def episodes_needed(ticks: float, drawn: int, draws: Sequence[int], tests: int) 
 
     A number above 100,000 says that it takes more than these.
     """
-    high = 2
-    while high < _MOST_EPISODES and _size(high, drawn, draws, tests) > ticks:
-        high *= 2
-    low = high // 2  # is too few
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _size(middle, drawn, draws, tests) <= ticks else (middle, high)
-    return high
+    counts = range(2, _MOST_EPISODES + 1)
+    return 2 + bisect_left(counts, True, key=lambda episodes: _size(episodes, drawn, draws, tests) <= ticks)
 
 
 def _size(episodes: int, drawn: int, draws: Sequence[int], tests: int) -> float:
