@@ -6,7 +6,7 @@ from pathlib import Path
 from activation_store.interventions import LIVES_FILE, RUN_FILE, Arm, LivesTable, Readability, read_lives
 from analysis.interventions.effects.outcomes import Margins, margins
 from analysis.interventions.effects.run_file import read_run_file
-from analysis.interventions.effects.study import edited_one_by_one, study_effects
+from analysis.interventions.effects.study import edits_one_by_one, study_effects
 from analysis.interventions.effects.tables import by_episode_table, effects_table, erased_table, readability_lines
 from analysis.interventions.effects.text import summary_lines
 from analysis.interventions.page.page import REPLAYS, Shown, intervention_page, read_shown_replays
@@ -105,7 +105,7 @@ def write_effects(
     from analysis.interventions.figures.forests import effects_figure, kl_by_head, ranking_figure
 
     study = study_effects(table, arms, Inference(permutations=draws, bootstraps=draws, seed=seed), within)
-    ranked = edited_one_by_one(arms)
+    ranked = edits_one_by_one(arms)
     figures = {
         RANKING_FIGURE: ranking_figure(study),
         EFFECTS_FIGURE: None if ranked else effects_figure(study),

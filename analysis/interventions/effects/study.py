@@ -309,7 +309,7 @@ def ranking(study: Study) -> list[Ranked]:
     In play, an edit of a state that the memory keeps moves it little, since it finds it where it put it a tick ago.
     Those without a KL come last, in their order, as do all of runs that were played before totals were measured.
     """
-    ranked = [_ranked(arm, study) for arm in _edits_one_by_one(study.arms)]
+    ranked = [_ranked(arm, study) for arm in edits_one_by_one(study.arms)]
     return sorted(ranked, key=lambda entry: -np.nan_to_num(_kl(entry), nan=-np.inf))
 
 
@@ -317,12 +317,8 @@ def _kl(ranked: Ranked) -> float:
     return ranked.at_once[KL].level.value if KL in ranked.at_once else np.nan
 
 
-def edited_one_by_one(arms: Sequence[Arm]) -> bool:
-    """Tell whether a run edited directions one by one."""
-    return bool(_edits_one_by_one(arms))
-
-
-def _edits_one_by_one(arms: Sequence[Arm]) -> list[Arm]:
+def edits_one_by_one(arms: Sequence[Arm]) -> list[Arm]:
+    """Return the arms that edit one direction each, if a run edited directions one by one; empty for others."""
     return [arm for arm in arms if arm.direction and arm.is_studied]
 
 

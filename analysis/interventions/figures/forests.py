@@ -234,9 +234,13 @@ def kl_by_head(study: Study) -> Figure | None:
     total = [level for level in study.at_once if level.outcome == KL]
     if not heads:
         return None
-    size = {name: max(level.level.value for level in heads if level.outcome == name) for name in _names(heads)}
+    size = {
+        name: max(level.level.value for level in heads if level.outcome == name)
+        for name in {level.outcome for level in heads}
+    }
     ordered = sorted(heads, key=lambda level: -size[level.outcome])
-    panels = {arm: [level_row(level) for level in [*total, *ordered] if level.arm == arm] for arm in _arms(heads)}
+    arms = dict.fromkeys(level.arm for level in heads)
+    panels = {arm: [level_row(level) for level in [*total, *ordered] if level.arm == arm] for arm in arms}
     about = (
         "KL divergence of the edited distribution from that of the same agents if nobody had ever edited them, after "
         f"the same observations, in nats; mean over edited ticks, with {intervals(study)}. Right of each panel: the "
@@ -249,14 +253,6 @@ def _panels(rows_by_arm: Mapping[str, Sequence[Row]], unit: str, not_negative: b
     """Return a panel for each arm, all on the same axis."""
     ends = ends_of([row for rows in rows_by_arm.values() for row in rows], not_negative)
     return [Panel(arm, unit, rows, ends) for arm, rows in rows_by_arm.items()]
-
-
-def _names(levels: Sequence[AtOnce]) -> list[str]:
-    return list(dict.fromkeys(level.outcome for level in levels))
-
-
-def _arms(levels: Sequence[AtOnce]) -> list[str]:
-    return list(dict.fromkeys(level.arm for level in levels))
 
 
 _SERIES = (EDIT, RANDOM)
