@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from analysis.runs.run_folder import RunFolder
     from analysis.training_runs.comparison import ComparedRuns
-    from analysis.training_runs.groups import Group
+    from analysis.training_runs.run import Group
 
 _LONGEST_NAME = 80
 
@@ -72,9 +72,7 @@ def main() -> None:
 
     from analysis.runs.run_folder import RunFolder, refuse_existing_run
     from analysis.training_runs.comparison import compare, input_hashes
-    from analysis.training_runs.groups import group_runs
-    from analysis.training_runs.metrics import chosen_metrics
-    from analysis.training_runs.run import read_run
+    from analysis.training_runs.run import chosen_metrics, group_runs, read_run
 
     runs = [read_run(folder) for folder in arguments.runs]
     groups = group_runs(runs, arguments.group_by)
@@ -84,15 +82,9 @@ def main() -> None:
         path = path.with_name(f"{path.name}-{len(runs)}-runs")
     refuse_existing_run(path)
     compared = compare(
-        groups,
-        metrics,
-        arguments.points,
-        arguments.last,
-        arguments.confidence,
-        arguments.held_out,
-        arguments.against,
+        groups, metrics, arguments.points, arguments.last, arguments.confidence, arguments.held_out, arguments.against,
         arguments.mode,
-    )
+    )  # fmt: skip
     shown = {key: command_line_value(value) for key, value in vars(arguments).items()}
     with RunFolder(path, {"arguments": shown, "input": input_hashes(compared)}) as folder:
         write(compared, folder)
@@ -146,8 +138,7 @@ def command_line_value(value: object) -> object:
 def write(compared: "ComparedRuns", folder: "RunFolder") -> None:
     """Write tables, comparison.json and figures."""
     from analysis.training_runs.comparison import COMPARISON_FILE, CURVES_FIGURE, GENERALISATION_FIGURE, as_json
-    from analysis.training_runs.generalisation import generalisation
-    from analysis.training_runs.learning_curves import learning_curves
+    from analysis.training_runs.learning_curves import generalisation, learning_curves
 
     for table in compared.tables:
         folder.save_text(f"{table.name}.tsv", table.as_text())
@@ -159,8 +150,7 @@ def write(compared: "ComparedRuns", folder: "RunFolder") -> None:
 
 def report(compared: "ComparedRuns") -> None:
     """Show what groups reached in the last stretch, how they differ, and what to know about it."""
-    from analysis.training_runs.comparison import evaluate_hint
-    from analysis.training_runs.tables import comparisons_for_terminal, levels_for_terminal
+    from analysis.training_runs.comparison import comparisons_for_terminal, evaluate_hint, levels_for_terminal
 
     tables = [levels_for_terminal(compared.levels)]
     if compared.comparisons:

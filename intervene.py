@@ -41,7 +41,7 @@ from analysis.interventions.edits.edit_options import (
     needs_directions,
     separate_edits,
 )
-from analysis.interventions.effects.equivalence import margins
+from analysis.interventions.effects.outcomes import margins
 from analysis.interventions.play.request import PATHS, RunOptions
 from common import argument_checks, command_line
 from common.argument_checks import at_least, regrowth_value, result_name, seed_value, split
@@ -76,7 +76,7 @@ def main() -> None:
     options = parse(sys.argv[1:])
     workers = chosen_workers(options.vectorization, options.ray_address, options.workers)
 
-    from analysis.interventions.effects.planned import planned_lines
+    from analysis.interventions.effects.inference import planned_lines
     from analysis.interventions.play.start import play
 
     play(options, workers, lambda arms, drawn, agents: planned_lines(arms, options.episodes, drawn, agents))

@@ -60,10 +60,9 @@ def main() -> None:
 
     from rich.console import Console
 
-    from analysis.panel.content import read_panel
+    from analysis.panel.content import find_saliency, find_sources, read_panel
     from analysis.panel.dynamics import read_dynamics
     from analysis.panel.page import panel_page
-    from analysis.panel.sources import find_saliency, find_sources
     from common.files import write_text
     from common.progress_view import step
 

@@ -169,9 +169,15 @@ def render_film(
     arguments: Arguments, replay: "Replay", events: "Events", clusters: "ReplayClusters | None", console: "Console"
 ) -> None:
     """Draw the chosen ticks and write the video."""
-    from analysis.replays.choice import player_called, ticks_between
     from analysis.replays.film import write_film
-    from analysis.replays.frames import STRIP, FrameDrawer, colours_by_cluster, colours_by_policy
+    from analysis.replays.frames import (
+        STRIP,
+        FrameDrawer,
+        colours_by_cluster,
+        colours_by_policy,
+        player_called,
+        ticks_between,
+    )
     from common.progress_view import step
 
     ticks = ticks_between(replay, arguments.start, arguments.end, arguments.skip)

@@ -81,8 +81,7 @@ def fit(options: FitSettings, console: "Console", step: "Step") -> None:
 
 def describe(options: DescribeArguments, console: "Console", step: "Step") -> None:
     """Write a card for each code, a map of where they are, and labels.yaml for their names."""
-    from analysis.codes.cards import cards_markdown, cards_of
-    from analysis.codes.code_places import code_places
+    from analysis.codes.cards import cards_markdown, cards_of, code_places
     from analysis.codes.content import coded_dump
     from analysis.position import positions
     from analysis.runs.names import called, keep_names
@@ -115,38 +114,37 @@ def plot(options: PlotArguments, console: "Console", step: "Step") -> None:
 
     run, rule = open_run(options.run, options.dump)
     with step("loading the libraries"):
-        from analysis.codes.code_planes import code_planes
-        from analysis.codes.planes import kept_by, planes_of, states_of
+        from analysis.codes.planes import code_planes, kept_by, planes_of, states_of
     states = states_of(run, rule, options.on, options.states, step)
     planes = planes_of(states, run.seed, step)
     with step("measuring neighbourhoods"):
         kept = kept_by(states, planes, options.bootstraps, run.seed)
-    captions = {
-        row.name: f"trustworthiness {row.trustworthiness:.3f}, neighbours kept {row.neighbours:.0%}" for row in kept
-    }
+    about = "trustworthiness {trustworthiness:.3f}, neighbours kept {neighbours:.0%}"
+    captions = {row["name"]: about.format(**row) for row in kept}
     other = "" if options.on is None else options.on.resolve().name
     name = f"planes-{other}" if other else "planes"
     heading = f"{run.name}: {states.layer}" + (f" of {other}" if other else "")
     write_figure(options.run / f"{name}.png", code_planes(planes, captions, states.label, heading))
-    write_json(options.run / f"{name}.json", [asdict(row) for row in kept])
-    rows = [
-        (row.name, f"{row.trustworthiness:.3f} ({row.trustworthiness_low:.3f} to {row.trustworthiness_high:.3f})",
-         f"{row.neighbours:.1%} ({row.neighbours_low:.1%} to {row.neighbours_high:.1%})")
-        for row in kept
-    ]  # fmt: skip
+    write_json(options.run / f"{name}.json", kept)
+    rows = [(row["name"], interval(row, "trustworthiness", ".3f"), interval(row, "neighbours", ".1%")) for row in kept]
     command_line.print_table(("plane", "trustworthiness (chance .5)", "of 15 neighbours kept"), rows)
     say(console, f"planes: {options.run / name}.png")
+
+
+def interval(row: dict[str, Any], name: str, form: str) -> str:
+    """Return a number of a row with its interval."""
+    return f"{row[name]:{form}} ({row[f'{name}_low']:{form}} to {row[f'{name}_high']:{form}})"
 
 
 def videos(options: VideoArguments, console: "Console", step: "Step") -> None:
     """Write a film of each code, and one of all codes in a grid."""
     from analysis.codes.content import coded_dump
-    from analysis.codes.films import read_scenes, stretches_of, write_films
+    from analysis.codes.films import stretches_of, write_films
 
     coded = coded_dump(options.run, options.dump, step)
-    scenes = read_scenes(coded, stretches_of(coded, options.source, options.seed), step)
+    stretches = stretches_of(coded, options.source, options.seed)
     folder = options.run / ("videos" if options.source == "best" else "videos-all")
-    for line in write_films(scenes, folder, options.format_names, step):
+    for line in write_films(coded, stretches, folder, options.format_names, step):
         say(console, line)
 
 
@@ -202,8 +200,7 @@ def agreement(options: AgreementArguments, console: "Console", step: "Step") -> 
 
     metadata = read_metadata(options.dump)
     with step("loading the libraries"):
-        from analysis.codes.agreement import HEADS, agreement_of
-        from analysis.codes.replayed import load_networks
+        from analysis.codes.agreement import HEADS, agreement_of, load_networks
     networks = load_networks(options.dump, metadata, options.names, options.policies_dir)
     agreed = agreement_of(options.dump, metadata, networks, options.states, options.bootstraps, options.seed, step)
     make_folder(options.folder)

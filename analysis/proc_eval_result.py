@@ -93,10 +93,8 @@ def read(paths: tuple[Path, ...]) -> tuple[list["PolicyResults"], list[str]]:
 
     Also sentences about policies without one, and about files without a life at some task.
     """
-    from analysis.evaluation.missing_tasks import scorable
-    from analysis.evaluation.protocol import check_comparable
-    from analysis.evaluation.results import find_result_files, read_results
-    from analysis.evaluation.scores import gather
+    from analysis.evaluation.results import check_comparable, find_result_files, read_results
+    from analysis.evaluation.scores import gather, scorable
 
     runs = [run for file in find_result_files(paths) for run in read_results(file)]
     check_comparable(runs)

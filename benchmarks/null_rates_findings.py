@@ -13,12 +13,11 @@ from analysis.attribution.sanity import RANDOM
 from analysis.clusters.blindness import TOO_SHORT
 from analysis.dynamics.decompositions import Scale, above_gaussians, decompose
 from analysis.dynamics.neighbours import resampled_lives
-from analysis.sparse.stability import matched, stability
+from analysis.sparse.report import matched, stability
 from analysis.sparse.training import Plan, normalisation, train
-from analysis.statistics.cluster_method import ClusterMethod
 from analysis.statistics.coverage import coverage
 from analysis.statistics.inference import Inference
-from analysis.statistics.stability import exceeds, projection_stability, stability_floor
+from analysis.statistics.stability import ClusterMethod, exceeds, projection_stability, stability_floor
 from analysis.statistics.surrogate import gaussian_surrogate
 from benchmarks.null_rates_lives import LIMIT, NULL, POWER, Case
 from tests.planted_coverage import told

@@ -1,12 +1,16 @@
-"""A policy built by hand: one unit of its hidden state drives the move to the north, and nothing else does."""
+"""A policy built by hand, in which one unit of its hidden state drives the move to the north and nothing else does."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
+from activation_store.interventions import LivesTable
 from agent_zoo.base import RecurrentPolicy
-from reinforcement_learning.play.contest import Contest
+from analysis.interventions.play.edited_play import PlayedGroup, play_arm
+from analysis.interventions.play.experiment import ArmPlan
+from reinforcement_learning.play.contest import Contest, Group
+from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.tiny_policies import tiny_entrant
 
@@ -31,3 +35,14 @@ def driven_contest(small_world: EnvironmentSettings, task: TaskSettings, maps: P
     entrant = tiny_entrant(env, task, maps, hidden_size=UNITS)
     drive(entrant.policy, 5, Move=DRIVER)
     return Contest((entrant,), env, task, maps, torch.device("cpu"))
+
+
+def played(pool: PolicyPool, group: Group, plan: ArmPlan) -> PlayedGroup:
+    """What a group of episodes of an arm leaves, none of which is recorded."""
+    (result,) = play_arm(pool, group, plan)
+    assert isinstance(result, PlayedGroup)
+    return result
+
+
+def lives_of(pool: PolicyPool, group: Group, plan: ArmPlan) -> LivesTable:
+    return LivesTable.of_rows(played(pool, group, plan).rows)

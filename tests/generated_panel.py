@@ -42,7 +42,7 @@ def generated_panel(folder: Path, rollouts: int = ROLLOUTS) -> Panel:
     words = [f"moves {each}, attacks player {who}" for each, who in random.integers(0, 90, (count, 2)).tolist()]
     ticks = Ticks(
         places, material, corner, tables,
-        {name: random.integers(0, 101, count) for name in ("health", "food", "water")}, words,
+        {name: random.integers(0, 101, count) for name in ("health", "food", "water")}, np.array(words),
         random.normal(0, 1, count).astype(np.float32), np.zeros(count, np.float32),
         random.random((count, 3)).astype(np.float32), {"Move.Direction": shares},
         {"components": moving.astype(np.float32)},

@@ -63,18 +63,11 @@ class Planted:
         for dose, direction in itertools.product(self.doses, self.directions):
             told = ("" if dose is None else f", dose {dose:+g}") + (f", {direction}" if direction else "")
             arms.append(Arm(f"steer is_starving{told}", "edit", "trained", dose, TWIN.name, direction))
-            if RANDOM in self.kinds:
-                arms += [
-                    Arm(
-                        f"random direction {place + 1}{told}", "random direction", "trained", dose, TWIN.name, direction
-                    )
-                    for place in range(self.randoms)
-                ]
-            if SAME in self.kinds:
-                arms += [
-                    Arm(f"same variance {place + 1}{told}", "same variance", "trained", dose, TWIN.name, direction)
-                    for place in range(self.randoms)
-                ]
+            arms += [
+                Arm(f"{kind} {place + 1}{told}", kind, "trained", dose, TWIN.name, direction)
+                for kind in (RANDOM, SAME) if kind in self.kinds
+                for place in range(self.randoms)
+            ]  # fmt: skip
             if UNTRAINED in self.kinds:
                 arms.append(Arm(f"untrained, steer{told}", "edit", "untrained", dose, UNTRAINED_TWIN.name, direction))
         return arms
@@ -157,12 +150,9 @@ def _at_once(arm: Arm, planted: Planted, drawn: np.ndarray, rng: np.random.Gener
     heads = {f"kl/{head}": np.abs(about(kl * dose**2, kl / 3)) for head, kl in _HEADS.items()}
     gains = {f"gain/Move/{option}": about((place - 2) * 0.03 * dose, 0.02) for place, option in enumerate(_OPTIONS)}
     total = {
-        **heads,
-        "kl": np.asarray(sum(heads.values())),
-        "value_change": about(-0.4 * dose, 0.1),
-        **gains,
+        **heads, "kl": np.asarray(sum(heads.values())), "value_change": about(-0.4 * dose, 0.1), **gains,
         "moved/is_in_combat": about(0.3 * dose, 0.1),
-    }
+    }  # fmt: skip
     kept = planted.in_play.get(arm.direction, 0.5)
     return {
         **{replace(Outcome.parse(name), against="total").name: values for name, values in total.items()},

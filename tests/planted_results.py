@@ -14,15 +14,9 @@ HORIZON = 1024
 
 
 def play(
-    skills: Mapping[str, float],
-    episodes: int,
-    lives: int,
-    rng: np.random.Generator,
-    *,
-    spread: float = 0.0,
-    seed_spread: float = 0.0,
-    tasks_in_turn: bool = False,
-) -> Results:
+    skills: Mapping[str, float], episodes: int, lives: int, rng: np.random.Generator, *, spread: float = 0.0,
+    seed_spread: float = 0.0, tasks_in_turn: bool = False,
+) -> Results:  # fmt: skip
     """Return one file's results: each policy's mean progress at every task is its skill.
 
     Args:

@@ -21,16 +21,9 @@ Metric = Callable[[float], float]
 
 
 def plant_run(
-    folder: Path,
-    name: str,
-    seed: int,
-    metrics: Mapping[str, Metric],
-    *,
-    agent: str = "takeru",
-    updates: int = 10,
-    budget: int | None = None,
-    **settings: Any,
-) -> Path:
+    folder: Path, name: str, seed: int, metrics: Mapping[str, Metric], *, agent: str = "takeru", updates: int = 10,
+    budget: int | None = None, **settings: Any,
+) -> Path:  # fmt: skip
     """Write a run of so many updates of about 1,000 agent-steps each; settings as train__gamma=0.9."""
     path = folder / "runs" / name
     path.mkdir(parents=True)
@@ -46,16 +39,9 @@ def plant_run(
 
 
 def plant_evaluation(
-    run: Path,
-    steps: int,
-    skill: float,
-    *,
-    seed: int = 1,
-    mode: Literal["pve", "pvp"] = "pve",
-    into: Path | None = None,
-    protocol: str = "toolkit",
-    **environment: Any,
-) -> str:
+    run: Path, steps: int, skill: float, *, seed: int = 1, mode: Literal["pve", "pvp"] = "pve",
+    into: Path | None = None, protocol: str = "toolkit", **environment: Any,
+) -> str:  # fmt: skip
     """Write a checkpoint and its results on maps of seed 1, beside it or into a folder; returns the checkpoint's name.
 
     Results of several checkpoints of a seed share a file, as evaluate.py leaves them.

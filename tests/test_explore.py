@@ -153,10 +153,21 @@ def a_lonely_point(page, condition: str = "true") -> tuple[int, dict[str, float]
     return found
 
 
-def hover(page, place: dict[str, float]) -> None:
+def hover(page, condition: str = "true") -> tuple[int, dict[str, float]]:
+    """Move the pointer to the loneliest point that satisfies a condition; return it and its position in the window."""
+    point, place = a_lonely_point(page, condition)
     page.mouse.move(place["x"] + 3, place["y"] + 3)
     page.wait_for_timeout(100)
     page.mouse.move(place["x"], place["y"])
+    until(page, f"window.explorer.hovered === {point}")
+    return point, place
+
+
+def open_life(page, condition: str = "true") -> int:
+    point, place = hover(page, condition)
+    page.mouse.click(place["x"], place["y"])
+    until(page, "window.explorer.open !== null")
+    return point
 
 
 def pixels(page, selector: str) -> np.ndarray:
@@ -171,9 +182,7 @@ def rgb(png: bytes) -> np.ndarray:
 
 
 def test_hovering_a_point_draws_its_view(page) -> None:
-    point, place = a_lonely_point(page, "point.others.some(({ attacked }) => attacked)")
-    hover(page, place)
-    until(page, f"window.explorer.hovered === {point}")
+    point, _ = hover(page, "point.others.some(({ attacked }) => attacked)")
     shown = page.evaluate(f"window.explorer.point({point})")
     panel = page.get_by_label("Point under the pointer")
     text = panel.inner_text()
@@ -202,9 +211,7 @@ def test_hovering_a_point_draws_its_view(page) -> None:
 
 
 def test_the_ticks_around_a_point_are_a_strip_that_opens_the_life(page, content: Explored) -> None:
-    point, place = a_lonely_point(page)
-    hover(page, place)
-    until(page, f"window.explorer.hovered === {point}")
+    point, _ = hover(page)
     strip = page.get_by_label("Ticks before and after")
     shown = page.evaluate(f"window.explorer.point({point})")
     life = page.evaluate(f"window.explorer.life({point})")
@@ -226,9 +233,7 @@ def test_points_most_alike_are_the_nearest_states_of_other_lives(page, content: 
         assert near and point not in near and (life[near] != life[point]).all()
         others = np.sort(distance[life != life[point]])[: len(near)]
         np.testing.assert_allclose(distance[near], others, rtol=1e-4, atol=1e-5)
-    point, place = a_lonely_point(page)
-    hover(page, place)
-    until(page, f"window.explorer.hovered === {point}")
+    point, _ = hover(page)
     strip = page.get_by_label("Most alike in other lives").get_by_role("button")
     first = page.evaluate(f"explorer.point(explorer.near({point})[0])")
     assert strip.first.get_attribute("title").startswith(f"agent {first['agent']}, episode {first['episode']}, tick ")
@@ -266,10 +271,7 @@ def test_all_materials_and_kinds_are_drawn_in_their_colours(page) -> None:
 
 
 def test_clicking_a_point_opens_its_life_at_its_tick(page, content: Explored) -> None:
-    point, place = a_lonely_point(page, "point.tick > 2")
-    hover(page, place)
-    page.mouse.click(place["x"], place["y"])
-    until(page, "window.explorer.open !== null")
+    point = open_life(page, "point.tick > 2")
     shown = page.evaluate(f"window.explorer.point({point})")
     assert page.evaluate("[explorer.open.tick, explorer.open.agent]") == [shown["tick"], shown["agent"]]
     life = page.evaluate(f"window.explorer.life({point})")
@@ -289,10 +291,7 @@ def test_clicking_a_point_opens_its_life_at_its_tick(page, content: Explored) ->
 
 
 def test_the_time_line_has_every_tick_and_leads_to_it(page) -> None:
-    point, place = a_lonely_point(page, "point.tick > 2")
-    hover(page, place)
-    page.mouse.click(place["x"], place["y"])
-    until(page, "window.explorer.open !== null")
+    point = open_life(page, "point.tick > 2")
     life = page.evaluate(f"window.explorer.life({point})")
     traces = {
         trace["name"]: trace
@@ -429,9 +428,7 @@ def test_a_clusters_numbers_are_those_of_the_summary(page, content: Explored) ->
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (1920, 1080)])
 def test_all_of_a_selection_and_of_a_tick_is_on_the_screen(browser, page_file: Path, width: int, height: int) -> None:
     with opened(browser, page_file, READY, width, height) as page:
-        point, place = a_lonely_point(page, "point.tick > 5 && point.tick < 10")
-        hover(page, place)
-        until(page, f"window.explorer.hovered === {point}")
+        _, place = hover(page, "point.tick > 5 && point.tick < 10")
         assert cut_off(page, "#pointer-body .card, #pointer-body .tick-facts > *, .strip button", "#looked-at") == []
         page.mouse.click(place["x"], place["y"])
         until(page, "document.querySelector('#timeline .main-svg') !== null")
@@ -591,10 +588,7 @@ def test_hostile_names_are_only_text(browser, content: Explored, tmp_path: Path)
         page.get_by_label("Colour by").select_option("feature.0")
         page.get_by_label("Label of cluster 0").fill(HOSTILE)
         page.keyboard.press("Tab")
-        _, place = a_lonely_point(page)
-        hover(page, place)
-        until(page, "window.explorer.hovered !== null")
-        page.mouse.click(place["x"], place["y"])
+        open_life(page)
         page.locator("[data-cluster='0']").get_by_role("button", name="Select").click()
         compared(page)
         page.wait_for_timeout(300)

@@ -285,16 +285,8 @@ def test_everything_is_in_view(browser, page_file: Path, width: int, height: int
     with opened(browser, page_file, WHOLE, width, height) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         for name in (
-            "scatter",
-            "view",
-            "lines",
-            "correlations",
-            "jacobians",
-            "component",
-            "play",
-            "target",
-            "behaviours",
-        ):
+            "scatter", "view", "lines", "correlations", "jacobians", "component", "play", "target", "behaviours",
+        ):  # fmt: skip
             box = page.locator(f"#{name}").bounding_box()
             assert box["x"] >= 0 and box["x"] + box["width"] <= width and box["y"] + box["height"] <= height, name
 

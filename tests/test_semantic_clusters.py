@@ -14,10 +14,9 @@ import torch
 from activation_store.directions import read_directions
 from activation_store.reader import read_dump
 from analysis.codes.content import CodedDump, coded_dump
-from analysis.codes.films import From, best_lives, read_scenes, stretches_of
+from analysis.codes.films import AgentFrames, From, best_lives, read_scenes, stretches_of
 from analysis.life.endings import endings
 from analysis.materials import PALETTE
-from analysis.replays.agent_frames import AgentFrames
 from analysis.runs.cluster_run import read_cluster_run
 from analysis.runs.finished_files import open_finished
 from analysis.runs.finished_run import read_run
@@ -192,13 +191,13 @@ def test_stretches_are_of_one_life_and_one_code(coded: CodedDump, source: From) 
     best = best_lives(coded)
     assert found.keys() == set(coded.labels) and sum(map(len, found.values())) > 1
     for code, stretches in found.items():
-        assert sum(len(each.records) + 4 for each in stretches) <= 480 + 4 + 20
+        assert sum(len(each) + 4 for each in stretches) <= 480 + 4 + 20
         for each in stretches:
-            assert 5 <= len(each.records) <= 20 and (coded.label[each.records] == code).all()
-            assert (coded.lives.index[each.records] == each.life).all()
-            assert (np.diff(coded.records.tick[each.records]) == 1).all()
-            assert source == "all" or each.life in best
-        lives = [each.life for each in stretches]
+            assert 5 <= len(each) <= 20 and (coded.label[each] == code).all()
+            assert (coded.lives.index[each] == coded.lives.index[each[0]]).all()
+            assert (np.diff(coded.records.tick[each]) == 1).all()
+            assert source == "all" or coded.lives.index[each[0]] in best
+        lives = [coded.lives.index[each[0]] for each in stretches]
         assert len(set(lives[: len(set(lives))])) == len(set(lives)), "each life once before any twice"
     reward = np.bincount(coded.lives.index, weights=coded.records.reward)
     assert len(best) == round(0.2 * len(reward)) and reward[best].min() >= np.delete(reward, best).max()
@@ -206,16 +205,16 @@ def test_stretches_are_of_one_life_and_one_code(coded: CodedDump, source: From) 
 
 def test_frames_show_ground_self_and_code(coded: CodedDump, recording: Recording) -> None:
     stretches = stretches_of(coded, "all", seed=1)
-    scenes = read_scenes(coded, stretches, lambda _: nullcontext(lambda _: None))
-    code, parts = next((code, parts) for code, parts in scenes.stretches.items() if parts)
-    kept = stretches[code][0].records
-    assert np.array_equal(scenes.seen.records.tick[parts[0]], coded.records.tick[kept])
-    assert np.array_equal(scenes.seen.records.agent_id[parts[0]], coded.records.agent_id[kept])
+    seen, by_code = read_scenes(coded, stretches, lambda _: nullcontext(lambda _: None))
+    code, parts = next((code, parts) for code, parts in by_code.items() if parts)
+    kept = stretches[code][0]
+    assert np.array_equal(seen.records.tick[parts[0]], coded.records.tick[kept])
+    assert np.array_equal(seen.records.agent_id[parts[0]], coded.records.agent_id[kept])
     record = int(parts[0][0])
-    drawer = AgentFrames(scenes.seen, "me", "#ff00ff")
+    drawer = AgentFrames(seen, "me", "#ff00ff")
     frame = drawer.draw(record, "code 3")
     assert frame.shape == (256, 256, 3) and not np.array_equal(frame, drawer.draw(record, "code 4"))
-    material = scenes.seen.records.tile[record, :, 2].reshape(15, 15)
+    material = seen.records.tile[record, :, 2].reshape(15, 15)
     corners = {(0, 0), (0, 14), (14, 0), (14, 14)}
     for down, right in corners:
         assert frame[18 + 14 * down + 1, 23 + 14 * right + 1].tolist() == PALETTE[material[down, right]].tolist()

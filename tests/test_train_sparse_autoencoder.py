@@ -31,12 +31,8 @@ def test_everything_is_there_and_whole(sparse_run: Path) -> None:
         *fitted, *untrained
     }  # fmt: skip
     assert {
-        "sparse.json",
-        "sparse_scores.tsv",
-        "sparse_comparisons.tsv",
-        "sparse_stability.tsv",
-        "curves.jsonl",
-    } <= set(done)
+        "sparse.json", "sparse_scores.tsv", "sparse_comparisons.tsv", "sparse_stability.tsv", "curves.jsonl",
+    } <= set(done)  # fmt: skip
     assert {"training_curves.png", "feature_density.png", "reconstruction.png", "stability.png"} <= set(done)
     assert {f"sae_lens/{name}/{file}" for name in NAMES for file in ("cfg.json", "sae_weights.safetensors")} <= set(
         done

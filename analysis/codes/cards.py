@@ -4,12 +4,15 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from analysis.codes.content import CodedDump
 from analysis.features.actions import STYLES
 from analysis.features.choices import DIRECTIONS
+from analysis.figures.style import VALUE_MAP, new_figure, style, title
 from analysis.life.endings import endings
 from analysis.life.phases.label_sequences import LabelSequences, label_sequences
 from analysis.life.phases.transitions import Dwelling, Transitions, dwelling, transitions
@@ -45,27 +48,6 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Follower:
-    """A code that follows, as a share of the changes out of a code, with what chance gives and q, both given age."""
-
-    label: int
-    share: float
-    chance: float
-    q: float
-
-
-@dataclass(frozen=True)
-class Dwell:
-    """Mean ticks that a visit lasts, its 95% interval, and the same if each life's ticks were shuffled."""
-
-    mean: float
-    low: float
-    high: float
-    chance: float
-    visits: int
-
-
-@dataclass(frozen=True)
 class Card:
     """What is known of one code.
 
@@ -79,6 +61,10 @@ class Card:
         marks: what it mainly marks, such as tick or row, if anything; from the run.
         acts: shares of records in which agents act so.
         deaths: that ended lives in it.
+        dwell: mean ticks that a visit lasts, `low` and `high` of its 95% interval, the same by `chance`, if each life's
+            ticks were shuffled, and the number of `visits`.
+        followers: codes that follow, the commonest first: `label`, `share` of the changes out of the code, with what
+            `chance` gives and `q`, both given age.
         death_share: of all deaths; compare with `share`.
         causes: of these deaths, with their numbers, most common first.
         place: distance from the middle of the map, in tiles.
@@ -92,9 +78,9 @@ class Card:
     about: str
     apart: tuple[str, ...]
     marks: tuple[str, ...]
-    dwell: Dwell
+    dwell: dict[str, float]
     acts: tuple[Difference, ...]
-    followers: tuple[Follower, ...]
+    followers: tuple[dict[str, Any], ...]
     deaths: int
     death_share: float
     causes: tuple[tuple[str, int], ...]
@@ -105,8 +91,6 @@ def cards_of(coded: CodedDump, bootstrap: Bootstrap, permutations: int) -> tuple
     """Describe every code of a run.
 
     Args:
-        coded: the run and every record of its dump.
-        bootstrap: of intervals, over episodes and lives.
         permutations: random orders of visits that what follows is compared with.
     """
     records = coded.records
@@ -132,23 +116,14 @@ def _card(
     state = int(np.flatnonzero(sequences.labels == label)[0])
     causes = Counter(cause.partition(" by agent")[0] for record, cause in dead if coded.label[record] == label)
     return Card(
-        label=label,
-        number=summary["codes"]["numbers"][label],
-        name=coded.names.get(label, ""),
-        share=float((coded.label == label).mean()),
-        lives=len(np.unique(coded.lives.index[coded.label == label])),
-        about=cluster["description"],
-        apart=tuple(_apart(effect) for effect in _survivors(cluster)),
+        label=label, number=summary["codes"]["numbers"][label], name=coded.names.get(label, ""),
+        share=float((coded.label == label).mean()), lives=len(np.unique(coded.lives.index[coded.label == label])),
+        about=cluster["description"], apart=tuple(_apart(effect) for effect in _survivors(cluster)),
         marks=tuple(confound["name"] for confound in cluster["confounds"] if confound["flagged"]),
-        dwell=Dwell(
-            float(lasting.mean[state]), float(lasting.low[state]), float(lasting.high[state]),
-            float(lasting.chance[state]), int(lasting.visits[state]),
-        ),
+        dwell={name: getattr(lasting, name)[state].item() for name in ("mean", "low", "high", "chance", "visits")},
         acts=tuple(Difference(name, *values[label]) for name, values in acts.items()),
-        followers=_followers(following, sequences, state),
-        deaths=sum(causes.values()),
-        death_share=sum(causes.values()) / len(dead) if dead else float("nan"),
-        causes=tuple(causes.most_common()),
+        followers=_followers(following, sequences, state), deaths=sum(causes.values()),
+        death_share=sum(causes.values()) / len(dead) if dead else float("nan"), causes=tuple(causes.most_common()),
         place=Difference("tiles from the middle of the map", *places_apart[label]),
     )  # fmt: skip
 
@@ -166,16 +141,15 @@ def _apart(effect: dict) -> str:
     return f"{effect['name']} d {effect['d_complement']:+.2f}{interval}"
 
 
-def _followers(following: Transitions, sequences: LabelSequences, state: int) -> tuple[Follower, ...]:
+def _followers(following: Transitions, sequences: LabelSequences, state: int) -> tuple[dict[str, Any], ...]:
     order = np.argsort(-following.count[state], kind="stable")[:NEXT_SHOWN]
+    chance = {"chance": following.given_age.chance, "q": following.given_age.q}
     return tuple(
-        Follower(
-            int(sequences.labels[to]), float(following.share[state, to]),
-            float(following.given_age.chance[state, to]), float(following.given_age.q[state, to]),
-        )
+        {"label": int(sequences.labels[to]), "share": float(following.share[state, to])}
+        | {name: float(table[state, to]) for name, table in chance.items()}
         for to in order.tolist()
         if following.count[state, to]
-    )  # fmt: skip
+    )
 
 
 def _acts(coded: CodedDump) -> dict[str, np.ndarray]:
@@ -251,12 +225,13 @@ def cards_markdown(title: str, cards: Sequence[Card], names: dict[int, str], ver
 
 def _card_text(card: Card, names: dict[int, str]) -> str:
     heading = f"## Code {called(card.label, names)}"
+    dwell = card.dwell
     number = "" if card.number == card.label else f" (number {card.number} of the codebook)"
     lines = [
         f"label: {card.name or f'______________________ (write it in {LABELS_FILE})'}",
         f"share: {share_text(card.share)} of all ticks, in {card.lives:,} lives{number}",
-        f"lasts: {_ticks(card.dwell.mean)} ticks a visit{_between(card.dwell.low, card.dwell.high)}, by chance "
-        f"{_ticks(card.dwell.chance)}; {card.dwell.visits:,} visits",
+        f"lasts: {_ticks(dwell['mean'])} ticks a visit{_between(dwell['low'], dwell['high'])}, by chance "
+        f"{_ticks(dwell['chance'])}; {dwell['visits']:,} visits",
         f"set apart by: {card.about}",
         *([f"given tick and age: {', '.join(card.apart)}"] if card.apart else []),
         *([f"mainly marks: {', '.join(card.marks)}"] if card.marks else []),
@@ -283,8 +258,8 @@ def _acts_text(acts: Sequence[Difference]) -> str:
 
 def _followers_text(card: Card, names: dict[int, str]) -> str:
     followers = [
-        f"{called(follower.label, names)} {follower.share:.0%} (chance {_percent(follower.chance)}"
-        + (f", q {follower.q:.3f})" if math.isfinite(follower.q) else ")")
+        f"{called(follower['label'], names)} {follower['share']:.0%} (chance {_percent(follower['chance'])}"
+        + (f", q {follower['q']:.3f})" if math.isfinite(follower["q"]) else ")")
         for follower in card.followers
     ]
     return ", ".join(followers) or "it is never left"
@@ -307,3 +282,43 @@ def _ticks(value: float) -> str:
 
 def _between(low: float, high: float, what: str = "") -> str:
     return "" if math.isnan(low) or math.isnan(high) else f" ({what}{low:.1f} to {high:.1f})"
+
+
+_COLUMNS = 4
+_BINS = 32
+_MOST = 16
+
+
+def code_places(row: np.ndarray, col: np.ndarray, label: np.ndarray, names: Sequence[str], heading: str) -> Figure:
+    """Draw, for each code, how much more often than elsewhere its ticks are at a place: shares over all codes' shares.
+
+    Args:
+        row: of each record, (B,).
+        label: code of each, from 0.
+        names: of the codes; at most 16 are drawn.
+    """
+    edges = [np.linspace(coordinate.min(), coordinate.max() + 1, _BINS + 1) for coordinate in (row, col)]
+    everywhere, _, _ = np.histogram2d(row, col, edges)
+    shown = min(len(names), _MOST)
+    lines = -(-shown // _COLUMNS)
+    with style():
+        figure = new_figure(3.0 * _COLUMNS, 3.0 * lines + 0.8)
+        panels = figure.subplots(lines, _COLUMNS, squeeze=False).ravel()
+        for code, axes in enumerate(panels):
+            if code >= shown:
+                axes.set_axis_off()
+                continue
+            own, _, _ = np.histogram2d(row[label == code], col[label == code], edges)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                ratio = np.where(everywhere > 0, (own / own.sum()) / (everywhere / everywhere.sum()), np.nan)
+            image = axes.imshow(
+                np.log2(np.clip(ratio, 0.25, 4)), cmap=VALUE_MAP, vmin=-2, vmax=2,
+                extent=(edges[1][0], edges[1][-1], edges[0][-1], edges[0][0]),
+            )  # fmt: skip
+            axes.set(title=names[code], xticks=[], yticks=[])
+        bar = figure.colorbar(image, ax=panels.tolist(), fraction=0.02, ticks=[-2, -1, 0, 1, 2])
+        bar.ax.set_yticklabels(["1/4 or less", "1/2", "as often", "2", "4 or more"])
+        figure.suptitle(
+            title(heading, "share of a code's ticks at each place, over that of all ticks; north is up", 110)
+        )
+    return figure

@@ -76,7 +76,6 @@ def coded_dump(path: Path, dump: Path | None, step: Step, tiles: bool = False) -
 
     Args:
         dump: its dump, if it has been moved since.
-        step: shows progress.
         tiles: whether to read what agents saw of the ground.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Films of codes: stretches of lives in one code, one after the other, and all codes side by side in a grid."""
+"""Films of codes: what single agents saw in stretches of lives in one code, and all codes side by side in a grid."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,16 +6,125 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from PIL import Image, ImageDraw
 
 from activation_store.lives import places_of
 from activation_store.reader import read_dump
+from activation_store.schema import TILE_COLUMNS
 from analysis.codes.content import CodedDump, Step
+from analysis.features.choices import DIRECTIONS, STEPS
 from analysis.features.observed import Observed, own_truth_columns
+from analysis.features.surroundings import NPC_TYPES
 from analysis.lives import places_among
-from analysis.replays.agent_frames import SIZE, AgentFrames, black_frame
+from analysis.materials import PALETTE
+from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES
 from analysis.replays.film import write_film
+from analysis.replays.frames import ATTACK, DIM, EDGE, GROUND, RING, TEXT, VITALS, font, shortened, sprite_of
 from analysis.runs.names import called
 from common.user_error import UserError
+
+SIZE = 256
+"""Width and height of a frame in pixels."""
+_SIDE = 15
+_VIEW = 210
+_TILE = _VIEW / _SIDE
+_LEFT = (SIZE - _VIEW) // 2
+_FULL = 100
+_KINDS = {number: kind for kind, number in NPC_TYPES.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class AgentFrames:
+    """Draws what agents saw: terrain, entities, vitals, move and target.
+
+    Attributes:
+        colour: of the agent itself, `#rrggbb`.
+    """
+
+    seen: Observed
+    policy: str
+    colour: str
+
+    def draw(self, record: int, title: str) -> np.ndarray:
+        """Return the frame of a record, (256, 256, 3) uint8, with a title above."""
+        image = Image.new("RGB", (SIZE, SIZE), GROUND)
+        material = self.seen.records.tile[record, :, TILE_COLUMNS.index("material")].reshape(_SIDE, _SIDE)
+        ground = Image.fromarray(PALETTE[material]).resize((_VIEW, _VIEW), Image.Resampling.NEAREST)
+        image.paste(ground, (_LEFT, 18))
+        draw = ImageDraw.Draw(image)
+        self._draw_entities(image, draw, record)
+        self._draw_own(image, draw, record)
+        draw.rectangle((0, 0, SIZE, 17), fill=GROUND)
+        draw.rectangle((0, 18 + _VIEW, SIZE, SIZE), fill=GROUND)
+        tick = f"tick {self.seen.records.tick[record]}"
+        room = SIZE - 18 - draw.textlength(tick, font=font(12))
+        draw.text((6, 9), shortened(draw, title, room, 12), fill=TEXT, font=font(12), anchor="lm")
+        draw.text((SIZE - 6, 9), tick, fill=DIM, font=font(12), anchor="rm")
+        self._draw_vitals(draw, record)
+        return np.asarray(image)
+
+    def _at(self, down: float, right: float) -> tuple[float, float]:
+        """The middle of a tile in pixels, so many tiles down and right of the agent."""
+        return _LEFT + (_SIDE / 2 + right) * _TILE, 18 + (_SIDE / 2 + down) * _TILE
+
+    def _draw_entities(self, image: Image.Image, draw: ImageDraw.ImageDraw, record: int) -> None:
+        seen, (start, end) = self.seen, self.seen.records.entity.offsets[record : record + 2]
+        own = seen.own_rows[record]
+        row, col, kind = (seen.entity(name) for name in ("row", "col", "npc_type"))
+        target = int(seen.target_rows[record])
+        for place in range(int(start), int(end)):
+            down, right = int(row[place] - row[own]), int(col[place] - col[own])
+            if place == own or max(abs(down), abs(right)) > _SIDE // 2:
+                continue
+            x, y = self._at(down, right)
+            named = _KINDS.get(int(kind[place]))
+            colour, shape = (NPC_COLOURS[named], NPC_SHAPES[named]) if named else ("#f4f4f4", "disc")
+            if place == target:
+                draw.line((*self._at(0, 0), x, y), fill=ATTACK, width=2)
+                draw.rectangle((x - 8, y - 8, x + 8, y + 8), outline=ATTACK, width=2)
+            sprite = sprite_of(shape, colour, 5.0 if named else 5.5)
+            image.paste(sprite, (round(x - sprite.width / 2), round(y - sprite.height / 2)), sprite)
+
+    def _draw_own(self, image: Image.Image, draw: ImageDraw.ImageDraw, record: int) -> None:
+        x, y = self._at(0, 0)
+        sprite = sprite_of("disc", self.colour, 6.0)
+        image.paste(sprite, (round(x - sprite.width / 2), round(y - sprite.height / 2)), sprite)
+        for width, colour in ((4, EDGE), (2, RING)):
+            draw.ellipse((x - 9, y - 9, x + 9, y + 9), outline=colour, width=width)
+        move = int(self.seen.option("Move.Direction")[record])
+        if move < len(DIRECTIONS):
+            down, right = STEPS[DIRECTIONS[move]]
+            tip, base = (x + 21 * right, y + 21 * down), (x + 10 * right, y + 10 * down)
+            draw.line((*base, *tip), fill=RING, width=3)
+            side = (7 * down, 7 * right)
+            draw.polygon(
+                (
+                    (tip[0] + 5 * right, tip[1] + 5 * down),
+                    (tip[0] - 3 * right + side[0], tip[1] - 3 * down + side[1]),
+                    (tip[0] - 3 * right - side[0], tip[1] - 3 * down - side[1]),
+                ),
+                fill=RING,
+            )
+
+    def _draw_vitals(self, draw: ImageDraw.ImageDraw, record: int) -> None:
+        y, width = 18 + _VIEW + 8, SIZE // len(VITALS)
+        for place, (vital, colour) in enumerate(VITALS.items()):
+            value, x = int(self.seen.own(vital)[record]), place * width
+            draw.text((x + 6, y), vital, fill=DIM, font=font(10), anchor="lm")
+            start, end = x + 40, x + width - 4
+            draw.rectangle((start, y - 3, end, y + 3), fill="#2a3038")
+            if value > 0:
+                draw.rectangle((start, y - 3, start + (end - start) * min(value, _FULL) / _FULL, y + 3), fill=colour)
+        agent = f"agent {self.seen.records.agent_id[record]}, episode {self.seen.records.episode[record]}"
+        room = SIZE - 18 - draw.textlength(agent, font=font(10))
+        draw.text((6, SIZE - 7), shortened(draw, self.policy, room, 10), fill=TEXT, font=font(10), anchor="lm")
+        draw.text((SIZE - 6, SIZE - 7), agent, fill=DIM, font=font(10), anchor="rm")
+
+
+def black_frame() -> np.ndarray:
+    """Return a black frame, (256, 256, 3) uint8."""
+    return np.zeros((SIZE, SIZE, 3), np.uint8)
+
 
 SHORTEST, LONGEST = 5, 20
 """Ticks of a stretch; of a longer one the first are shown."""
@@ -26,31 +135,15 @@ BEST_SHARE = 0.2
 From = Literal["best", "all"]
 
 
-@dataclass(frozen=True)
-class Stretch:
-    """Consecutive records of one life with one code.
-
-    Attributes:
-        life: number of the life.
-        records: of the dump, in order of ticks, `SHORTEST` to `LONGEST`.
-    """
-
-    label: int
-    life: int
-    records: np.ndarray
-
-
-def stretches_of(coded: CodedDump, chosen: From, seed: int) -> dict[int, list[Stretch]]:
+def stretches_of(coded: CodedDump, chosen: From, seed: int) -> dict[int, list[np.ndarray]]:
     """Draw stretches for each code, from different lives as far as possible, up to the frames of a film.
 
     Args:
-        coded: the run and every record of its dump.
         chosen: "best" for the fifth of the lives with the highest sum of rewards, or the longest if rewards were not
             recorded; "all" for all.
-        seed: of the draw.
 
     Returns:
-        Code -> stretches; a code without any has none.
+        Code -> records of the dump in each stretch, consecutive ones of one life, `SHORTEST` to `LONGEST`.
     """
     lives, random = coded.lives, np.random.default_rng(seed)
     allowed = np.isin(np.arange(len(lives)), best_lives(coded)) if chosen == "best" else np.ones(len(lives), bool)
@@ -60,7 +153,7 @@ def stretches_of(coded: CodedDump, chosen: From, seed: int) -> dict[int, list[St
         (np.diff(label, prepend=-2) != 0) | (np.diff(life, prepend=-1) != 0) | (np.diff(tick, prepend=-2) != 1)
     )
     lengths = np.diff(begins, append=len(order))
-    stretches: dict[int, list[Stretch]] = {}
+    stretches: dict[int, list[np.ndarray]] = {}
     for code in coded.labels:
         own = random.permutation(np.flatnonzero((label[begins] == code) & (lengths >= SHORTEST)))
         turn = _turns(life[begins[own]])
@@ -71,7 +164,7 @@ def stretches_of(coded: CodedDump, chosen: From, seed: int) -> dict[int, list[St
             if length < SHORTEST:
                 break
             first = begins[visit]
-            stretches[code].append(Stretch(code, int(life[first]), order[first : first + length]))
+            stretches[code].append(order[first : first + length])
             frames += length + BLACK
     return stretches
 
@@ -97,25 +190,13 @@ _COLUMNS = 4
 _MOST_IN_GRID = 16
 
 
-@dataclass(frozen=True, eq=False)
-class Scenes:
-    """What films show.
-
-    Attributes:
-        policy: name of the policy.
-        titles: of each code.
-        seen: the records of all stretches, with tiles.
-        stretches: code -> the records of `seen` of each stretch.
-    """
-
-    policy: str
-    titles: dict[int, str]
-    seen: Observed
-    stretches: dict[int, list[np.ndarray]]
-
-
-def read_scenes(coded: CodedDump, stretches: Mapping[int, Sequence[Stretch]], step: Step) -> Scenes:
+def read_scenes(
+    coded: CodedDump, stretches: Mapping[int, Sequence[np.ndarray]], step: Step
+) -> tuple[Observed, dict[int, list[np.ndarray]]]:
     """Read what agents saw in some stretches of their lives.
+
+    Returns:
+        The records of all stretches, with tiles, and which of them each stretch holds, by code.
 
     Raises:
         UserError: there is no stretch.
@@ -126,44 +207,43 @@ def read_scenes(coded: CodedDump, stretches: Mapping[int, Sequence[Stretch]], st
             f"no life of {coded.run.dump} has {SHORTEST} ticks in a row in one code: there is nothing to film; "
             "record longer lives, or fit fewer codes"
         )
-    records = coded.records.take(np.unique(np.concatenate([stretch.records for stretch in wanted])))
+    records = coded.records.take(np.unique(np.concatenate(wanted)))
     keys = np.stack([records.env_id, records.agent_id, records.episode], axis=1)
     with step("reading what agents saw") as report:
         read = read_dump(
             coded.run.dump, layers=[], columns=own_truth_columns(coded.metadata), leave_out=["tables"],
             lives=np.unique(keys, axis=0).tolist(), progress=report,
         )  # fmt: skip
-    place = places_among(places_of(coded.records.take(np.concatenate([s.records for s in wanted]))), places_of(read))
-    parts = np.split(place, np.cumsum([len(stretch.records) for stretch in wanted])[:-1])
-    by_code: dict[int, list[np.ndarray]] = {label: [] for label in stretches}
-    for stretch, part in zip(wanted, parts, strict=True):
-        by_code[stretch.label].append(part)
-    titles = {label: f"code {called(label, coded.names)}" for label in stretches}
-    return Scenes(coded.metadata.policy, titles, Observed(read, coded.metadata), by_code)
+    place = places_among(places_of(coded.records.take(np.concatenate(wanted))), places_of(read))
+    parts = iter(np.split(place, np.cumsum(list(map(len, wanted)))[:-1]))
+    return Observed(read, coded.metadata), {code: [next(parts) for _ in own] for code, own in stretches.items()}
 
 
-def write_films(scenes: Scenes, folder: Path, formats: Sequence[str], step: Step) -> Iterator[str]:
+def write_films(
+    coded: CodedDump, stretches: Mapping[int, Sequence[np.ndarray]], folder: Path, formats: Sequence[str], step: Step
+) -> Iterator[str]:
     """Write a film of each code, and one with all codes in a grid; yield lines that say what was written.
 
     Args:
-        folder: for the films.
+        stretches: as `stretches_of` returns them.
         formats: "mp4", "gif" or both.
-        step: shows progress.
     """
     from analysis.figures.style import cluster_colour
 
+    seen, parts = read_scenes(coded, stretches, step)
     folder.mkdir(parents=True, exist_ok=True)
     films = {}
-    for label, stretches in scenes.stretches.items():
-        if not stretches:
-            yield f"{scenes.titles[label]}: no stretch of {SHORTEST} ticks or more in these lives, so no film"
+    for label, own in parts.items():
+        title = f"code {called(label, coded.names)}"
+        if not own:
+            yield f"{title}: no stretch of {SHORTEST} ticks or more in these lives, so no film"
             continue
-        drawer = AgentFrames(scenes.seen, scenes.policy, cluster_colour(label))
-        with step(f"filming {scenes.titles[label]}"):
-            films[label] = np.stack(list(_frames(drawer, stretches, scenes.titles[label])))
+        drawer = AgentFrames(seen, coded.metadata.policy, cluster_colour(label))
+        with step(f"filming {title}"):
+            films[label] = np.stack(list(_frames(drawer, own, title)))
             for form in formats:
                 write_film(folder / f"code-{label}.{form}", films[label], (SIZE, SIZE), FPS)
-        yield f"{scenes.titles[label]}: {len(stretches)} stretches, {folder / f'code-{label}'}.{' and .'.join(formats)}"
+        yield f"{title}: {len(own)} stretches, {folder / f'code-{label}'}.{' and .'.join(formats)}"
     shown = dict(list(films.items())[:_MOST_IN_GRID])
     with step("filming all codes in a grid"):
         for form in formats:

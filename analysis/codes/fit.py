@@ -86,7 +86,6 @@ def fit_codebook(
     Args:
         activations: (B, U) float32, not all the same.
         tick: of the records, (B,).
-        progress: called with the share of the steps done.
     """
     random = np.random.default_rng([seed, 11])
     centre = activations.mean(axis=0, dtype=np.float64).astype(np.float32)

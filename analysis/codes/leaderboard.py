@@ -12,14 +12,18 @@ from activation_store.reader import Progress, read_dump, read_metadata
 from activation_store.records import Records
 from activation_store.schema import DumpMetadata
 from analysis.codes.content import Step
-from analysis.codes.measures import (
+from analysis.codes.partitions import (
+    Fit,
     LifeResamples,
+    Partition,
+    codebook,
     information_beyond_chance,
+    partitions,
     perplexity,
     persistence,
+    trajectories,
     weighted_adjusted_rand,
 )
-from analysis.codes.partitions import Fit, Partition, codebook, partitions, trajectories
 from analysis.features.observed import Observed, own_truth_columns
 from analysis.features.ways import GOAL
 from analysis.lives import Lives, lives_of, places_among
@@ -96,9 +100,7 @@ class Leaderboard:
     """Ways to divide the same states.
 
     Attributes:
-        rows: one for each way.
         axes: directions along which the groups of each way differ most; none of an untrained network.
-        states: number of states.
     """
 
     rows: tuple[Row, ...]
@@ -145,8 +147,6 @@ def leaderboard(run: FinishedRun, rule: CodebookRule, most: int, resamples: int,
 
     Args:
         most: states, of whole lives drawn at random.
-        resamples: of lives, for the intervals.
-        step: shows progress.
 
     Raises:
         UserError: there are too few states, or the hidden state was not recorded.
@@ -232,14 +232,9 @@ def _bins(values: np.ndarray, bins: int) -> np.ndarray:
 
 
 def _row(
-    name: str,
-    fit: Fit | None,
-    states: np.ndarray,
-    label: np.ndarray,
-    sample: Sample,
-    resampled: LifeResamples,
+    name: str, fit: Fit | None, states: np.ndarray, label: np.ndarray, sample: Sample, resampled: LifeResamples,
     seed: int,
-) -> Row:
+) -> Row:  # fmt: skip
     lives = sample.lives
     following = np.full(len(label), -1)
     same_life = lives.index_in_order[1:] == lives.index_in_order[:-1]
@@ -271,9 +266,7 @@ def found_again(fit: Fit, states: np.ndarray, lives: Lives, seed: int) -> dict[s
     """Divide states twice, by fits with two seeds and by fits to two halves of the lives.
 
     Args:
-        fit: the way to divide them.
         states: (N, U).
-        seed: of the fits and of the halves.
 
     Returns:
         "seeds" and "halves" -> two labels of every state, (N,) int64 each.

@@ -104,16 +104,11 @@ class FitSettings:
             UserError: names the option and the allowed values.
         """
         check(
-            self,
-            name=result_name(self.name),
-            codes=between(self.codes, 2, MOST_CODES),
-            plane_dimensions=between(self.plane_dimensions, 2, 3),
-            steps=at_least(self.steps, 100),
-            states=between(self.states, 16, 8192),
-            pairwise_weight=at_least(self.pairwise_weight, 0),
-            beta=at_least(self.beta, 0),
-            seed=seed_value(self.seed),
-        )
+            self, name=result_name(self.name), codes=between(self.codes, 2, MOST_CODES),
+            plane_dimensions=between(self.plane_dimensions, 2, 3), steps=at_least(self.steps, 100),
+            states=between(self.states, 16, 8192), pairwise_weight=at_least(self.pairwise_weight, 0),
+            beta=at_least(self.beta, 0), seed=seed_value(self.seed),
+        )  # fmt: skip
         self.analysis.check()
 
     def check_against(self, metadata: DumpMetadata) -> None:

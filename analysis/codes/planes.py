@@ -1,9 +1,12 @@
 """How well planes keep the neighbourhoods of states: the semantic plane beside t-SNE, UMAP and principal components."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from activation_store.layers import SEMANTIC_CODE, SEMANTIC_PLANE
 from activation_store.reader import read_dump, read_metadata
@@ -12,6 +15,8 @@ from activation_store.subsample import Subsample
 from analysis.clusters.components import principal_components
 from analysis.clusters.projection import tsne_embedding, umap_embedding
 from analysis.codes.content import Step
+from analysis.figures.points import Panel, add_cluster_legend, draw_clusters, legend_width
+from analysis.figures.style import new_figure, style, title
 from analysis.lives import lives_of
 from analysis.runs.codebook_rule import CodebookRule
 from analysis.runs.finished_run import FinishedRun
@@ -40,32 +45,11 @@ class States:
     layer: str
 
 
-@dataclass(frozen=True)
-class Kept:
-    """How well one plane keeps neighbourhoods, with 95% intervals from resampling lives.
-
-    Attributes:
-        trustworthiness: 1 if all neighbours in the plane are neighbours among states (Venna and Kaski 2001), 0.5 by
-            chance.
-        neighbours: share of a state's 15 nearest states that are among its 15 nearest in the plane.
-    """
-
-    name: str
-    trustworthiness: float
-    trustworthiness_low: float
-    trustworthiness_high: float
-    neighbours: float
-    neighbours_low: float
-    neighbours_high: float
-
-
 def states_of(run: FinishedRun, rule: CodebookRule, on: Path | None, most: int, step: Step) -> States:
     """Draw states of the run's dump, or of another dump of the same policy.
 
     Args:
         on: another dump, such as one of other maps; None for the run's own.
-        most: states to draw.
-        step: shows progress.
 
     Raises:
         UserError: the other dump is of another policy or lacks the layer, or there are too few states.
@@ -120,13 +104,16 @@ def planes_of(states: States, seed: int, step: Step) -> dict[str, np.ndarray]:
     return planes
 
 
-def kept_by(states: States, planes: dict[str, np.ndarray], resamples: int, seed: int) -> list[Kept]:
+def kept_by(states: States, planes: dict[str, np.ndarray], resamples: int, seed: int) -> list[dict[str, Any]]:
     """Measure how well each plane keeps neighbourhoods.
 
     Args:
-        states: N of them.
         planes: name -> (N, 2).
-        resamples: of lives, for the intervals.
+
+    Returns:
+        A row for each plane: its `name`; its `trustworthiness`, 1 if all neighbours in the plane are neighbours among
+        states (Venna and Kaski 2001), 0.5 by chance; and `neighbours`, the share of a state's 15 nearest states that
+        are among its 15 nearest in the plane; with the ends of their 95% intervals over lives, `_low` and `_high`.
     """
     rank = _ranks(states.activations)
     lives, life = np.unique(states.life, return_inverse=True)
@@ -135,13 +122,14 @@ def kept_by(states: States, planes: dict[str, np.ndarray], resamples: int, seed:
     kept = []
     for name, plane in planes.items():
         near = _ranks(plane)
-        measures = []
-        for score in (_trustworthiness(rank, near), _shared(rank, near)):
+        row: dict[str, Any] = {"name": name}
+        for measure, of in (("trustworthiness", _trustworthiness), ("neighbours", _shared)):
+            score = of(rank, near)
             total = np.bincount(life, weights=score, minlength=len(lives))
             resampled = (weights @ total) / np.maximum(weights @ count, 1)
             low, high = np.quantile(resampled, [0.025, 0.975]) if len(lives) > 1 else (np.nan, np.nan)
-            measures += [float(score.mean()), float(low), float(high)]
-        kept.append(Kept(name, *measures))
+            row |= {measure: float(score.mean()), f"{measure}_low": float(low), f"{measure}_high": float(high)}
+        kept.append(row)
     return kept
 
 
@@ -167,3 +155,28 @@ def _trustworthiness(rank: np.ndarray, near: np.ndarray) -> np.ndarray:
 def _shared(rank: np.ndarray, near: np.ndarray) -> np.ndarray:
     k = NEIGHBOURS
     return np.asarray(((rank <= k) & (near <= k)).sum(axis=1) - 1) / k
+
+
+_SIDE = 4.6
+
+
+def code_planes(
+    planes: Mapping[str, np.ndarray], captions: Mapping[str, str], label: np.ndarray, heading: str
+) -> Figure:
+    """Draw planes side by side.
+
+    Args:
+        planes: name -> (N, 2).
+        captions: name -> what is said of it below its name.
+        label: code of each state, (N,).
+    """
+    with style():
+        figure = new_figure((_SIDE + 0.3) * len(planes) + legend_width(label), _SIDE + 1.3)
+        panels = figure.subplots(1, len(planes), squeeze=False).ravel()
+        for (name, points), axes in zip(planes.items(), panels, strict=True):
+            panel = Panel(axes, _SIDE, _SIDE)
+            draw_clusters(panel, points, label)
+            axes.set(xticks=[], yticks=[], title=f"{name}\n{captions[name]}")
+        figure.suptitle(title(heading, f"{len(label):,} states, coloured by code", 120))
+        add_cluster_legend(figure, label, crowded=panel.crowded(len(label)))
+    return figure

@@ -30,7 +30,6 @@ def score_summary(scores: Sequence[PolicyScores], confidence: float) -> Figure:
 
     Args:
         scores: in the order in which each mode's policies are drawn, the first on top.
-        confidence: of the intervals, for the title.
     """
     groups = [group for mode in MODES if (group := [score for score in scores if score.results.mode == mode])]
     heights = [_INCHES_A_MODE + _INCHES_A_POLICY * len(group) for group in groups]
@@ -65,13 +64,9 @@ def _draw_scores(axes: Axes, group: Sequence[PolicyScores]) -> None:
     for place, score in enumerate(group):
         at = _end(score.weighted_score)
         axes.annotate(
-            f"{score.weighted_score.value:.1f}",
-            (at, place),
-            (5, 0),
-            textcoords="offset points",
-            va="center",
+            f"{score.weighted_score.value:.1f}", (at, place), (5, 0), textcoords="offset points", va="center",
             fontsize=8,
-        )
+        )  # fmt: skip
     axes.set_yticks(places, [score.results.policy.replace("$", r"\$") for score in group])
     _tidy(axes, len(group))
 

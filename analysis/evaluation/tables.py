@@ -15,14 +15,9 @@ from common.files import write_text
 
 Cell = str | int | float | None
 TABLES = (
-    "score_summary",
-    "score_category_summary",
-    "score_task_summary",
-    "score_by_seed",
-    "score_by_task_seed",
-    "score_improvement",
-    "score_ranking",
-)
+    "score_summary", "score_category_summary", "score_task_summary", "score_by_seed", "score_by_task_seed",
+    "score_improvement", "score_ranking",
+)  # fmt: skip
 """The names of all tables there can be."""
 
 _MISSING = "n/a"

@@ -128,7 +128,6 @@ def explored(run: FinishedRun, most_ticks: int, step: Step) -> Explored:
 
     Args:
         most_ticks: maximum to read; above it, whole lives are left out.
-        step: shows progress.
 
     Raises:
         UserError: as `activation_store.reader.read_dump`; the run names features that do not exist or records that

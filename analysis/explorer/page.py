@@ -6,14 +6,60 @@ from typing import Any
 import numpy as np
 
 from analysis.explorer.content import Explored
-from analysis.explorer.life_columns import ACTS, events_in_words, life_columns, panels_of
 from analysis.explorer.views import view_facts, view_tables
 from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker
 from analysis.labels import NOISE
 from analysis.life.action_words import action_words
-from analysis.life.events import EVENT_KINDS
+from analysis.life.events import DIED, EVENT_KINDS, LifeEvents
+from analysis.life.timeline import ESTIMATES, LANES, Timeline
 from analysis.pages.packing import Packed, embedded, pack
 from analysis.pages.pages import BASE, environment, scripts_of, style_of
+
+PANELS = {
+    "vitals (points)": {"self_health": "health", "self_food": "food", "self_water": "water"},
+    "highest level": {"max_combat_level": "combat", "max_harvesting_level": "harvesting"},
+    "in view": {
+        "n_visible_players": "players", "n_passive_npcs": "passive NPCs", "n_neutral_npcs": "neutral NPCs",
+        "n_aggressive_npcs": "aggressive NPCs",
+    },
+    "inventory (items)": {"n_inventory_items": "items"},
+    "gold": {"self_gold": "gold"},
+    "reward": {"reward": "reward"},
+    "value": {"value": "value"},
+}  # fmt: skip
+"""Lines over time that share an axis: by its title with the unit, the columns with their labels."""
+_ACT_LABELS = ("move", "melee", "range", "mage", "use", "destroy", "buy", "sell", "give item", "give gold")
+ACTS = dict(zip(LANES, _ACT_LABELS, strict=True))
+"""Features that are actions (all of them intentions), and the labels of their lanes."""
+
+
+def life_columns(timeline: Timeline) -> dict[str, np.ndarray]:
+    """Return the columns of T ticks to draw, (T,) each; of the estimates, only those that the dump records."""
+    names = [*ACTS, *(name for panel in PANELS.values() for name in panel if name not in ESTIMATES)]
+    recorded = {name: timeline.columns[name] for name in ESTIMATES if not np.isnan(timeline.columns[name]).all()}
+    # Estimates are float32 in every dump, so no precision is lost.
+    estimates = {name: column.astype(np.float32) for name, column in recorded.items()}
+    return {name: timeline.columns[name].astype(np.int32) for name in names} | estimates
+
+
+def panels_of(columns: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+    """Return the panels for which there are columns, in the page's format."""
+    panels = {title: {key: name for key, name in panel.items() if key in columns} for title, panel in PANELS.items()}
+    return [{"title": title, "columns": drawn} for title, drawn in panels.items() if drawn]
+
+
+def events_in_words(events: LifeEvents, whole_episodes: bool) -> list[str]:
+    """Return a description of each event, such as "hit passive NPC".
+
+    If only some lives of an episode were read, the killer of an agent is unknown and is not named.
+    """
+    details = (
+        detail if whole_episodes or kind != DIED else ""
+        for kind, detail in zip(events.kind.tolist(), events.detail, strict=True)
+    )
+    names = [EVENT_KINDS[kind] for kind in events.kind]
+    return [f"{name}: {detail}" if detail else name for name, detail in zip(names, details, strict=True)]
+
 
 _HERE = Path(__file__).parent
 _KIT = (*BASE, "canvas.js", "glyphs.js", "view.js")
@@ -38,16 +84,10 @@ def explorer_page(content: Explored) -> str:
     packed = _packed(content, columns)
     page = environment(_HERE).get_template("template.html")
     return page.render(
-        content=content,
-        run=content.run,
-        summary=content.run.summary,
-        columns=_colouring_columns(content, columns),
-        permutations=len(content.shifts) - 1,
-        facts=embedded(_facts(content, columns) | {"columns": packed.columns}),
-        packed=packed.content,
-        style=style_of("window", _HERE),
-        scripts=scripts_of(_KIT, _SCRIPTS, [get_plotlyjs()]),
-    )
+        content=content, run=content.run, summary=content.run.summary, columns=_colouring_columns(content, columns),
+        permutations=len(content.shifts) - 1, facts=embedded(_facts(content, columns) | {"columns": packed.columns}),
+        packed=packed.content, style=style_of("window", _HERE), scripts=scripts_of(_KIT, _SCRIPTS, [get_plotlyjs()]),
+    )  # fmt: skip
 
 
 def _colouring_columns(content: Explored, columns: dict[str, np.ndarray]) -> list[str]:

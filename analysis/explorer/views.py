@@ -8,7 +8,7 @@ from activation_store.records import Records
 from activation_store.schema import TILE_COLUMNS, TILES_IN_VIEW
 from analysis.features.observed import Observed
 from analysis.materials import MATERIALS
-from analysis.pages.ground import ground_facts
+from analysis.pages.pages import ground_facts
 from analysis.position import positions
 from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES
 from analysis.replays.replay import NPC_KINDS

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.findings.families import rows_of_claims
 from analysis.findings.page import read_beside, said_of
+from analysis.findings.results import rows_of_claims
 from analysis.findings.study_file import Claim
 from analysis.statistics.inference import false_discovery
 from common.files import read_bytes, visible, write_text

@@ -1,8 +1,5 @@
 """Forest plots of a study: one number in every training, its mean over them, and that of a control."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -16,21 +13,8 @@ _INCHES_A_LINE, _INCHES_AROUND, _WIDTH = 0.2, 1.3, 8.0
 _LETTERS = 95
 
 
-@dataclass(frozen=True)
-class _Line:
-    """One row of the plot: a value, the ends of its interval, and how they look."""
-
-    label: str
-    value: float
-    low: float
-    high: float
-    look: dict[str, object]
-
-    @classmethod
-    def of(cls, label: str, values: Mapping[str, str], columns: Sequence[str], look: dict[str, object]) -> "_Line":
-        """Return it with the numbers of three columns."""
-        value, low, high = (number(values, column) for column in columns)
-        return cls(label, value, low, high, look)
+Line = tuple[str, list[float], dict[str, object]]
+"""A row of the plot: its label, a value and the ends of its interval, and how they look."""
 
 
 def draw_forest(forest: Forest, study: Study, results: Results) -> Figure:
@@ -54,14 +38,14 @@ def draw_forest(forest: Forest, study: Study, results: Results) -> Figure:
     return figure
 
 
-def _lines(forest: Forest, pattern: str, study: Study, results: Results, colour: str) -> list[_Line]:
+def _lines(forest: Forest, pattern: str, study: Study, results: Results, colour: str) -> list[Line]:
     """Return the rows of a group: trainings, their mean, and the mean of the control."""
     dots: dict[str, object] = {"color": colour, "fmt": "o", "markersize": 4, "linewidth": 1}
     diamonds: dict[str, object] = {"color": colour, "fmt": "D", "markersize": 6, "linewidth": 2}
     stages = [stage.name for stage in study.named(pattern)]
     own = [results.values(Row(stage, forest.file, forest.where)) for stage in stages]
-    lines = [
-        _Line.of(_policy(stage), values, ("value", "low", "high"), dots)
+    lines: list[Line] = [
+        (_policy(stage), [number(values, column) for column in ("value", "low", "high")], dots)
         for stage, values in zip(stages, own, strict=True)
     ]
     labels = {"value": "mean of the trainings"}
@@ -70,7 +54,7 @@ def _lines(forest: Forest, pattern: str, study: Study, results: Results, colour:
     over = results.values(Row(pattern, forest.file, forest.where), list(labels))
     for column, label in labels.items():
         look = diamonds if column == "value" else {**diamonds, "color": _CONTROL}
-        lines.append(_Line.of(label, over, [f"{column}.{end}" for end in ("mean", "low", "high")], look))
+        lines.append((label, [number(over, f"{column}.{end}") for end in ("mean", "low", "high")], look))
     return lines
 
 
@@ -79,15 +63,15 @@ def _policy(stage: str) -> str:
     return stage.partition("_")[2] or stage
 
 
-def _draw(axes: Axes, groups: list[list[_Line]]) -> None:
+def _draw(axes: Axes, groups: list[list[Line]]) -> None:
     """Draw groups of rows from the top, with a gap between them."""
     place, places, labels = 0, [], []
     for lines in groups:
-        for line in lines:
-            reach = np.array([[line.value - line.low], [line.high - line.value]])
-            axes.errorbar([line.value], [place], xerr=reach, **line.look)  # type: ignore[arg-type]
+        for label, (value, low, high), look in lines:
+            reach = np.array([[value - low], [high - value]])
+            axes.errorbar([value], [place], xerr=reach, **look)  # type: ignore[arg-type]
             places.append(place)
-            labels.append(line.label)
+            labels.append(label)
             place += 1
         place += 1
     axes.set_yticks(places, labels)

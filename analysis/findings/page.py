@@ -7,9 +7,8 @@ from pathlib import Path
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from analysis.findings.families import rows_of_claims
 from analysis.findings.page_template import Said, template_of
-from analysis.findings.results import Results, formatted, number
+from analysis.findings.results import Results, formatted, number, rows_of_claims
 from analysis.findings.study_file import BY_EPISODE, Claim, Forest, ResultTable, Study, read_study
 from common.files import PARTIAL_SUFFIX, make_folder, read_bytes, read_json, write_json, write_text
 from common.user_error import UserError
@@ -178,9 +177,6 @@ def verify_page(page: Path) -> int:
 
 def page_text(study: Study, results: Results, history: History, name: str) -> tuple[str, int]:
     """Return the page as Markdown, and how many numbers its claims and tables hold.
-
-    Args:
-        name: of the folder beside the page.
 
     Raises:
         UserError: a number is missing or is none; names the folder of the results.

@@ -38,8 +38,6 @@ class Number:
     """A number of a claim.
 
     Attributes:
-        row: name of the row of results.
-        column: of the row.
         what: is said of the column over several stages; empty for a row of one stage.
         form: its format; empty for the text as it stands in the table.
     """
@@ -67,9 +65,7 @@ class PageText:
     """A page's text.
 
     Attributes:
-        source: the template.
         claims: sentence and control of each claim by its name, in the order of the page.
-        parts: those that are shown.
     """
 
     source: str

@@ -1,4 +1,4 @@
-"""Numbers of a study, taken from the tables of its stages."""
+"""Numbers of a study's claims, from its stages' tables, and the families of tests that are corrected together."""
 
 import csv
 import io
@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.findings.study_file import BY_EPISODE, Row, Study, check_apart
+from analysis.findings.study_file import BY_EPISODE, Q_PRIMARY, Row, Study, check_apart
+from analysis.statistics.inference import false_discovery
 from analysis.statistics.over_trainings import ByWorld, in_worlds, over_trainings
 from common.files import read_bytes
 from common.user_error import UserError
@@ -30,7 +31,6 @@ class Results:
         """Look up in a folder that holds a folder for each stage.
 
         Args:
-            folder: kept as `folder`.
             commands: of stages as they were played; by default those of the study.
         """
         self._study = study
@@ -57,7 +57,6 @@ class Results:
         """Return what a claim may say of a row, by column.
 
         Args:
-            row: of one stage, or of several.
             columns: over several stages: whose means to take. Returned as `COLUMN.mean`, `COLUMN.low`, ...
 
         Raises:
@@ -203,3 +202,59 @@ def _read(path: Path) -> list[dict[str, str]]:
     if any(len(row) != len(heads) for row in rows):
         raise UserError(f"{path} is no table: its rows differ in length")
     return [dict(zip(heads, row, strict=True)) for row in rows]
+
+
+Values = dict[str, str]
+
+
+def rows_of_claims(study: Study, results: Results) -> list[dict[str, Values]]:
+    """Return the rows of each claim by name.
+
+    q corrects p for every mean over trainings of the page, said or not: each outcome that the tables of a claim's or
+    a forest plot's stages hold (Benjamini and Hochberg 1995). q_primary corrects it for the primary outcomes alone.
+    """
+    rows = [
+        {name: results.values(row, claim.columns(name)) for name, row in claim.rows.items()} for claim in study.claims
+    ]
+    q = _corrected({row.key(column): _p(row, column, results) for row, column in means_of(study, results)})
+    primary = {one.key(one.column): _p(one.row, one.column, results) for one in study.primary}
+    q_primary = _corrected(primary)
+    for claim, values in zip(study.claims, rows, strict=True):
+        for name, row in claim.rows.items():
+            for column in claim.columns(name) if row.several else ["value"]:
+                key, before = row.key(column), f"{column}." if row.several else ""
+                if row.several and key in q:
+                    values[name][f"{before}q"] = repr(q[key])
+                if key in q_primary:
+                    values[name][f"{before}{Q_PRIMARY}"] = repr(q_primary[key])
+    return rows
+
+
+def means_of(study: Study, results: Results) -> list[tuple[Row, str]]:
+    """Return every mean over trainings of a page, said or not: a row of several stages, and the column."""
+    columns = [
+        (row, column)
+        for claim in study.claims
+        for name, row in claim.rows.items()
+        if row.several
+        for column in claim.tested(name)
+    ]
+    columns += [(row, "value") for forest in study.forests for row in forest.rows]
+    means = [(other, column) for row, column in columns for other in (*results.family(row), row)]
+    return list({row.key(column): (row, column) for row, column in means}.values())
+
+
+def _corrected(p: dict[tuple[object, ...], float]) -> dict[tuple[object, ...], float]:
+    """Return p-values corrected together, by what they are of."""
+    q = false_discovery(np.array(list(p.values())))
+    return dict(zip(p, map(float, q), strict=True))
+
+
+def _p(row: Row, column: str, results: Results) -> float:
+    """Return the p-value of a mean, or of the row of one stage; NaN if not all trainings have the outcome."""
+    if not row.several:
+        return float(results.values(row).get("p") or np.nan)
+    try:
+        return float(results.values(row, [column])[f"{column}.p"])
+    except UserError:
+        return np.nan

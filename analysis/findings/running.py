@@ -76,7 +76,6 @@ class StudyRun:
     Attributes:
         folder: holds a folder and a log for each stage.
         scripts: folder of the scripts; commands are run from there.
-        states: of the stages that were begun.
     """
 
     study: Study
@@ -113,7 +112,6 @@ class StudyRun:
         """Do what is left, and return all stages as they were run, and since when the primary outcomes were named.
 
         Args:
-            plans: from `plan`.
             report: called with a plan, its state (running, done), and the seconds that the stage has taken.
 
         SIGTERM ends the running stage too, and then this process.

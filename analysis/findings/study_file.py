@@ -22,8 +22,7 @@ from analysis.findings.page_template import (
     read_template,
     template_of,
 )
-from analysis.findings.stage_commands import check_command, command_words, places
-from analysis.findings.worlds import seeds_of, with_own_seed
+from analysis.findings.stage_commands import check_command, command_words, places, seeds_of, with_own_seed
 from common.user_error import UserError
 from common.yaml_file import one_line, read_yaml, shown
 
@@ -96,6 +95,10 @@ class Row:
         """Whether the stage is a pattern."""
         return any(sign in self.stage for sign in "*?")
 
+    def key(self, column: str) -> tuple[object, ...]:
+        """Return what tells a column's mean from other means; conditions are the same in any order."""
+        return self.stage, self.minus, self.file, *sorted(self.where.items()), column
+
     @property
     def patterns(self) -> tuple[str, ...]:
         """The stages' names or patterns, those of `minus` too."""
@@ -103,15 +106,9 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Primary:
-    """An outcome that the study is made to test, named before it is played; as in `Row`, and the column."""
+class Primary(Row):
+    """An outcome that the study is made to test, named before it is played: a row, and the column."""
 
-    __pydantic_config__ = _STRICT
-
-    stage: str
-    file: str
-    where: dict[str, str] = field(default_factory=dict)
-    minus: str | None = None
     column: str = "value"
 
     @property
@@ -130,9 +127,7 @@ class Claim:
     """One sentence, with its numbers taken from results.
 
     Attributes:
-        says: the sentence.
         control: what could have refuted it.
-        rows: by name.
     """
 
     name: str
@@ -161,7 +156,6 @@ class ResultTable:
     """Rows of stages' tables.
 
     Attributes:
-        title: above it.
         stage: as in `Row`.
         file: as in `Row`.
         columns: to show; a colon and a format, such as `value:+.1f`, round their numbers.
@@ -190,7 +184,6 @@ class ResultFigure:
 
     Attributes:
         file: PNG in its folder.
-        caption: below it.
     """
 
     __pydantic_config__ = _STRICT
@@ -205,7 +198,6 @@ class Forest:
     """A forest plot: one row of results in every training of several kinds.
 
     Attributes:
-        title: above it.
         axis: what the number is, with its unit.
         file: as in `Row`; the number's columns are value, low and high.
         where: as in `Row`.
@@ -248,8 +240,6 @@ class Study:
 
     Attributes:
         stages: in the order in which they are run.
-        claims: in the order of the page.
-        text: of the page.
         tables, forests, figures: for the parts of the page of these names.
         primary: the outcomes that it is made to test. The page says since when they have been named.
     """

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from activation_store.interventions import LIVES_FILE, RUN_FILE, Arm, LivesTable, Readability, read_lives
-from analysis.interventions.effects.equivalence import Margins, margins
+from analysis.interventions.effects.outcomes import Margins, margins
 from analysis.interventions.effects.run_file import read_run_file
-from analysis.interventions.effects.study import edited_one_by_one, study_effects
+from analysis.interventions.effects.study import edits_one_by_one, study_effects
 from analysis.interventions.effects.tables import by_episode_table, effects_table, erased_table, readability_lines
 from analysis.interventions.effects.text import summary_lines
-from analysis.interventions.page.page import REPLAYS, ShownReplays, intervention_page, read_shown_replays
+from analysis.interventions.page.page import REPLAYS, Shown, intervention_page, read_shown_replays
 from analysis.runs.finished_files import open_finished
 from analysis.runs.run_folder import DONE_FILE, write_figure
 from analysis.statistics.inference import Inference
@@ -46,8 +46,6 @@ def report_run(
     """Measure the effects of a run that has been played, write them with their figures and page, and mark it as done.
 
     Args:
-        draws: as in `write_effects`.
-        progress: called with the share of the replays that has been read, from 0 to 1.
         equivalent_within: as `margins` reads it; None for what the run was played with.
 
     Returns:
@@ -64,21 +62,21 @@ def report_run(
     run, lives = read_run_file(folder / RUN_FILE), read_lives(folder / LIVES_FILE)
     within = margins(run.equivalent_within if equivalent_within is None else equivalent_within)
     lines = write_effects(folder, lives, run.arms, draws, run.seed, run.erased, within, run.through)
-    shown: ShownReplays | str
+    shown: Shown | str
     try:
         shown = read_shown_replays(folder, lives, run.arms, progress or (lambda share: None))
     except UserError as error:
         shown = str(error).replace(f"{folder}/", "")  # the page is the same wherever the run is
     write_page(folder, lines, shown)
-    replays = REPLAYS if isinstance(shown, ShownReplays) else ()
+    replays = () if isinstance(shown, str) else REPLAYS
     names = (RUN_FILE, LIVES_FILE, *OUTPUTS, PAGE_FILE, *replays)
     files = [folder / name for name in names if (folder / name).exists()]
     done = {path.name: {"sha256": sha256(path), "bytes": path.stat().st_size} for path in files}
     write_json(folder / DONE_FILE, {"files": done})
-    return lines if isinstance(shown, ShownReplays) else [*lines, "", f"{PAGE_FILE} shows no replays: {shown}"]
+    return [*lines, "", f"{PAGE_FILE} shows no replays: {shown}"] if isinstance(shown, str) else lines
 
 
-def write_page(folder: Path, lines: Sequence[str], replays: ShownReplays | str) -> None:
+def write_page(folder: Path, lines: Sequence[str], replays: Shown | str) -> None:
     """Write the page of a run whose figures have been written."""
     figures = {folder / name: caption for name, caption in _CAPTIONS.items() if (folder / name).exists()}
     write_text(folder / PAGE_FILE, intervention_page(folder.resolve().name, lines, replays, figures))
@@ -107,7 +105,7 @@ def write_effects(
     from analysis.interventions.figures.forests import effects_figure, kl_by_head, ranking_figure
 
     study = study_effects(table, arms, Inference(permutations=draws, bootstraps=draws, seed=seed), within)
-    ranked = edited_one_by_one(arms)
+    ranked = edits_one_by_one(arms)
     figures = {
         RANKING_FIGURE: ranking_figure(study),
         EFFECTS_FIGURE: None if ranked else effects_figure(study),

@@ -2,13 +2,18 @@
 
 import base64
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from activation_store.schema import TILES_IN_VIEW
+from analysis.materials import MATERIALS
+
 if TYPE_CHECKING:
     from jinja2 import Environment
+
 
 Look = Literal["window", "document"]
 Dark = Literal["never", "preferred", "always"]
@@ -62,8 +67,6 @@ def scripts_of(kit: Sequence[str], own: Sequence[Path], libraries: Sequence[str]
     """Return a page's scripts; libraries run first, then the kit's, then its own.
 
     Args:
-        kit: names in the kit.
-        own: files.
         libraries: their content.
     """
     return Scripts.of([*libraries, *(path.read_text() for path in (*(_KIT / name for name in kit), *own))])
@@ -91,3 +94,12 @@ def style_of(look: Look, folder: Path | None = None, dark: Dark = "never") -> An
 def picture(path: Path) -> str:
     """Return the address of a PNG that holds its content."""
     return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()
+
+
+def ground_facts() -> dict[str, Any]:
+    """Return the facts that `view.js` reads of tiles."""
+    return {
+        "side": math.isqrt(TILES_IN_VIEW),
+        "materials": [{"name": material.name, "colour": material.colour} for material in MATERIALS],
+        "harvestable": {material.name: True for material in MATERIALS if material.leaves is not None},
+    }

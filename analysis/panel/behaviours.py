@@ -65,7 +65,6 @@ def states_of_life(
     """Return components, the place of trajectories, and whether there is a behaviour, of the states of one life.
 
     Args:
-        rule: for behaviours.
         activations: of each layer that the run is about, in order of ticks, (n, units).
     """
     moving = trajectories(dynamics.points(activations))
@@ -79,7 +78,6 @@ def behaviours_of(rule: CarryingRule, ticks: Mapping[str, np.ndarray]) -> np.nda
     """Label trajectories by the vote of the nearest labelled ones, (T,) int64; `NOISE` where there is none.
 
     Args:
-        rule: from `fit_rule`.
         ticks: as `states_of_life` returns, of T ticks.
     """
     label = np.full(len(ticks["moving"]), NOISE)

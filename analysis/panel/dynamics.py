@@ -22,7 +22,12 @@ _SCRIPT = "analyze_dynamics.py"
 
 
 @dataclass(frozen=True)
-class _Component:
+class Component:
+    """An independent component: its name, the share of the variance that it explains, and what it goes with.
+
+    The most stable component of Gaussians is None where the run is older than it.
+    """
+
     component: str
     explained: float
     stability: float
@@ -45,22 +50,8 @@ class _Summary:
 
     policy: str
     layer: str
-    components: list[_Component]
+    components: list[Component]
     behaviours: _Behaviours
-
-
-@dataclass(frozen=True)
-class Component:
-    """An independent component: its name, the share of the variance that it explains, and what it goes with.
-
-    The most stable component of Gaussians is None where the run is older than it.
-    """
-
-    name: str
-    explained: float
-    stability: float
-    features: str
-    gaussian_highest: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +59,6 @@ class Dynamics:
     """Components of a layer and how they follow from each other. K components, U units, B behaviours, L lags from 0.
 
     Attributes:
-        path: folder of the run.
-        dump: folder of the dump that it was made from.
-        policy: name of the policy.
         layer: a state of its memory.
         components: K.
         weight: components are activations @ weight.T + bias, (K, U) float32.
@@ -135,7 +123,6 @@ def read_dynamics(path: Path, dump: Path | None) -> Dynamics:
     """Read a run of analyze_dynamics.py, verified to be complete and from its dump.
 
     Args:
-        path: folder of the run.
         dump: folder of the dump, if it has been moved.
 
     Raises:
@@ -162,11 +149,7 @@ def read_dynamics(path: Path, dump: Path | None) -> Dynamics:
     jacobian, counts = _mean_jacobians(motion)
     dynamics = Dynamics(
         path, folder, run, summary.policy, summary.layer,
-        tuple(
-            Component(entry.component, entry.explained, entry.stability, entry.features, entry.gaussian_highest)
-            for entry in components
-        ),
-        weight, bias, layers, units, space["mean"], space["spread"], behaviours,
+        tuple(components), weight, bias, layers, units, space["mean"], space["spread"], behaviours,
         tuple(summary.behaviours.differences) or ("",) * len(summary.behaviours.sizes),
         np.array(summary.behaviours.sizes) / max(1, sum(summary.behaviours.sizes)),
         float(np.mean(summary.behaviours.agreement)), motion["r"],

@@ -82,14 +82,13 @@ def _packs(content: Panel) -> list[Packed]:
     """Pack the ticks of `ROLLOUTS_AT_ONCE` rollouts at a time, so that the page can show the first ones at once."""
     ticks = content.ticks
     tables = _tick_tables(content)
-    words = np.array(ticks.words)
     of_entities = {name: table for name, table in ticks.entities.items() if name not in _NOT_OF_ENTITIES}
     entity = np.concatenate([[0], np.cumsum(ticks.entities["entity.count"])])
     bounds = [*range(0, len(content), ROLLOUTS_AT_ONCE), len(content)]
     edges = np.concatenate([[0], np.cumsum(content.lengths)])[bounds]
     packs = []
     for start, stop in itertools.pairwise(edges.tolist()):
-        phrases, word = np.unique(words[start:stop], return_inverse=True)
+        phrases, word = np.unique(ticks.words[start:stop], return_inverse=True)
         along = {name: table[:, start:stop] for name, table in tables.items() if name in _ALONG_TICKS}
         own = along | {name: table[start:stop] for name, table in tables.items() if name not in _ALONG_TICKS}
         own |= {name: table[entity[start] : entity[stop]] for name, table in of_entities.items()}
@@ -196,8 +195,8 @@ def _facts(content: Panel) -> dict[str, Any]:
     dynamics, heads = content.dynamics, content.sources[0].metadata.action_heads
     return {
         "run": dynamics.path.resolve().name, "policy": dynamics.policy, "layer": dynamics.layer, **view_facts(),
-        "components": [vars(component) for component in dynamics.components], "stepsInSpread": STEPS_IN_SPREAD,
-        "rolloutsAtOnce": ROLLOUTS_AT_ONCE,
+        "components": [{"name": one.component, **vars(one)} for one in dynamics.components],
+        "stepsInSpread": STEPS_IN_SPREAD, "rolloutsAtOnce": ROLLOUTS_AT_ONCE,
         "lags": dynamics.r.shape[1] - 1, "behaviours": [_behaviour(content, number) for number in _numbers(content)],
         "noise": {"colour": NOISE_COLOUR, "shape": "circle"},
         "sources": [{"name": source.dump.resolve().name, "simulated": source.simulated} for source in content.sources],

@@ -37,7 +37,6 @@ class Saliency:
     """How the observation of a tick raises or lowers a target in that tick and later. M mapped ticks, L lags from 0.
 
     Attributes:
-        path: folder of the run.
         dump_sha256: of the metadata of the dump that it was made from.
         of: what is attributed, as given to saliency.py.
         failures: sanity checks that failed, or why they are not enough.
@@ -109,7 +108,6 @@ def found_beside(run: Path, dumps: dict[str, Path]) -> list[Path]:
     """Return the folders beside a run that are finished runs of saliency.py of these dumps, by name.
 
     Args:
-        run: folder of a run.
         dumps: by the SHA-256 of their metadata.
     """
     folders = []

@@ -1,13 +1,14 @@
-"""What the panel shows of each tick, read from a dump a few lives at a time."""
+"""Rollouts, short stretches of lives that the panel plays, and what it shows of each of their ticks."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from activation_store.layers import LSTM_HIDDEN
-from activation_store.lives import number_lives, places_of
+from activation_store.lives import Places, life_keys, number_lives, places_of
 from activation_store.reader import Progress, read_dump
 from activation_store.records import Records
 from activation_store.schema import LIFE_KEY, TILE_COLUMNS, DumpMetadata
@@ -16,8 +17,111 @@ from analysis.features.observed import Observed, own_truth_columns
 from analysis.life.action_words import action_words
 from analysis.lives import lives_of
 from analysis.materials import MATERIALS
-from analysis.panel.rollouts import Chosen
 from common.user_error import UserError
+
+TICKS = 32
+"""Ticks of a rollout."""
+SHORTEST = 8
+"""Shorter remains of a life are left out, unless a saliency run covers them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """Stretches of the lives of one dump. R rollouts.
+
+    Attributes:
+        life: slot, agent and episode of each, (R, 3) int64.
+        start: place of its first tick in its life, from 0, (R,) int64.
+        stop: place after its last tick, (R,) int64.
+    """
+
+    life: np.ndarray
+    start: np.ndarray
+    stop: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.life)
+
+    def first(self, count: int) -> "Chosen":
+        """Return the first rollouts."""
+        return Chosen(self.life[:count], self.start[:count], self.stop[:count])
+
+
+def choose(
+    identity: Places, most: int, first: Sequence[Places], mapped: Sequence[Places], seed: int, ticks: int = TICKS
+) -> Chosen:
+    """Cut lives into rollouts until there are enough.
+
+    Lives with saliency maps come first, then those that the run of analyze_dynamics.py followed, then others at random.
+    Rollouts begin where saliency maps begin, so that they are covered from their first tick.
+
+    Args:
+        identity: of all records of the dump.
+        first: records of lives to prefer, in decreasing order of preference after those of `mapped`.
+        mapped: records with saliency maps.
+    """
+    keys, index = number_lives(identity)
+    order = np.lexsort((identity["tick"], index))
+    starts = np.concatenate([[0], np.cumsum(np.bincount(index))])
+    number = {tuple(key): place for place, key in enumerate(keys.tolist())}
+    rank = np.full(len(keys), len(first) + 1)
+    for place, places in reversed(list(enumerate([_joined_places(mapped), *first]))):
+        rank[[number[key] for key in _keys(places) if key in number]] = place
+    at = _ticks_by_life(mapped)
+    drawn = np.random.default_rng([seed, 11]).permutation(len(keys))
+    rollouts: list[tuple[int, int, int]] = []
+    for number in drawn[np.argsort(rank[drawn], kind="stable")].tolist():
+        if len(rollouts) >= most:
+            break
+        tick = identity["tick"][order[starts[number] : starts[number + 1]]]
+        covered = np.isin(tick, at.get(tuple(keys[number].tolist()), []))
+        rollouts += [(number, start, stop) for start, stop in pieces(covered, ticks)]
+    life, begin, end = np.array(rollouts[:most], np.int64).reshape(-1, 3).T
+    return Chosen(keys[life], begin, end)
+
+
+def pieces(covered: np.ndarray, ticks: int) -> list[tuple[int, int]]:
+    """Cut a life into pieces of at most `ticks` ticks: those with saliency maps first, then the rest, in order.
+
+    Args:
+        covered: which of its ticks have saliency maps, (ticks of the life,) bool.
+
+    Returns:
+        First place and the one after the last, of each piece.
+    """
+    edges = np.flatnonzero(np.diff(np.concatenate([[2], covered.astype(np.int8), [2]])))
+    all_pieces = [
+        (start, min(start + ticks, stop))
+        for begin, stop in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+        for start in range(begin, stop, ticks)
+    ]
+    with_maps = [piece for piece in all_pieces if covered[piece[0]]]
+    return with_maps + [piece for piece in all_pieces if not covered[piece[0]] and piece[1] - piece[0] >= SHORTEST]
+
+
+def shared_out(most: int, there: Sequence[int]) -> list[int]:
+    """Divide the rollouts between dumps: equal parts, and what one cannot fill goes to the others."""
+    shares, left = [0] * len(there), most
+    for done, place in enumerate(sorted(range(len(there)), key=lambda dump: there[dump])):
+        shares[place] = min(there[place], left // (len(there) - done))
+        left -= shares[place]
+    return shares
+
+
+def _keys(places: Places) -> list[tuple[int, ...]]:
+    return [tuple(key) for key in np.unique(life_keys(places), axis=0).tolist()]
+
+
+def _joined_places(places: Sequence[Places]) -> Places:
+    names = ("env_id", "agent_id", "episode", "tick")
+    return {name: np.concatenate([[], *(part[name] for part in places)]).astype(np.int64) for name in names}
+
+
+def _ticks_by_life(mapped: Sequence[Places]) -> dict[tuple[int, ...], np.ndarray]:
+    together = _joined_places(mapped)
+    keys = life_keys(together)
+    return {key: together["tick"][(keys == key).all(axis=1)] for key in _keys(together)}
+
 
 VITALS = ("health", "food", "water")
 LEGAL = "legal"
@@ -38,7 +142,7 @@ class Ticks:
         corner: map row and column of the view's first tile, (T, 2) int64.
         entities: as `entity_tables`, with `entity.row`: which row of the tick's record each is.
         vitals: (T,) int64 each, by name.
-        words: what the agent chose to do, T.
+        words: what the agent chose to do, (T,) str.
         value: of the critic, (T,) float32.
         reward: (T,) float32.
         chosen: probability of the chosen option of each head, (T, heads) float32.
@@ -51,7 +155,7 @@ class Ticks:
     corner: np.ndarray
     entities: dict[str, np.ndarray]
     vitals: dict[str, np.ndarray]
-    words: list[str]
+    words: np.ndarray
     value: np.ndarray
     reward: np.ndarray
     chosen: np.ndarray
@@ -69,10 +173,8 @@ def read_ticks(
     """Read the ticks of some rollouts, in their order; memory holds the records of one episode.
 
     Args:
-        chosen: rollouts.
         states: applied to the states of these layers in each life.
         probabilities: of options; None to leave them out.
-        progress: called with the share read.
 
     Raises:
         UserError: the dump cannot be read, or its views cannot be drawn.
@@ -140,8 +242,8 @@ def _ticks(
     return Ticks(
         places_of(shown), _material(shown), shown.tile[:, 0, :2].astype(np.int64),
         {**entity_tables(seen), "entity.row": row[others]},
-        {name: seen.own(name).astype(np.int64) for name in VITALS}, action_words(seen), shown.value, shown.reward,
-        np.exp(shown.log_probability), dict(probabilities(shown)) if probabilities else {},
+        {name: seen.own(name).astype(np.int64) for name in VITALS}, np.array(action_words(seen)), shown.value,
+        shown.reward, np.exp(shown.log_probability), dict(probabilities(shown)) if probabilities else {},
         {name: state[rows] for name, state in states.items()},
     )  # fmt: skip
 
@@ -159,50 +261,34 @@ def _arranged(parts: list[Ticks], order: np.ndarray, chosen: Chosen) -> Ticks:
     starts = np.cumsum(lengths) - lengths
     back = np.argsort(order, kind="stable")
     place = np.concatenate([np.arange(starts[tick], starts[tick] + lengths[tick]) for tick in back])
+    counts = np.concatenate([part.entities["entity.count"] for part in parts])
+    starts, taken = np.cumsum(counts) - counts, counts[place]
+    entity = np.repeat(starts[place] - (np.cumsum(taken) - taken), taken) + np.arange(taken.sum())
 
-    def joined(get: Callable[[Ticks], np.ndarray]) -> np.ndarray:
-        return np.concatenate([get(part) for part in parts])[place]
+    def arranged(name: str, tables: list[np.ndarray]) -> np.ndarray:
+        return np.concatenate(tables)[entity if name.startswith("entity.") and name != "entity.count" else place]
 
-    def tables(get: Callable[[Ticks], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        return {name: joined(lambda part, name=name: get(part)[name]) for name in get(parts[0])}  # type: ignore[misc]
-
-    words = [phrase for part in parts for phrase in part.words]
-    return Ticks(
-        tables(lambda part: part.places), joined(lambda part: part.material), joined(lambda part: part.corner),
-        _entities(parts, place), tables(lambda part: part.vitals), [words[number] for number in place],
-        joined(lambda part: part.value), joined(lambda part: part.reward), joined(lambda part: part.chosen),
-        tables(lambda part: part.probabilities), tables(lambda part: part.states),
-    )  # fmt: skip
-
-
-_OF_TICKS = ("entity.count", "attack.target")
-
-
-def _entities(parts: list[Ticks], place: np.ndarray) -> dict[str, np.ndarray]:
-    together = {name: np.concatenate([part.entities[name] for part in parts]) for name in parts[0].entities}
-    counts = together["entity.count"]
-    starts = np.cumsum(counts) - counts
-    taken = counts[place]
-    rows = np.repeat(starts[place] - (np.cumsum(taken) - taken), taken) + np.arange(taken.sum())
-    return {name: table[place] if name in _OF_TICKS else table[rows] for name, table in together.items()}
+    return _joined(parts, arranged)
 
 
 def joined_ticks(parts: list[Ticks]) -> Ticks:
     """Concatenate the ticks of several dumps; probabilities that one of them lacks are NaN there."""
     heads = {name: shares.shape[1] for part in parts for name, shares in part.probabilities.items()}
 
-    def probabilities(part: Ticks, name: str) -> np.ndarray:
-        return part.probabilities.get(name, np.full((len(part), heads[name]), np.nan, np.float32))
+    def lacking(part: Ticks) -> dict[str, np.ndarray]:
+        return {name: np.full((len(part), size), np.nan, np.float32) for name, size in heads.items()}
 
-    def tables(get: Callable[[Ticks], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        return {name: np.concatenate([get(part)[name] for part in parts]) for name in get(parts[0])}
+    whole = [replace(part, probabilities=lacking(part) | part.probabilities) for part in parts]
+    return _joined(whole, lambda _, tables: np.concatenate(tables))
 
-    return Ticks(
-        tables(lambda part: part.places), np.concatenate([part.material for part in parts]),
-        np.concatenate([part.corner for part in parts]), tables(lambda part: part.entities),
-        tables(lambda part: part.vitals), [phrase for part in parts for phrase in part.words],
-        np.concatenate([part.value for part in parts]), np.concatenate([part.reward for part in parts]),
-        np.concatenate([part.chosen for part in parts]),
-        {name: np.concatenate([probabilities(part, name) for part in parts]) for name in heads},
-        tables(lambda part: part.states),
-    )  # fmt: skip
+
+def _joined(parts: list[Ticks], join: Callable[[str, list[np.ndarray]], np.ndarray]) -> Ticks:
+    """Join every table of several ticks, in the order of the first's."""
+    joined: dict[str, Any] = {}
+    for name, first in vars(parts[0]).items():
+        tables = [getattr(part, name) for part in parts]
+        if isinstance(first, dict):
+            joined[name] = {key: join(key, [table[key] for table in tables]) for key in first}
+        else:
+            joined[name] = join(name, tables)
+    return Ticks(**joined)

@@ -23,7 +23,6 @@ class ReplayClusters:
         label: `clustering.NOISE`, `UNLABELLED` or a cluster from 0; a label is kept until the life's next one,
             (T, P) int32.
         exact: whether the run labelled the record itself, (T, P) bool.
-        run: name of the analysis run.
         episode: number in the dump of the episode that the replay shows.
     """
 
@@ -44,11 +43,9 @@ def clusters_of(
     """Find the dump's episode that a replay shows, and return the run's labels of its records.
 
     Args:
-        replay: what was read from `source`.
         source: file of the replay, for messages.
         dump: folder of extract_activations.py.
         run: folder of analyze_activations.py, made from that dump.
-        progress: called with the share of the dump read, from 0 to 1.
 
     Raises:
         UserError: the dump or the run is damaged or unfinished, the run is of another dump, or the replay's episode is

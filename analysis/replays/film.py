@@ -20,7 +20,6 @@ def write_film(path: Path, frames: Iterable[np.ndarray], size: tuple[int, int], 
         path: of the film; its suffix, `.gif` or `.mp4`, decides the format.
         frames: pictures, (height, width, 3) uint8.
         size: width and height in pixels; both even for MP4.
-        fps: pictures per second.
 
     Raises:
         UserError: the file cannot be written, or ffmpeg fails.

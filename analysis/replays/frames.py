@@ -1,4 +1,4 @@
-"""Pictures of a replay, one per tick: the whole map, or the surroundings of one agent."""
+"""Pictures of a replay, one per tick: the whole map, or the surroundings of one agent; and which ticks and agent."""
 
 import functools
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ from PIL import Image, ImageDraw, ImageFont
 from analysis.labels import NOISE
 from analysis.materials import PALETTE
 from analysis.replays.clusters import UNLABELLED, ReplayClusters
-from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES, cluster_colours, policy_colours
+from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES, cluster_colours, policy_colours, rgb
 from analysis.replays.events import CAUSES, DEATH, Events
 from analysis.replays.replay import NPC_KINDS, Entities, Replay
-from analysis.replays.sprites import EDGE, sprite_of
+from common.user_error import UserError
 
 STRIP = 44
 """Height of the strip below the map, in pixels."""
@@ -33,7 +33,6 @@ class AgentColours:
         colour: index into `colours`, (T, P) int64.
         solid: False if the colour is from an earlier tick or there is no label, (T, P) bool.
         colours: `#rrggbb`.
-        legend: name and colour of each group.
     """
 
     colour: np.ndarray
@@ -71,8 +70,6 @@ class FrameDrawer:
         """Draw pictures `size` pixels wide.
 
         Args:
-            replay: to draw.
-            size: of the square map, in pixels.
             followed: column of the player in the middle of the view, except near the world's edges; None shows the
                 whole map.
             radius: tiles shown to each side of a followed player.
@@ -276,3 +273,77 @@ def shortened(draw: ImageDraw.ImageDraw, text: str, room: float, size: int) -> s
     while text and draw.textlength(text + "…", font=font(size)) > room:
         text = text[:-1]
     return text + "…"
+
+
+EDGE = "#101214"
+"""Outline of every mark, so that it is visible on any ground."""
+_EDGE_OF_SQUARES = "#ff6b5e"
+_SMOOTH = 4
+_CORNERS = {
+    "triangle": ((0, -1.1), (1.1, 0.85), (-1.1, 0.85)),
+    "diamond": ((0, -1.1), (1.1, 0), (0, 1.1), (-1.1, 0)),
+    "square": ((-0.85, -0.85), (0.85, -0.85), (0.85, 0.85), (-0.85, 0.85)),
+}
+
+
+@functools.cache
+def sprite_of(shape: str, colour: str, radius: float) -> Image.Image:
+    """Draw a shape at a larger scale and shrink it, which smooths its edges."""
+    side = 2 * (int(1.5 * radius) + 2)
+    image = Image.new("RGBA", (side * _SMOOTH, side * _SMOOTH), (*rgb(colour), 0))
+    draw = ImageDraw.Draw(image)
+    middle, r = side * _SMOOTH / 2, radius * _SMOOTH
+
+    def disc(share: float, fill: str) -> None:
+        draw.ellipse((middle - share * r, middle - share * r, middle + share * r, middle + share * r), fill=fill)
+
+    if shape in ("disc", "ring"):
+        layers = ((1.2, EDGE), (1.0, "#ffffff"), (0.78, colour)) if shape == "disc" else (
+            (1.2, EDGE), (1.0, colour), (0.52, EDGE),
+        )  # fmt: skip
+        for share, fill in layers:
+            disc(share, fill)
+    elif shape == "cross":
+        for width, fill in ((0.9 * r, EDGE), (0.45 * r, colour)):
+            for slope in (1, -1):
+                ends = (middle - r, middle - slope * r, middle + r, middle + slope * r)
+                draw.line(ends, fill=fill, width=max(round(width), 2 * _SMOOTH))
+    else:
+        edge = _EDGE_OF_SQUARES if shape == "square" else EDGE
+        for share, fill in ((1.25, edge), (0.9, colour)):
+            draw.polygon([(middle + share * r * x, middle + share * r * y) for x, y in _CORNERS[shape]], fill=fill)
+    return image.resize((side, side), Image.Resampling.LANCZOS)
+
+
+_NAMES_SHOWN = 5
+
+
+def ticks_between(replay: Replay, start: int, end: int | None, skip: int) -> range:
+    """Return the ticks to draw.
+
+    Args:
+        end: last tick; None for the replay's last.
+        skip: draw one tick in this many, from 1 (all).
+
+    Raises:
+        UserError: `start` or `end` is not in the replay.
+    """
+    last = replay.ticks - 1
+    end = last if end is None else end
+    if start > last or end > last:
+        raise UserError(f"the replay ends at tick {last}: choose --start and --end up to it")
+    return range(start, end + 1, skip)
+
+
+def player_called(wanted: str, replay: Replay) -> int:
+    """Return the column of the player with this name or number.
+
+    Raises:
+        UserError: there is none.
+    """
+    players = replay.players
+    for column, (name, number) in enumerate(zip(players.names, players.ids.tolist(), strict=True)):
+        if wanted in (name, str(number)):
+            return column
+    some = ", ".join(players.names[:_NAMES_SHOWN])
+    raise UserError(f"--follow {wanted}: there is no such agent; there are {len(players)}, such as {some}")

@@ -107,7 +107,6 @@ class Replay:
     Attributes:
         tiles: materials before any harvesting, (rows, cols) uint8.
         harvested: sorted positions, row * cols + col, of the tiles that are used up at each tick; T arrays of int32.
-        skills: names of the skills.
         inventories: every inventory that occurs; the first is empty.
     """
 

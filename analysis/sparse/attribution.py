@@ -81,7 +81,6 @@ def attribute(
 
     Args:
         layer: that the dictionary writes, of the policy.
-        episodes: whose ticks are computed again.
     """
     coder = SparseCoder(dictionary)
     parts: list[tuple[np.ndarray, ...]] = []

@@ -10,11 +10,11 @@ from activation_store.reader import Progress, read_dump
 from activation_store.schema import DumpMetadata
 from activation_store.selection import Gathering, select
 from activation_store.sparse_dictionary import feature_name
+from analysis.explorer.views import view_tables
 from analysis.features.feature import YES_OR_NO, Feature
 from analysis.features.observed import Observed, own_truth_columns
 from analysis.share_text import share_text
 from analysis.sparse.meaning import AGE_BINS, WEAKEST, Meanings
-from analysis.sparse.page.page import FeatureCards
 from analysis.sparse.states import Behaviours
 
 _STRONG, _MODERATE = 0.5, 0.3
@@ -114,34 +114,38 @@ def feature_cards(
     folder: Path, metadata: DumpMetadata, episodes: Sequence[int], strengths: sparse.csr_array, behaviours: Behaviours,
     meanings: Meanings, features: tuple[Feature, ...], more_columns: Mapping[str, np.ndarray],
     progress: Progress | None = None,
-) -> FeatureCards:  # fmt: skip
-    """Put together what the page shows of every feature that is active in the test episodes.
+) -> tuple[dict[str, np.ndarray], dict[str, list[str]]]:  # fmt: skip
+    """Return what the page shows of every feature that is active in the test episodes.
 
     Args:
         episodes: the test episodes, in the order of the records.
         strengths: of the test records, (B, F).
-        beside: further numbers of each feature by name, see `BESIDE`; (F,) each, NaN for none.
+        more_columns: further numbers of each feature by name, see `BESIDE`; (F,) each, NaN for none.
+
+    Returns:
+        Tables of F features, of R top records of all of them, feature by feature, and of all ticks of these records'
+        lives, in which `top.ticks` says how many each has; and F short titles and descriptions.
     """
     alive = np.flatnonzero(meanings.density > 0)
     feature, record = top_records(strengths, behaviours, alive)
     seen = _observed(folder, metadata, episodes, record, behaviours, progress)
-    ticks, tick, strength, behaviour = _traces(strengths, behaviours, meanings, feature, record)
     place = np.zeros(strengths.shape[1], np.int64)
     place[alive] = np.arange(len(alive))
-    return FeatureCards(
-        columns=_columns(meanings, alive, more_columns),
-        by_age=meanings.by_age[alive],
-        titles=[title(meanings, number, features) for number in alive.tolist()],
-        descriptions=[description(meanings, number, features) for number in alive.tolist()],
-        behaviours=[{"name": f.name, "unit": f.unit, "definition": f.definition} for f in features],
-        seen=seen,
-        feature=place[feature],
-        strength=np.asarray(strengths[record, feature]).ravel(),
-        trace_ticks=ticks,
-        trace_tick=tick,
-        trace_strength=strength,
-        trace_behaviour=behaviour,
-    )
+    tables = {
+        **{f"feature.{name}": column for name, column in _columns(meanings, alive, more_columns).items()},
+        "feature.byAge": meanings.by_age[alive].astype(np.float32),
+        **view_tables(seen),
+        "view.tiles": seen.records.tile[:, :, 2].astype(np.uint8),
+        "top.feature": place[feature],
+        "top.strength": np.asarray(strengths[record, feature]).ravel().astype(np.float32),
+        "top.tick": seen.records.tick,
+        "top.agent": seen.records.agent_id,
+        "top.episode": seen.records.episode,
+        **_traces(strengths, behaviours, meanings, feature, record),
+    }
+    words = {"titles": title, "descriptions": description}
+    texts = {name: [of(meanings, number, features) for number in alive.tolist()] for name, of in words.items()}
+    return tables, texts
 
 
 def rows_of(
@@ -167,17 +171,11 @@ def rows_of(
 def _columns(meanings: Meanings, alive: np.ndarray, more_columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     best = meanings.best[alive]
     return {
-        "number": alive,
-        "best": best,
-        "density": meanings.density[alive],
-        "strongest": meanings.strongest[alive].astype(np.float64),
-        "r": meanings.correlation[alive, best],
-        "given": meanings.given_time[alive, best],
-        "auc": meanings.auc[alive, best],
-        "q": meanings.q[alive],
-        "described": meanings.described[alive].astype(np.uint8),
-        **{name: more_columns[name][alive] for name in BESIDE},
-    }
+        "number": alive, "best": best, "density": meanings.density[alive],
+        "strongest": meanings.strongest[alive].astype(np.float64), "r": meanings.correlation[alive, best],
+        "given": meanings.given_time[alive, best], "auc": meanings.auc[alive, best], "q": meanings.q[alive],
+        "described": meanings.described[alive].astype(np.uint8), **{name: more_columns[name][alive] for name in BESIDE},
+    }  # fmt: skip
 
 
 def _observed(
@@ -201,7 +199,7 @@ def _observed(
 
 def _traces(
     strengths: sparse.csr_array, behaviours: Behaviours, meanings: Meanings, top: np.ndarray, record: np.ndarray
-) -> tuple[np.ndarray, ...]:
+) -> dict[str, np.ndarray]:
     """Return the ticks of each top record's life, and tick, strength and behaviour at each of them."""
     lives, columns = behaviours.states.lives, strengths.tocsc()
     life = lives.index[record]
@@ -218,4 +216,7 @@ def _traces(
         dense = columns[:, [number]].toarray().ravel()
         strength[own] = dense[rows[own]]
     behaviour = behaviours.values[rows, meanings.best[feature]]
-    return ticks, behaviours.states.places["tick"][rows], strength, behaviour
+    return {
+        "top.ticks": ticks, "trace.tick": behaviours.states.places["tick"][rows],
+        "trace.strength": strength, "trace.behaviour": behaviour.astype(np.float32),
+    }  # fmt: skip

@@ -1,23 +1,31 @@
-"""Describe the features of one dictionary of a run, and write cards, table and directions."""
+"""Describe the features of one dictionary of a run, erase variables by them, and write cards, table and directions.
 
+There are three ways to take a variable out of states. LEACE (Belrose et al. 2023, arXiv:2306.03819) removes all that
+can be read linearly with the least change. Nulling holds one linear read-out, by ridge regression, at its mean. Removal
+takes out the sparse features whose strengths correlate most with the variable.
+"""
+
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
+import torch
 from rich.console import Console
 from scipy import sparse
 
 from activation_store.directions import DIRECTIONS_FILE, Direction, Source, write_directions
 from activation_store.schema import DumpMetadata
 from activation_store.sparse_dictionary import SparseDictionary, feature_name
+from agent_zoo.sparse_codes import SparseCoder
 from analysis.features.feature import Feature
 from analysis.features.registry import features_named
 from analysis.runs.run_folder import RunFolder
 from analysis.sparse.attribution import OUTPUTS, Attributions, attribute
 from analysis.sparse.cards import BESIDE, feature_cards, rows_of
-from analysis.sparse.erasing import ErasureRow, edits, row
-from analysis.sparse.figures import attribution_scatter
-from analysis.sparse.meaning import PERMUTATIONS, Meanings, meanings
-from analysis.sparse.page.page import FeatureCards, sparse_page
+from analysis.sparse.meaning import PERMUTATIONS, Meanings, correlations, meanings
+from analysis.sparse.outputs import attribution_scatter
+from analysis.sparse.page.page import sparse_page
+from analysis.sparse.report import Row
 from analysis.sparse.scores import Estimate, strengths_of
 from analysis.sparse.settings import SparseSettings
 from analysis.sparse.splicing import RecordedPolicy, splice
@@ -26,6 +34,99 @@ from analysis.tables import tab_separated
 from common.argument_checks import split
 from common.progress_view import step
 from common.user_error import UserError
+
+REMOVED = (1, 4, 16)
+"""Numbers of features that are removed."""
+
+NOTHING = "nothing"
+_PENALTY = 1e-4
+
+Edit = Callable[[torch.Tensor], torch.Tensor]
+
+
+def erasers(
+    states: np.ndarray, variable: np.ndarray, strengths: sparse.csr_array, dictionary: SparseDictionary
+) -> dict[str, Edit]:
+    """Fit every way to erase a variable to training states.
+
+    Args:
+        states: (B, U) float32.
+        variable: (B,), not constant.
+        strengths: of the dictionary's features in these states, (B, F).
+    """
+    order = np.argsort(-np.abs(correlations(strengths, variable[:, None])[:, 0]), kind="stable")
+    by_name: dict[str, Edit] = {NOTHING: lambda state: state, "leace": _leace(states, variable)}
+    by_name["nulling"] = _nulling(states, variable)
+    for count in REMOVED:
+        by_name[f"{count} feature{'s' * (count > 1)}"] = _removal(dictionary, order[:count].tolist())
+    return by_name
+
+
+def erasure_row(
+    variable: str, by: str, edit: Edit, training: tuple[np.ndarray, np.ndarray], test: tuple[np.ndarray, np.ndarray],
+    kl: float,
+) -> Row:  # fmt: skip
+    """Return a row on what is left of a variable after an edit.
+
+    `r2` is the share of the variable's variance in edited test states that a linear read-out explains, fitted again to
+    edited training states; `moved` the mean squared distance that states are moved, as a share of their variance.
+
+    Args:
+        by: how it was erased: `nothing`, `leace`, `nulling` or `N features`.
+        training, test: states, (B, U), and the variable, (B,).
+        kl: divergence of the policy's actions from those on the recorded state, in nats; NaN if not spliced.
+    """
+    edited = [edit(torch.from_numpy(states)).numpy() for states, _ in (training, test)]
+    weight, mean, offset = _read_out(edited[0], training[1])
+    predicted = (edited[1] - mean) @ weight + offset
+    left = np.square(test[1] - predicted).mean() / np.square(test[1] - training[1].mean()).mean()
+    moved = np.square(edited[1] - test[0]).sum(axis=1).mean() / test[0].var(axis=0).sum()
+    return {"variable": variable, "by": by, "r2": float(1 - left), "moved": float(moved), "kl": kl}
+
+
+def _leace(states: np.ndarray, variable: np.ndarray) -> Edit:
+    from concept_erasure import LeaceFitter
+
+    values = torch.from_numpy(states).double()
+    fitter = LeaceFitter.fit(
+        values, torch.from_numpy(variable.astype(np.float64) / variable.std())[:, None], constrain_cov_trace=False,
+        shrinkage=False,
+    )  # fmt: skip
+    eraser = fitter.eraser
+    return lambda state: eraser(state.double()).float()
+
+
+def _nulling(states: np.ndarray, variable: np.ndarray) -> Edit:
+    weight, mean, _ = _read_out(states, variable)
+    direction = torch.from_numpy(weight / np.linalg.norm(weight))
+    origin = torch.from_numpy(mean)
+
+    def null(states: torch.Tensor) -> torch.Tensor:
+        along = (states.double() - origin) @ direction
+        return (states.double() - along[:, None] * direction).float()
+
+    return null
+
+
+def _removal(dictionary: SparseDictionary, numbers: list[int]) -> Edit:
+    coder = SparseCoder(dictionary)
+
+    def remove(states: torch.Tensor) -> torch.Tensor:
+        parts = [chunk - coder.strengths(chunk)[:, numbers] @ coder.decoder[numbers] for chunk in states.split(4096)]
+        return torch.cat(parts)
+
+    return remove
+
+
+def _read_out(states: np.ndarray, variable: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """Fit a ridge regression; returns its weight, the states' mean, (U,) each, and the variable's mean."""
+    mean, offset = states.mean(axis=0, dtype=np.float64), float(variable.mean())
+    centred = states - mean
+    products = centred.T @ centred / len(states)
+    penalty = _PENALTY * np.trace(products) / len(products)
+    weight = np.linalg.solve(products + penalty * np.eye(len(products)), centred.T @ (variable - offset) / len(states))
+    return weight, mean, offset
+
 
 PAGE_FILE = "sparse_features.html"
 FEATURES_FILE = "sparse_features"
@@ -41,18 +142,19 @@ class Described:
 
     Attributes:
         rows: one for each feature that is active in the test episodes.
+        tables, texts: as `feature_cards` returns them.
         attributions: what taking features out changes; None if the policy was not at hand.
         erasures: ways to erase variables; empty if none were asked for.
     """
 
     name: str
     dictionary: SparseDictionary
-    meanings: Meanings
     rows: list[dict[str, object]]
-    cards: FeatureCards
+    tables: Mapping[str, np.ndarray]
+    texts: Mapping[str, list[str]]
     directions: list[Direction]
     attributions: Attributions | None
-    erasures: list[ErasureRow]
+    erasures: list[Row]
 
     def lines(self) -> list[str]:
         """Say how many features are described, and show the clearest of them."""
@@ -110,27 +212,21 @@ def describe(
         effects = attributions.of_features(dictionary.features)
     more_columns = dict(zip(BESIDE, (*again, *effects), strict=True))
     with step(console, "collecting their top records") as show:
-        cards = feature_cards(
+        tables, texts = feature_cards(
             settings.dump, metadata, split_.test, others, test, tested_meanings, features, more_columns, show
         )
     rows = rows_of(tested_meanings, features, more_columns)
     return Described(
-        name,
-        dictionary,
-        tested_meanings,
-        rows,
-        cards,
-        _directions(dictionary, tested_meanings, test),
-        attributions,
+        name, dictionary, rows, tables, texts, _directions(dictionary, tested_meanings, test), attributions,
         erasures,
-    )
+    )  # fmt: skip
 
 
 def _erasures(
     settings: SparseSettings, split_: Split, features: tuple[Feature, ...],
     training: tuple[sparse.csr_array, Behaviours], test: Behaviours, dictionary: SparseDictionary,
     recorded: RecordedPolicy | None,
-) -> list[ErasureRow]:  # fmt: skip
+) -> list[Row]:  # fmt: skip
     """Erase each variable that was asked for in every way."""
     names, rows = [feature.name for feature in features], []
     strengths, before = training
@@ -144,13 +240,13 @@ def _erasures(
         if not values.std() > 0:
             raise UserError(f"--erase {variable}: it has the same value in all training states")
         states = before.states.values[some]
-        ways = edits(states, values, strengths[some], dictionary)
+        ways = erasers(states, values, strengths[some], dictionary)
         run = None
         if recorded is not None:
             run = splice(settings.dump, recorded, settings.layer, ways, split_.test, mean, settings.seed)
         for by, edit in ways.items():
             kl = np.nan if run is None else run.kl(by).value
-            rows.append(row(variable, by, edit, (states, values), (test.states.values[others_too], others), kl))
+            rows.append(erasure_row(variable, by, edit, (states, values), (test.states.values[others_too], others), kl))
     return rows
 
 
@@ -165,17 +261,19 @@ def save(folder: RunFolder, described: Described, settings: SparseSettings, meta
     folder.save_text(f"{FEATURES_FILE}.tsv", tab_separated(rows))
     write_directions(folder.path / DIRECTIONS_FILE, described.directions)
     if described.erasures:
-        folder.save_text("erasure.tsv", tab_separated([vars(row) for row in described.erasures]))
+        folder.save_text("erasure.tsv", tab_separated(described.erasures))
     if described.attributions is not None:
         folder.save_figure("attribution.png", attribution_scatter(described.attributions))
         folder.save_json(
             "attribution.json", {name: asdict(estimate) for name, estimate in described.correlations().items()}
         )
-    folder.save_text(PAGE_FILE, sparse_page(folder.path.name, _facts(described, settings, metadata), described.cards))
+    behaviours = [{"name": f.name, "unit": f.unit, "definition": f.definition} for f in described_features(settings)]
+    facts = _facts(described, settings, metadata)
+    folder.save_text(PAGE_FILE, sparse_page(folder.path.name, facts, behaviours, described.tables, described.texts))
 
 
 def _facts(described: Described, settings: SparseSettings, metadata: DumpMetadata) -> dict[str, object]:
-    episodes = np.unique(described.cards.seen.records.episode).tolist()
+    episodes = np.unique(described.tables["top.episode"]).tolist()
     count = sum(bool(row["described"]) for row in described.rows)
     return {
         "sentence": f"{metadata.policy}, {settings.layer}, dictionary {described.name}: {len(described.rows):,} of "

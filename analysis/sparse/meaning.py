@@ -31,7 +31,6 @@ class Meanings:
 
     Attributes:
         best: index of the behaviour chosen in the training episodes, (F,) int64.
-        others: indices of the two next best, (F, 2) int64.
         correlation: of strength and behaviour, (F, N) for N behaviours.
         given_time: of strength and what tick and age leave of the behaviour, (F, N).
         auc: probability that the behaviour is higher in a record in which the feature is active than in one in which it
@@ -43,12 +42,9 @@ class Meanings:
         density: share of the test records in which each feature is active, (F,).
         by_age: the same for each part of a life, (F, AGE_BINS).
         strongest: the largest strength, (F,).
-        mean: strength over all records, (F,).
-        spread: its standard deviation, (F,).
     """
 
     best: np.ndarray
-    others: np.ndarray
     correlation: np.ndarray
     given_time: np.ndarray
     auc: np.ndarray
@@ -58,8 +54,6 @@ class Meanings:
     density: np.ndarray
     by_age: np.ndarray
     strongest: np.ndarray
-    mean: np.ndarray
-    spread: np.ndarray
 
 
 def meanings(
@@ -72,8 +66,7 @@ def meanings(
         test: the same of the test episodes.
     """
     chosen = correlations(training[0], training[1].rest)
-    order = np.argsort(-np.abs(chosen), axis=1, kind="stable")
-    best = order[:, 0]
+    best = np.argsort(-np.abs(chosen), axis=1, kind="stable")[:, 0]
     strengths, behaviours = test
     correlation, given_time = (correlations(strengths, values) for values in (behaviours.values, behaviours.rest))
     feature = np.arange(len(best))
@@ -84,23 +77,12 @@ def meanings(
     active = strengths.copy()
     active.data = (active.data > 0).astype(np.float64)
     count = strengths.shape[0]
-    mean = np.asarray(strengths.sum(axis=0)).ravel() / count
-    squares = np.asarray(strengths.multiply(strengths).sum(axis=0)).ravel() / count
     return Meanings(
-        best=best,
-        others=order[:, 1:3],
-        correlation=correlation,
-        given_time=given_time,
-        auc=_aucs(strengths, behaviours.values),
-        p=p,
-        q=q,
-        described=(q <= LEVEL) & (sizes >= WEAKEST) & same_sign,
-        density=np.asarray(active.sum(axis=0)).ravel() / count,
-        by_age=_by_age(active, behaviours),
+        best=best, correlation=correlation, given_time=given_time,
+        auc=_aucs(strengths, behaviours.values), p=p, q=q, described=(q <= LEVEL) & (sizes >= WEAKEST) & same_sign,
+        density=np.asarray(active.sum(axis=0)).ravel() / count, by_age=_by_age(active, behaviours),
         strongest=strengths.max(axis=0).toarray().ravel(),
-        mean=mean,
-        spread=np.sqrt(np.maximum(squares - mean**2, 0)),
-    )
+    )  # fmt: skip
 
 
 def shift_test(

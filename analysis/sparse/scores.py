@@ -60,10 +60,6 @@ class Units:
         low, high = value + student_stretch(there, CONFIDENCE) * (np.quantile(drawn, [tail, 1 - tail]) - value)
         return Estimate(value, float(low), float(high))
 
-    def difference(self, first: np.ndarray, second: np.ndarray) -> Estimate:
-        """Return the mean difference of two numbers of each record, (B,) and (B,): a paired comparison."""
-        return self.mean(first - second)
-
 
 @dataclass(frozen=True, eq=False)
 class Usage:

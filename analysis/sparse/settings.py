@@ -24,7 +24,6 @@ class Width:
 
     Attributes:
         text: as the user wrote it, such as 8x or 2048.
-        is_multiple: whether it is a multiple.
     """
 
     text: str
@@ -148,12 +147,9 @@ class SparseSettings:
             UserError: names the option, and the allowed values.
         """
         check(
-            self,
-            name=result_name(self.name),
-            seeds=at_least(self.seeds, 1),
-            epochs=at_least(self.epochs, 1),
+            self, name=result_name(self.name), seeds=at_least(self.seeds, 1), epochs=at_least(self.epochs, 1),
             seed=seed_value(self.seed + self.seeds - 1),
-        )
+        )  # fmt: skip
         check_layers([self.layer])
         if self.erase and not self.meaning:
             raise UserError("--erase needs the behaviours that --no-meaning leaves out: give only one of the two")

@@ -15,27 +15,11 @@ from activation_store.sparse_dictionary import AUTOENCODERS, DictionarySource
 from analysis.recorded.tracking import Mirror
 from analysis.runs.run_folder import RunFolder, refuse_existing_run
 from analysis.sparse import describing, outputs
-from analysis.sparse.fitting import (
-    GAUSSIAN,
-    Entry,
-    Fitted,
-    claim,
-    discard,
-    entries,
-    fit,
-    floor_entries,
-)
-from analysis.sparse.report import Tested
+from analysis.sparse.fitting import GAUSSIAN, Entry, Fitted, claim, discard, entries, fit, floor_entries
+from analysis.sparse.report import Tested, matched, stability
 from analysis.sparse.scores import Units, Usage, usage
 from analysis.sparse.settings import SparseSettings
-from analysis.sparse.splicing import (
-    RecordedPolicy,
-    load_recorded_policy,
-    load_untrained,
-    reconstructions,
-    splice,
-)
-from analysis.sparse.stability import matched, stability
+from analysis.sparse.splicing import RecordedPolicy, load_recorded_policy, load_untrained, reconstructions, splice
 from analysis.sparse.states import Split, States, check_enough, read_states, split_episodes
 from analysis.sparse.training import Epoch
 from common.files import sha256

@@ -52,7 +52,6 @@ class RecordedPolicy:
     """A policy with what its checkpoint says of it.
 
     Attributes:
-        policy: ready to run.
         prefix: of the names of its layers in the dump: none, or that of the untrained network.
     """
 
@@ -126,7 +125,6 @@ def splice(
     Args:
         layer: that is replaced, as the policy names it.
         rebuilds: functions from states, (B, U), to states that replace them, by name.
-        episodes: whose ticks are computed again.
         mean: state of the control `MEAN`, (U,).
         seed: draws the ticks, and the resamples of intervals.
     """

@@ -121,13 +121,9 @@ def geometric_median(points: np.ndarray) -> np.ndarray:
 
 
 def train(
-    plan: Plan,
-    states: np.ndarray,
-    normal: Normalisation,
-    unfinished: Path | None,
-    on_epoch: Callable[[Epoch], None] = lambda _: None,
-    report: Callable[[int, int], None] = lambda *_: None,
-) -> Trained:
+    plan: Plan, states: np.ndarray, normal: Normalisation, unfinished: Path | None,
+    on_epoch: Callable[[Epoch], None] = lambda _: None, report: Callable[[int, int], None] = lambda *_: None,
+) -> Trained:  # fmt: skip
     """Train an autoencoder, from where an interrupted training left off if there is one.
 
     Args:

@@ -1,25 +1,44 @@
-"""A comparison of groups of training runs: everything is computed first, then written."""
+"""A comparison of groups of training runs, computed before anything is written; its tables, and notes on it."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from analysis.evaluation.results import Mode
-from analysis.evaluation.tables import Table
-from analysis.training_runs.curves import Curve, curves_of, fewest_updates
-from analysis.training_runs.groups import Group, settings_that_differ
+from analysis.evaluation.tables import Cell, Table
+from analysis.statistics.over_trainings import OverTrainings
+from analysis.training_runs.curves import (
+    Comparison,
+    Curve,
+    Level,
+    comparisons_of,
+    curves_of,
+    fewest_updates,
+    last_stretch,
+    levels_of,
+)
 from analysis.training_runs.held_out import (
+    Evaluated,
     EvaluationCurve,
     evaluation_curves,
     final_scores,
     generalisation_gaps,
     read_evaluated,
 )
-from analysis.training_runs.last_stretch import Comparison, Level, comparisons_of, last_stretch, levels_of
-from analysis.training_runs.notes import notes_on, notes_on_evaluations
-from analysis.training_runs.run import CHECKPOINTS_FOLDER, METRICS_FILE, TrainingRun
-from analysis.training_runs.tables import comparison_table, curve_table, evaluation_table, level_table
+from analysis.training_runs.run import (
+    AGENT,
+    BUDGET,
+    CHECKPOINTS_FOLDER,
+    METRICS_FILE,
+    Group,
+    TrainingRun,
+    settings_that_are_missing,
+    settings_that_differ,
+)
 from common.files import sha256
 from common.user_error import UserError
 
@@ -68,19 +87,12 @@ class ComparedRuns:
 
 
 def compare(
-    groups: Sequence[Group],
-    metrics: Sequence[str],
-    points: int,
-    last: float,
-    confidence: float,
-    held_out: Path | None,
-    against: str | None = None,
-    mode: Mode = "pve",
-) -> ComparedRuns:
+    groups: Sequence[Group], metrics: Sequence[str], points: int, last: float, confidence: float, held_out: Path | None,
+    against: str | None = None, mode: Mode = "pve",
+) -> ComparedRuns:  # fmt: skip
     """Compare groups.
 
     Args:
-        metrics: names.
         points: of each curve; fewer if a run has fewer updates.
         last: share of the agent-steps that all runs reached, 0 to 1, over which final levels are means.
         held_out: folder of evaluations; by default those in the runs' own folders of checkpoints.
@@ -147,10 +159,157 @@ def evaluate_hint(compared: ComparedRuns) -> str:
 
 def _run(run: TrainingRun) -> dict[str, Any]:
     return {
-        "name": run.name,
-        "folder": str(run.folder),
-        "seed": run.seed,
-        "agent_steps": run.end,
-        "updates": len(run.steps),
-        "finished": run.finished,
-    }
+        "name": run.name, "folder": str(run.folder), "seed": run.seed, "agent_steps": run.end,
+        "updates": len(run.steps), "finished": run.finished,
+    }  # fmt: skip
+
+
+_REWARDS = (AGENT, "reward.")
+_SETTINGS_SHOWN = 4
+
+
+def notes_on(groups: Sequence[Group], metrics: Sequence[str], stretch: tuple[float, float]) -> list[str]:
+    """Return notes on runs, seeds and settings."""
+    notes = [
+        f"{run.name} is unfinished: {run.end:,.0f} of {run.settings[BUDGET]:,} agent-steps."
+        for group in groups
+        for run in group.runs
+        if not run.finished
+    ]
+    notes += [f"{group.name} has one seed: no interval and no test." for group in groups if len(group.runs) == 1]
+    differing = settings_that_differ(group.runs[0] for group in groups)
+    for name, values in differing.items():
+        text = ", ".join(f"{group.name}: {value}" for group, value in zip(groups, values, strict=True))
+        notes.append(f"The groups differ in {name} ({text}).")
+    if missing := settings_that_are_missing(run for group in groups for run in group.runs):
+        shown = ", ".join(missing[:_SETTINGS_SHOWN]) + (" and others" if len(missing) > _SETTINGS_SHOWN else "")
+        notes.append(f"Some runs are from before there were the settings {shown}: these are not compared.")
+    if len(groups) > 1 and not differing:
+        notes.append("The groups have the same settings: what differs between them is chance, or the code.")
+    if any(name.startswith(_REWARDS) for name in differing) and any("reward" in name for name in metrics):
+        notes.append("Their rewards are defined differently, so returns cannot be compared between these groups.")
+    if len(groups) > 1:
+        notes.append(
+            f"The last stretch is agent-steps {stretch[0]:,.0f} to {stretch[1]:,.0f}; the run that trained least ends "
+            "there."
+        )
+    return notes
+
+
+def notes_on_evaluations(evaluated: Sequence[Evaluated], scores: Sequence[Level], mode: Mode) -> list[str]:
+    """Return notes on how the checkpoints were evaluated; `scores` are those that are compared in numbers."""
+    if not evaluated:
+        return []
+    rules = sorted({name for evaluation in evaluated for name in evaluation.other_rules})
+    notes = ["Evaluations are on the 63 held-out tasks; training draws its own tasks."]
+    if mode == "pvp":
+        notes.append("Evaluated checkpoints share worlds, so how one does depends on which others are there.")
+    if rules:
+        notes.append(f"Besides maps and tasks, evaluations and training differ in: {', '.join(rules)}.")
+    if without := [evaluation for evaluation in evaluated if not np.isfinite(evaluation.scores).all()]:
+        notes.append(
+            f"{len(without)} of {len(evaluated)} evaluated checkpoints have no score, since no life had some of the "
+            f"tasks (the first: {without[0].run.name} after {without[0].steps:,} agent-steps): play more episodes with "
+            "evaluate.py -n."
+        )
+    if not scores:
+        notes.append("No checkpoint has scores for every run, so the table has none: evaluate the last of each run.")
+    kinds = {evaluation.maps for evaluation in evaluated}
+    if "held-out" not in kinds:
+        notes.append("All evaluations are on the maps of the training: play others with --env.map-seed.")
+    if "training" not in kinds:
+        notes.append(
+            "No evaluation is on the maps of the training, so the gap between seen and unseen maps is not measured: "
+            "play some with evaluate.py, --env.map-seed and --env.num-maps of the training, and another --seed."
+        )
+    return notes
+
+
+_MISSING = "n/a"
+
+
+def curve_table(curves: Sequence[Curve]) -> Table:
+    """Return one row for each point of each curve."""
+    rows: list[tuple[Cell, ...]] = [(curve.metric, curve.group, *point) for curve in curves for point in curve.points]
+    return Table("curves", ("metric", "group", "agent_steps", "mean", "low", "high", "seeds"), tuple(rows))
+
+
+def level_table(levels: Sequence[Level]) -> Table:
+    """Return one row for each metric and group: means over the last stretch, and scores of the last checkpoint."""
+    rows = [
+        (level.metric, level.group, level.agent_steps, level.mean, level.low, level.high, len(level.training_seeds))
+        for level in levels
+    ]
+    return Table("last_stretch", ("metric", "group", "agent_steps", "mean", "low", "high", "seeds"), tuple(rows))
+
+
+def comparison_table(comparisons: Sequence[Comparison]) -> Table:
+    """Return one row for each metric and pair of groups."""
+    rows: list[tuple[Cell, ...]] = [
+        (
+            comparison.metric, comparison.group, comparison.other, *_numbers(estimate), _test(comparison), estimate.p,
+            comparison.corrected_p,
+        )
+        for comparison in comparisons
+        for estimate in [comparison.difference]
+    ]  # fmt: skip
+    heads = "metric", "group", "other_group", "difference", "low", "high", "test", "p", "corrected_p"
+    return Table("differences", heads, tuple(rows))
+
+
+def evaluation_table(curves: Sequence[EvaluationCurve], gaps: Sequence[EvaluationCurve]) -> Table:
+    """Return one row for each evaluated checkpoint, measure and kind of maps, and for each gap between them."""
+    kinds = [(curve, curve.maps) for curve in curves] + [(gap, "training - held-out") for gap in gaps]
+    rows: list[tuple[Cell, ...]] = [
+        (curve.measure, curve.group, kind, *point) for curve, kind in kinds for point in curve.points
+    ]
+    heads = "measure", "group", "maps", "agent_steps", "mean", "low", "high", "seeds"
+    return Table("evaluations", heads, tuple(rows))
+
+
+def levels_for_terminal(levels: Sequence[Level]) -> Table:
+    """Return the last stretch, with each interval beside its mean."""
+    rows = [
+        (level.metric, level.group, _readable(level.mean, level.low, level.high), len(level.training_seeds))
+        for level in levels
+    ]
+    return Table("last stretch", ("metric", "group", "mean (interval)", "seeds"), tuple(rows))
+
+
+def comparisons_for_terminal(comparisons: Sequence[Comparison]) -> Table:
+    """Return the differences, with each interval beside its number."""
+    rows = [
+        (
+            comparison.metric,
+            f"{comparison.group} - {comparison.other}",
+            _readable(*_numbers(comparison.difference)),
+            _test(comparison),
+            _p(comparison.corrected_p),
+        )
+        for comparison in comparisons
+    ]
+    return Table("differences", ("metric", "groups", "difference (interval)", "test", "corrected p"), tuple(rows))
+
+
+def _numbers(difference: OverTrainings) -> tuple[float, float, float]:
+    return difference.value, difference.low, difference.high
+
+
+def _test(comparison: Comparison) -> str:
+    if not math.isfinite(comparison.difference.p):
+        return "none"
+    test = "paired t" if comparison.paired else "Welch t"
+    return (
+        test if comparison.worlds == "own" else f"{'paired' if comparison.paired else 'unpaired'}, crossed with worlds"
+    )
+
+
+def _readable(value: float, low: float, high: float) -> str:
+    if not math.isfinite(value):
+        return _MISSING
+    interval = f"{low:.4g} to {high:.4g}" if math.isfinite(low) else _MISSING
+    return f"{value:.4g} ({interval})"
+
+
+def _p(p: float) -> str:
+    return f"{p:.3g}" if math.isfinite(p) else _MISSING

@@ -1,13 +1,38 @@
-"""Learning curves of groups: every run on the same stretches of agent-steps, then means over seeds."""
+"""What groups reached: curves with means over seeds, levels in the last stretch of agent-steps, and differences."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
-from analysis.training_runs.groups import Group
-from analysis.training_runs.intervals import mean_over_seeds
-from analysis.training_runs.run import TrainingRun
+from analysis.statistics.inference import false_discovery
+from analysis.statistics.over_trainings import ByWorld, OverTrainings, Worlds, in_worlds, over_trainings
+from analysis.training_runs.run import Group, TrainingRun
+
+
+def mean_over_seeds(values: np.ndarray, confidence: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return means over seeds, and Student's t intervals; NaN in a row is a seed without a value there.
+
+    Args:
+        values: a row for each seed, (S, P).
+
+    Returns:
+        Means, lower ends, upper ends and numbers of seeds, (P,) each. The mean is NaN without any seed, the ends with
+        fewer than two.
+    """
+    from scipy import stats
+
+    known = np.isfinite(values)
+    count = known.sum(axis=0)
+    total = np.where(known, values, 0.0).sum(axis=0)
+    mean = np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0)
+    squares = np.where(known, values - mean, 0.0) ** 2
+    many = count > 1
+    variance = np.divide(squares.sum(axis=0), count - 1, out=np.full(len(count), np.nan), where=many)
+    reach = stats.t.ppf((1 + confidence) / 2, np.maximum(count - 1, 1)) * np.sqrt(variance / np.maximum(count, 1))
+    return mean, mean - reach, mean + reach, count
+
 
 Point = tuple[float, float, float, float, int]
 """Agent-steps, mean, low, high, and number of seeds."""
@@ -64,7 +89,6 @@ def stretch_means(run: TrainingRun, metric: str, edges: np.ndarray) -> np.ndarra
 
     Args:
         run: of which updates that did not report the metric are passed over.
-        metric: name.
         edges: ends of the stretches, (P + 1,) ascending.
 
     Returns:
@@ -84,3 +108,118 @@ def stretch_means(run: TrainingRun, metric: str, edges: np.ndarray) -> np.ndarra
 def fewest_updates(groups: Sequence[Group]) -> int:
     """Return the least number of updates that a run needed for the agent-steps that all runs of its group reached."""
     return min(int(np.searchsorted(run.steps, group.end)) + 1 for group in groups for run in group.runs)
+
+
+@dataclass(frozen=True)
+class Level:
+    """What one group reached in one metric. S runs with a value.
+
+    Attributes:
+        training_seeds: of these runs, (S,), ascending.
+        values: mean of each run over the stretch, (S,).
+        by_world: what each of these runs reached in each world that its checkpoint played; of a metric of training,
+            each run is a world of its own.
+        mean, low, high: over these runs; the ends are NaN with fewer than two.
+        agent_steps: at which it was reached.
+    """
+
+    group: str
+    metric: str
+    agent_steps: float
+    training_seeds: tuple[int, ...]
+    values: np.ndarray
+    by_world: tuple[ByWorld, ...]
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`group` minus `other` in one metric.
+
+    Attributes:
+        paired: whether runs with the same seed were compared with each other.
+        worlds: which runs played the same.
+        corrected_p: allows for all metrics and pairs of groups compared.
+    """
+
+    metric: str
+    group: str
+    other: str
+    paired: bool
+    worlds: Worlds
+    difference: OverTrainings
+    corrected_p: float
+
+
+def last_stretch(groups: Sequence[Group], share: float) -> tuple[float, float]:
+    """Return where the last stretch begins and ends, in agent-steps: a share of what all runs of all groups reached."""
+    end = min(group.end for group in groups)
+    return (1 - share) * end, end
+
+
+def levels_of(
+    groups: Sequence[Group], metrics: Sequence[str], stretch: tuple[float, float], confidence: float
+) -> list[Level]:
+    """Return the mean over a stretch of each metric and group, metric by metric."""
+    edges = np.array(stretch)
+    return [
+        level_of(group, metric, stretch[1], by_run, confidence)
+        for metric in metrics
+        for group in groups
+        for by_run in [[{str(run.folder): float(stretch_means(run, metric, edges)[0])} for run in group.runs]]
+    ]
+
+
+def level_of(group: Group, metric: str, agent_steps: float, by_world: Sequence[ByWorld], confidence: float) -> Level:
+    """Return a group's level from what each run reached in each world; a run without any number is left out."""
+    known = [
+        (run.seed, scores) for run, scores in zip(group.runs, by_world, strict=True) if np.isfinite(mean_of(scores))
+    ]
+    worlds = tuple(scores for _, scores in known)
+    over = mean_over_runs(worlds, confidence)
+    values = np.array([mean_of(scores) for scores in worlds])
+    seeds = tuple(seed for seed, _ in known)
+    return Level(group.name, metric, agent_steps, seeds, values, worlds, over.value, over.low, over.high)
+
+
+def mean_of(by_world: ByWorld) -> float:
+    """Return the mean over the worlds of one run; NaN without any, or where one has none."""
+    return float(np.mean(list(by_world.values()))) if by_world else np.nan
+
+
+def mean_over_runs(by_world: Sequence[ByWorld], confidence: float) -> OverTrainings:
+    """Return the mean over runs with its interval, which allows for the worlds that they share."""
+    if not by_world:
+        return OverTrainings(np.nan, np.nan, np.nan, np.nan)
+    return over_trainings(*in_worlds([by_world]), confidence)
+
+
+def comparisons_of(levels: Sequence[Level], confidence: float, against: str | None = None) -> list[Comparison]:
+    """Compare each pair of groups in each metric, and correct the p-values for all of these tests together.
+
+    With `against`, the name of a group, each other group is compared with that one only.
+
+    Groups with the same seeds are compared seed by seed: runs with the same seed share what chance decides alike in
+    both, such as the networks' first weights.
+    """
+    order = sorted(levels, key=lambda level: level.group == against)  # that group is the one subtracted
+    pairs = [
+        (one, two) for one, two in combinations(order, 2) if one.metric == two.metric and against in (None, two.group)
+    ]
+    differences = [difference(one, two, confidence) for one, two in pairs]
+    corrected = false_discovery(np.array([over.p for *_, over in differences]))
+    return [
+        Comparison(one.metric, one.group, two.group, paired, worlds, over, float(p))
+        for (one, two), (paired, worlds, over), p in zip(pairs, differences, corrected, strict=True)
+    ]
+
+
+def difference(one: Level, two: Level, confidence: float) -> tuple[bool, Worlds, OverTrainings]:
+    """Return whether two groups are paired by seed, which runs played the same worlds, and the difference of means."""
+    paired = one.training_seeds == two.training_seeds
+    if not one.by_world or not two.by_world:
+        return paired, "own", OverTrainings(np.nan, np.nan, np.nan, np.nan)
+    kinds, worlds = in_worlds([one.by_world, two.by_world], paired)
+    return paired, worlds, over_trainings(kinds, worlds, confidence, paired)

@@ -9,15 +9,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from analysis.evaluation.held_out_tasks import TASK_WEIGHTS
-from analysis.evaluation.protocol import check_one_protocol
-from analysis.evaluation.provenance import Provenance
-from analysis.evaluation.results import Mode, PolicyRun, find_result_files, read_results
+from analysis.evaluation.results import Mode, PolicyRun, Provenance, check_one_protocol, find_result_files, read_results
 from analysis.evaluation.scores import PolicyResults
 from analysis.statistics.over_trainings import ByWorld, OverTrainings, in_worlds, over_trainings
-from analysis.training_runs.curves import SeedCurve
-from analysis.training_runs.groups import Group
-from analysis.training_runs.last_stretch import Level, level_of, mean_of, mean_over_runs
-from analysis.training_runs.run import CHECKPOINTS_FOLDER, TrainingRun
+from analysis.training_runs.curves import Level, SeedCurve, level_of, mean_of, mean_over_runs
+from analysis.training_runs.run import CHECKPOINTS_FOLDER, Group, TrainingRun
 from common.files import read_bytes, sha256, visible
 from common.user_error import UserError
 
@@ -83,7 +79,6 @@ def read_evaluated(runs: Sequence[TrainingRun], folder: Path | None, mode: Mode)
     Checkpoints that have been deleted count if their folder lists their hashes in SHA256SUMS, as sha256sum writes it.
 
     Args:
-        runs: whose checkpoints are looked for.
         folder: of results of evaluate.py; by default each run's own checkpoints, where there may be none.
         mode: of the evaluation: each checkpoint alone in its world, or all in shared worlds.
 
@@ -165,13 +160,9 @@ def final_scores(curves: Sequence[EvaluationCurve], groups: Sequence[Group], con
 
 
 def _curve(
-    group: str,
-    steps: np.ndarray,
-    by_world: tuple[tuple[ByWorld, ...], ...],
-    measure: str,
-    maps: Maps,
+    group: str, steps: np.ndarray, by_world: tuple[tuple[ByWorld, ...], ...], measure: str, maps: Maps,
     confidence: float,
-) -> EvaluationCurve:
+) -> EvaluationCurve:  # fmt: skip
     """Return a curve whose intervals allow for the worlds that runs share."""
     rows = np.array([[mean_of(run) for run in runs] for runs in by_world]).T.copy()  # (S, P)
     known = [tuple(run for run in runs if np.isfinite(mean_of(run))) for runs in by_world]

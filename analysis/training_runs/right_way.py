@@ -12,7 +12,7 @@ from analysis.features.observed import Observed, own_truth_columns
 from analysis.features.ways import GOAL
 from analysis.lives import lives_of
 from analysis.statistics.over_trainings import OverTrainings, in_worlds, over_trainings
-from analysis.training_runs.groups import name_without_seed
+from analysis.training_runs.run import name_without_seed
 from common.user_error import UserError
 
 _STEPS = np.array([*STEPS.values(), (0, 0)])

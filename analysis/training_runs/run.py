@@ -1,12 +1,14 @@
-"""Reads the folder of a training run: its settings, and its metrics against agent-steps."""
+"""Training runs: their settings, metrics against agent-steps, and groups of those that differ in their seed alone."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from common.argument_checks import did_you_mean
 from common.checked_json import read_small_json
 from common.files import read_json_lines, sha256
 from common.user_error import UserError
@@ -106,3 +108,162 @@ def _updates(path: Path) -> list[dict[str, Any]]:
     if not updates:
         raise UserError(f"{path} holds no update yet: train for longer, or leave this run out")
     return updates
+
+
+TITLES = {
+    "lives/total_reward": "Return: sum of rewards over a life",
+    "lives/ticks": "Ticks lived",
+    "lives/task_progress": "Task progress, 0 to 1",
+    "lives/task_completed": "Share of lives that completed their task",
+    "loss/entropy": "Entropy (nats, all heads together)",
+    "loss/explained_variance": "Explained variance of the returns, 1 is all",
+    "loss/value": "Value loss: half the squared error",
+    "loss/approximate_kl": "KL divergence of an update (nats)",
+    "loss/gradient_norm": "Gradient norm before clipping",
+}
+"""What is compared unless other metrics are asked for."""
+
+
+def chosen_metrics(runs: Sequence[TrainingRun], requested: Sequence[str]) -> list[str]:
+    """Return the metrics asked for, or else those of `TITLES` that any run reported.
+
+    Raises:
+        UserError: no run reported a metric that was asked for, or none of the usual ones.
+    """
+    reported = sorted({name for run in runs for name in run.metrics})
+    for name in requested:
+        if name not in reported:
+            raise UserError(f"no run reported the metric {name!r}{did_you_mean(name, reported)}; see docs/training.md")
+    chosen = list(dict.fromkeys(requested)) or [name for name in TITLES if name in reported]
+    if not chosen:
+        raise UserError(f"the runs report none of the usual metrics: choose with --metrics from {', '.join(reported)}")
+    return chosen
+
+
+def metric_title(name: str) -> str:
+    """Return what a metric is called in figures."""
+    return TITLES.get(name, name)
+
+
+GroupBy = Literal["name", "settings"]
+
+NOT_COMPARED = (
+    SEED, "env.maps_dir", "task.embeddings_dir", "task.embeddings", "rollout.vectorization", "rollout.num_workers",
+    "rollout.ray_address", "train.device", "train.num_checkpoints", "train.checkpoint_spacing",
+    "train.checkpoint_interval", "wandb.project", "wandb.entity", "wandb.group", "wandb.mode",
+)  # fmt: skip
+"""Settings that runs of a group may differ in: they do not change what is learnt, but for the seed."""
+
+_SEED_AT_THE_END = re.compile(r"(?:[-_.](?:seed|s)?|seed)?[-_.]?\d+$", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that are repetitions of each other, ordered by seed."""
+
+    name: str
+    runs: tuple[TrainingRun, ...]
+
+    @property
+    def end(self) -> float:
+        """Agent-steps that all its runs reached."""
+        return min(run.end for run in self.runs)
+
+
+def group_runs(runs: Sequence[TrainingRun], by: GroupBy) -> list[Group]:
+    """Group runs, in the order in which they were given.
+
+    Raises:
+        UserError: there is one run only or one is given twice, runs of a group differ in a setting other than the seed,
+            or two of them used the same seed.
+    """
+    if len(runs) == 1:
+        raise UserError(
+            f"{runs[0].folder} is one run only: its own curves are in its curves.png; give several runs to compare"
+        )
+    folders = [run.folder.resolve() for run in runs]
+    if twice := [str(run.folder) for run, place in zip(runs, folders, strict=True) if folders.count(place) > 1]:
+        raise UserError(f"{twice[0]} is given twice")
+    belongs = _has_same_name if by == "name" else _has_same_settings
+    members: list[list[TrainingRun]] = []
+    for run in runs:
+        own = next((member for member in members if belongs(member[0], run)), None)
+        if own is None:
+            members.append([run])
+        else:
+            own.append(run)
+    names = [name_without_seed(group[0].name) for group in members] if by == "name" else _names_by_settings(members)
+    groups = [
+        Group(name, tuple(sorted(group, key=lambda run: run.seed))) for name, group in zip(names, members, strict=True)
+    ]
+    for group in groups:
+        _check_group(group)
+    return groups
+
+
+def settings_that_differ(runs: Iterable[TrainingRun]) -> dict[str, list[Any]]:
+    """Return the settings that not all runs share, other than those in `NOT_COMPARED`, with a value for each run.
+
+    A run from before a setting existed lacks it. It is then taken to share the others' value, and its own is None.
+    """
+    runs = list(runs)
+    differing = {}
+    for name in _names_of(runs):
+        known = [run.settings[name] for run in runs if name in run.settings]
+        if any(value != known[0] for value in known):
+            differing[name] = [run.settings.get(name) for run in runs]
+    return differing
+
+
+def settings_that_are_missing(runs: Iterable[TrainingRun]) -> list[str]:
+    """Return the settings that some runs lack, since they are from before there was a choice."""
+    runs = list(runs)
+    return [name for name in _names_of(runs) if any(name not in run.settings for run in runs)]
+
+
+def _names_of(runs: Sequence[TrainingRun]) -> list[str]:
+    return list(dict.fromkeys(name for run in runs for name in run.settings if name not in NOT_COMPARED))
+
+
+def name_without_seed(name: str) -> str:
+    """Return the name of a training without the number of its seed at the end, as in A_1 and A_seed1."""
+    return _SEED_AT_THE_END.sub("", name) or name
+
+
+def _has_same_name(first: TrainingRun, other: TrainingRun) -> bool:
+    return name_without_seed(first.name) == name_without_seed(other.name)
+
+
+def _has_same_settings(first: TrainingRun, other: TrainingRun) -> bool:
+    return not settings_that_differ((first, other))
+
+
+def _names_by_settings(groups: Sequence[Sequence[TrainingRun]]) -> list[str]:
+    """Name each group after the settings that set it apart, without their section where that is clear."""
+    differing = settings_that_differ(group[0] for group in groups)
+    short = [name.rpartition(".")[2] for name in differing]
+    shown = [last if short.count(last) == 1 else name for name, last in zip(differing, short, strict=True)]
+    if not differing:
+        return [name_without_seed(groups[0][0].name)]
+    parts = [
+        [str(value) if name == AGENT else f"{name}={value}" for value in values]
+        for name, values in zip(shown, differing.values(), strict=True)
+    ]  # by setting, then by group
+    return [", ".join(labels) for labels in zip(*parts, strict=True)]
+
+
+def _check_group(group: Group) -> None:
+    first, *others = group.runs
+    for other in others:
+        for name, (before, now) in settings_that_differ((first, other)).items():
+            raise UserError(
+                f"{first.folder} and {other.folder} are in one group, {group.name!r}, but differ in {name} ({before} "
+                f"and {now}): give them names that differ before the seed, or use --group-by settings"
+            )
+    seeds = [run.seed for run in group.runs]
+    for run, following in zip(group.runs, group.runs[1:], strict=False):
+        if run.seed == following.seed:
+            raise UserError(
+                f"{run.folder} and {following.folder} are in one group, {group.name!r}, and both have {SEED} "
+                f"{run.seed} (seeds: {', '.join(map(str, seeds))}): repetitions need different seeds; leave one out"
+            )

@@ -22,9 +22,8 @@ from agent_zoo.network_parts.own_features import OWN, check_feature, feature_val
 from agent_zoo.observation import ObservationLayout
 from analysis.interventions.edits.donor_rule import DonorRule, far_donors
 from analysis.interventions.edits.edit_options import EditOptions
-from analysis.interventions.edits.erasure import fitted_eraser
 from analysis.interventions.edits.feature_edits import check_dictionary, features_of
-from analysis.interventions.edits.linear_readings import Reading
+from analysis.interventions.edits.linear_readings import Reading, fitted_eraser
 from analysis.interventions.edits.memory_edits import Clear, Freeze, MemoryEdit, Transplant
 from analysis.interventions.edits.state_edits import (
     EditOf,

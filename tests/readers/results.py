@@ -15,10 +15,8 @@ from hypothesis import strategies as st
 
 from activation_store.index import rows
 from analysis.evaluation.held_out_tasks import TASK_NAMES
-from analysis.evaluation.missing_tasks import scorable
-from analysis.evaluation.protocol import check_comparable
-from analysis.evaluation.results import read_results
-from analysis.evaluation.scores import gather
+from analysis.evaluation.results import check_comparable, read_results
+from analysis.evaluation.scores import gather, scorable
 from analysis.panel.dynamics import read_dynamics
 from analysis.panel.saliency import read_saliency
 from analysis.replays.file import read_replay

@@ -10,9 +10,8 @@ import numpy as np
 from activation_store.records import Records
 from analysis.attribution.attributions import Attributions
 from analysis.life.action_words import ITEMS
-from analysis.pages.ground import ground_facts
 from analysis.pages.packing import embedded, pack
-from analysis.pages.pages import BASE, environment, picture, scripts_of, style_of
+from analysis.pages.pages import BASE, environment, ground_facts, picture, scripts_of, style_of
 
 _HERE = Path(__file__).parent
 _KIT = (*BASE, "canvas.js", "glyphs.js", "view.js", "playback.js")

@@ -1,12 +1,103 @@
-"""How well variables can be read linearly from the states of a layer, computed from sums over states and variables."""
+"""Sums over states and variables: their moments, distances, what can be read linearly, and erasers of such readings."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from agent_zoo.network_parts.own_features import feature_values
-from analysis.interventions.edits.state_moments import StateMoments
+from analysis.interventions.edits.state_edits import Eraser
+from common.user_error import UserError
+
+_SHRINKAGE = 1e-3  # of the covariance towards a multiple of the identity, so that it can be inverted
+
+
+@dataclass(frozen=True, eq=False)
+class StateMoments:
+    """Sums over the states of one layer; sums of several groups of episodes add up.
+
+    Attributes:
+        total: their sum, (units,) float64.
+        squares: the sum of their outer products, (units, units) float64.
+    """
+
+    count: int
+    total: np.ndarray
+    squares: np.ndarray
+
+    @staticmethod
+    def empty(units: int) -> "StateMoments":
+        """Return the sums over no states."""
+        return StateMoments(0, np.zeros(units), np.zeros((units, units)))
+
+    @staticmethod
+    def of(states: np.ndarray) -> "StateMoments":
+        """Return the sums over some states, (B, units)."""
+        wide = states.astype(np.float64)
+        return StateMoments(len(wide), wide.sum(axis=0), wide.T @ wide)
+
+    def __add__(self, other: "StateMoments") -> "StateMoments":
+        return StateMoments(self.count + other.count, self.total + other.total, self.squares + other.squares)
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Mean state, (units,)."""
+        return self.total / self.count
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """Covariance, slightly shrunk so that it has an inverse, (units, units)."""
+        covariance = self.squares / self.count - np.outer(self.mean, self.mean)
+        units = len(covariance)
+        return (1 - _SHRINKAGE) * covariance + _SHRINKAGE * np.trace(covariance) / units * np.eye(units)
+
+
+@dataclass(frozen=True, eq=False)
+class Distances:
+    """Mahalanobis distances from a layer's unedited states, divided by their root mean square for those states.
+
+    Attributes:
+        mean: of the unedited states, (units,).
+        whitening: (units, units).
+    """
+
+    mean: np.ndarray
+    whitening: np.ndarray
+
+    @staticmethod
+    def of(moments: StateMoments) -> "Distances":
+        """Prepare to measure."""
+        values, vectors = np.linalg.eigh(moments.covariance)
+        return Distances(moments.mean, vectors / np.sqrt(values * len(values)))
+
+    def measure(self, states: np.ndarray) -> np.ndarray:
+        """Return the distance of each state, (B, units) -> (B,); unedited states have a root mean square of about 1."""
+        return np.linalg.norm((states - self.mean) @ self.whitening, axis=1)
+
+
+def to_arrays(moments: Mapping[str, StateMoments]) -> dict[str, np.ndarray]:
+    """Return arrays to store, by name."""
+    arrays: dict[str, np.ndarray] = {}
+    for layer, sums in moments.items():
+        arrays |= {
+            f"{layer}/count": np.array([sums.count], dtype=np.int64),
+            f"{layer}/total": sums.total,
+            f"{layer}/squares": sums.squares,
+        }
+    return arrays
+
+
+def from_arrays(arrays: Mapping[str, np.ndarray]) -> dict[str, StateMoments]:
+    """Restore what `to_arrays` returned."""
+    layers = {name.rpartition("/")[0] for name in arrays}
+    return {
+        layer: StateMoments(
+            int(arrays[f"{layer}/count"][0]), arrays[f"{layer}/total"], arrays[f"{layer}/squares"]
+        )
+        for layer in sorted(layers)
+    }  # fmt: skip
+
 
 _STILL = 1e-10  # of its mean square: a variance below this is rounding
 _FLAT = 1e-9  # of the largest: eigenvalues of the states' correlations below this are rounding
@@ -50,7 +141,6 @@ class JointMoments:
 
     Attributes:
         sums: over states followed by variables, (units + K,) each.
-        units: number of units.
     """
 
     sums: StateMoments
@@ -140,3 +230,48 @@ def _residual(squares: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 def _explained(residual: np.ndarray, spread: np.ndarray) -> np.ndarray:
     return np.where(spread > 0, 1 - residual / np.where(spread > 0, spread, 1), np.nan)
+
+
+_UNCORRELATED = 1e-6  # correlations with variables below this are rounding
+
+
+class NothingToErase(UserError):
+    """A variable does not vary, so no read-out of it can be erased."""
+
+
+def fitted_eraser(reading: Reading, moments: JointMoments, policy: str) -> Eraser:
+    """Fit an eraser of variables by least-squares concept erasure (LEACE, Belrose et al. 2023).
+
+    Of all affine edits after which no variable can be read linearly better than from a constant, it changes the states
+    least, in the mean square, measured where they are white.
+
+    Args:
+        moments: of the states that it is fitted to, and of the variables.
+
+    Raises:
+        NothingToErase: a variable does not vary.
+    """
+    from concept_erasure import LeaceFitter
+
+    units, states, covariance = moments.units, moments.states, moments.covariance
+    for name, is_still in zip(reading.variables, moments.still[units:], strict=True):
+        if is_still:
+            raise NothingToErase(
+                f"--variable {name}: it has the same value in all {states.count:,} unedited states of the {policy} "
+                "policy, so there is nothing to erase"
+            )
+    # The library's own shrinkage can leave a covariance that has no inverse. Without shrinkage of states that hardly
+    # vary along some directions, rounding would decide. The erasure is exact with any invertible covariance.
+    # The trace needs no constraint, since removing a projection in white states never adds variance.
+    fitter = LeaceFitter(
+        units, len(reading.variables), constrain_cov_trace=False, shrinkage=False, svd_tol=_UNCORRELATED,
+        dtype=torch.float64,
+    )  # fmt: skip
+    spread = np.sqrt(np.diag(covariance)[units:])
+    fitter.n = torch.tensor(states.count)
+    fitter.mean_x = torch.from_numpy(states.mean)
+    fitter.sigma_xx_ = torch.from_numpy(states.covariance * (states.count - 1))
+    fitter.sigma_xz_ = torch.from_numpy(covariance[:units, units:] / spread * (states.count - 1))
+    fitted = fitter.eraser
+    used = fitted.proj_left.norm(dim=0) > 0
+    return Eraser(reading.layer, fitted.proj_left[:, used].numpy(), fitted.proj_right[used].numpy(), states.mean)

@@ -8,9 +8,8 @@ import numpy as np
 from activation_store.directions import Axis, PlannedDisplacement, planned_displacement
 from activation_store.interventions import LivesTable, Outcome
 from analysis.interventions.effects.controls import Judged, PerEpisode, compare, controls_of, edits, judged
-from analysis.interventions.effects.equivalence import BEND, Margins
 from analysis.interventions.effects.inference import OverEpisodes
-from analysis.interventions.effects.outcomes import EAST, SOUTH
+from analysis.interventions.effects.outcomes import BEND, EAST, SOUTH, Margins
 from analysis.interventions.effects.pairs import Pairs
 from analysis.statistics.resampling import Estimate
 
@@ -95,23 +94,12 @@ def _bend(
     error, freedom = over.error(along)
     has_way = np.isfinite(edit.difference(SOUTH) + edit.difference(EAST)) & edit.edited
     return Bend(
-        arm=edit.arm.name,
-        dose=edit.arm.dose,
-        plan=plan,
-        ticks=ticks,
-        predicted=predicted,
-        along=over.estimate(along),
-        across=over.estimate(across),
-        angle=_angle(along, across, over),
-        episodes=int(np.isfinite(along).sum()),
-        lives=int(has_way.sum()),
-        p=over.sign_flip_p(along),
-        error=error,
-        freedom=freedom,
-        smallest_p=over.smallest_p(along),
-        against=compare(edit, controls_of(edit, everything), per_episode, over),
+        arm=edit.arm.name, dose=edit.arm.dose, plan=plan, ticks=ticks, predicted=predicted, along=over.estimate(along),
+        across=over.estimate(across), angle=_angle(along, across, over), episodes=int(np.isfinite(along).sum()),
+        lives=int(has_way.sum()), p=over.sign_flip_p(along), error=error, freedom=freedom,
+        smallest_p=over.smallest_p(along), against=compare(edit, controls_of(edit, everything), per_episode, over),
         margin=margins.of(BEND),
-    )
+    )  # fmt: skip
 
 
 def _further(pairs: Pairs, side: str, ticks: int) -> np.ndarray:

@@ -8,7 +8,6 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from activation_store.interventions import AT_ONCE, ArmKind
-from analysis.interventions.effects.equivalence import equivalence_p
 from analysis.interventions.effects.inference import (
     Condition,
     OverEpisodes,
@@ -17,6 +16,7 @@ from analysis.interventions.effects.inference import (
     excludes_zero,
     from_one_more,
 )
+from analysis.interventions.effects.outcomes import equivalence_p
 from analysis.interventions.effects.pairs import Pairs
 from analysis.statistics.inference import LEVEL, false_discovery
 from analysis.statistics.resampling import Estimate
@@ -157,7 +157,6 @@ class Judged(ABC):
         p: two-sided, of no effect.
         error: standard error over episodes; NaN if it is unknown.
         smallest_p: that the test could have.
-        against: each kind of control.
         margin: effects smaller than this do not matter; NaN if none was given.
         q: of no effect, corrected for all results of this kind in the run (Benjamini and Hochberg 1995).
         beyond_q: of no effect, or no more than that of some kind of control: the largest p of all these tests, which

@@ -115,14 +115,9 @@ def _corrected(family: Sequence[DoseResponse]) -> list[DoseResponse]:
 
 
 def _response(
-    series: Sequence[Pairs],
-    everything: Sequence[Pairs],
-    outcome: str,
-    per_episode: PerEpisode,
-    at_once: bool,
-    p: float,
-    over: OverEpisodes,
-) -> DoseResponse:
+    series: Sequence[Pairs], everything: Sequence[Pairs], outcome: str, per_episode: PerEpisode, at_once: bool,
+    p: float, over: OverEpisodes,
+) -> DoseResponse:  # fmt: skip
     doses = np.array([edit.arm.dose for edit in series], dtype=np.float64)  # (D,)
     values = np.stack([on_episodes_of(series[0], edit, per_episode(edit)) for edit in series], axis=1)  # (E, D)
     arms = [controls_of(edit, everything, outcome if at_once else None)[RANDOM] for edit in series]

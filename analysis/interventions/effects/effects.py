@@ -7,8 +7,8 @@ import numpy as np
 
 from activation_store.interventions import Outcome
 from analysis.interventions.effects.controls import Against, Judged, PerEpisode, compare, controls_of, edits, judged
-from analysis.interventions.effects.equivalence import Margins
 from analysis.interventions.effects.inference import Condition, OverEpisodes, detectable, excludes_zero
+from analysis.interventions.effects.outcomes import Margins
 from analysis.interventions.effects.pairs import Pairs, Test, randomisation_test
 from analysis.statistics.inference import LEVEL, false_discovery
 from analysis.statistics.resampling import Estimate
@@ -148,42 +148,24 @@ def _effect(
     against = compare(edit, controls, per_episode, over)
     spread = _spread(edit.twin[outcome])
     return Effect(
-        arm=edit.arm.name,
-        dose=edit.arm.dose,
-        outcome=outcome,
-        effect=over.estimate(values),
-        twin=over.estimate(edit.episode_means(edit.twin[outcome], edit.edited)).value,
-        spread=spread,
-        contrast=contrast,
-        episodes=int(np.isfinite(values).sum()),
-        pairs=int(lives.sum()),
-        left_out=int((~lives).sum()),
-        test=test if np.isfinite(p) else "none",
-        p=p,
-        error=error,
-        freedom=freedom,
-        smallest_p=smallest_p,
+        arm=edit.arm.name, dose=edit.arm.dose, outcome=outcome, effect=over.estimate(values),
+        twin=over.estimate(edit.episode_means(edit.twin[outcome], edit.edited)).value, spread=spread, contrast=contrast,
+        episodes=int(np.isfinite(values).sum()), pairs=int(lives.sum()), left_out=int((~lives).sum()),
+        test=test if np.isfinite(p) else "none", p=p, error=error, freedom=freedom, smallest_p=smallest_p,
         against=against,
         without=tuple(kind for kind in controls if kind not in {comparison.control for comparison in against}),
         margin=margins.of(outcome, spread),
-    )
+    )  # fmt: skip
 
 
 def _spillover(edit: Pairs, outcome: str, over: OverEpisodes) -> Spillover:
     difference = edit.difference(outcome)
     values, lives = edit.episode_means(difference, ~edit.edited), np.isfinite(difference[~edit.edited])
     return Spillover(
-        arm=edit.arm.name,
-        dose=edit.arm.dose,
-        outcome=outcome,
-        effect=over.estimate(values),
-        episodes=int(np.isfinite(values).sum()),
-        pairs=int(lives.sum()),
-        left_out=int((~lives).sum()),
-        p=over.sign_flip_p(values),
-        condition=Condition(*over.error(values)),
-        smallest_p=over.smallest_p(values),
-    )
+        arm=edit.arm.name, dose=edit.arm.dose, outcome=outcome, effect=over.estimate(values),
+        episodes=int(np.isfinite(values).sum()), pairs=int(lives.sum()), left_out=int((~lives).sum()),
+        p=over.sign_flip_p(values), condition=Condition(*over.error(values)), smallest_p=over.smallest_p(values),
+    )  # fmt: skip
 
 
 def _spread(values: np.ndarray) -> float:
@@ -239,12 +221,7 @@ def _at_once(edit: Pairs, outcome: str, controls: dict[str, list[Pairs]], over: 
     per_episode = level_per_episode(outcome)
     values, known = per_episode(edit), np.isfinite(edit.values[outcome][edit.edited])
     return AtOnce(
-        arm=edit.arm.name,
-        dose=edit.arm.dose,
-        outcome=outcome,
-        level=over.estimate(values),
-        episodes=int(np.isfinite(values).sum()),
-        lives=int(known.sum()),
-        left_out=int((~known).sum()),
+        arm=edit.arm.name, dose=edit.arm.dose, outcome=outcome, level=over.estimate(values),
+        episodes=int(np.isfinite(values).sum()), lives=int(known.sum()), left_out=int((~known).sum()),
         against=compare(edit, controls, per_episode, over),
-    )
+    )  # fmt: skip

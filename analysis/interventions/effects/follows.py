@@ -19,9 +19,8 @@ from analysis.interventions.effects.controls import (
     on_episodes_of,
     tests_of,
 )
-from analysis.interventions.effects.equivalence import FOLLOWS, Margins
 from analysis.interventions.effects.inference import FEWEST_FOR_RANK, OverEpisodes, rank_threshold, ranks_among
-from analysis.interventions.effects.outcomes import FOLLOWS_SIDES
+from analysis.interventions.effects.outcomes import FOLLOWS, FOLLOWS_SIDES, Margins
 from analysis.interventions.effects.pairs import Pairs
 from analysis.statistics.inference import false_discovery
 from analysis.statistics.power import POWER
@@ -93,20 +92,12 @@ def _follows(edit: Pairs, everything: Sequence[Pairs], name: str, over: OverEpis
     feature, _, option = name.partition("/")
     with_share = np.any([np.isfinite(edit.values[side]) for side in _sides(name)], axis=0)
     return Follows(
-        arm=edit.arm.name,
-        dose=edit.arm.dose,
-        feature=feature,
-        option=option,
-        effect=over.estimate(values),
-        episodes=int(np.isfinite(values).sum()),
-        lives=int((with_share & edit.edited).sum()),
-        p=over.sign_flip_p(values),
-        error=error,
-        freedom=freedom,
-        smallest_p=over.smallest_p(values),
+        arm=edit.arm.name, dose=edit.arm.dose, feature=feature, option=option, effect=over.estimate(values),
+        episodes=int(np.isfinite(values).sum()), lives=int((with_share & edit.edited).sum()),
+        p=over.sign_flip_p(values), error=error, freedom=freedom, smallest_p=over.smallest_p(values),
         against=compare(edit, controls_of(edit, everything, _sides(name)[0]), per_episode, over),
         margin=margins.of(FOLLOWS),
-    )
+    )  # fmt: skip
 
 
 def _among_directions(

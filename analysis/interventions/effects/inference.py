@@ -1,11 +1,13 @@
 """Inference over episodes and over random directions: intervals, tests, and how large an effect must be to be found."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import optimize, special, stats
 
+from activation_store.interventions import Arm, ArmKind
 from analysis.statistics.inference import LEVEL, Inference, student_stretch
 from analysis.statistics.permutation_p import counted_p, ratio_p
 from analysis.statistics.power import POWER
@@ -159,7 +161,7 @@ class OverEpisodes:
     Intervals come from a bootstrap over episodes: percentiles of the resampled means, stretched about the mean by
     Student's t. Plain percentiles are too narrow with as few episodes as people play, and t intervals ignore that
     rare outcomes, such as a cause of death, are skewed.
-    tests/analysis/interventions/effects/test_over_episodes.py measures the coverage with 6 to 20 episodes.
+    tests/analysis/interventions/effects/test_inference.py measures the coverage with 6 to 20 episodes.
     """
 
     settings: Inference
@@ -249,3 +251,79 @@ def _flips(episodes: int, settings: Inference) -> np.ndarray:
         return 1.0 - 2.0 * ((np.arange(1, 2**episodes)[:, None] >> np.arange(episodes)) & 1)
     rng = np.random.default_rng([settings.seed, episodes, 1])
     return rng.choice([-1.0, 1.0], (settings.permutations, episodes))
+
+
+PAIRED_SPREAD = 240.0
+"""Ticks lived by which lives of edited agents differ from the same in the twin, as a standard deviation: from how
+effects of 66 edits of shipped policies vary over episodes (quartiles 170 to 320)."""
+
+LIFE = 240.0
+"""Ticks that agents of shipped policies live (220 to 245 on average): no edit can take more."""
+
+OUTCOMES = 16
+"""Outcomes in behaviour whose tests are corrected together, for each edit."""
+
+_WANTED = (50, 25)
+_MOST_EPISODES = 100_000
+
+
+def planned_lines(arms: Sequence[Arm], episodes: int, drawn: int, agents: int) -> list[str]:
+    """Say how large an effect on the ticks lived a run would find, and how many episodes would find a smaller one.
+
+    It is the best case: random directions are taken not to differ in what they do.
+    """
+    edits = [arm for arm in arms if arm.is_studied]
+    if not edits:
+        return []
+    draws = [draw for draw in _draws(arms, edits[0]) if draw]
+    if not draws or 1 in draws:
+        played = "one random arm is no control" if draws else "no random arm is played to compare with"
+        return [f"CAN ONLY BE UNDECIDED: {played}; give --controls 5 or more"]
+    tests = OUTCOMES * len(edits)
+    lines = [
+        f"what this can find: effects on the ticks lived from {_ticks(_size(episodes, drawn, draws, tests))} on, "
+        f"in 80% of such runs, as lives of shipped policies vary; {_needed(drawn, draws, tests)}"
+    ]
+    if drawn == agents and episodes <= COUNTED_UP_TO and 2.0 ** (1 - episodes) * tests > LEVEL:
+        lines.append(
+            f"CAN ONLY BE UNDECIDED: with every agent edited, {episodes} episodes can be flipped in too few ways for "
+            f"{tests} tests; {COUNTED_UP_TO + 1} are enough"
+        )
+    elif _size(episodes, drawn, draws, tests) > LIFE:
+        lines.append(f"CAN ONLY BE UNDECIDED on the ticks lived: that is more than the {LIFE:.0f} ticks of a life")
+    return lines
+
+
+def episodes_needed(ticks: float, drawn: int, draws: Sequence[int], tests: int) -> int:
+    """Return the fewest episodes that find an effect on the ticks lived in 80% of runs; arguments as in `_size`.
+
+    A number above 100,000 says that it takes more than these.
+    """
+    counts = range(2, _MOST_EPISODES + 1)
+    return 2 + bisect_left(counts, True, key=lambda episodes: _size(episodes, drawn, draws, tests) <= ticks)
+
+
+def _size(episodes: int, drawn: int, draws: Sequence[int], tests: int) -> float:
+    """Return the detectable effect in ticks, given the number of arms of each kind of random directions."""
+    error = PAIRED_SPREAD / np.sqrt(drawn * episodes)
+    directions = [Condition(error * np.sqrt(1 + 1 / count), count - 1) for count in draws if count > 1]
+    return detectable([Condition(error, episodes - 1), *directions], tests)
+
+
+def _draws(arms: Sequence[Arm], edit: Arm) -> list[int]:
+    """Return how many arms of each kind of random directions an edit is compared with."""
+    kinds: tuple[ArmKind, ...] = ("random direction", "same variance")
+    return [sum(arm.kind == kind and arm.matches(edit) for arm in arms) for kind in kinds]
+
+
+def _needed(drawn: int, draws: Sequence[int], tests: int) -> str:
+    counts = [(ticks, episodes_needed(ticks, drawn, draws, tests)) for ticks in _WANTED]
+    return " and ".join(f"{ticks} ticks take {_many_episodes(needed)} episodes" for ticks, needed in counts)
+
+
+def _many_episodes(needed: int) -> str:
+    return f"about {needed:,}" if needed <= _MOST_EPISODES else f"more than {_MOST_EPISODES:,}"
+
+
+def _ticks(size: float) -> str:
+    return f"about {size:.0f}" if size < 1000 else "more than 1,000"

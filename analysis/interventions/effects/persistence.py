@@ -22,7 +22,6 @@ class Persistence:
     """What is left of edits that were each made in a single tick.
 
     Attributes:
-        policy: trained or untrained.
         what: a key of `TITLES`: the distance of a state from that of a copy without the edit, or the Kullback-Leibler
             divergence of the distributions over actions.
         left: after 0, 1, ... ticks, as a share of that in the tick of the edit.

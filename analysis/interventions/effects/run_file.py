@@ -21,7 +21,6 @@ class PlayedRun:
     """What the analysis needs of run.json.
 
     Attributes:
-        seed: of the run, from 0.
         erased: how well what its edits erased can be read.
         equivalent_within: margins that were given before it was played, as the user wrote them.
         through: paths along which its edits acted, if not along all.

@@ -59,16 +59,8 @@ def _rows(study: Study) -> Iterator[tuple[Cell, ...]]:
     for follow in study.follows:
         name = f"follows/{follow.feature}/{follow.option}"
         row_follows = (
-            follow.arm,
-            follow.dose,
-            name,
-            *_cells(follow.effect),
-            None,
-            None,
-            follow.episodes,
-            follow.lives,
-            None,
-        )
+            follow.arm, follow.dose, name, *_cells(follow.effect), None, None, follow.episodes, follow.lives, None,
+        )  # fmt: skip
         yield "follows", *row_follows, FLIPS, *_judged(follow)
     for bend in study.bends:
         name = f"bend/{bend.plan}/{bend.ticks}"
@@ -103,12 +95,9 @@ def _controls(against: tuple[Against, ...]) -> tuple[Cell, ...]:
         comparison = by_kind.get(control)
         if comparison:
             cells += (
-                comparison.effect.value,
-                *_cells(comparison.difference),
-                comparison.p,
-                len(comparison.arms),
+                comparison.effect.value, *_cells(comparison.difference), comparison.p, len(comparison.arms),
                 comparison.as_large,
-            )
+            )  # fmt: skip
         else:
             cells += [None] * len(_OF_CONTROL)
     return tuple(cells)

@@ -1,6 +1,7 @@
 """Curves: effects against the dose of an edit, and what is left of an edit against the ticks since then."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,7 +14,7 @@ from analysis.interventions.effects.outcomes import KL, OFF_MANIFOLD, VALUE_CHAN
 from analysis.interventions.effects.persistence import TITLES, Persistence
 from analysis.interventions.effects.study import Study
 from analysis.interventions.effects.text import number, p_text
-from analysis.interventions.figures.looks import EDIT, LOOKS, handles, legend_below, limits, zero_line
+from analysis.interventions.figures.forests import EDIT, LOOKS, handles, legend_below, limits, zero_line
 from analysis.statistics.resampling import Estimate
 
 _AT_ONCE = (KL, VALUE_CHANGE, OFF_MANIFOLD)
@@ -60,8 +61,8 @@ def _chosen(responses: Sequence[DoseResponse]) -> tuple[list[DoseResponse], int]
 def _draw(axes: Axes, response: DoseResponse) -> None:
     zero_line(axes, vertical=False)
     if response.random:
-        _draw_series(axes, response.doses, response.random, RANDOM)
-    _draw_series(axes, response.doses, response.effects, EDIT)
+        _draw_series(axes, response.doses, response.random, LOOKS[RANDOM])
+    _draw_series(axes, response.doses, response.effects, LOOKS[EDIT])
     axes.set_ylim(*limits([*response.effects, *response.random]))
     axes.set_title(
         wrapped(title_with_unit(response.outcome), _LETTERS_IN_PANEL)
@@ -72,13 +73,10 @@ def _draw(axes: Axes, response: DoseResponse) -> None:
     axes.set_xlabel("dose")
 
 
-def _draw_series(axes: Axes, doses: Sequence[float], estimates: Sequence[Estimate], name: str) -> None:
-    look = LOOKS[name]
-    values, low, high = (
-        np.array([getattr(estimate, end) for estimate in estimates]) for end in ("value", "low", "high")
-    )
-    known = np.isfinite(low)
-    places = np.array(doses)
+def _draw_series(axes: Axes, at: Sequence[float], estimates: Sequence[Estimate], look: dict[str, Any]) -> None:
+    """Draw estimates as a line, with their intervals as a band where they have any."""
+    values, low, high = np.array([(each.value, each.low, each.high) for each in estimates]).T
+    known, places = np.isfinite(low), np.array(at)
     axes.fill_between(places[known], low[known], high[known], color=look["color"], alpha=_BAND, linewidth=0)
     axes.plot(places, values, linewidth=1.6, **look)
 
@@ -94,7 +92,6 @@ def _about(study: Study, left_out: int) -> str:
 
 
 _PERSISTENCE_WIDTH, _HEIGHT, _PERSISTENCE_LETTERS = 3.6, 4.0, 38
-_BAND = 0.18
 _ROOM = 0.06
 _SERIES = {"trained": EDIT, "untrained": UNTRAINED}
 
@@ -108,9 +105,7 @@ def persistence_figure(study: Study) -> Figure | None:
         figure = new_figure(max(2, len(shown)) * _PERSISTENCE_WIDTH, _HEIGHT)
         panels = list(figure.subplots(1, len(shown), squeeze=False, sharey=True).flat)
         for axes, what in zip(panels, shown, strict=True):
-            _draw_persistence(
-                axes, what, [persistence for persistence in study.persistences if persistence.what == what]
-            )
+            _draw_persistence(axes, what, [each for each in study.persistences if each.what == what])
         panels[0].set_ylabel("share left")
         panels[0].set_ylim(-_ROOM, max(share.value for one in study.persistences for share in one.left) + _ROOM)
         about = (
@@ -129,11 +124,6 @@ def _draw_persistence(axes: Axes, what: str, persistences: list[Persistence]) ->
     axes.axhline(0.5, color="#8a8a8a", linewidth=0.9, linestyle=":")
     for persistence in persistences:
         look = LOOKS[_SERIES[persistence.policy]] | {"markersize": 3}
-        ticks = np.arange(len(persistence.left))
-        value, low, high = (
-            np.array([getattr(one, end) for one in persistence.left]) for end in ("value", "low", "high")
-        )
-        axes.fill_between(ticks, low, high, color=look["color"], alpha=_BAND, linewidth=0)
-        axes.plot(ticks, value, linewidth=1.6, **look)
+        _draw_series(axes, range(len(persistence.left)), persistence.left, look)
     axes.set_title(TITLES[what])
     axes.set_xlabel("ticks after the edit")

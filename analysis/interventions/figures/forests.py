@@ -1,7 +1,8 @@
 """Forest plots of effects beside those of controls: of each edit, at once by head, and of directions one by one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,16 +10,65 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from activation_store.interventions import Outcome
-from analysis.figures.style import new_figure, style, wrapped
+from analysis.figures.style import cluster_colour, new_figure, style, wrapped
 from analysis.figures.style import title as heading
-from analysis.interventions.effects.controls import RANDOM, Against
+from analysis.interventions.effects.controls import RANDOM, RANDOM_DONOR, SAME_VARIANCE, UNTRAINED, Against
 from analysis.interventions.effects.effects import AtOnce, Effect, changes_of
 from analysis.interventions.effects.outcomes import KL, KL_IN_PLAY, VALUE_CHANGE, group, title, title_with_unit
 from analysis.interventions.effects.study import Ranked, Study, ranking
 from analysis.interventions.effects.text import number
-from analysis.interventions.figures.looks import EDIT, INK, LOOKS, handles, legend_below, limits, zero_line
 from analysis.statistics.inference import LEVEL
 from analysis.statistics.resampling import Estimate
+
+EDIT = "edit"
+INK = "#1a1a1a"
+ZERO = "#8a8a8a"
+LOOKS: dict[str, dict[str, Any]] = {
+    EDIT: {"color": INK, "marker": "o", "markersize": 6.5},
+    RANDOM: {"color": cluster_colour(0), "marker": "s", "markersize": 4.5},
+    SAME_VARIANCE: {"color": cluster_colour(5), "marker": "D", "markersize": 4.5},
+    RANDOM_DONOR: {"color": cluster_colour(1), "marker": "v", "markersize": 5},
+    UNTRAINED: {"color": cluster_colour(3), "marker": "^", "markersize": 5},
+}
+"""By series, in the order in which they are drawn and listed."""
+
+_WIDEST = 8.0
+_INCHES_A_LETTER, _INCHES_OF_ENTRY = 0.068, 0.6
+
+
+def handles(shown: Iterable[str]) -> list[Line2D]:
+    """Return the legend's entries of the series that a figure shows."""
+    present = set(shown)
+    return [Line2D([], [], linewidth=1.3, label=name, **look) for name, look in LOOKS.items() if name in present]
+
+
+def limits(estimates: Sequence[Estimate], not_negative: bool = False) -> tuple[float, float]:
+    """Return the ends of an axis that shows 0, all estimates, and intervals up to eight times the largest estimate.
+
+    With two or three episodes intervals can be so wide that nothing else would be seen.
+    """
+    values = np.array(
+        [(estimate.value, estimate.low, estimate.high) for estimate in estimates], dtype=np.float64
+    ).reshape(-1, 3)
+    known = values[np.isfinite(values[:, 0])]
+    largest = np.abs(known[:, 0]).max(initial=0.0) or 1.0
+    ends = np.clip(np.nan_to_num(known), -_WIDEST * largest, _WIDEST * largest)
+    low, high = min(0.0, ends.min(initial=0.0)), max(0.0, ends.max(initial=0.0))
+    room = 0.06 * (high - low or 1.0)
+    return (-room / 4 if not_negative else low - room), high + room
+
+
+def legend_below(figure: Figure, entries: Sequence[Line2D]) -> None:
+    """Add a legend below all panels, in as many rows as the figure's width demands."""
+    longest = max(len(str(entry.get_label())) for entry in entries)
+    columns = int(figure.get_figwidth() / (_INCHES_OF_ENTRY + _INCHES_A_LETTER * longest))
+    figure.legend(handles=entries, loc="outside lower center", ncols=min(len(entries), max(1, columns)))
+
+
+def zero_line(axes: Axes, vertical: bool) -> None:
+    """Draw the line of no effect."""
+    (axes.axvline if vertical else axes.axhline)(0, color=ZERO, linewidth=0.9, zorder=0)
+
 
 SPREADS = "standard deviations"
 
@@ -184,9 +234,13 @@ def kl_by_head(study: Study) -> Figure | None:
     total = [level for level in study.at_once if level.outcome == KL]
     if not heads:
         return None
-    size = {name: max(level.level.value for level in heads if level.outcome == name) for name in _names(heads)}
+    size = {
+        name: max(level.level.value for level in heads if level.outcome == name)
+        for name in {level.outcome for level in heads}
+    }
     ordered = sorted(heads, key=lambda level: -size[level.outcome])
-    panels = {arm: [level_row(level) for level in [*total, *ordered] if level.arm == arm] for arm in _arms(heads)}
+    arms = dict.fromkeys(level.arm for level in heads)
+    panels = {arm: [level_row(level) for level in [*total, *ordered] if level.arm == arm] for arm in arms}
     about = (
         "KL divergence of the edited distribution from that of the same agents if nobody had ever edited them, after "
         f"the same observations, in nats; mean over edited ticks, with {intervals(study)}. Right of each panel: the "
@@ -199,14 +253,6 @@ def _panels(rows_by_arm: Mapping[str, Sequence[Row]], unit: str, not_negative: b
     """Return a panel for each arm, all on the same axis."""
     ends = ends_of([row for rows in rows_by_arm.values() for row in rows], not_negative)
     return [Panel(arm, unit, rows, ends) for arm, rows in rows_by_arm.items()]
-
-
-def _names(levels: Sequence[AtOnce]) -> list[str]:
-    return list(dict.fromkeys(level.outcome for level in levels))
-
-
-def _arms(levels: Sequence[AtOnce]) -> list[str]:
-    return list(dict.fromkeys(level.arm for level in levels))
 
 
 _SERIES = (EDIT, RANDOM)

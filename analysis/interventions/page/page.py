@@ -1,9 +1,11 @@
 """One self-contained offline page that shows an intervention run: results, replays side by side, and figures."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import numpy as np
 
 from activation_store.interventions import (
     EDITED_REPLAY,
@@ -15,38 +17,74 @@ from activation_store.interventions import (
 )
 from analysis.pages.packing import embedded
 from analysis.pages.pages import BASE, Scripts, environment, picture, scripts_of, style_of
-from analysis.replays.compared import ComparedReplays, compare, first_difference
 from analysis.replays.events import events_of
 from analysis.replays.file import read_replay
-from analysis.replays.page.content import packed_replay
-from analysis.replays.replay import Replay
+from analysis.replays.page.page import packed_replay
+from analysis.replays.replay import Entities, Replay
 from analysis.runs.finished_files import open_finished
 from analysis.runs.run_folder import DONE_FILE
 from common.files import sha256
 from common.user_error import UserError
 
 REPLAYS = (UNEDITED_REPLAY, EDITED_REPLAY)
+_HERE = Path(__file__).parent
+_KIT = (*BASE, "canvas.js", "glyphs.js", "playback.js")
+_REPLAY = _HERE.parents[1] / "replays" / "page"
+_SCRIPTS = [
+    *(_REPLAY / f"{name}.js" for name in ("data", "state", "map_view")),
+    *(_HERE / f"{name}.js" for name in ("state", "arm_view", "panels", "controls", "main")),
+]
+AnyEntities = TypeVar("AnyEntities", bound=Entities)
+
+_SAME = -1
+_NAMED = 5
+_PARTS = {
+    "row": "place", "col": "place", "health": "health", "food": "food", "water": "water", "target": "attack",
+    "style": "attack", "damage": "damage", "gold": "gold", "inventory": "inventory", "skill_level": "skills",
+    "skill_experience": "skills", "level": "skills",
+}  # fmt: skip
+"""What a difference in each table is called; differences in other tables alone are called `state`."""
 
 
 @dataclass(frozen=True)
-class ShownReplays:
-    """The replays of a page.
+class ComparedReplays:
+    """An episode without and with an edit; both replays have as many ticks as the longer one.
 
     Attributes:
-        arm: name of the edited one's arm.
+        unedited: the first replay; after its end nobody is present.
+        ends: last tick of each before it was made longer.
+        drawn: which agents were drawn at random to be edited, (P,) bool.
+        first: tick at which each agent first differs, -1 if it never does, (P,) int32.
+        differs: what differs at that tick, by player, such as ("place", "food"); empty if nothing ever does.
     """
 
-    compared: ComparedReplays
-    arm: str
+    unedited: Replay
+    edited: Replay
+    ends: tuple[int, int]
+    drawn: np.ndarray
+    first: np.ndarray
+    differs: tuple[tuple[str, ...], ...]
+
+    @property
+    def ids(self) -> np.ndarray:
+        """The agents' ids, (P,) int32."""
+        return self.unedited.players.ids
+
+    @property
+    def first_tick(self) -> int | None:
+        """The first tick at which any agent differs; None if none ever does."""
+        ticks = self.first[self.first != _SAME]
+        return int(ticks.min()) if len(ticks) else None
+
+
+Shown = tuple[ComparedReplays, str]
+"""The replays of a page, and the name of the edited one's arm."""
 
 
 def read_shown_replays(
     folder: Path, lives: LivesTable, arms: Sequence[Arm], progress: Callable[[float], None]
-) -> ShownReplays:
+) -> Shown:
     """Read and compare the two replays of a run.
-
-    Args:
-        progress: called with the share that has been read, from 0 to 1.
 
     Raises:
         UserError: one is missing, damaged or was changed, or they do not fit the run.
@@ -57,7 +95,7 @@ def read_shown_replays(
     edited = read_replay(folder / EDITED_REPLAY, lambda share: progress((1 + share) / 2))
     mine = lives.of_arm(arm)
     drawn = mine.agent[(mine.episode == REPLAYED_EPISODE) & mine.edited]
-    return ShownReplays(compare(unedited, edited, drawn.tolist()), arm)
+    return compare(unedited, edited, drawn.tolist()), arm
 
 
 def _refuse_changed(folder: Path) -> None:
@@ -70,32 +108,9 @@ def _refuse_changed(folder: Path) -> None:
             raise UserError(f"{name} does not match its SHA-256 in {DONE_FILE}: it is damaged or was edited")
 
 
-_HERE = Path(__file__).parent
-_KIT = (*BASE, "canvas.js", "glyphs.js", "playback.js")
-_REPLAY = _HERE.parents[1] / "replays" / "page"
-_SCRIPTS = [
-    *(_REPLAY / f"{name}.js" for name in ("data", "state", "map_view")),
-    *(_HERE / f"{name}.js" for name in ("state", "arm_view", "panels", "controls", "main")),
-]
-
-
-@dataclass(frozen=True)
-class _Line:
-    """A line of the summary; `is_detail` if it is indented there."""
-
-    text: str
-    is_detail: bool
-
-
-def intervention_page(
-    name: str, summary: Sequence[str], replays: ShownReplays | str, figures: Mapping[Path, str]
-) -> str:
-    """Return the page as HTML.
-
-    Args:
-        summary: its lines, as `summary_lines` returns them.
-    """
-    shown = replays if isinstance(replays, ShownReplays) else None
+def intervention_page(name: str, summary: Sequence[str], replays: Shown | str, figures: Mapping[Path, str]) -> str:
+    """Return the page as HTML."""
+    shown = None if isinstance(replays, str) else replays
     return (
         environment(_HERE, trim=True)
         .get_template("template.html")
@@ -106,24 +121,20 @@ def intervention_page(
             style=style_of("document", _HERE, dark="preferred"),
             scripts=scripts_of(_KIT, _SCRIPTS) if shown else Scripts.of(()),
             reason=replays,
-            **_shown(shown) if shown else {"compared": None},
+            **_shown(*shown) if shown else {"compared": None},
         )
     )
 
 
-def _shown(shown: ShownReplays) -> dict[str, Any]:
-    compared = shown.compared
+def _shown(compared: ComparedReplays, arm: str) -> dict[str, Any]:
     sides = {"unedited": compared.unedited, "edited": compared.edited}
     facts = {
-        "drawn": compared.drawn.tolist(),
-        "first": compared.first.tolist(),
-        "differs": compared.differs,
-        "firstTick": compared.first_tick,
-        "ends": dict(zip(sides, compared.ends, strict=True)),
-    }
+        "drawn": compared.drawn.tolist(), "first": compared.first.tolist(), "differs": compared.differs,
+        "firstTick": compared.first_tick, "ends": dict(zip(sides, compared.ends, strict=True)),
+    }  # fmt: skip
     return {
         "compared": compared,
-        "arm": shown.arm,
+        "arm": arm,
         "episode": REPLAYED_EPISODE,
         "difference": first_difference(compared),
         "facts": embedded(facts),
@@ -136,12 +147,12 @@ def _content(replay: Replay, side: str) -> dict[str, Any]:
     return {"facts": embedded(facts), "tables": tables}
 
 
-def _paragraphs(summary: Sequence[str]) -> list[list[_Line]]:
-    """Split the summary at its empty lines."""
-    paragraphs: list[list[_Line]] = [[]]
+def _paragraphs(summary: Sequence[str]) -> list[list[dict[str, Any]]]:
+    """Split the summary at its empty lines; details are lines that are indented there."""
+    paragraphs: list[list[dict[str, Any]]] = [[]]
     for line in summary:
         if line:
-            paragraphs[-1].append(_Line(line.strip(), line.startswith((" ", "- "))))
+            paragraphs[-1].append({"text": line.strip(), "is_detail": line.startswith((" ", "- "))})
         else:
             paragraphs.append([])
     return [paragraph for paragraph in paragraphs if paragraph]
@@ -149,3 +160,95 @@ def _paragraphs(summary: Sequence[str]) -> list[list[_Line]]:
 
 def _figure(path: Path, caption: str) -> dict[str, str]:
     return {"name": path.name, "caption": caption, "uri": picture(path)}
+
+
+def compare(unedited: Replay, edited: Replay, drawn: Sequence[int]) -> ComparedReplays:
+    """Compare two replays of the same episode.
+
+    Args:
+        drawn: ids of the agents that were drawn at random to be edited.
+
+    Raises:
+        UserError: they have other maps or agents, or some of the drawn agents do not exist.
+    """
+    ids = unedited.players.ids
+    same_agents = np.array_equal(ids, edited.players.ids) and unedited.players.names == edited.players.names
+    if not same_agents or not np.array_equal(unedited.tiles, edited.tiles) or unedited.skills != edited.skills:
+        raise UserError("the two replays are not of the same episode")
+    if not np.isin(drawn, ids).all():
+        raise UserError("the replays are of another run: they do not hold all agents that this one drew at random")
+    ends = (unedited.ticks - 1, edited.ticks - 1)
+    unedited, edited = (_lengthened(replay, max(ends) + 1) for replay in (unedited, edited))
+    different = _different(unedited, edited)
+    anything = np.any(list(different.values()), axis=0)  # (T, P)
+    first = np.where(anything.any(axis=0), anything.argmax(axis=0), _SAME).astype(np.int32)
+    parts = tuple(_parts(different, int(tick), player) for player, tick in enumerate(first))
+    return ComparedReplays(unedited, edited, ends, np.isin(ids, drawn), first, parts)
+
+
+def first_difference(compared: ComparedReplays) -> str:
+    """Say in one or two sentences when the two episodes first differ, and in whom."""
+    tick = compared.first_tick
+    if tick is None:
+        return "The two episodes are equal: at every tick, every agent is in the same place and state in both."
+    who = np.flatnonzero(compared.first == tick)
+    named = [
+        f"agent {compared.ids[player]} ({'edited; ' if compared.drawn[player] else ''}"
+        f"{', '.join(compared.differs[player])})"
+        for player in who[:_NAMED]
+    ]
+    more = [f"{len(who) - _NAMED} more"] if len(who) > _NAMED else []
+    listed = " and ".join([", ".join([*named, *more][:-1]), [*named, *more][-1]]) if len(who) > 1 else named[0]
+    before = (
+        "" if tick == 0 else f" Before that, all {len(compared.ids)} agents are in the same place and state in both."
+    )
+    return f"The two episodes first differ at tick {tick}, in {listed}.{before}"
+
+
+def _different(unedited: Replay, edited: Replay) -> dict[str, np.ndarray]:
+    """Return for each table of the agents where it differs, (T, P) bool."""
+    codes = {items: number for number, items in enumerate(dict.fromkeys((*unedited.inventories, *edited.inventories)))}
+    ticks = {}
+    for field in fields(unedited.players):
+        one, other = (getattr(replay.players, field.name) for replay in (unedited, edited))
+        if field.name in ("ids", "names"):
+            continue
+        if field.name == "inventory":
+            one, other = (
+                np.array([codes[items] for items in replay.inventories])[table]
+                for replay, table in ((unedited, one), (edited, other))
+            )
+        unequal = one != other
+        ticks[field.name] = unequal if unequal.ndim == 2 else unequal.any(axis=2)
+    return ticks
+
+
+def _parts(different: dict[str, np.ndarray], tick: int, player: int) -> tuple[str, ...]:
+    if tick == _SAME:
+        return ()
+    if different["alive"][tick, player] or different["present"][tick, player]:
+        return ("alive or dead",)
+    parts = dict.fromkeys(_PARTS[name] for name in _PARTS if different[name][tick, player])
+    return tuple(parts) or ("state",)
+
+
+def _lengthened(replay: Replay, ticks: int) -> Replay:
+    """Add ticks after the last one, in which no entity is present."""
+    more = ticks - replay.ticks
+    if not more:
+        return replay
+    return replace(
+        replay,
+        harvested=(*replay.harvested, *[replay.harvested[-1]] * more),
+        players=_with_empty_ticks(replay.players, more),
+        npcs=_with_empty_ticks(replay.npcs, more),
+    )
+
+
+def _with_empty_ticks(entities: AnyEntities, more: int) -> AnyEntities:
+    tables: dict[str, Any] = {
+        name: np.concatenate([table, np.zeros((more, *table.shape[1:]), table.dtype)])
+        for name, table in vars(entities).items()
+        if name not in ("ids", "names")
+    }
+    return replace(entities, **tables)

@@ -17,16 +17,12 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import capture
 from agent_zoo.memories.memory import MemoryState
 from agent_zoo.network_parts.distribution import ActionDistribution
-from analysis.interventions.edits.donor_rule import DonorRule
-from analysis.interventions.play.draws import Donors
+from analysis.interventions.edits.donor_rule import DonorRule, Donors
 from analysis.interventions.play.outcomes import DonorOutcomes
 from reinforcement_learning.play.stepper import Decision
 
 _MOST_OPTIONS_NAMED = 5
-_OPTIONS = {
-    "Move.Direction": ("North", "South", "East", "West", "Stay"),
-    "Attack.Style": ("Melee", "Range", "Mage"),
-}
+_OPTIONS = {"Move.Direction": ("North", "South", "East", "West", "Stay"), "Attack.Style": ("Melee", "Range", "Mage")}
 
 
 @dataclass(frozen=True)
@@ -34,7 +30,6 @@ class Outputs:
     """A policy's outputs for B agents.
 
     Attributes:
-        distribution: over their actions.
         value: (B,).
         states: of some layers, (B, units) each.
     """
@@ -55,7 +50,6 @@ def at_once(
     """Compare two outputs for the same observations of B agents.
 
     Args:
-        unedited: without the edit.
         directions: whose read-outs are compared; both outputs need the states of their layers.
 
     Returns:

@@ -14,12 +14,11 @@ from agent_zoo.capture import capture
 from agent_zoo.hooks import Hook
 from agent_zoo.memories.memory import MemoryState
 from agent_zoo.network_parts.own_features import GOAL
-from analysis.interventions.edits.donor_rule import DonorRule
-from analysis.interventions.edits.state_moments import StateMoments
+from analysis.interventions.edits.donor_rule import DonorLots, DonorRule, Donors, drawn_agents
+from analysis.interventions.edits.linear_readings import StateMoments
 from analysis.interventions.play.at_once import ControlAtOnce, Outputs, Shadows, at_once, differ, donors_behind
-from analysis.interventions.play.draws import DonorLots, Donors, drawn_agents
 from analysis.interventions.play.experiment import ArmPlan
-from analysis.interventions.play.outcomes import DonorOutcomes, FollowedEdits, LifeOutcomes, goals_of
+from analysis.interventions.play.outcomes import DonorOutcomes, FollowedEdits, LifeOutcomes, goals_of, share_within
 from analysis.interventions.play.recordings import ArmRecorder, KeptReplay
 from analysis.interventions.play.request import PATHS
 from analysis.interventions.play.when import memory_states
@@ -207,7 +206,7 @@ class _EditedGame:
                 own = memory_states(unedited)
                 changes += [(layer, state - own[layer]) for layer, state in memory_states(begun).items()]
             spans = self.plan.spans
-            shares = [spans[layer].share(change.cpu().numpy()) for layer, change in changes if layer in spans]
+            shares = [share_within(spans[layer], change.cpu().numpy()) for layer, change in changes if layer in spans]
             self.donor_outcomes.add(slots, in_play, tick.donors)
             self.donor_outcomes.add_within(slots, shares)
 

@@ -13,9 +13,8 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.network_parts.own_features import check_feature
 from analysis.interventions.edits.donor_rule import DonorRule
 from analysis.interventions.edits.edit_options import Along, EditKind, EditOptions
-from analysis.interventions.edits.erasure import fitted_eraser
 from analysis.interventions.edits.feature_edits import FeatureEdit, features_of
-from analysis.interventions.edits.linear_readings import Reading
+from analysis.interventions.edits.linear_readings import Reading, StateMoments, fitted_eraser
 from analysis.interventions.edits.memory_edits import Clear, Freeze, KeptMemory, MemoryEdit, MovedAsFar, Transplant
 from analysis.interventions.edits.state_edits import (
     AsFarAs,
@@ -29,7 +28,6 @@ from analysis.interventions.edits.state_edits import (
     edit_along,
     interchange,
 )
-from analysis.interventions.edits.state_moments import StateMoments
 
 Moments = Mapping[str, StateMoments]
 """Of the unedited states of a policy, by layer, and by the names of readings with their variables."""
@@ -76,15 +74,10 @@ class Edit:
                 check_feature(f"--variable {options.variable}", name, columns)
             erased = Reading(options.erased_layer, options.variables)
         return Edit(
-            options.edit,
-            directions.all_named(options.names) if directions is not None and not features else (),
-            "change" if options.change else "state",
-            options.every,
-            erased,
-            DonorRule.parse(options.donor, columns) if options.donor else None,
-            features,
-            options.along,
-        )
+            options.edit, directions.all_named(options.names) if directions is not None and not features else (),
+            "change" if options.change else "state", options.every, erased,
+            DonorRule.parse(options.donor, columns) if options.donor else None, features, options.along,
+        )  # fmt: skip
 
     @property
     def layers(self) -> tuple[str, ...]:

@@ -9,12 +9,11 @@ from activation_store.directions import Direction
 from activation_store.interventions import AT_ONCE, Arm, ArmKind
 from activation_store.layers import LSTM_CELL
 from analysis.interventions.edits.donor_rule import DonorRule
-from analysis.interventions.edits.linear_readings import Reading
+from analysis.interventions.edits.linear_readings import Distances, Reading
 from analysis.interventions.edits.memory_edits import MemoryEdit
 from analysis.interventions.edits.state_edits import StateEdit
-from analysis.interventions.edits.state_moments import Distances
 from analysis.interventions.play.edits import Edit, Moments, measured_in
-from analysis.interventions.play.outcomes import DataSpan
+from analysis.interventions.play.outcomes import data_span
 from analysis.interventions.play.request import PATHS, RunOptions
 from analysis.interventions.play.when import When
 
@@ -31,13 +30,12 @@ class ArmPlan:
 
     Attributes:
         drawn: number of agents in each world that are drawn at random.
-        when: the ticks in which they are edited.
         states: edits of layers, applied in this order.
         memories: edits of the memory between ticks, applied in this order.
         watched: layers whose unedited states are summed up; of unedited arms.
         distances: of edited states from unedited ones, by layer.
         directions: whose read-outs are compared before and after the edit.
-        spans: of unedited states, by layer; what donors change is compared with them.
+        spans: as `data_span`, by layer; what donors change is compared with them.
         readings: variables that are summed up together with a layer's states: in an unedited arm with the states of
             all agents, which must be watched, and otherwise with edited states.
         replayed: number of the episode whose replay is kept; None for none.
@@ -56,7 +54,7 @@ class ArmPlan:
     watched: tuple[str, ...] = ()
     distances: Mapping[str, Distances] = field(default_factory=dict)
     directions: tuple[Direction, ...] = ()
-    spans: Mapping[str, DataSpan] = field(default_factory=dict)
+    spans: Mapping[str, np.ndarray] = field(default_factory=dict)
     readings: tuple[Reading, ...] = ()
     replayed: int | None = None
     recorded: tuple[str, ...] = ()
@@ -94,9 +92,7 @@ class Experiment:
     Attributes:
         edits: applied together, in this order.
         drawn: number of agents in each world that are edited.
-        when: the ticks in which they are edited.
         reported: directions whose read-outs are compared before and after the edit.
-        memory: layers of the policy's memory.
     """
 
     options: RunOptions
@@ -187,7 +183,6 @@ class Experiment:
         """Return how the agents of an arm are edited.
 
         Args:
-            arm: one of `arms`.
             moments: of the arm's policy; not needed for an unedited arm.
 
         Raises:
@@ -201,7 +196,7 @@ class Experiment:
             controls=tuple(self._edited(control, moments) for control in self.measured_at_once(arm)),
             distances={layer: Distances.of(moments[layer]) for layer in self.layers},
             directions=tuple(measured_in(direction, moments) for direction in self.reported),
-            spans={layer: DataSpan.of(moments[layer]) for layer in self.watched} if has_donors else {},
+            spans={layer: data_span(moments[layer]) for layer in self.watched} if has_donors else {},
             readings=self.readings if arm.kind == "edit" else (),
             follow=self.options.follow if arm.kind == "edited once" else 0,
         )

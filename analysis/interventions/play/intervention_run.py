@@ -10,9 +10,14 @@ from typing import Any
 import numpy as np
 
 from activation_store.interventions import REPLAYED_EPISODE, Arm, LivesTable, Readability, replayed_arms
-from analysis.interventions.edits.erasure import fitted_eraser
-from analysis.interventions.edits.linear_readings import Reading, held_out_r_squared
-from analysis.interventions.edits.state_moments import StateMoments, from_arrays, to_arrays
+from analysis.interventions.edits.linear_readings import (
+    Reading,
+    StateMoments,
+    fitted_eraser,
+    from_arrays,
+    held_out_r_squared,
+    to_arrays,
+)
 from analysis.interventions.play.edited_play import PlayedGroup, play_arm
 from analysis.interventions.play.edits import Moments
 from analysis.interventions.play.experiment import ArmPlan, Experiment

@@ -1,7 +1,6 @@
 """What a life leaves, counted tick by tick: what agents did, how actions followed donors, how long edits lasted."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,8 @@ from nmmo.lib.material import Foilage
 from activation_store.interventions import Outcome
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.memories.memory import MemoryState
-from analysis.interventions.edits.donor_rule import DonorRule
-from analysis.interventions.edits.state_moments import StateMoments
-from analysis.interventions.play.draws import Donors
+from analysis.interventions.edits.donor_rule import DonorRule, Donors
+from analysis.interventions.edits.linear_readings import StateMoments
 from reinforcement_learning.game.fast_game.ways import STEPS, side_of_task
 from reinforcement_learning.game.life import CAUSES_OF_DEATH, Life
 from reinforcement_learning.play.policy_pool import PolicyPool
@@ -144,29 +142,22 @@ _SMALLEST_CHANGE = 1e-5  # length of a change of a state; likewise
 _HELD = 0.99  # share of the variance that the leading components hold
 
 
-@dataclass(frozen=True, eq=False)
-class DataSpan:
-    """The span of the leading principal components of a layer's unedited states.
+def data_span(moments: StateMoments) -> np.ndarray:
+    """Return the leading principal components of a layer's unedited states, which hold 99% of the variance, (K, units).
 
-    Attributes:
-        components: orthonormal, (K, units); they hold 99% of the variance.
+    They are orthonormal.
     """
+    values, vectors = np.linalg.eigh(moments.covariance)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    count = 1 + int(np.searchsorted(np.cumsum(values), _HELD * values.sum()))
+    return vectors[:, :count].T
 
-    components: np.ndarray
 
-    @staticmethod
-    def of(moments: StateMoments) -> "DataSpan":
-        """Find the components."""
-        values, vectors = np.linalg.eigh(moments.covariance)
-        values, vectors = values[::-1], vectors[:, ::-1]
-        count = 1 + int(np.searchsorted(np.cumsum(values), _HELD * values.sum()))
-        return DataSpan(vectors[:, :count].T)
-
-    def share(self, changes: np.ndarray) -> np.ndarray:
-        """Return the share of each squared change that lies in the span, (B, units) -> (B,); NaN without a change."""
-        wide = changes.astype(np.float64)
-        whole, inside = (wide**2).sum(axis=1), ((wide @ self.components.T) ** 2).sum(axis=1)
-        return np.divide(inside, whole, out=np.full(len(whole), np.nan), where=whole > _SMALLEST_CHANGE**2)
+def share_within(span: np.ndarray, changes: np.ndarray) -> np.ndarray:
+    """Return the share of each squared change that lies in a span, (B, units) -> (B,); NaN without a change."""
+    wide = changes.astype(np.float64)
+    whole, inside = (wide**2).sum(axis=1), ((wide @ span.T) ** 2).sum(axis=1)
+    return np.divide(inside, whole, out=np.full(len(whole), np.nan), where=whole > _SMALLEST_CHANGE**2)
 
 
 class DonorOutcomes:

@@ -22,7 +22,6 @@ class Condition:
     Attributes:
         feature: `self_` and a column of the agent's own row in the game, also if its policy does not see it; or `tick`.
         comparison: one of <, <=, >, >=, ==, !=.
-        number: that the feature is compared with.
     """
 
     feature: str
@@ -48,7 +47,6 @@ class Condition:
 
         Args:
             rows: the agents' own rows in the game, (B, columns).
-            tick: of the episode, from 0.
 
         Returns:
             (B,) bool.
@@ -62,8 +60,6 @@ class FeatureCondition:
 
     Attributes:
         dictionary: of a layer of the memory.
-        feature: number of the feature.
-        number: that the strength is compared with.
     """
 
     dictionary: SparseDictionary

@@ -30,9 +30,7 @@ def summary_page(folder: Path, heading: str, sections: Sequence[Section], comman
     """Return the page as HTML.
 
     Args:
-        folder: of the run, with the figures.
         sections: in order; figures that were not drawn are left out.
-        command: words of the command line that repeats the run.
     """
     return (
         environment(_HERE, trim=True)

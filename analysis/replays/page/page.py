@@ -1,14 +1,84 @@
 """One self-contained offline page that plays a replay in any browser."""
 
 from pathlib import Path
+from typing import Any
 
-from analysis.materials import MATERIALS
-from analysis.pages.packing import embedded
+import numpy as np
+
+from analysis.labels import NOISE
+from analysis.materials import HARVESTED, MATERIALS
+from analysis.pages.packing import embedded, pack
 from analysis.pages.pages import BASE, environment, scripts_of, style_of
-from analysis.replays.clusters import ReplayClusters
-from analysis.replays.events import Events
-from analysis.replays.page.content import packed_replay
-from analysis.replays.replay import NPC_KINDS, Replay
+from analysis.replays.clusters import UNLABELLED, ReplayClusters
+from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES, cluster_colours, policy_colours
+from analysis.replays.events import CAUSES, EVENT_KINDS, Events
+from analysis.replays.replay import NPC_KINDS, SLOTS, STYLES, Replay
+
+
+def packed_replay(
+    replay: Replay, events: Events, clusters: ReplayClusters | None, title: str
+) -> tuple[dict[str, Any], str]:
+    """Return what `ReplayData.load` in `data.js` reads: facts, as JSON, and everything else as packed tables."""
+    inventories = [[[i.name, i.level, i.quantity, i.slot] for i in items] for items in replay.inventories]
+    packed = pack(_tables(replay, events, clusters), {"inventories": inventories})
+    return _facts(replay, clusters, title) | {"columns": packed.columns}, packed.content
+
+
+def _facts(replay: Replay, clusters: ReplayClusters | None, title: str) -> dict[str, Any]:
+    """Return everything except the tables."""
+    policies = sorted(set(replay.players.policies))
+    colours = policy_colours(replay.players.policies)
+    numbers = clusters.clusters if clusters else []
+    return {
+        "title": title,
+        "ticks": replay.ticks,
+        "rows": replay.tiles.shape[0],
+        "cols": replay.tiles.shape[1],
+        "skills": replay.skills,
+        "policies": [{"name": policy, "colour": colours[policy]} for policy in policies],
+        "players": {
+            "ids": replay.players.ids.tolist(),
+            "names": replay.players.names,
+            "policy": [policies.index(policy) for policy in replay.players.policies],
+        },
+        "npcs": {"ids": replay.npcs.ids.tolist(), "names": replay.npcs.names},
+        "npcKinds": [{"name": k, "colour": NPC_COLOURS[k], "shape": NPC_SHAPES[k]} for k in NPC_KINDS],
+        "materials": [{"name": m.name, "colour": m.colour, "note": m.note} for m in MATERIALS],
+        "harvested": HARVESTED.tolist(),
+        "styles": STYLES,
+        "slots": SLOTS,
+        "eventKinds": EVENT_KINDS,
+        "causes": CAUSES,
+        "clusters": {
+            "run": clusters.run, "noise": NOISE, "unlabelled": UNLABELLED,
+            "colours": {str(label): colour for label, colour in cluster_colours(numbers).items()},
+        } if clusters else None,
+    }  # fmt: skip
+
+
+def _tables(replay: Replay, events: Events, clusters: ReplayClusters | None) -> dict[str, np.ndarray]:
+    tables = {"tiles": replay.tiles.ravel()}
+    skipped = {"ids", "names", "skill_level", "skill_experience"}
+    for prefix, entities in (("player", replay.players), ("npc", replay.npcs)):
+        # Grouped by agent, since an agent's values change little from tick to tick.
+        tables |= {f"{prefix}.{name}": table.T for name, table in vars(entities).items() if name not in skipped}
+    for number, skill in enumerate(replay.skills):
+        tables[f"player.level.{skill}"] = replay.players.skill_level[:, :, number].T
+        tables[f"player.experience.{skill}"] = replay.players.skill_experience[:, :, number].T
+    places, offsets = _toggles(replay)
+    tables |= {"toggle.place": places, "toggle.offset": offsets}
+    tables |= {f"event.{name}": column for name, column in vars(events).items()}
+    if clusters:
+        tables |= {"player.cluster": clusters.label.T, "player.exact": clusters.exact.T}
+    return tables
+
+
+def _toggles(replay: Replay) -> tuple[np.ndarray, np.ndarray]:
+    """Return the tiles that were harvested or regrew, ordered by tick, and where each tick's tiles start."""
+    before = (np.zeros(0, dtype=np.int32), *replay.harvested[:-1])
+    changed = [np.setxor1d(old, new) for old, new in zip(before, replay.harvested, strict=True)]
+    return np.concatenate(changed), np.concatenate([[0], np.cumsum([len(places) for places in changed])])
+
 
 _HERE = Path(__file__).parent
 _KIT = (*BASE, "canvas.js", "glyphs.js", "playback.js")
@@ -20,14 +90,7 @@ def replay_page(replay: Replay, events: Events, clusters: ReplayClusters | None,
     facts, content = packed_replay(replay, events, clusters, title)
     page = environment(_HERE).get_template("template.html")
     return page.render(
-        title=title,
-        replay=replay,
-        policies=sorted(set(replay.players.policies)),
-        materials=MATERIALS,
-        npc_kinds=NPC_KINDS,
-        clusters=clusters,
-        facts=embedded(facts),
-        content=content,
-        style=style_of("window", _HERE, dark="always"),
-        scripts=scripts_of(_KIT, _SCRIPTS),
-    )
+        title=title, replay=replay, policies=sorted(set(replay.players.policies)), materials=MATERIALS,
+        npc_kinds=NPC_KINDS, clusters=clusters, facts=embedded(facts), content=content,
+        style=style_of("window", _HERE, dark="always"), scripts=scripts_of(_KIT, _SCRIPTS),
+    )  # fmt: skip

@@ -16,8 +16,19 @@ from activation_store.recording import SEEN_FIELDS
 from activation_store.schema import DumpMetadata
 from agent_zoo.capture import ALL_LAYERS
 from agent_zoo.checkpoint import save_checkpoint
-from analysis.codes.agreement import CODES, GAUSSIAN, TRAINED, UNTRAINED, Agreement, Pair, agreement_of
-from analysis.codes.replayed import EVERY, draw_lives, load_networks, replay
+from analysis.codes.agreement import (
+    CODES,
+    EVERY,
+    GAUSSIAN,
+    TRAINED,
+    UNTRAINED,
+    Agreement,
+    Pair,
+    agreement_of,
+    draw_lives,
+    load_networks,
+    replay,
+)
 from common.files import sha256
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import Entrant, load_entrant, untrained_entrant
@@ -89,16 +100,16 @@ def trainings(small_world, task, maps, tmp_path_factory: pytest.TempPathFactory)
 
 def test_the_recorded_policy_sees_its_own_lives_as_it_did(trainings: Trainings) -> None:
     networks = load_networks(trainings.dump, trainings.metadata, ["own", "other"], trainings.policies)
-    drawn = draw_lives(trainings.dump, 150, seed=3)
-    (recorded, again, other), lives = replay(trainings.dump, trainings.metadata, drawn, networks)
-    assert len(recorded.code) == drawn.states == len(lives.index) <= 150 and len(lives) == len(drawn.lives) < 96
+    drawn, subsample = draw_lives(trainings.dump, 150, seed=3)
+    (recorded, again, other), lives = replay(trainings.dump, trainings.metadata, drawn, subsample, networks)
+    assert len(recorded.code) == len(lives.index) <= 150 and len(lives) == len(drawn) < 96
     np.testing.assert_allclose(again.hidden, recorded.hidden, atol=1e-5)
     assert np.array_equal(again.code, recorded.code) and len(np.unique(recorded.code)) >= 4
     assert not np.array_equal(other.code, recorded.code)
-    every = read_dump(trainings.dump, subsample=drawn.subsample, lives=drawn.lives.tolist(), layers=["semantic_code"])
+    every = read_dump(trainings.dump, subsample=subsample, lives=drawn.tolist(), layers=["semantic_code"])
     counted = np.bincount(every.activations["semantic_code"].argmax(axis=1), minlength=CODES_EACH)
     assert np.array_equal(counted, np.bincount(recorded.code, minlength=CODES_EACH))
-    assert drawn.subsample.every == EVERY
+    assert subsample.every == EVERY
 
 
 @pytest.fixture(scope="module")

@@ -18,13 +18,13 @@ def test_numbers_are_the_known_ones() -> None:
     lives = np.repeat(np.arange(16), 10)
     states = States(activations, np.zeros(160, np.int64), lives, activations[:, :2], "layer")
     planes = {"part": states.plane, "noise": np.random.default_rng(1).normal(size=(160, 2)), "same": states.activations}
-    kept = {each.name: each for each in kept_by(states, planes, 200, 0)}
+    kept = {each["name"]: each for each in kept_by(states, planes, 200, 0)}
     for name, plane in planes.items():
-        assert kept[name].trustworthiness == pytest.approx(
+        assert kept[name]["trustworthiness"] == pytest.approx(
             trustworthiness(states.activations, plane, n_neighbors=NEIGHBOURS)
         )
         pairs = zip(neighbours(states.activations), neighbours(plane), strict=True)
-        assert kept[name].neighbours == pytest.approx(np.mean([len(a & b) / NEIGHBOURS for a, b in pairs]))
-        assert kept[name].neighbours_low <= kept[name].neighbours <= kept[name].neighbours_high
-    assert kept["same"].trustworthiness == kept["same"].neighbours == 1
-    assert kept["noise"].neighbours < kept["part"].neighbours_low
+        assert kept[name]["neighbours"] == pytest.approx(np.mean([len(a & b) / NEIGHBOURS for a, b in pairs]))
+        assert kept[name]["neighbours_low"] <= kept[name]["neighbours"] <= kept[name]["neighbours_high"]
+    assert kept["same"]["trustworthiness"] == kept["same"]["neighbours"] == 1
+    assert kept["noise"]["neighbours"] < kept["part"]["neighbours_low"]

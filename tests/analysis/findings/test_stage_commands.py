@@ -1,11 +1,15 @@
 """A study file runs scripts of this project and nothing else, and writes into its own results alone."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from analysis.findings.stage_commands import SCRIPTS, check_command
+import evaluate
+import extract_activations
+from analysis.findings.stage_commands import DEFAULT_SEEDS, SCRIPTS, check_command, seeds_of
 from analysis.findings.study_file import name_of, read_study
+from analysis.interventions.play.request import RunOptions
 from tests.analysis.findings.test_study_file import STUDY, written
 from tests.command import ROOT, assert_refused, assert_refuses, run_here
 
@@ -88,3 +92,25 @@ def test_a_study_has_a_name_of_its_own(tmp_path: Path, name: str) -> None:
     (tmp_path / "pages" / "mine.md").touch()
     assert_refused(run_here("study.py", tmp_path / name, "--pages-dir", tmp_path / "pages"), "is no name of a study")
     assert (tmp_path / "pages" / "mine.md").exists()
+
+
+def played(command: str) -> set[str]:
+    return set(seeds_of({"stage": command}, {})["stage"])
+
+
+def test_every_repeat_plays_a_seed_of_its_own() -> None:
+    assert played("evaluate.py x pvp --seed 3 -r 4") == {"3", "4", "5", "6"}
+    assert played("evaluate.py x pvp --repeats=2") == {"1", "2"}
+    assert played("extract_activations.py pve -p a -s 3") == {"3"}
+
+
+def test_the_default_seed_is_a_number_like_any_other() -> None:
+    options = {
+        "intervene.py": RunOptions,
+        "extract_activations.py": extract_activations.Arguments,
+        "evaluate.py": evaluate.Arguments,
+    }
+    for script, of in options.items():
+        (default,) = (each.default for each in fields(of) if each.name == "seed")
+        assert DEFAULT_SEEDS[script] == default
+        assert played(f"{script} x") == played(f"{script} x --seed {default}") == {str(default)}

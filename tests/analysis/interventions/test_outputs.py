@@ -46,11 +46,8 @@ def test_directions_edited_one_by_one_are_ranked_in_text_and_picture(tmp_path: P
     lines = write_effects(tmp_path, table, arms, draws=999, seed=1, through=["heads", "cell"])
     assert lines[1].startswith("Edits act through heads and cell alone")
     assert {path.name for path in tmp_path.iterdir()} == {
-        "effects.json",
-        "effects.tsv",
-        "effects_by_episode.tsv",
-        "ranking.png",
-    }
+        "effects.json", "effects.tsv", "effects_by_episode.tsv", "ranking.png",
+    }  # fmt: skip
     assert lines.index("  1. strong") < lines.index("  2. weak")
     assert sum("ticks lived -" in line for line in lines) == 1
     weak = lines[lines.index("  2. weak") :]
@@ -59,13 +56,9 @@ def test_directions_edited_one_by_one_are_ranked_in_text_and_picture(tmp_path: P
     assert figure is not None
     shown = texts(figure)
     assert {
-        "at once: KL, all heads, in total",
-        "at once: KL, all heads, in play",
-        "ticks lived",
-        "strong",
-        "weak",
+        "at once: KL, all heads, in total", "at once: KL, all heads, in play", "ticks lived", "strong", "weak",
         "random directions",
-    } <= set(shown)
+    } <= set(shown)  # fmt: skip
     assert shown.index("strong") < shown.index("weak")
     plain = study_effects(*plant(Planted(agents=4, edited=2)), Inference(permutations=99, bootstraps=99))
     assert ranking_figure(plain) is None

@@ -8,7 +8,7 @@ from activation_store.sparse_dictionary import SparseDictionary
 from analysis.features.registry import features_named
 from analysis.lives import Lives
 from analysis.sparse.cards import TOP, description, title, top_records
-from analysis.sparse.erasing import edits, row
+from analysis.sparse.describing import erasers, erasure_row
 from analysis.sparse.meaning import Meanings, meanings, shift_test
 from analysis.sparse.states import Behaviours, States
 from analysis.statistics.given_time import age_of
@@ -112,12 +112,12 @@ def test_what_is_left_of_an_erased_variable() -> None:
         "topk", 6, decoder, np.zeros(8, np.float32), SOURCE, decoder.copy(), flat, flat
     )  # fmt: skip
     first, second = slice(0, 2000), slice(2000, 4000)
-    ways = edits(states[first], variable[first], sparse.csr_array(strengths[first]), dictionary)
+    ways = erasers(states[first], variable[first], sparse.csr_array(strengths[first]), dictionary)
     found = {
-        by: row("x", by, edit, (states[first], variable[first]), (states[second], variable[second]), np.nan)
+        by: erasure_row("x", by, edit, (states[first], variable[first]), (states[second], variable[second]), np.nan)
         for by, edit in ways.items()
     }
-    assert found["nothing"].r2 > 0.99 and found["nothing"].moved == 0
+    assert found["nothing"]["r2"] > 0.99 and found["nothing"]["moved"] == 0
     for by in ("leace", "1 feature"):
-        assert abs(found[by].r2) < 0.02
-    assert 0 < found["leace"].moved <= found["1 feature"].moved + 1e-6 < found["4 features"].moved
+        assert abs(found[by]["r2"]) < 0.02
+    assert 0 < found["leace"]["moved"] <= found["1 feature"]["moved"] + 1e-6 < found["4 features"]["moved"]

@@ -9,8 +9,9 @@ import torch
 from activation_store.sparse_dictionary import AUTOENCODERS, DictionaryKind, SparseDictionary
 from agent_zoo.sparse_codes import SparseCoder
 from analysis.sparse.autoencoder import Parameters, folded
-from analysis.sparse.fitting import baseline
-from analysis.sparse.stability import matched, stability
+from analysis.sparse.fitting import baseline, claim
+from analysis.sparse.report import matched, stability
+from analysis.sparse.settings import SparseSettings
 from analysis.sparse.training import Epoch, Plan, geometric_median, normalisation, train
 from analysis.statistics.surrogate import gaussian_surrogate
 from common.tensor_file import read_tensors, write_tensors
@@ -160,3 +161,14 @@ def test_the_geometric_median_is_not_moved_by_outliers() -> None:
 
 def test_states_that_never_vary_are_refused() -> None:
     assert_refuses("the same state in every record", normalisation, np.ones((10, 3), np.float32), 0)
+
+
+def test_a_folder_with_other_files_is_not_claimed(tmp_path: Path) -> None:
+    settings = SparseSettings(tmp_path / "dump", output_dir=tmp_path)
+    settings.training_folder.mkdir()
+    (settings.training_folder / ".plan.json.x.partial").touch()  # of a run that was killed at once
+    assert claim(settings, {}) == settings.training_folder
+    for path in settings.training_folder.iterdir():
+        path.unlink()
+    (settings.training_folder / "mine.txt").touch()
+    assert_refuses("holds other files", claim, settings, {})

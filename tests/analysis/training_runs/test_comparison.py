@@ -11,12 +11,9 @@ import orjson
 import pytest
 
 from analysis.training_runs import run as run_files
-from analysis.training_runs.comparison import compare
-from analysis.training_runs.curves import stretch_means
-from analysis.training_runs.groups import Group, group_runs
-from analysis.training_runs.intervals import mean_over_seeds
-from analysis.training_runs.notes import notes_on
-from analysis.training_runs.run import TrainingRun, read_run
+from analysis.training_runs.comparison import compare, notes_on
+from analysis.training_runs.curves import mean_over_seeds, stretch_means
+from analysis.training_runs.run import Group, TrainingRun, group_runs, read_run
 from common.checked_json import CHECKSUM, entry_checksum
 from common.user_error import UserError
 from reinforcement_learning.run_settings import RUN_SETTINGS_FILE
@@ -190,12 +187,9 @@ def test_runs_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     whole = plant_run(tmp_path, "A_1", 1, flat(1))
     metrics = (whole / "metrics.jsonl").read_text()
     for damage, part in (
-        ('{"agent_steps": 1\n', "not JSON"),
-        ("[1]\n", "not a JSON object"),
-        ('{"update": 1}\n', "lacks 'agent_steps'"),
-        (metrics + metrics, "does not grow"),
-        ("", "no update yet"),
-    ):
+        ('{"agent_steps": 1\n', "not JSON"), ("[1]\n", "not a JSON object"), ('{"update": 1}\n', "lacks 'agent_steps'"),
+        (metrics + metrics, "does not grow"), ("", "no update yet"),
+    ):  # fmt: skip
         (whole / "metrics.jsonl").write_text(damage)
         assert_refuses(part, read_run, whole)
     (whole / "metrics.jsonl").write_text(metrics + '{"agent_steps": 99')  # a kill cut the line short

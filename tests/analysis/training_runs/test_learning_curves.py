@@ -5,11 +5,8 @@ from pathlib import Path
 import pytest
 
 from analysis.training_runs.comparison import compare
-from analysis.training_runs.generalisation import generalisation
-from analysis.training_runs.groups import group_runs
-from analysis.training_runs.learning_curves import learning_curves
-from analysis.training_runs.metrics import TITLES, chosen_metrics
-from analysis.training_runs.run import read_run
+from analysis.training_runs.learning_curves import generalisation, learning_curves
+from analysis.training_runs.run import TITLES, chosen_metrics, group_runs, read_run
 from tests.analysis.figures.test_figures import texts
 from tests.planted_training_runs import plant_evaluation, plant_run
 

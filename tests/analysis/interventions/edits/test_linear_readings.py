@@ -5,8 +5,13 @@ import pytest
 import torch
 from sklearn.linear_model import LinearRegression
 
-from analysis.interventions.edits.erasure import NothingToErase, fitted_eraser
-from analysis.interventions.edits.linear_readings import JointMoments, Reading, held_out_r_squared
+from analysis.interventions.edits.linear_readings import (
+    JointMoments,
+    NothingToErase,
+    Reading,
+    fitted_eraser,
+    held_out_r_squared,
+)
 from analysis.interventions.edits.state_edits import AsFarAs
 from analysis.interventions.play.edits import orthonormal, random_eraser
 

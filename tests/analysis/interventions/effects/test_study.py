@@ -178,14 +178,9 @@ def test_outcomes_at_once_are_levels_beside_those_of_controls() -> None:
     found = study(LARGE)
     at_once = {each.outcome: each for each in found.at_once}
     assert {
-        "kl_total",
-        "kl_in_play",
-        "kl_total/Move",
-        "value_change_total",
-        "gain_total/Move/North",
-        "off_manifold",
+        "kl_total", "kl_in_play", "kl_total/Move", "value_change_total", "gain_total/Move/North", "off_manifold",
         "edited_ticks",
-    } <= set(at_once)
+    } <= set(at_once)  # fmt: skip
     assert set(at_once).isdisjoint(each.outcome for each in found.effects)
     value = at_once["value_change_total"]
     assert value.level.value == pytest.approx(-0.4, abs=0.03) and value.lives == 128

@@ -8,9 +8,8 @@ import pytest
 from activation_store.interventions import KEYS, Arm, LivesTable
 from analysis.interventions.effects.controls import against
 from analysis.interventions.effects.effects import Effect
-from analysis.interventions.effects.equivalence import equivalence_p, margins
-from analysis.interventions.effects.inference import Condition, OverEpisodes, detectable
-from analysis.interventions.effects.planned import episodes_needed, planned_lines
+from analysis.interventions.effects.inference import Condition, OverEpisodes, detectable, episodes_needed, planned_lines
+from analysis.interventions.effects.outcomes import equivalence_p, margins
 from analysis.interventions.effects.study import Study, study_effects
 from analysis.interventions.effects.tables import effects_table
 from analysis.interventions.effects.text import summary_lines

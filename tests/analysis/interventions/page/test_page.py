@@ -21,10 +21,9 @@ from activation_store.interventions import (
 )
 from analysis.interventions.edits.state_edits import steer
 from analysis.interventions.outputs import PAGE_FILE, report_run
-from analysis.interventions.page.page import ShownReplays, read_shown_replays
+from analysis.interventions.page.page import ComparedReplays, first_difference, read_shown_replays
 from analysis.interventions.play.edited_play import play_arm
 from analysis.interventions.play.experiment import ArmPlan
-from analysis.replays.compared import first_difference
 from analysis.replays.replay import Replay
 from analysis.runs.finished_files import open_finished
 from common.checked_json import with_checksum
@@ -64,8 +63,10 @@ def run_folder(small_world, task, maps, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def shown(run_folder: Path) -> ShownReplays:
-    return read_shown_replays(run_folder, read_lives(run_folder / LIVES_FILE), ARMS, lambda share: None)
+def compared(run_folder: Path) -> ComparedReplays:
+    compared, arm = read_shown_replays(run_folder, read_lives(run_folder / LIVES_FILE), ARMS, lambda share: None)
+    assert arm == "edit, dose +1"
+    return compared
 
 
 @pytest.fixture
@@ -78,10 +79,6 @@ def seek(page, tick: int) -> None:
     page.get_by_label("Tick", exact=True).fill(str(tick))
     until(page, f"window.compared.tick === {tick}")
     settle(page)
-
-
-def replay_of(shown: ShownReplays, side: str) -> Replay:
-    return getattr(shown.compared, side)
 
 
 def truth(replay: Replay, tick: int) -> dict[int, tuple[int, int, bool]]:
@@ -104,27 +101,26 @@ def pictures(page) -> list[str]:
     return [page.evaluate(f"document.getElementById('{side}-map-canvas').toDataURL()") for side in SIDES]
 
 
-def test_the_planted_edit_shows_in_the_replays(shown: ShownReplays) -> None:
+def test_the_planted_edit_shows_in_the_replays(compared: ComparedReplays) -> None:
     """Otherwise the page would have nothing to show: edited agents go north, unedited ones stay around."""
-    compared = shown.compared
-    assert shown.arm == "edit, dose +1" and compared.drawn.sum() == DRAWN
+    assert compared.drawn.sum() == DRAWN
     moved = compared.edited.players.row[8] - compared.unedited.players.row[8]
     assert moved[compared.drawn].mean() < -1 and abs(moved[~compared.drawn]).max() < 6
     first = compared.first_tick
     assert first is not None and first <= 4 and compared.drawn[compared.first == first].all()
 
 
-def test_the_slider_moves_both_replays(page, shown: ShownReplays) -> None:
-    for tick in (0, 9, shown.compared.edited.ticks - 1, 3):
+def test_the_slider_moves_both_replays(page, compared: ComparedReplays) -> None:
+    for tick in (0, 9, compared.edited.ticks - 1, 3):
         seek(page, tick)
         for side in SIDES:
-            assert on_map(page, side) == truth(replay_of(shown, side), tick)
-        assert f"tick {tick} of {shown.compared.edited.ticks - 1}" in page.locator("#clock").inner_text()
+            assert on_map(page, side) == truth(getattr(compared, side), tick)
+        assert f"tick {tick} of {compared.edited.ticks - 1}" in page.locator("#clock").inner_text()
     assert on_map(page, "unedited") != on_map(page, "edited")
 
 
-def test_the_page_says_what_it_shows(page, shown: ShownReplays, run_folder: Path) -> None:
-    compared, tick = shown.compared, 12
+def test_the_page_says_what_it_shows(page, compared: ComparedReplays, run_folder: Path) -> None:
+    tick = 12
     seek(page, tick)
     assert page.title() == "<b>&'run' – intervention" and page.locator("h1").inner_text() == "<b>&'run'"
     assert first_difference(compared) in page.locator("#difference").inner_text()
@@ -132,7 +128,7 @@ def test_the_page_says_what_it_shows(page, shown: ShownReplays, run_folder: Path
     assert "2 episodes in each arm, 3 arms, 96 lives" in summary and "edit, dose +1" in summary
     assert page.locator("#arms h3").all_inner_texts() == ["Unedited", "Edited, dose +1"]
     for side in SIDES:
-        alive = replay_of(shown, side).players.alive[tick]
+        alive = getattr(compared, side).players.alive[tick]
         told = f"Alive: {(alive & compared.drawn).sum()} of {DRAWN} agents drawn at random, "
         assert (
             page.locator(f"#{side}-living")
@@ -143,21 +139,21 @@ def test_the_page_says_what_it_shows(page, shown: ShownReplays, run_folder: Path
     assert first == 1 and first + others == len([*run_folder.glob("*.png")]) > 1
 
 
-def test_only_the_edited_agents_can_be_shown(page, shown: ShownReplays) -> None:
+def test_only_the_edited_agents_can_be_shown(page, compared: ComparedReplays) -> None:
     seek(page, 2)
-    drawn = set(shown.compared.ids[shown.compared.drawn].tolist())
+    drawn = set(compared.ids[compared.drawn].tolist())
     page.get_by_label("only the edited agents").check()
     settle(page)
     for side in SIDES:
-        there = {number for number in truth(replay_of(shown, side), 2) if number in drawn}
+        there = {number for number in truth(getattr(compared, side), 2) if number in drawn}
         assert set(on_map(page, side)) == there != set()
     page.keyboard.press("e")
     settle(page)
-    assert on_map(page, "edited") == truth(shown.compared.edited, 2)
+    assert on_map(page, "edited") == truth(compared.edited, 2)
 
 
-def test_a_clicked_agent_is_told_in_both_arms_and_has_two_paths(page, shown: ShownReplays) -> None:
-    compared, tick = shown.compared, 6
+def test_a_clicked_agent_is_told_in_both_arms_and_has_two_paths(page, compared: ComparedReplays) -> None:
+    tick = 6
     seek(page, tick)
     before = pictures(page)
     everyone = page.evaluate("window.compared.shown('edited')")
@@ -175,7 +171,7 @@ def test_a_clicked_agent_is_told_in_both_arms_and_has_two_paths(page, shown: Sho
     settle(page)
     hover = page.locator("#edited-tooltip").inner_text()
     for side in SIDES:
-        players = replay_of(shown, side).players
+        players = getattr(compared, side).players
         if players.alive[tick, player]:
             vitals = ", ".join(f"{name} {getattr(players, name)[tick, player]}" for name in ("health", "food", "water"))
             assert f"alive, {vitals}" in hover
@@ -195,8 +191,7 @@ def test_a_clicked_agent_is_told_in_both_arms_and_has_two_paths(page, shown: Sho
     assert pictures(page) == before
 
 
-def test_the_dead_are_said_to_be_dead(page, shown: ShownReplays) -> None:
-    compared = shown.compared
+def test_the_dead_are_said_to_be_dead(page, compared: ComparedReplays) -> None:
     last = compared.edited.ticks - 1
     died = np.flatnonzero(~compared.edited.players.alive[last - 1] & (compared.edited.players.health[0] > 0))
     player = int(died[0])
@@ -207,19 +202,19 @@ def test_the_dead_are_said_to_be_dead(page, shown: ShownReplays) -> None:
     assert f"died at tick {at}, " in page.get_by_role("row", name="state").inner_text()
 
 
-def test_keys_and_buttons_move_time(page, shown: ShownReplays) -> None:
-    last = shown.compared.edited.ticks - 1
+def test_keys_and_buttons_move_time(page, compared: ComparedReplays) -> None:
+    last = compared.edited.ticks - 1
     for key, tick in (("ArrowRight", 1), ("Shift+ArrowRight", 11), ("ArrowLeft", 10), ("End", last), ("Home", 0)):
         page.keyboard.press(key)
         assert page.evaluate("window.compared.tick") == tick
     page.keyboard.press("d")
-    assert page.evaluate("window.compared.tick") == shown.compared.first_tick
+    assert page.evaluate("window.compared.tick") == compared.first_tick
     page.get_by_label("Speed").select_option("100")
     page.get_by_role("button", name="Play", exact=True).click()
     until(page, f"window.compared.tick === {last} && !window.compared.playing")
     page.keyboard.press("Home")
     page.get_by_role("button", name="Go there").click()
-    assert page.evaluate("window.compared.tick") == shown.compared.first_tick
+    assert page.evaluate("window.compared.tick") == compared.first_tick
 
 
 def test_both_maps_zoom_together(page) -> None:

@@ -3,35 +3,22 @@
 import numpy as np
 import pytest
 
-from activation_store.interventions import LivesTable
 from analysis.interventions.edits.donor_rule import DonorRule
+from analysis.interventions.edits.linear_readings import StateMoments
 from analysis.interventions.edits.memory_edits import Clear, Transplant
 from analysis.interventions.edits.state_edits import interchange, steer
-from analysis.interventions.edits.state_moments import StateMoments
-from analysis.interventions.play.edited_play import PlayedGroup, play_arm
 from analysis.interventions.play.edits import Edit
 from analysis.interventions.play.experiment import AT_ONCE_CONTROLS, ArmPlan, Experiment
 from analysis.interventions.play.request import RunOptions
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from tests.analysis.interventions.play.directions import unit
-from tests.driven import DRIVER, UNITS, driven_contest
+from tests.driven import DRIVER, UNITS, lives_of
 
 IDLE = 5
 GROUP = Group(4, (0, 1))
 BY_ROW = DonorRule("self_row")
 NORTH = steer(unit(DRIVER, UNITS), 0.9)
-
-
-@pytest.fixture(scope="module")
-def pool(small_world, task, maps) -> PolicyPool:
-    return driven_contest(small_world, task, maps).pool(len(GROUP.numbers))
-
-
-def lives(pool: PolicyPool, plan: ArmPlan) -> LivesTable:
-    (group,) = play_arm(pool, GROUP, plan)
-    assert isinstance(group, PlayedGroup)
-    return LivesTable.of_rows(group.rows)
 
 
 @pytest.mark.parametrize(
@@ -45,8 +32,8 @@ def lives(pool: PolicyPool, plan: ArmPlan) -> LivesTable:
 def test_the_edit_as_its_own_control_does_the_same(pool: PolicyPool, made: dict[str, tuple[object, ...]]) -> None:
     idle = ArmPlan("idle", 4, states=(steer(unit(IDLE, UNITS), 0.0),))
     same = ArmPlan("same", 4, **made)  # type: ignore[arg-type]
-    alone = lives(pool, ArmPlan("edit", 4, **made)).of_arm("edit")  # type: ignore[arg-type]
-    table = lives(pool, ArmPlan("edit", 4, controls=(same, idle), **made))  # type: ignore[arg-type]
+    alone = lives_of(pool, GROUP, ArmPlan("edit", 4, **made)).of_arm("edit")  # type: ignore[arg-type]
+    table = lives_of(pool, GROUP, ArmPlan("edit", 4, controls=(same, idle), **made))  # type: ignore[arg-type]
     edit, control, other = (table.of_arm(name) for name in ("edit", "same", "idle"))
     assert control.edited.all() and len(control) == 8 == edit.edited.sum()
     measured = [

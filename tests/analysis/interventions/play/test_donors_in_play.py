@@ -7,21 +7,18 @@ import numpy as np
 import pytest
 import torch
 
-from activation_store.interventions import LivesTable
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.network_parts.layers import ENTITY_SCALES
-from analysis.interventions.edits.donor_rule import DonorRule
+from analysis.interventions.edits.donor_rule import DonorLots, DonorRule
 from analysis.interventions.edits.memory_edits import MovedAsFar, Transplant
 from analysis.interventions.edits.state_edits import Interchange, interchange
-from analysis.interventions.play.draws import DonorLots
-from analysis.interventions.play.edited_play import PlayedGroup, play_arm
 from analysis.interventions.play.experiment import ArmPlan
-from analysis.interventions.play.outcomes import DataSpan
+from analysis.interventions.play.outcomes import data_span
 from analysis.interventions.play.when import When
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from tests.analysis.interventions.play.directions import unit
-from tests.driven import drive
+from tests.driven import drive, lives_of, played
 from tests.tiny_policies import tiny_entrant
 
 UNITS = 16
@@ -60,14 +57,9 @@ def plant(policy: RecurrentPolicy) -> None:
     drive(policy, 3, Move=ROWS, Style=COLUMNS)
 
 
-def played(pool: PolicyPool, plan: ArmPlan) -> PlayedGroup:
-    (group,) = play_arm(pool, GROUP, plan)
-    return group
-
-
 def outcomes(pool: PolicyPool, **given: object) -> Mapping[str, np.ndarray]:
     plan = ArmPlan("edit", given.pop("drawn", 6), **given)  # type: ignore[arg-type]
-    table = LivesTable.of_rows(played(pool, plan).rows)
+    table = lives_of(pool, GROUP, plan)
     assert all(np.isnan(values[~table.edited]).all() for name, values in table.outcomes.items() if "follows" in name)
     return table.outcomes
 
@@ -124,9 +116,9 @@ def test_a_memory_transplanted_once_fades(pool: PolicyPool) -> None:
 def test_changes_are_compared_with_the_span_of_unedited_states(pool: PolicyPool) -> None:
     """States vary in two ways only, since two units always change together. A change of one of them is half unusual."""
     layers = ("lstm_hidden", "lstm_cell")
-    moments = played(pool, ArmPlan("edit", 6, watched=layers)).moments
-    spans = {layer: DataSpan.of(each) for layer, each in moments.items()}
-    assert [len(each.components) for each in spans.values()] == [2, 2]
+    moments = played(pool, GROUP, ArmPlan("edit", 6, watched=layers)).moments
+    spans = {layer: data_span(each) for layer, each in moments.items()}
+    assert [len(each) for each in spans.values()] == [2, 2]
     given = {"spans": spans, "when": When(4)}
     for plan, share in (
         ({"states": along(COLUMNS)}, 1), ({"states": along(ROWS)}, 0.5), ({"memories": (Transplant(BY_ROW, 2),)}, 1),

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from analysis.interventions.edits.donor_rule import DonorRule
-from analysis.interventions.play.draws import DonorLots, Donors
+from analysis.interventions.edits.donor_rule import DonorLots, DonorRule, Donors
 from tests.command import assert_refuses
 
 COLUMNS = ("id", "row", "food")

@@ -9,16 +9,15 @@ import torch
 from activation_store.directions import Direction
 from activation_store.interventions import LivesTable
 from agent_zoo.memories.memory import MemoryState
+from analysis.interventions.edits.linear_readings import Distances
 from analysis.interventions.edits.memory_edits import Clear, Freeze, KeptMemory, MovedAsFar
 from analysis.interventions.edits.state_edits import AsFarAs, StateEdit, Untouched, collapse, steer
-from analysis.interventions.edits.state_moments import Distances
-from analysis.interventions.play.edited_play import PlayedGroup, play_arm
 from analysis.interventions.play.experiment import ArmPlan
 from analysis.interventions.play.when import Condition, When
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from tests.analysis.interventions.play.directions import unit
-from tests.driven import DRIVER, UNITS, driven_contest
+from tests.driven import DRIVER, UNITS, lives_of, played
 
 IDLE = 5
 GROUP = Group(4, (0, 1))
@@ -26,24 +25,9 @@ ROUNDING = 1e-6
 NORTH = "gain_total/Move.Direction/North"
 
 
-@pytest.fixture(scope="module")
-def contest(small_world, task, maps) -> Contest:
-    return driven_contest(small_world, task, maps)
-
-
-@pytest.fixture(scope="module")
-def pool(contest: Contest) -> PolicyPool:
-    return contest.pool(len(GROUP.numbers))
-
-
-def played(pool: PolicyPool, plan: ArmPlan) -> PlayedGroup:
-    (group,) = play_arm(pool, GROUP, plan)
-    return group
-
-
 def lives(pool: PolicyPool, *states: StateEdit, **given: object) -> LivesTable:
     plan = ArmPlan("edit", given.pop("drawn", 4), states=tuple(states), **given)  # type: ignore[arg-type]
-    return LivesTable.of_rows(played(pool, plan).rows).of_arm("edit")
+    return lives_of(pool, GROUP, plan).of_arm("edit")
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +67,7 @@ def test_an_idle_direction_moves_nothing_at_once(pool: PolicyPool) -> None:
 
 def test_a_call_without_an_edit_leaves_every_life_as_it_was(pool: PolicyPool, twin: LivesTable) -> None:
     for plan in ({"states": (Untouched("lstm_cell"),)}, {"memories": (KeptMemory(),)}):
-        found = LivesTable.of_rows(played(pool, ArmPlan("edit", 4, **plan)).rows).of_arm("edit")
+        found = lives_of(pool, GROUP, ArmPlan("edit", 4, **plan)).of_arm("edit")
         for name, values in twin.outcomes.items():
             np.testing.assert_array_equal(found.outcomes[name], values, err_msg=name)
         assert (
@@ -107,7 +91,7 @@ def test_a_share_of_all_leaves_nobody_unedited(pool: PolicyPool) -> None:
 
 
 def test_other_read_outs_and_distances_are_reported(pool: PolicyPool) -> None:
-    moments = played(pool, ArmPlan("edit", 4, watched=("lstm_hidden",))).moments["lstm_hidden"]
+    moments = played(pool, GROUP, ArmPlan("edit", 4, watched=("lstm_hidden",))).moments["lstm_hidden"]
     assert moments.count > 300
     driver, idle = unit(DRIVER, UNITS, "driver"), unit(IDLE, UNITS, "idle")
     given = {"distances": {"lstm_hidden": Distances.of(moments)}, "directions": (driver, idle), "when": When(0, 1)}
@@ -127,17 +111,15 @@ def test_a_random_direction_has_no_effect_at_once_unless_it_points_at_the_cause(
 
 def test_an_emptied_memory_begins_every_tick_like_the_first(pool: PolicyPool) -> None:
     """So clearing before each tick makes the policy reactive: freezing an empty memory is the same."""
-    cleared, frozen = (
-        LivesTable.of_rows(played(pool, ArmPlan("edit", 4, memories=(each,))).rows) for each in (Clear(1), Freeze())
-    )
+    cleared, frozen = (lives_of(pool, GROUP, ArmPlan("edit", 4, memories=(each,))) for each in (Clear(1), Freeze()))
     for name, values in cleared.outcomes.items():
         if "_total" not in name and "_in_play" not in name:
             np.testing.assert_array_equal(values, frozen.outcomes[name], err_msg=name)
 
 
 def test_a_memory_cleared_once_recovers(pool: PolicyPool) -> None:
-    rarely = LivesTable.of_rows(played(pool, ArmPlan("edit", 4, memories=(Clear(10),))).rows)
-    often = LivesTable.of_rows(played(pool, ArmPlan("edit", 4, memories=(Clear(1),))).rows)
+    rarely = lives_of(pool, GROUP, ArmPlan("edit", 4, memories=(Clear(10),)))
+    often = lives_of(pool, GROUP, ArmPlan("edit", 4, memories=(Clear(1),)))
     assert 0 < np.nanmean(rarely.outcomes["kl_total"]) < np.nanmean(often.outcomes["kl_total"])
 
 

@@ -7,16 +7,16 @@ import pytest
 import torch
 
 from activation_store.interventions import LivesTable
-from analysis.interventions.edits.erasure import fitted_eraser
-from analysis.interventions.edits.linear_readings import JointMoments, Reading
+from analysis.interventions.edits.linear_readings import JointMoments, Reading, fitted_eraser
 from analysis.interventions.edits.state_edits import Eraser
-from analysis.interventions.play.edited_play import PlayedGroup, play_arm
+from analysis.interventions.play.edited_play import PlayedGroup
 from analysis.interventions.play.experiment import ArmPlan
 from analysis.interventions.play.when import When
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from tests.analysis.interventions.play.directions import unit
 from tests.driven import drive
+from tests.driven import played as played_group
 from tests.tiny_policies import tiny_entrant
 
 UNITS = 16
@@ -51,8 +51,7 @@ def pool(small_world, task, maps) -> PolicyPool:
 
 
 def played(pool: PolicyPool, **given: object) -> PlayedGroup:
-    (group,) = play_arm(pool, GROUP, ArmPlan("edit", 8, **given))  # type: ignore[arg-type]
-    return group
+    return played_group(pool, GROUP, ArmPlan("edit", 8, **given))  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,8 @@ from activation_store.sparse_dictionary import write_dictionary
 from agent_zoo.memories.memory import MemoryState
 from agent_zoo.sparse_codes import SparseCoder
 from analysis.interventions.edits.feature_edits import FeatureEdit, check_dictionary
-from analysis.interventions.edits.state_moments import StateMoments
+from analysis.interventions.edits.linear_readings import StateMoments
 from analysis.interventions.outputs import report_run
-from analysis.interventions.play.edited_play import play_arm
 from analysis.interventions.play.edits import Edit
 from analysis.interventions.play.experiment import AT_ONCE_CONTROLS, ArmPlan, Experiment
 from analysis.interventions.play.request import RunOptions
@@ -25,7 +24,7 @@ from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.workers import Workers
 from tests.command import assert_refuses
-from tests.driven import DRIVER, UNITS, driven_contest
+from tests.driven import DRIVER, UNITS, lives_of
 from tests.planted_dictionary import axes
 
 NORTH = "gain_total/Move.Direction/North"
@@ -70,14 +69,8 @@ def test_features_are_edited_one_by_one() -> None:
     assert abs(float(axis[0] @ axis[1])) < 0.99, "each feature has a random direction of its own"
 
 
-@pytest.fixture(scope="module")
-def pool(small_world, task, maps) -> PolicyPool:
-    return driven_contest(small_world, task, maps).pool(2)
-
-
 def lives(pool: PolicyPool, plan: ArmPlan) -> LivesTable:
-    (group,) = play_arm(pool, Group(4, (0, 1)), plan)
-    return LivesTable.of_rows(group.rows).of_arm(plan.name)
+    return lives_of(pool, Group(4, (0, 1)), plan).of_arm(plan.name)
 
 
 def test_a_planted_cause_moves_its_action(pool: PolicyPool) -> None:

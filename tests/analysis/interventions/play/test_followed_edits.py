@@ -1,29 +1,24 @@
 """What is left of an edit, in a memory that keeps half of its cell in every tick, whatever its agent sees."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 
 from activation_store.interventions import LivesTable
 from analysis.interventions.edits.state_edits import steer
-from analysis.interventions.play.edited_play import PlayedGroup, play_arm
 from analysis.interventions.play.experiment import ArmPlan
 from analysis.interventions.play.when import When
-from reinforcement_learning.play.contest import Group
+from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.policy_pool import PolicyPool
-from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.analysis.interventions.play.directions import unit
-from tests.driven import DRIVER, UNITS, driven_contest
+from tests.driven import DRIVER, UNITS, lives_of
 
 FOLLOW = 4
 GROUP = Group(4, (0, 1))
 
 
 @pytest.fixture(scope="module")
-def pool(small_world: EnvironmentSettings, task: TaskSettings, maps: Path) -> PolicyPool:
-    contest = driven_contest(small_world, task, maps)
+def pool(contest: Contest) -> PolicyPool:
     memory = contest.entrants[0].policy.memory
     assert memory is not None
     with torch.no_grad():
@@ -37,9 +32,8 @@ def pool(small_world: EnvironmentSettings, task: TaskSettings, maps: Path) -> Po
 
 def edited_once(pool: PolicyPool, when: When) -> LivesTable:
     edit = steer(unit(DRIVER, UNITS, layer="lstm_cell"), 0.9)
-    (played,) = play_arm(pool, GROUP, ArmPlan("edited once", 4, when, states=(edit,), follow=FOLLOW))
-    assert isinstance(played, PlayedGroup)
-    return LivesTable.of_rows(played.rows).of_arm("edited once")
+    plan = ArmPlan("edited once", 4, when, states=(edit,), follow=FOLLOW)
+    return lives_of(pool, GROUP, plan).of_arm("edited once")
 
 
 def left(lives: LivesTable, what: str) -> np.ndarray:

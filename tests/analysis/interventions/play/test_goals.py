@@ -10,7 +10,6 @@ from agent_zoo.network_parts.own_features import GOAL
 from analysis.interventions.edits.donor_rule import DonorRule
 from analysis.interventions.edits.memory_edits import Transplant
 from analysis.interventions.edits.state_edits import steer
-from analysis.interventions.play.edited_play import play_arm
 from analysis.interventions.play.experiment import ArmPlan
 from analysis.interventions.play.outcomes import goals_of
 from analysis.interventions.play.when import Condition, When
@@ -19,7 +18,7 @@ from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.settings import TaskSettings
 from tests.analysis.interventions.play.directions import unit
-from tests.driven import DRIVER, UNITS, driven_contest
+from tests.driven import DRIVER, UNITS, driven_contest, lives_of
 
 GROUP = Group(3, (0, 1))
 FROM, INTERRUPT = 4, 2
@@ -33,11 +32,6 @@ def pool(small_world, maps) -> PolicyPool:
     return driven_contest(replace(small_world, interrupt=INTERRUPT), task, maps).pool(len(GROUP.numbers))
 
 
-def lives(pool: PolicyPool, plan: ArmPlan) -> LivesTable:
-    (group,) = play_arm(pool, GROUP, plan)
-    return LivesTable.of_rows(group.rows)
-
-
 def goals_of_rows(pool: PolicyPool, table: LivesTable) -> np.ndarray:
     goals = goals_of(pool).reshape(len(GROUP.numbers), -1)  # worlds by agents
     places = [shared.agents for shared in pool.shared]
@@ -46,7 +40,7 @@ def goals_of_rows(pool: PolicyPool, table: LivesTable) -> np.ndarray:
 
 
 def test_who_is_driven_north_goes_towards_the_north_only(pool: PolicyPool) -> None:
-    table = lives(pool, ArmPlan("edit", 16, When(FROM), states=(steer(unit(DRIVER, UNITS), 0.9),)))
+    table = lives_of(pool, GROUP, ArmPlan("edit", 16, When(FROM), states=(steer(unit(DRIVER, UNITS), 0.9),)))
     goal, way, right = goals_of_rows(pool, table), table.outcomes["towards_goal"], table.outcomes["right_way"]
     assert set(goal.tolist()) == set(range(len(SIDES)))
     known = np.isfinite(way)
@@ -59,9 +53,11 @@ def test_who_is_driven_north_goes_towards_the_north_only(pool: PolicyPool) -> No
 
 def test_the_goal_is_a_variable_of_conditions_and_donors(pool: PolicyPool) -> None:
     southern = Condition.parse("self_goal == 1", COLUMNS)
-    table = lives(pool, ArmPlan("edit", 16, When(FROM, condition=southern), states=(steer(unit(DRIVER, UNITS), 0.9),)))
+    table = lives_of(
+        pool, GROUP, ArmPlan("edit", 16, When(FROM, condition=southern), states=(steer(unit(DRIVER, UNITS), 0.9),))
+    )
     edited = np.nan_to_num(table.outcomes["edited_ticks"]) > 0
     assert edited.any() and (goals_of_rows(pool, table)[edited] == 1).all()
     rule = DonorRule.parse("self_goal", COLUMNS)
-    swapped = lives(pool, ArmPlan("edit", 4, When(FROM, FROM + 1), memories=(Transplant(rule, 1),)))
+    swapped = lives_of(pool, GROUP, ArmPlan("edit", 4, When(FROM, FROM + 1), memories=(Transplant(rule, 1),)))
     assert (np.nan_to_num(swapped.outcomes["edited_ticks"]) == 1).sum() >= 4

@@ -11,25 +11,18 @@ from activation_store.interventions import LivesTable
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.memories.lstm_memory import LSTM
 from analysis.interventions.edits.state_edits import Untouched, steer
-from analysis.interventions.play.edited_play import PlayedGroup, play_arm
 from analysis.interventions.play.experiment import ArmPlan
 from analysis.interventions.play.when import When
 from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.policy_pool import PolicyPool
-from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.analysis.interventions.play.directions import unit
-from tests.driven import DRIVER, UNITS, driven_contest
+from tests.driven import DRIVER, UNITS, lives_of
 
 GROUP = Group(4, (0, 1))
 OPEN = 12.0
 ONCE = When(3, 4)
 KL = "kl_in_play"
-
-
-@pytest.fixture(scope="module")
-def contest(small_world: EnvironmentSettings, task: TaskSettings, maps: Path) -> Contest:
-    return driven_contest(small_world, task, maps)
 
 
 @torch.no_grad()
@@ -55,9 +48,7 @@ def planted(contest: Contest, carrier: str) -> PolicyPool:
 def lives(pool: PolicyPool, *through: str, edit: bool = True, **given: object) -> LivesTable:
     states = (steer(unit(DRIVER, UNITS, layer="lstm_cell"), 4.0),) if edit else (Untouched("lstm_cell"),)
     plan = ArmPlan("edit", 4, ONCE, states=states, through=through, **given)  # type: ignore[arg-type]
-    (group,) = play_arm(pool, GROUP, plan)
-    assert isinstance(group, PlayedGroup)
-    return LivesTable.of_rows(group.rows).of_arm("edit")
+    return lives_of(pool, GROUP, plan).of_arm("edit")
 
 
 def way_north(table: LivesTable) -> float:

@@ -18,7 +18,7 @@ from reinforcement_learning.play.extraction import Plan, record_group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.recorder import Batch, Finished
 from tests.analysis.interventions.play.directions import unit
-from tests.driven import DRIVER, UNITS, driven_contest
+from tests.driven import DRIVER, UNITS
 
 LAYERS = ("lstm_hidden", "lstm_cell", "action_decoder")
 GROUPS = (Group(4, (0, 1)), Group(4, (2, 3)))
@@ -31,16 +31,6 @@ ARMS = (
     Arm("untrained, edit", "edit", "untrained", None, "unedited"),
 )
 STEERED = ArmPlan(EDIT.name, 4, When(2, 9), (steer(unit(DRIVER, UNITS), -0.9),), recorded=LAYERS)
-
-
-@pytest.fixture(scope="module")
-def contest(small_world, task, maps) -> Contest:
-    return driven_contest(small_world, task, maps)
-
-
-@pytest.fixture(scope="module")
-def pool(contest: Contest) -> PolicyPool:
-    return contest.pool(2)
 
 
 def batches(pool: PolicyPool, plan: ArmPlan) -> list[Batch]:

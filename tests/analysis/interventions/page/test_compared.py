@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from analysis.replays.compared import compare, first_difference
+from analysis.interventions.page.page import compare, first_difference
 from analysis.replays.replay import Replay
 from tests.command import assert_refuses
 
