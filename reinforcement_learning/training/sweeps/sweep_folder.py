@@ -10,7 +10,7 @@ import orjson
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from common.files import read_json, read_lines, write_bytes, write_json, write_text
+from common.files import is_leftover, read_json, read_lines, write_bytes, write_json, write_text
 from common.user_error import UserError
 from common.yaml_file import one_line, shown
 from reinforcement_learning.settings import CHANGEABLE_WHEN_RESUMED, Settings, plain_settings
@@ -63,7 +63,7 @@ class SweepFolder:
         if (path / SWEEP_FILE).exists():
             _check_same(path, read_json(path / SWEEP_FILE), content)
         else:
-            if any(path.iterdir()):
+            if any(not is_leftover(each, SWEEP_FILE) for each in path.iterdir()):
                 raise UserError(f"{path} holds something other than a sweep: choose another name with -n")
             write_json(path / SWEEP_FILE, content)
         self.trials = _read_trials(path / TRIALS_FILE)
