@@ -1,6 +1,9 @@
 """What is in the folders of results: dumps, runs and trainings, with their size, age and the command that made them."""
 
+import contextlib
+import os
 import shlex
+import stat
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -39,13 +42,26 @@ def _inside(folder: Path, depth: int, now: float) -> Iterator[Row]:
         return
     if known := _known(folder):
         kind, command = known
-        files = [path.stat() for path in folder.rglob("*") if path.is_file()]
-        total, made = sum(file.st_size for file in files), max(file.st_mtime for file in files)
+        files = list(_files(folder))
+        total, made = (
+            sum(file.st_size for file in files),
+            max((file.st_mtime for file in files), default=folder.stat().st_mtime),
+        )
         size = f"{total / 1e9:.1f} GB" if total >= 1e9 else f"{total / 1e6:.1f} MB"
         yield str(folder), kind, size, _age(now - made), command
     elif depth:
         for path in visible(folder, "*"):
             yield from _inside(path, depth - 1, now)
+
+
+def _files(folder: Path) -> Iterator[os.stat_result]:
+    """Yield what the system tells of a folder's files; one that goes meanwhile, as in a training, is left out."""
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                status = Path(place, name).stat()
+                if stat.S_ISREG(status.st_mode):
+                    yield status
 
 
 def _known(folder: Path) -> tuple[str, str] | None:

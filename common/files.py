@@ -44,7 +44,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         _remove_leftovers(path)
         lock, name = _temporary(path)
     except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}") from None
+        raise UserError(f"{path} cannot be written: {_obstacle(error)}") from None
     try:
         yield Path(name)
         _flush(Path(name))
@@ -194,9 +194,19 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"the folder {folder} cannot be made: {error.strerror}") from None
+        raise UserError(f"the folder {folder} cannot be made: {_obstacle(error)}") from None
     if not os.access(folder, os.W_OK):
         raise UserError(f"the folder {folder} cannot be written to: permission denied")
+
+
+def _obstacle(error: OSError) -> str | None:
+    """Return why a folder could not be made; the system says "File exists" of a link that leads nowhere, too."""
+    if not isinstance(error, FileExistsError):
+        return error.strerror
+    place = Path(error.filename)
+    if not place.is_symlink():
+        return f"{place} is no folder"
+    return f"{place} is a link to {place.readlink()}, which is {'no folder' if place.exists() else 'not there'}"
 
 
 def is_folder(path: Path) -> bool:

@@ -23,10 +23,9 @@ from tests.tiny_policies import save_policies, world_options
 MINUTES = float(os.environ.get("NMMO_SOAK_MINUTES", "0"))
 LARGEST_SLOPE = 1.0
 """Megabytes a minute."""
-ONCE = 10.0
-"""Megabytes that allocators may still take once, which a short watch cannot tell from growth."""
-WARM_UP = 90.0
-"""Seconds in which a process that has begun to play may still take what it needs."""
+WARM_UP = 300.0
+"""Seconds in which a process that has begun to play may still take what it needs: in the first minutes an evaluation of
+this small world takes 25 MB once, and then less than 1 MB in five minutes."""
 
 
 def megabytes(process: psutil.Process) -> float:
@@ -104,4 +103,4 @@ def test_memory_does_not_grow(
         held = megabytes(process)
     with capsys.disabled():
         print(f"\n{what}: {held:.0f} MB after {MINUTES:g} minutes, {found:+.2f} MB a minute")
-    assert found < LARGEST_SLOPE + ONCE / MINUTES
+    assert found < LARGEST_SLOPE

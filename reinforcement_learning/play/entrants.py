@@ -15,7 +15,7 @@ from agent_zoo.checkpoint import CheckpointInfo, build_policy, load_checkpoint
 from agent_zoo.checkpoint_files import SUFFIX, policy_names, policy_path
 from agent_zoo.observation import ObservationLayout
 from agent_zoo.semantic.shape import SemanticShape
-from common.files import sha256
+from common.files import in_utf_8, sha256
 from common.user_error import UserError
 from reinforcement_learning.game.environment import make_environment, observation_layout
 from reinforcement_learning.game.shared_world import Kind
@@ -98,10 +98,13 @@ def load_entrant(path: Path) -> Entrant:
     """Load a checkpoint; the entrant has the name of the file.
 
     Raises:
-        UserError: as `load_checkpoint`.
+        UserError: as `load_checkpoint`; or the name is not UTF-8, in which every record would have to hold it.
     """
+    name = path.name.removesuffix(SUFFIX)
+    if in_utf_8(name) != name:
+        raise UserError(f"{path} cannot name a policy: the name is not UTF-8; rename the file")
     policy, info = load_checkpoint(path)
-    return Entrant(path.name.removesuffix(SUFFIX), policy, info, sha256(path))
+    return Entrant(name, policy, info, sha256(path))
 
 
 def with_embeddings(entrant: Entrant, file: str | None) -> Entrant:

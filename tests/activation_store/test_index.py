@@ -57,6 +57,14 @@ def test_size_and_age_are_told(results: Path) -> None:
     assert row[1:4] == ("run", "3.0 MB", "3 days")
 
 
+def test_what_goes_while_it_is_listed_is_left_out(results: Path) -> None:
+    """A training that runs renames files all the time."""
+    (results / "runs" / "mine" / "gone").symlink_to("nowhere")
+    os.utime(results / "results" / "RUN" / "figure.png", (time.time() + 3 * 86_400,) * 2)  # the clock was set back
+    listed = {Path(row[0]).name: row for row in rows([results / "runs", results / "results"])}
+    assert listed["mine"][1:3] == ("training", "0.0 MB") and listed["RUN"][3] == "just now"
+
+
 def test_a_damaged_dump_is_listed_as_damaged(results: Path) -> None:
     (results / "data" / "planted" / "metadata.json").write_text("{")
     ((_, kind, *_, fault),) = rows([results / "data"])

@@ -13,6 +13,7 @@ from common.files import (
     append_bytes,
     atomic_file,
     atomic_path,
+    make_folder,
     read_bytes,
     read_json,
     read_lines,
@@ -25,7 +26,7 @@ from common.files import (
     write_text,
 )
 from common.user_error import UserError
-from tests.command import ROOT
+from tests.command import ROOT, assert_refuses
 
 
 def test_a_file_appears_only_at_the_end(tmp_path: Path) -> None:
@@ -52,6 +53,23 @@ def test_a_folder_that_cannot_be_made_is_a_user_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="cannot be written"), atomic_path(tmp_path / "file" / "film.gif"):
         pass
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [(None, "is no folder"), ("nowhere", "is a link to nowhere, which is not there"),
+     ("maps", "is a link to maps, which is not there"), ("file", "is a link to file, which is no folder")],
+)  # fmt: skip
+def test_what_stands_where_a_folder_should_be_is_named(tmp_path: Path, target: str | None, reason: str) -> None:
+    """Of a link that leads nowhere, or to itself, the system says only that the file exists."""
+    (tmp_path / "file").touch()
+    place = tmp_path / "maps" if target else tmp_path / "file"
+    if target:
+        place.symlink_to(target)
+    assert f"{place} {reason}" in assert_refuses("cannot be made", make_folder, place)
+    if target == "nowhere":
+        for act in (make_folder, lambda inside: write_bytes(inside / "file", b"")):
+            assert f"{place} {reason}" in assert_refuses(str(place / "inner"), act, place / "inner")
 
 
 def kill_in(code: str, folder: Path) -> None:

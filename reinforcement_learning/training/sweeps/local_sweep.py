@@ -15,7 +15,7 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from common.argument_checks import did_you_mean
-from common.files import read_json, read_json_lines, read_lines, write_bytes, write_json, write_text
+from common.files import is_leftover, read_json, read_json_lines, read_lines, write_bytes, write_json, write_text
 from common.user_error import UserError
 from common.yaml_file import one_line, shown
 from reinforcement_learning.processes import PARENT_PROCESS, StopSignal
@@ -61,7 +61,7 @@ class SweepFolder:
         if (path / SWEEP_FILE).exists():
             _check_same(path, read_json(path / SWEEP_FILE), content)
         else:
-            if any(path.iterdir()):
+            if any(not is_leftover(file, SWEEP_FILE) for file in path.iterdir()):
                 raise UserError(f"{path} holds something other than a sweep: choose another name with -n")
             write_json(path / SWEEP_FILE, content)
         self.trials = _read_trials(path / TRIALS_FILE)

@@ -1,14 +1,17 @@
 """Directions of linear probes say of raw activations exactly what the probes say."""
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from activation_store.directions import Source, read_directions, write_directions
 from analysis.probes.dataset import ProbeData
-from analysis.probes.probe_run import directions_of
+from analysis.probes.probe_run import _statements, directions_of
 from analysis.probes.probing import LINEAR, Probed, probe
+from analysis.probes.report import AdvantageRow
 from tests.planted_probes import INPUTS, NAMES, TARGETS, UNITS, planted_lives
 
 LAYER = "lstm_cell"
@@ -72,3 +75,10 @@ def test_what_was_not_probed_has_no_direction(data: ProbeData, probed: Probed) -
     bias[1], weight[:, 2] = np.nan, 0
     found = directions_of(data, TARGETS, {LAYER: replace(read_out, bias=bias, weight=weight)}, SOURCE)
     assert [each.name.split("/")[-1] for each in found] == [name for i, name in enumerate(NAMES) if i not in (1, 2)]
+
+
+def test_without_baselines_it_says_so_and_not_that_none_of_none_were_found() -> None:
+    row = AdvantageRow("dump", "food", "R2", LINEAR, "lstm_hidden", 0.5, *[None] * 15)
+    nothing: Any = SimpleNamespace(advantages=[row], increments=[], increments_given=[])
+    (line,) = _statements(nothing, "lstm_hidden")
+    assert line.startswith("The inputs hold no baseline") and "--inputs" in line

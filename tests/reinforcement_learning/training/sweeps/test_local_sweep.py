@@ -204,6 +204,7 @@ def test_a_folder_of_something_else_and_damaged_trials_are_refused(tmp_path: Pat
     (tmp_path / "sweep" / "notes.txt").write_text("mine")
     assert_refuses("something other than a sweep", SweepFolder, tmp_path / "sweep", space, "takeru", Settings())
     (tmp_path / "sweep" / "notes.txt").unlink()
+    (tmp_path / "sweep" / ".sweep.json.a1b2c3d4.partial").touch()  # of a sweep that was killed as it began
     SweepFolder(tmp_path / "sweep", space, "takeru", Settings()).record(Trial(0, "sweep_000", "failed", {}))
     assert_refuses("another agent", SweepFolder, tmp_path / "sweep", space, "hybrid", Settings())
     for damage in ('{"number": 0}\n', "[\n", (tmp_path / "sweep" / "trials.jsonl").read_text() * 2):
