@@ -242,12 +242,12 @@ def sweep_here(arguments: Arguments, shared: Sequence[str]) -> None:
 def sweep_with_wandb(arguments: Arguments, shared: Sequence[str]) -> None:
     """Start or join a sweep of Weights & Biases, and run trials."""
     from common.files import make_folder
-    from reinforcement_learning.training.tracking import check_login
+    from common.weights_and_biases import check_login
 
     config = None
     if arguments.sweep_id is None:
         config = read_sweep(arguments.sweep_config, arguments.settings) | trial_command(sys.argv[0], shared)
-    check_login(arguments.settings.wandb)
+    check_login(arguments.settings.wandb.mode)
     make_folder(arguments.runs_dir)
     run_sweep(config, arguments.sweep_id, arguments.sweep_runs, arguments.settings.wandb, arguments.runs_dir)
 

@@ -53,7 +53,7 @@ class MirroredRun:
 
     def __init__(
         self,
-        option: Literal["online", "offline"],
+        option: Literal["online", "offline"] | None,
         folder: Path,
         id_file: Path | None = None,
         *,
@@ -63,13 +63,13 @@ class MirroredRun:
         """Start a run, unless the user has disabled all.
 
         Args:
-            option: value of --wandb.mode.
+            option: value of --wandb.mode; None mirrors nothing.
             id_file: keeps the run's id, so that a run that is resumed is the same one there.
 
         Raises:
             UserError: the service cannot be reached or refuses.
         """
-        mode = mode_of(option)
+        mode = mode_of(option) if option else "disabled"
         self._run: Any = None
         self._still = still
         if mode == "disabled":

@@ -13,7 +13,7 @@ from common.user_error import UserError
 from reinforcement_learning.settings import TrainSettings
 from reinforcement_learning.training.rollout import Rollout
 
-_OWN_LOSSES = (
+OWN_LOSSES = (
     "policy",  # the clipped surrogate objective, negated
     "value",  # half the squared error of the value estimate, clipped
     "entropy",  # summed over heads, in nats
@@ -93,7 +93,7 @@ def update(
             steps.append({**step, "gradient_norm": norm.item()})
         if _too_far(steps[before:], settings.target_kl):
             break
-    return {name: float(np.mean([step[name] for step in steps])) for name in dict.fromkeys((*_OWN_LOSSES, *steps[0]))}
+    return {name: float(np.mean([step[name] for step in steps])) for name in dict.fromkeys((*OWN_LOSSES, *steps[0]))}
 
 
 def _too_far(steps: Sequence[Mapping[str, float]], target_kl: float | None) -> bool:
@@ -162,7 +162,7 @@ def _losses(
             "clip_fraction": outside.float().mean(),
         }
     for extra in (auxiliary_loss(outputs, rollout, minibatch) for auxiliary_loss in auxiliary):
-        if extra.name in losses or extra.name in _OWN_LOSSES:
+        if extra.name in losses or extra.name in OWN_LOSSES:
             raise ValueError(f"two losses are named {extra.name}: give the auxiliary loss another name")
         losses[extra.name] = extra.value.detach()
         loss = loss + extra.weight * extra.value

@@ -30,7 +30,6 @@ from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from reinforcement_learning.training.run_folder import RunFolder
 from reinforcement_learning.training.semantic_training import SemanticTraining
 from reinforcement_learning.training.statistics import life_statistics
-from reinforcement_learning.training.tracking import NoTracker, Tracker
 from reinforcement_learning.training.training_state import TrainingState, optimizer_tensors, restore_optimizer
 
 Metrics = dict[str, float]
@@ -48,7 +47,6 @@ class Session:
 
     run: RunFolder
     stop: StopSignal = field(default_factory=StopSignal)  # looked at between ticks and between minibatches
-    tracker: Tracker = field(default_factory=NoTracker)
     on_update: Callable[[Metrics], None] = lambda _: None  # called with the metrics of each update
     on_progress: Callable[[int], None] = lambda _: None  # called with the agent-steps so far after each tick
     processes: Processes = ALONE  # of this run; the leader writes and reports
@@ -252,7 +250,6 @@ class _Training:
         if not self.processes.leads:
             return
         self.run.append_metrics(metrics)
-        self.session.tracker.log(metrics)
         self.session.on_update(metrics)
 
     def _collect(self) -> Rollout:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import agent_zoo
@@ -11,6 +11,7 @@ from agent_zoo.checkpoint_files import SUFFIX
 from agent_zoo.data_parallel import Processes, join_processes, leaders_text
 from common.files import make_folder
 from common.user_error import UserError
+from common.weights_and_biases import MirroredRun, can_mirror
 from reinforcement_learning.device import pick_device
 from reinforcement_learning.game.language_model_encoder import pin_language_model
 from reinforcement_learning.game.maps import ensure_maps
@@ -24,13 +25,15 @@ from reinforcement_learning.settings import Settings
 from reinforcement_learning.training.local_processes import share_of_work
 from reinforcement_learning.training.run_folder import RunFolder, make_run_folder
 from reinforcement_learning.training.terminal import TrainingDisplay
-from reinforcement_learning.training.tracking import NoTracker, WandbTracker, can_mirror
-from reinforcement_learning.training.trainer import Session, train
+from reinforcement_learning.training.trainer import Metrics, Session, train
 from reinforcement_learning.training.training_state import TrainingState
 from reinforcement_learning.versions import versions
 
 COLLAPSED = 1.5
 """A codebook with a lower perplexity tells states apart no more."""
+
+_MIRRORED_RUN = "wandb_id.txt"
+_STILL = "training continues, see metrics.jsonl"
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ def train_policy(run: TrainingRun) -> None:
     keep_freed_memory()
     processes = join_processes(device)  # one, unless torchrun started several
     run = replace(run, name=leaders_text(run.name, processes), track=run.track and processes.leads)
-    run = replace(run, track=run.track and can_mirror(run.settings.wandb))
+    run = replace(run, track=run.track and can_mirror(run.settings.wandb.mode, _STILL))
     _check_services(run, processes)
     folder, state = _open_folder(run, processes)
     with _withdrawn_if_refused(folder, processes.leads and not run.resume):
@@ -72,11 +75,21 @@ def _train(run: TrainingRun, folder: RunFolder, state: TrainingState | None, pro
     with counted_progress("generating maps", "maps") as progress:
         maps = ensure_maps(settings.env, progress)
     own = share_of_work(settings)
-    tracker = WandbTracker(run.name, run.agent, settings, folder) if run.track else NoTracker()
+    wanted = settings.wandb
+    mirror = MirroredRun(
+        wanted.mode if run.track else None, folder.folder, folder.folder / _MIRRORED_RUN, still=_STILL,
+        project=wanted.project, entity=wanted.entity, group=wanted.group, name=run.name,
+        config={"agent": run.agent, **asdict(settings)},
+    )  # fmt: skip
     with StopSignal() as stop, TrainingDisplay(settings.train.total_agent_steps) as view:
-        session = Session(folder, stop, tracker, view.show_update, view.advance, processes)
-        checkpoint = train(run.name, run.agent, own, maps, session, state)
-        tracker.finish(checkpoint)
+
+        def show(metrics: Metrics) -> None:
+            mirror.log(metrics, step=int(metrics["agent_steps"]))
+            view.show_update(metrics)
+
+        checkpoint = train(run.name, run.agent, own, maps, Session(folder, stop, show, view.advance, processes), state)
+        mirror.keep(checkpoint, run.name, "policy")
+        mirror.finish()
     policy_path = run.policies_dir / f"{run.name}{SUFFIX}"
     if processes.leads:
         copy_checkpoint(checkpoint, policy_path)

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from reinforcement_learning.game.life import CAUSES_OF_DEATH
 from reinforcement_learning.training import curves as curves_module
 from reinforcement_learning.training.curves import MOST_POINTS, draw_curves, figure_of, read_curves, rolling_mean
-from reinforcement_learning.training.ppo import Losses
+from reinforcement_learning.training.ppo import OWN_LOSSES
 from reinforcement_learning.training.statistics import life_statistics
 from tests.command import assert_refuses
 from tests.reinforcement_learning.training.test_statistics import LIFE
@@ -22,7 +22,7 @@ def an_update(number: int, lives: bool = True) -> dict[str, float]:
     """The metrics of one update, under training's names."""
     return {
         "agent_steps": 1000 * number, "update": number, "learning_rate": 1e-4 / number, "agent_steps_per_second": 500.0,
-        **{f"loss/{name}": 0.1 * number for name in (*Losses.__annotations__, "explained_variance")},
+        **{f"loss/{name}": 0.1 * number for name in (*OWN_LOSSES, "explained_variance")},
         **{f"time/{phase}": 0.2 for phase in ("environment", "inference", "copying", "learning")},
         **(life_statistics([LIFE]) if lives else {}),
     }  # fmt: skip
