@@ -61,7 +61,11 @@ def test_scores_are_what_they_can_be(sparse_run: Path) -> None:
     told = json.loads((sparse_run / "sparse.json").read_text())
     assert len(told["train_episodes"]) == 3 and len(told["test_episodes"]) == 1
     assert told["intervals_are_over"] == "lives"
-    pairs = [(row["autoencoder"], row["baseline"]) for row in rows_of(sparse_run / "sparse_comparisons.tsv")]
+    compared = rows_of(sparse_run / "sparse_comparisons.tsv")
+    for row in compared:
+        own, its = (float(scores[row[side]]["unexplained"]) for side in ("autoencoder", "baseline"))
+        assert float(row["unexplained_less"]) == pytest.approx(its - own, abs=1e-5)
+    pairs = [(row["autoencoder"], row["baseline"]) for row in compared]
     assert {pair for pair in pairs if not pair[0].startswith("untrained")} == {
         (name, other) for name in ("topk_2x_k4", "jumprelu_2x_k4") for other in BASELINES
     }
