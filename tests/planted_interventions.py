@@ -6,9 +6,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from activation_store.interventions import Arm, LivesTable, Outcome
+from activation_store.interventions import Arm, ArmKind, LivesTable, Outcome
 
-EDIT, RANDOM, SAME, UNTRAINED, NO_EDIT = "edit", "random direction", "same variance", "untrained", "no edit"
+EDIT, UNTRAINED, NO_EDIT = "edit", "untrained", "no edit"
+RANDOM: ArmKind = "random direction"
+SAME: ArmKind = "same variance"
 
 TWIN = Arm("unedited", "unedited", "trained", None, "unedited")
 UNTRAINED_TWIN = Arm("untrained, unedited", "unedited", "untrained", None, "untrained, unedited")

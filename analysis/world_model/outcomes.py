@@ -114,7 +114,7 @@ def group_of(name: str, outcomes: Outcomes, own: Outcomes | None, seed: int, cho
     kept = {outcome: values if chosen is None else values[chosen] for outcome, values in outcomes.values.items()}
     better = Estimate(float("nan"))
     if own is not None:
-        better = over_lives(outcomes.origin, seed).difference(kept["value"], own.values["value"])
+        better = over_lives(outcomes.origin, seed).mean(kept["value"] - own.values["value"])
     health, food, water = (float(kept[f"{vital} in the last tick"].mean()) for vital in VITALS)
     return Group(
         name, float(kept["value"].mean()), better.value, better.low, better.high, health, food, water,
@@ -141,7 +141,7 @@ def effects(before: Outcomes, after: Outcomes, seed: int) -> list[Effect]:
     units = over_lives(before.origin, seed)
     rows = []
     for name, values in before.values.items():
-        change, later = units.difference(after.values[name], values), float(after.values[name].mean())
+        change, later = units.mean(after.values[name] - values), float(after.values[name].mean())
         lives = units.draws.shape[1]
         rows.append(Effect(name, float(values.mean()), later, change.value, change.low, change.high, lives))
     return rows

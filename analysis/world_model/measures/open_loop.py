@@ -89,7 +89,7 @@ def compared(units: Units, name: str, mine: np.ndarray, other: np.ndarray) -> tu
         mine: of one side, (P,), or counts, (P, 3), which become F1.
     """
     if mine.ndim == 1:
-        return units.mean(mine), units.mean(other), _better(units.difference(mine, other), name)
+        return units.mean(mine), units.mean(other), _better(units.mean(mine - other), name)
     first, second = (units.mean(2 * sums[:, 0], np.maximum(sums[:, 1] + sums[:, 2], 1e-9)) for sums in (mine, other))
     # The difference of two ratios, linear around their values, so that it can be resampled as a mean.
     scale = [float((sums[:, 1] + sums[:, 2]).mean()) for sums in (mine, other)]
@@ -97,7 +97,7 @@ def compared(units: Units, name: str, mine: np.ndarray, other: np.ndarray) -> tu
         one.value + (2 * sums[:, 0] - one.value * (sums[:, 1] + sums[:, 2])) / max(size, 1e-9)
         for one, sums, size in zip((first, second), (mine, other), scale, strict=True)
     ]
-    return first, second, _better(units.difference(*influence), name)
+    return first, second, _better(units.mean(influence[0] - influence[1]), name)
 
 
 def _better(difference: Estimate, name: str) -> Estimate:
