@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from activation_store.layers import ENCODER_OUTPUT
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import capture
 from agent_zoo.hooks import Hook
@@ -223,12 +224,14 @@ class _EditedGame:
         others = tick.before.take(behind.to(device))
         given = {rule: others.take(donor.rows.to(device) - count) for rule, donor in donors.items()}
         age, edited = torch.from_numpy(self.age[slots]), torch.from_numpy(slots)
+        encoded, candidates = self.policy.encode(seen)  # once: no control edits what is encoded
         for plan, control in zip(self.plan.controls, self.controls, strict=True):
             begun = begun_by(plan, unedited, given, age, edited)
             before = MemoryState.concatenate([begun, others])
             hooks = _Tick(plan, torch.arange(count), donors, before, differ(begun, unedited)).hooks()
             with self.policy.hooked(hooks if "heads" in plan.through else {}):
-                distribution, value, _ = self.policy(seen, before)
+                hidden, _ = self.policy.remember(self.policy.through(ENCODER_OUTPUT, encoded), before)
+                distribution, value = self.policy.decode(hidden, candidates, seen)
             mine = torch.arange(count, device=value.device)
             # In play, never in total: a control edits the state that the edit's own arm was in.
             numbers = at_once(without, Outputs(distribution.take(mine), value[:count].cpu()), "in_play")
