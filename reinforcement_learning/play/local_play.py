@@ -6,6 +6,7 @@ import traceback
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -15,7 +16,7 @@ from common.user_error import UserError
 from reinforcement_learning.memory_use import tidy_memory
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.jobs import GroupPlayer, Job, PackedContest, Result
-from reinforcement_learning.processes import name_temporary_folder
+from reinforcement_learning.processes import interrupts_held_back, name_temporary_folder
 
 
 def play_in_processes(
@@ -27,6 +28,7 @@ def play_in_processes(
         UserError: as raised by the job; or a process was killed.
     """
     name_temporary_folder()
+    resource_tracker.ensure_running()  # as it starts, it lets through what is held back below
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     waiting, playing, workers = deque(wanted), dict[Connection, Group](), []
@@ -34,7 +36,8 @@ def play_in_processes(
         for _ in range(processes):
             ours, theirs = context.Pipe()
             workers.append(context.Process(target=_work, args=(theirs, packed, job), daemon=True))
-            workers[-1].start()
+            with interrupts_held_back():
+                workers[-1].start()
             theirs.close()  # only the worker holds it now, so that its death is noticed
             playing[ours] = waiting.popleft()
             ours.send(playing[ours])
