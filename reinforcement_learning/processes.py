@@ -1,6 +1,7 @@
 """Processes: how many cores they may use, and how they end."""
 
 import atexit
+import contextlib
 import functools
 import multiprocessing
 import os
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from multiprocessing import process
 from multiprocessing.context import ForkContext, SpawnContext
 from pathlib import Path
@@ -41,6 +43,27 @@ def worker_context() -> ForkContext | SpawnContext:
     if sys.platform == "linux":
         return multiprocessing.get_context("fork")
     return multiprocessing.get_context("spawn")
+
+
+@contextlib.contextmanager
+def interrupts_held_back() -> Iterator[None]:
+    """Let Ctrl-C wait for the end of a block that starts processes; these never see it.
+
+    One that is interrupted as it starts, or whose parent is, would print a traceback of its own.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[tuple[int, FrameType | None]] = []
+    handler = signal.signal(signal.SIGINT, lambda *interrupt: received.append(interrupt))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # new processes inherit it
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, handler)
+    if received and callable(handler):
+        handler(*received[0])
 
 
 @functools.cache  # once is enough

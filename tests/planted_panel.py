@@ -15,14 +15,14 @@ from common.files import sha256
 LAYER, UNITS, COMPONENTS, BEHAVIOURS, LAGS, TICKS = "lstm_cell", 4, 2, 2, 2, 6
 
 
-def planted_dynamics_run(path: Path, dump: Path) -> Path:
+def planted_dynamics_run(path: Path, dump: Path, units: int = UNITS) -> Path:
     """Write a run whose six ticks are the first ones of a dump."""
     places = _places(dump)
     source = Source("independent component", path.name, dump.name, read_metadata(dump).policy, None)
     random = np.random.default_rng(0)
     matrices = (BEHAVIOURS, LAGS, COMPONENTS, COMPONENTS)
     with RunFolder(path, {"arguments": {"dump": str(dump)}, "seed": 0, "input": _input(dump)}) as folder:
-        folder.save_arrays("states.npz", mean=np.zeros(UNITS), spread=np.ones(UNITS))
+        folder.save_arrays("states.npz", mean=np.zeros(units), spread=np.ones(units))
         label = np.arange(TICKS) % BEHAVIOURS
         folder.save_arrays(
             "motion.npz", r=random.uniform(-1, 1, matrices), q=random.random(matrices), behaviour=label,
@@ -36,7 +36,7 @@ def planted_dynamics_run(path: Path, dump: Path) -> Path:
         told = {"policy": "planted", "layer": LAYER, "components": components, "behaviours": behaviours}
         folder.save_json("summary.json", told)
         directions = [
-            Direction(f"ic_{number}", LAYER, np.ones(UNITS, np.float32), 0.0, "spreads", 0.0, 1.0, 6, 2, 1, source)
+            Direction(f"ic_{number}", LAYER, np.ones(units, np.float32), 0.0, "spreads", 0.0, 1.0, 6, 2, 1, source)
             for number in (1, 2)
         ]
         write_directions(path / "directions.safetensors", directions)

@@ -4,6 +4,7 @@ Files get their names by one function (`common/files.py`), so these are the mome
 whole process group is killed, in which workers are.
 """
 
+import inspect
 import os
 import shutil
 import signal
@@ -15,10 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from common.files import PARTIAL_SUFFIX
 from tests.command import ROOT, environment
 from tests.fuzz import Bench
+from tests.planted_panel import planted_dynamics_run
+from tests.planted_training_runs import plant_run
+from tests.recorded_features import POLICY, UNITS, sparse_arguments
 from tests.test_train import ONE_UPDATE, folders
 from tests.tiny_policies import world_options
 from tests.trained_world_model import arguments, trained_world_model
@@ -42,6 +47,31 @@ runpy.run_path(script, run_name="__main__")
 """
 
 
+COMPILATION = """
+import os, pathlib, subprocess, sys
+from reinforcement_learning import compiled_game
+
+sources, cache, moment = sys.argv[1:]
+owner, name = {
+    "after the compiler": (subprocess, "run"), "as hashes get their name": (pathlib.Path, "replace"),
+    "before it is in its place": (pathlib.Path, "rename"), "after it is in its place": (pathlib.Path, "rename"),
+}.get(moment, (None, ""))
+def kill(*arguments, **options):
+    if moment.startswith("after"):
+        act(*arguments, **options)
+    os.killpg(0, 9)
+if owner:
+    act = getattr(owner, name)
+    setattr(owner, name, kill)
+compiled_game._SOURCES = pathlib.Path(sources)
+print(compiled_game._ensure(pathlib.Path(cache), retry=False))
+"""
+"""Compiles other sources than the game's, into another cache, and is killed at a moment."""
+MOMENTS = (
+    "after the compiler", "as hashes get their name", "before it is in its place", "after it is in its place",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Writer:
     """A command that writes.
@@ -51,12 +81,14 @@ class Writer:
         again: arguments that are added after a kill.
         resumed: the command for what is left, if it is another one.
         fresh: whether what the kill left has to be deleted first, as the command says.
+        adds: whether the command adds to what is there, as a sweep does trials.
     """
 
     name: str
     command: Callable[[Bench, Path], tuple[Any, ...]]
     again: tuple[str, ...] = ()
     fresh: bool = False
+    adds: bool = False
     resumed: Callable[[Bench, Path], tuple[Any, ...]] | None = None
 
 
@@ -108,10 +140,89 @@ def convert(bench: Bench, folder: Path) -> tuple[Any, ...]:
     return "activation_store/__main__.py", "convert", bench["features_dump"].dump, folder / "new", "--format", "json"
 
 
+def export(bench: Bench, folder: Path) -> tuple[Any, ...]:
+    return "activation_store/__main__.py", "export", bench["features_dump"].dump, folder / "one.parquet"
+
+
+def panel(bench: Bench, folder: Path) -> tuple[Any, ...]:
+    recorded = bench["features_dump"]
+    if not folder.exists():
+        planted_dynamics_run(folder / "run", recorded.dump, UNITS)
+    policy = recorded.policies / f"{POLICY}.safetensors"
+    return "panel.py", folder / "run", "--dump", recorded.dump, "--policy", policy, "-n", 6
+
+
+def sparse(bench: Bench, folder: Path) -> tuple[Any, ...]:
+    return "train_sparse_autoencoder.py", *sparse_arguments(bench["features_dump"], folder, "--kind", "topk")
+
+
+def intervene(bench: Bench, folder: Path) -> tuple[Any, ...]:
+    return (
+        "intervene.py", "-p", POLICY, "--policies-dir", bench["features_dump"].policies, "--maps-dir",
+        bench["maps"].parent, "--edit", "clear", "--episodes", 2, "--controls", 1, "--share", 0.5, "--workers", 1,
+        "-o", folder,
+    )  # fmt: skip
+
+
+def saliency(bench: Bench, folder: Path) -> tuple[Any, ...]:
+    recorded, quick = bench["features_dump"], ("--samples", 2, "--ticks", 2, "--lags", 1, "--check-states", 8)
+    return "saliency.py", recorded.dump, "--policies-dir", recorded.policies, *quick, "--output-dir", folder
+
+
+def probes(bench: Bench, folder: Path) -> tuple[Any, ...]:
+    quick = ("--targets", "self_food,tick", "--probes", "linear", "--inputs", "lstm_hidden,observation")
+    return "train_probes.py", bench["features_dump"].dump, *quick, "--resamples", 100, "--output-dir", folder
+
+
+def lives(bench: Bench, folder: Path) -> tuple[Any, ...]:
+    return "agent_life_visualization.py", bench["recording"].dump, "--output", folder
+
+
+def phases(bench: Bench, folder: Path) -> tuple[Any, ...]:
+    quick = ("--min-lifespan", 20, "--permutations", 99, "--bootstraps", 100)
+    analysed = bench["analysed"]
+    return "cluster_life_phase.py", analysed.dump, "--cluster-dir", analysed.run, *quick, "--output", folder
+
+
+def semantic(bench: Bench, folder: Path) -> tuple[Any, ...]:
+    quick = ("--subsample", 4, "--permutations", 99, "--bootstraps", 99, "--codes", 3, "--steps", 100, "--states", 32)
+    return "semantic_clusters.py", "fit", bench["recording"].dump, *quick, "--layer", "action_decoder", "-o", folder
+
+
+def compare(bench: Bench, folder: Path) -> tuple[Any, ...]:
+    runs = folder.with_name("trainings")
+    if not runs.exists():
+        for name in ("a_1", "a_2", "b_1", "b_2"):
+            plant_run(runs, name, int(name[-1]), {"lives/ticks": float}, updates=3)
+    return "compare_runs.py", *sorted((runs / "runs").iterdir()), "--output-dir", folder
+
+
+def film(bench: Bench, folder: Path) -> tuple[Any, ...]:
+    return "render_replay.py", bench["recording"].replay, "-o", folder / "page.html"
+
+
+def sweep(bench: Bench, folder: Path) -> tuple[Any, ...]:
+    """Two trials, whose settings Optuna chooses; the trainings themselves are processes of their own."""
+    folder.mkdir(exist_ok=True)
+    space = {"train.learning_rate": {"distribution": "log_uniform_values", "min": 1e-4, "max": 1e-1}}
+    file = folder / "space.yaml"
+    file.write_text(
+        yaml.safe_dump({"method": "bayes", "metric": {"name": "loss/entropy", "goal": "minimize"}, "parameters": space})
+    )
+    return (
+        "train.py", "-m", "sweep", "-n", "tuned", *ONE_UPDATE, "--sweep-config", file, "--sweeps-dir",
+        folder / "sweeps", "--sweep-runs", 2, *folders(folder, bench["small_world"].maps_dir),
+    )  # fmt: skip
+
+
 WRITERS = (
     Writer("analyze", analyze), Writer("evaluate", evaluate), Writer("extract", extract, ("--resume",)),
     Writer("simulate", simulate, fresh=True), Writer("explore", explore), Writer("convert", convert, fresh=True),
     Writer("world model", world_model, ("--resume",)), Writer("train", train, resumed=resume_training),
+    Writer("export", export), Writer("panel", panel), Writer("sparse", sparse, ("--resume",)),
+    Writer("intervene", intervene, ("--resume",)), Writer("saliency", saliency), Writer("probes", probes),
+    Writer("sweep", sweep, adds=True), Writer("lives", lives), Writer("phases", phases), Writer("semantic", semantic),
+    Writer("compare", compare), Writer("film", film),
 )  # fmt: skip
 
 
@@ -132,6 +243,21 @@ def run(command: tuple[Any, ...], kill_at: int = 0) -> tuple[int, int, str]:
 
 def contents(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+ELSEWHERE = {
+    "share.py": "the hub's client writes; tests/test_share.py",
+    "study.py": "its stages are these commands; tests/test_study.py stops it",
+    "import_policy.py": "writes one file, as export does",
+    "analyze_dynamics.py": "keeps and continues its parts as saliency.py does; tests/test_analyze_dynamics.py stops it",
+}
+"""Scripts that are not killed here, and why."""
+
+
+def test_every_script_is_killed() -> None:
+    killed = "".join(inspect.getsource(writer.command) for writer in WRITERS)
+    missing = {path.name for path in ROOT.glob("*.py") if f'"{path.name}"' not in killed}
+    assert missing == ELSEWHERE.keys()
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +288,37 @@ def test_a_command_that_was_killed_ends_as_one_that_was_not(
             shutil.rmtree(folder)
             code, _, said = run(writer.command(bench, folder))
         assert code == 0, f"after a kill at file {moment} of {named}: {said}"
-        assert contents(folder) == contents(tmp_path / "whole"), f"after a kill at file {moment} of {named}"
+        lost, more = contents(tmp_path / "whole") - contents(folder), contents(folder) - contents(tmp_path / "whole")
+        assert not lost and (writer.adds or not more), f"after a kill at file {moment} of {named}: {lost} {more}"
         assert not any(name.endswith(PARTIAL_SUFFIX) for name in contents(folder))
     with capsys.disabled():
         print(f"\n{writer.name}: killed at {len(moments)} of {named} files, ended well each time")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_compilation_of_the_game_that_was_killed_is_made_anew(moment: str, tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    sources, cache = tmp_path / "sources", tmp_path / "cache"
+    sources.mkdir()
+    (sources / "short.py").write_text("def double(number):\n    return 2 * number\n")
+    (sources / "short.pxd").write_text("cpdef int double(int number)\n")
+
+    def compiled(moment: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", COMPILATION, *map(str, (sources, cache, moment))]
+        return subprocess.run(
+            command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False, start_new_session=True
+        )
+
+    assert compiled(moment).returncode == -signal.SIGKILL
+    done = compiled("")
+    assert done.returncode == 0, done.stderr
+    folder = Path(done.stdout.strip())
+    if moment.startswith("after it"):  # nobody compiles then, and whoever does next removes the rest
+        shutil.rmtree(folder)
+        assert compiled("").stdout == done.stdout
+    assert {path.name for path in cache.iterdir()} == {folder.name, "lock"}
+    assert {path.suffix for path in folder.iterdir()} == {".so", ""} and "damaged" not in done.stderr
+    loaded = [sys.executable, "-c", "import short; print(short.double(21), short.__file__)"]
+    told = subprocess.check_output(loaded, env={**environment(), "PYTHONPATH": str(folder)}, text=True)
+    assert told.startswith(f"42 {folder}")

@@ -17,7 +17,12 @@ import pufferlib.vector
 
 from common.user_error import UserError
 from reinforcement_learning.game.environment import serial_worlds
-from reinforcement_learning.processes import end_with_parent, name_temporary_folder, worker_context
+from reinforcement_learning.processes import (
+    end_with_parent,
+    interrupts_held_back,
+    name_temporary_folder,
+    worker_context,
+)
 
 _Memory = dict[str, tuple[Any, np.dtype, tuple[int, ...]]]
 """Of the arrays of all slots, by the names that PufferLib expects: memory that processes share, type and shape."""
@@ -102,7 +107,8 @@ class ProcessWorlds:
         here, there = context.Pipe()
         arguments = (os.getpid(), creators, memory, len(self._processes) * slots, slots, there)
         process = context.Process(target=_work, args=arguments, daemon=True)
-        process.start()
+        with interrupts_held_back():
+            process.start()
         there.close()  # so that only the worker holds it, and its death can be seen here
         self._connections.append(here)
         self._processes.append(process)

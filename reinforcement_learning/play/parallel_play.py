@@ -6,6 +6,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import TypeVar
 
@@ -18,7 +19,7 @@ from reinforcement_learning.memory_use import tidy_memory
 from reinforcement_learning.play.contest import WORLDS_TOGETHER, Contest, Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.workers import Workers
-from reinforcement_learning.processes import name_temporary_folder, usable_cores
+from reinforcement_learning.processes import interrupts_held_back, name_temporary_folder, usable_cores
 
 Result = TypeVar("Result")
 Job = Callable[[PolicyPool, Group], Iterable[Result]]
@@ -105,6 +106,7 @@ def play_in_processes(
         UserError: as raised by the job; or a process was killed.
     """
     name_temporary_folder()
+    resource_tracker.ensure_running()  # as it starts, it lets through what is held back below
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     waiting, playing, workers = deque(wanted), dict[Connection, Group](), []
@@ -112,7 +114,8 @@ def play_in_processes(
         for _ in range(processes):
             ours, theirs = context.Pipe()
             workers.append(context.Process(target=_work, args=(theirs, contest, specs, job), daemon=True))
-            workers[-1].start()
+            with interrupts_held_back():
+                workers[-1].start()
             theirs.close()  # only the worker holds it now, so that its death is noticed
             playing[ours] = waiting.popleft()
             ours.send(playing[ours])
