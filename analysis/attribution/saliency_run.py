@@ -252,7 +252,7 @@ def _write(
     folder.save_figure("sanity.png", figures.sanity_figure(sanity, heading))
     folder.save_text("summary.txt", "\n".join([*lines, ""]))
     folder.save_json("sanity.json", _sanity_json(sanity))
-    on_page = [(number, samples[number].shown, attributed.of_sample(number)) for number in settings.shown]
+    on_page = [(number, samples[number].shown, vars(attributed.of_sample(number))) for number in settings.shown]
     command = command_of("saliency.py", asdict(settings), vars(SaliencySettings(settings.dump)))
     pictures = {name: caption for name, caption in figures.CAPTIONS.items() if (folder.path / name).exists()}
     folder.save_text("saliency.html", saliency_page(folder.path, heading, lines, failures, on_page, pictures, command))

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from activation_store.records import Records
-from analysis.attribution.attributions import Attributions
 from analysis.life.action_words import ITEMS
 from analysis.pages.packing import embedded, pack
 from analysis.pages.pages import BASE, environment, ground_facts, picture, scripts_of, style_of
@@ -19,9 +18,8 @@ _KINDS = {-1: "immortal NPC", 0: "player", 1: "passive NPC", 2: "neutral NPC", 3
 _ENTITY = ("id", "npc_type", "row", "col")
 """The first columns of every entity row, in the game's order."""
 
-
-ShownSample = tuple[int, Records, Attributions]
-"""The number of a sample, its ticks, and their attributions."""
+ShownSample = tuple[int, Records, Mapping[str, Any]]
+"""The number of a sample, its ticks, and their attributions by the names of the fields of `Attributions`."""
 
 
 def saliency_page(
@@ -34,7 +32,7 @@ def saliency_page(
         summary: its lines; those that begin with a space are details.
     """
     shown = [_content(sample) for sample in samples]
-    back = samples[0][2].task.shape[1]
+    back = samples[0][2]["task"].shape[1]
     facts = {**ground_facts(), "samples": [facts for facts, _ in shown]}
     return (
         environment(_HERE, trim=True)
@@ -56,17 +54,17 @@ def _content(sample: ShownSample) -> tuple[dict[str, Any], str]:
     tables = {
         "material": records.tile[:, :, 2].astype(np.uint8),
         **{
-            name: np.nan_to_num(getattr(maps, name)).astype(np.float32)
+            name: np.nan_to_num(maps[name]).astype(np.float32)
             for name in ("tiles", "entities", "own", "inventory", "task")
         },
-        "memory": np.abs(maps.memory).sum(axis=1).astype(np.float32),
-        "value": np.nan_to_num(maps.value).astype(np.float32),
+        "memory": np.abs(maps["memory"]).sum(axis=1).astype(np.float32),
+        "value": np.nan_to_num(maps["value"]).astype(np.float32),
         "tick": records.tick.astype(np.int64),
     }
-    if maps.component_names:
-        tables["components"] = np.nan_to_num(maps.components).astype(np.float32)
+    if maps["component_names"]:
+        tables["components"] = np.nan_to_num(maps["components"]).astype(np.float32)
     texts = {"entities_text": _entities(records), "items_text": _items(records)}
-    packed = pack(tables, {**texts, "columns": maps.columns, "component_names": maps.component_names})
+    packed = pack(tables, {**texts, **{name: maps[name] for name in ("columns", "component_names")}})
     facts = {
         "number": number, "agent": int(records.agent_id[0]), "episode": int(records.episode[0]),
         "ticks": len(records), "columns": packed.columns,
