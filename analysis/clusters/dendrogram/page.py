@@ -20,6 +20,11 @@ from analysis.runs.run_folder import plain
 from analysis.statistics.effect_sizes import Moments, cohens_d
 
 _ROUNDING = 1e-9
+LEVELS = 60
+POINTS_AT_MOST = 20_000
+COLOURS = 8
+_STRONGEST = 5
+_NO_CLUSTER = 65_535
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,11 +134,6 @@ def cluster_tree(condensed: np.ndarray) -> ClusterTree:
 
 
 _HERE = Path(__file__).parent
-LEVELS = 60
-POINTS_AT_MOST = 20_000
-COLOURS = 8
-_STRONGEST = 5
-_NO_CLUSTER = 65_535
 
 
 def page_content(

@@ -78,12 +78,12 @@ def shares(sequences: LabelSequences, edges: np.ndarray, shown: np.ndarray, boot
         share = _share(sequences, state, edges, np.zeros(len(sequences), np.int64))
         with np.errstate(invalid="ignore", divide="ignore"):
             mean, resampled = share.sum(axis=0) / lives, weights @ share / drawn
-        parts.append((mean, *_band(resampled, bootstrap)))
+        parts.append((mean, *band(resampled, bootstrap)))
     mean, low, high = (np.stack(part, axis=1) for part in zip(*parts, strict=True))
     return Shares(shown, mean, low, high, lives)
 
 
-def _band(resampled: np.ndarray, bootstrap: Bootstrap) -> tuple[np.ndarray, np.ndarray]:
+def band(resampled: np.ndarray, bootstrap: Bootstrap) -> tuple[np.ndarray, np.ndarray]:
     """Return the interval of each bin, NaN where some resample had no life in it, (R, T) to (T,) twice."""
     known = np.isfinite(resampled).all(axis=0) & (len(resampled) > 0)
     low, high = np.full((2, resampled.shape[1]), np.nan)
