@@ -253,12 +253,9 @@ def report_components(
 ) -> ComponentReport:
     """Compare the scores of the first components, (B, K), with the features of the same records."""
     return ComponentReport(
-        features=tuple(feature.name for feature in data.features),
-        own=data.own,
+        features=tuple(feature.name for feature in data.features), own=data.own,
         choices=eta_squares(scores, data.codes, data.lives, data.records.tick, data.records.episode, settings),
-        explained=components.explained[: scores.shape[1]],
-        r=pearson_r(scores, data.values),
-        r2=pca_feature_r2(scores, data.values, data.lives, settings=settings),
-        lives=len(data.lives),
+        explained=components.explained[: scores.shape[1]], r=pearson_r(scores, data.values),
+        r2=pca_feature_r2(scores, data.values, data.lives, settings=settings), lives=len(data.lives),
         blindness=blindness,
-    )
+    )  # fmt: skip

@@ -111,16 +111,10 @@ def association(
     p = np.where(np.isnan(observed), 1.0, (1 + as_much) / (1 + permutations))
     chance = null.mean(axis=0)
     return Association(
-        explained=float(observed[0]),
-        chance=float(chance[0]),
-        chance_high=float(np.quantile(null[:, 0], 0.95)),
-        p=float(p[0]),
-        state_explained=observed[1:],
-        state_chance=chance[1:],
-        state_p=p[1:],
-        state_q=stats.false_discovery_control(p[1:]),
-        permutations=permutations,
-    )
+        explained=float(observed[0]), chance=float(chance[0]), chance_high=float(np.quantile(null[:, 0], 0.95)),
+        p=float(p[0]), state_explained=observed[1:], state_chance=chance[1:], state_p=p[1:],
+        state_q=stats.false_discovery_control(p[1:]), permutations=permutations,
+    )  # fmt: skip
 
 
 def _share(sequences: LabelSequences, state: int, edges: np.ndarray, shift: np.ndarray) -> np.ndarray:

@@ -165,15 +165,11 @@ def dwelling(sequences: LabelSequences, visit_table: Visits, bootstrap: Bootstra
     mean = _ratio(ticks.sum(axis=0), exits.sum(axis=0))
     return Dwelling(
         visits=np.bincount(visit_table.state, minlength=states),
-        censored=np.bincount(visit_table.state[~visit_table.left], minlength=states),
-        ticks=ticks.sum(axis=0),
-        mean=mean,
-        low=low,
-        high=high,
-        chance=_ratio(ticks.sum(axis=0), chance_exits.sum(axis=0)),
+        censored=np.bincount(visit_table.state[~visit_table.left], minlength=states), ticks=ticks.sum(axis=0),
+        mean=mean, low=low, high=high, chance=_ratio(ticks.sum(axis=0), chance_exits.sum(axis=0)),
         median=np.array([_median(visit_table, state) for state in range(states)]),
         memoryless=stats.geom.median(1 / mean),
-    )
+    )  # fmt: skip
 
 
 def lagged_persistence(sequences: LabelSequences, lag: int, bootstrap: Bootstrap) -> LaggedPersistence:

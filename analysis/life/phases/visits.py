@@ -70,13 +70,9 @@ def visits(sequences: LabelSequences) -> Visits:
     stretch = np.cumsum(new_life | gap)[begins]
     follows = np.append(stretch[1:] == stretch[:-1], False)
     return Visits(
-        life=life[begins],
-        stretch=stretch,
-        state=state[begins],
-        ticks=np.diff(begins, append=len(state)),
-        left=follows,
+        life=life[begins], stretch=stretch, state=state[begins], ticks=np.diff(begins, append=len(state)), left=follows,
         begun=~gap[begins],
-    )
+    )  # fmt: skip
 
 
 def spans(visit_table: Visits) -> np.ndarray:
