@@ -29,10 +29,9 @@ from analysis.materials import MATERIALS, PALETTE
 from analysis.position import positions
 from analysis.runs.finished_run import read_run
 from analysis.runs.run_folder import RUN_FILE
-from analysis.statistics.circular_shift import circular_shift_test
+from analysis.statistics.circular_shift import circular_shift_test, shift_test_given_time
 from analysis.statistics.confounds import variables_of
 from analysis.statistics.effect_sizes import cohens_d, moments
-from analysis.statistics.given_time import shift_test_given_time
 from analysis.statistics.inference import LEVEL, Inference
 from tests.analysed import Analysed
 from tests.browser import damaged, opened, scripts_that_ran, settle, until

@@ -13,6 +13,12 @@ from analysis.lives import Lives
 from analysis.runs.run_folder import plain
 from analysis.statistics.association import EtaSquares, eta_squares
 from analysis.statistics.inference import Inference
+from analysis.statistics.resampling import draws_of, folds_of
+
+BINS = 20
+_Z_95 = 1.959964
+_COMPONENTS_SHOWN = 3
+_WIDTH = 118
 
 
 @dataclass(frozen=True)
@@ -47,9 +53,7 @@ def pca_feature_r2(
         return FeatureR2(nothing, nothing, nothing)
     error, spread = _held_out_errors(scores, features - features[0], lives, min(folds, len(lives)))
     settings = settings or Inference()
-    weights = np.random.default_rng([settings.seed, 6]).multinomial(
-        len(lives), np.full(len(lives), 1 / len(lives)), settings.bootstraps
-    )
+    weights = draws_of(len(lives), settings.bootstraps, [settings.seed, 6])
     tail = (1 - settings.confidence) / 2
     once = np.ones((1, len(lives)))
     low, high = np.quantile(_r2(weights, error, spread), [tail, 1 - tail], axis=0)
@@ -66,23 +70,17 @@ def _held_out_errors(
     scores: np.ndarray, features: np.ndarray, lives: Lives, folds: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return each life's squared errors of the prediction and of the mean while it is held out, (L, F) each."""
-    from sklearn.model_selection import GroupKFold
-
     design = np.column_stack([np.ones(len(scores)), scores])
     error, spread = (np.zeros((len(lives), features.shape[1])) for _ in range(2))
-    for fitted, held_out in GroupKFold(folds).split(design, groups=lives.index):
+    fold = folds_of(lives.index, folds)
+    for number in range(folds):
+        fitted, held_out = fold != number, fold == number
         weights = np.linalg.lstsq(design[fitted], features[fitted], rcond=None)[0]
         wrong = (features[held_out] - design[held_out] @ weights) ** 2
         apart = (features[held_out] - features[fitted].mean(axis=0)) ** 2
         np.add.at(error, lives.index[held_out], wrong)
         np.add.at(spread, lives.index[held_out], apart)
     return error, spread
-
-
-BINS = 20
-_Z_95 = 1.959964
-_COMPONENTS_SHOWN = 3
-_WIDTH = 118
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,12 +253,9 @@ def report_components(
 ) -> ComponentReport:
     """Compare the scores of the first components, (B, K), with the features of the same records."""
     return ComponentReport(
-        features=tuple(feature.name for feature in data.features),
-        own=data.own,
+        features=tuple(feature.name for feature in data.features), own=data.own,
         choices=eta_squares(scores, data.codes, data.lives, data.records.tick, data.records.episode, settings),
-        explained=components.explained[: scores.shape[1]],
-        r=pearson_r(scores, data.values),
-        r2=pca_feature_r2(scores, data.values, data.lives, settings=settings),
-        lives=len(data.lives),
+        explained=components.explained[: scores.shape[1]], r=pearson_r(scores, data.values),
+        r2=pca_feature_r2(scores, data.values, data.lives, settings=settings), lives=len(data.lives),
         blindness=blindness,
-    )
+    )  # fmt: skip

@@ -129,15 +129,9 @@ def blindness(
     by_episode = len(np.unique(episode)) >= ENOUGH_EPISODES
     unit = episode if by_episode else life
     meter = Blindness(
-        studied=name,
-        features=listed.values.shape[1],
-        left_out=listed.left_out,
-        records=int(kept.sum()),
-        unit="episode" if by_episode else "life",
-        units=len(np.unique(unit)),
-        measures=(),
-        reason=listed.reason,
-    )
+        studied=name, features=listed.values.shape[1], left_out=listed.left_out, records=int(kept.sum()),
+        unit="episode" if by_episode else "life", units=len(np.unique(unit)), measures=(), reason=listed.reason,
+    )  # fmt: skip
     if not meter.reason and len(np.unique(life)) < FEWEST_LIVES:
         meter = replace(meter, reason=f"fewer than {FEWEST_LIVES} lives have records with a next tick")
     if not meter.reason and (studied[kept] == studied[kept][0]).all():

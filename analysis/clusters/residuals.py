@@ -93,15 +93,11 @@ def repeat_without(
     clusters = cluster_summaries(data, again, statistics)
     before = cluster_summaries(data, labels, plain)
     result = Residualized(
-        variables=tuple(names),
-        variance_removed=removed,
-        clusters=len(clusters),
-        noise_share=float((again == NOISE).mean()),
-        adjusted_rand=adjusted_rand(labels, again),
+        variables=tuple(names), variance_removed=removed, clusters=len(clusters),
+        noise_share=float((again == NOISE).mean()), adjusted_rand=adjusted_rand(labels, again),
         overall_confounds=statistics.confounds.overall,
-        claims=tuple(_claims(before, clusters, overlap(labels, again, len(before)))),
-        clusters_found=clusters,
-    )
+        claims=tuple(_claims(before, clusters, overlap(labels, again, len(before)))), clusters_found=clusters,
+    )  # fmt: skip
     return points, again, result
 
 

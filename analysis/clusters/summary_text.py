@@ -26,6 +26,7 @@ from analysis.statistics.confounds import LARGE_EXCESS, Confound
 from analysis.statistics.power import POWER
 
 _WIDTH = 118
+_ROWS_SHOWN = 12
 
 
 def as_text(summary: Summary) -> str:
@@ -251,9 +252,6 @@ def _wrapped(text: str) -> list[str]:
 def _definitions(summary: Summary) -> list[str]:
     width = max(len(feature["name"]) for feature in summary.features)
     return ["Features", *(f"  {f['name']:<{width}} {f['definition']} Unit: {f['unit']}." for f in summary.features)]
-
-
-_ROWS_SHOWN = 12
 
 
 def cluster_table(summary: Summary) -> Table:

@@ -76,18 +76,10 @@ def verdict(summary: Summary) -> tuple[str, ...]:
     if not summary.clusters:
         return (f"No cluster was found: all {summary.records:,} records are noise.",)
     sentences = [
-        _worlds(summary),
-        _clusters(summary),
-        _stability(summary),
-        *_about(summary.clusters),
-        _claims(summary),
-        _choices(summary),
-        _power(summary),
-        *(summary.blindness.sentences if summary.blindness else ()),
-        _scope(summary),
-        _confounded(summary),
-        _below_the_flag(summary),
-    ]
+        _worlds(summary), _clusters(summary), _stability(summary), *_about(summary.clusters), _claims(summary),
+        _choices(summary), _power(summary), *(summary.blindness.sentences if summary.blindness else ()),
+        _scope(summary), _confounded(summary), _below_the_flag(summary),
+    ]  # fmt: skip
     if summary.residualized:
         sentences.append(_residualized(summary.residualized, summary.surviving))
     return tuple(filter(None, sentences))

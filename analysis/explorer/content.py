@@ -16,7 +16,7 @@ from analysis.life.timeline import Timeline, timeline_of
 from analysis.lives import Lives, lives_of, places_among
 from analysis.runs.finished_run import FinishedRun
 from analysis.runs.propagated_labels import CarryingRule, PropagatedLabels, fit_rule, propagate_labels
-from analysis.statistics.given_time import TimeCourse, age_of, time_course
+from analysis.statistics.circular_shift import TimeCourse, age_of, time_course
 from analysis.statistics.inference import FEWEST_EPISODES
 from analysis.statistics.shifts import SharedShifts, random_shifts, shared_shifts
 from common.user_error import UserError

@@ -9,6 +9,8 @@ from common.user_error import UserError
 
 COMBAT_SKILLS = ("melee", "range", "mage")
 HARVESTING_SKILLS = ("fishing", "herbalism", "prospecting", "carving", "alchemy")
+MAP_BORDER = 16
+"""Width in tiles of the void border around every map; rows and columns count from the border's outer edge."""
 
 
 def _highest(skills: tuple[str, ...], seen: Observed) -> np.ndarray:
@@ -58,10 +60,6 @@ BODY = (
         lambda seen: _highest(COMBAT_SKILLS + HARVESTING_SKILLS, seen),
     ),
 )  # fmt: skip
-
-
-MAP_BORDER = 16
-"""Width in tiles of the void border around every map; rows and columns count from the border's outer edge."""
 
 
 def _map_size(seen: Observed) -> int:

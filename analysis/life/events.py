@@ -58,13 +58,10 @@ def life_events(records: Records, metadata: DumpMetadata) -> LifeEvents:
     now = np.flatnonzero(previous_tick(records, seen.lives) >= 0)
     before = previous_tick(records, seen.lives)[now]
     events = [
-        *_meals(seen, now, before),
-        *_hits(seen, now, before),
-        *_taken_hits(seen, now),
-        *_level_ups(seen, now, before),
+        *_meals(seen, now, before), *_hits(seen, now, before), *_taken_hits(seen, now), *_level_ups(seen, now, before),
         *((record, TRADED, what) for record, what in trades(seen, now, before)),
         *((record, DIED, cause) for record, cause in endings(seen)),
-    ]
+    ]  # fmt: skip
     record, kind = (np.array([event[place] for event in events], np.int64) for place in (0, 1))
     order = np.lexsort((kind, records.tick[record], seen.lives.index[record]))
     return LifeEvents(record[order], kind[order], tuple(events[i][2] for i in order))

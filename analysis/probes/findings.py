@@ -201,9 +201,6 @@ def _parts(score: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     something = memory >= _SMALLEST_SCORE
     remaining = np.divide(both - given, memory, out=np.full(memory.shape, np.nan), where=something)
     return {
-        **score,
-        "only_memory": both - given,
-        "only_given": both - memory,
-        "common": given + memory - both,
+        **score, "only_memory": both - given, "only_given": both - memory, "common": given + memory - both,
         "remaining": remaining,
-    }
+    }  # fmt: skip

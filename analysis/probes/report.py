@@ -235,16 +235,10 @@ def chance(targets: Sequence[Target]) -> np.ndarray:
 
 def _describe(target: Target, reason: str | None, records: int) -> dict[str, Any]:
     return {
-        "name": target.name,
-        "unit": target.unit,
-        "definition": target.definition,
-        "measure": measure(target),
-        "chance": 0.5 if target.yes_or_no else 0.0,
-        "reason": reason,
-        "records": records,
-        "curve": target.curve,
+        "name": target.name, "unit": target.unit, "definition": target.definition, "measure": measure(target),
+        "chance": 0.5 if target.yes_or_no else 0.0, "reason": reason, "records": records, "curve": target.curve,
         "ticks_ahead": target.ticks_ahead,
-    }
+    }  # fmt: skip
 
 
 def _score_rows(

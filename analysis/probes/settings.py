@@ -87,13 +87,10 @@ class ProbeSettings:
             UserError: names the option, and what is allowed.
         """
         check(
-            self,
-            name=result_name(self.name),
-            subsample=at_least(self.subsample, 1),
-            skip_first=at_least(self.skip_first, 0),
-            resamples=at_least(self.resamples, FEWEST_RESAMPLES),
+            self, name=result_name(self.name), subsample=at_least(self.subsample, 1),
+            skip_first=at_least(self.skip_first, 0), resamples=at_least(self.resamples, FEWEST_RESAMPLES),
             seed=seed_value(self.seed),
-        )
+        )  # fmt: skip
         _ = self.histories
         names = [folder.resolve().name for folder in self.dumps]
         if not names:

@@ -64,14 +64,11 @@ def packed_observation(records: Records, layout: ObservationLayout, mask: Observ
     return PackedObservation(
         material=torch.from_numpy(records.tile[:, :, 2].astype(np.uint8)),
         centre=torch.from_numpy(records.tile[:, middle, :2].copy()),
-        agent_id=torch.from_numpy(records.agent_id.astype(np.int16)),
-        tick=torch.from_numpy(tick.astype(np.int16)),
-        entity=_packed(records.entity),
-        inventory=_packed(records.inventory),
-        market=_packed(records.tables["Market"]),
+        agent_id=torch.from_numpy(records.agent_id.astype(np.int16)), tick=torch.from_numpy(tick.astype(np.int16)),
+        entity=_packed(records.entity), inventory=_packed(records.inventory), market=_packed(records.tables["Market"]),
         task=torch.from_numpy(records.column("task").astype(np.float16)),
         legal=torch.from_numpy(records.column("legal").copy()),
-    )
+    )  # fmt: skip
 
 
 def _check(records: Records, layout: ObservationLayout) -> None:

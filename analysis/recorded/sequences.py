@@ -13,6 +13,7 @@ import numpy as np
 from activation_store.reader import Progress, read_dump, read_identity, read_metadata
 from activation_store.records import Records
 from analysis.lives import Lives, lives_of
+from analysis.statistics.shifts import ranges
 from common.user_error import UserError
 
 SHUFFLED_TOGETHER = 4
@@ -185,8 +186,7 @@ def _cut(lengths: np.ndarray, length: int | None, stride: int | None) -> tuple[n
 def _batch(records: Records, own_lives: Lives, life: np.ndarray, first: np.ndarray, ticks: np.ndarray) -> SequenceBatch:
     """Extract sequences, given by lives, first records and ticks, (S,) each, from records."""
     start = own_lives.starts[life] + first  # (S,) positions in the order of lives and ticks
-    within = np.arange(ticks.sum()) - np.repeat(np.cumsum(ticks) - ticks, ticks)
-    chosen = own_lives.order[np.repeat(start, ticks) + within]
+    chosen = own_lives.order[ranges(start, ticks)]
     previous = own_lives.order[np.maximum(start - 1, 0)]
     before = {
         layer: np.where(first[:, None] > 0, values[previous], np.float32(0))

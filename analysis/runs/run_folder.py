@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 
 _INSTRUCTIONS = ("avx2", "fma", "avx512f", "neon", "sve")
 """Sets of instructions by which compiled code differs between processors of one kind, as LLVM names them."""
+RUN_FILE = "run.json"
+DONE_FILE = "DONE.json"
+_DOTS_AN_INCH = 150
+_LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "umap-learn", "hdbscan", "matplotlib", "torch")
 
 
 def processor() -> dict[str, str]:
@@ -68,12 +72,6 @@ def _name() -> str:
     except OSError:
         return platform.processor()
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
-
-
-RUN_FILE = "run.json"
-DONE_FILE = "DONE.json"
-_DOTS_AN_INCH = 150
-_LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "umap-learn", "hdbscan", "matplotlib", "torch")
 
 
 class RunFolder:

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from analysis.lives import Lives
-from analysis.statistics.circular_shift import studentised
-from analysis.statistics.given_time import age_of, time_course
+from analysis.statistics.circular_shift import age_of, studentised, time_course
 from analysis.statistics.inference import FEWEST_EPISODES, FEWEST_LIVES, LEVEL, Inference, false_discovery
 from analysis.statistics.permutation_p import information_p
 from analysis.statistics.shifts import ShiftedSums, one_hot, shifted_sums

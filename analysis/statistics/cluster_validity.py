@@ -7,6 +7,10 @@ import numpy as np
 
 from analysis.lives import Lives
 
+MOST_RECORDS = 3_000
+"""DBCV needs all distances within a cluster: more records are sampled."""
+_FEWEST_IN_CLUSTER = 3
+
 
 @dataclass(frozen=True)
 class Validity:
@@ -21,12 +25,6 @@ class Validity:
     dbcv: float
     records: int
     reason: str
-
-
-MOST_RECORDS = 3_000
-"""DBCV needs all distances within a cluster: more records are sampled."""
-
-_FEWEST_IN_CLUSTER = 3
 
 
 def cluster_validity(points: np.ndarray, labels: np.ndarray, seed: int) -> tuple[Validity, np.ndarray]:

@@ -13,7 +13,7 @@ from analysis.position import positions
 from analysis.statistics.circular_shift import studentised
 from analysis.statistics.inference import FEWEST_LIVES, LEVEL, Inference, false_discovery
 from analysis.statistics.permutation_p import information_p
-from analysis.statistics.shifts import ShiftedSums, one_hot, shifted_sums
+from analysis.statistics.shifts import ShiftedSums, one_hot, ranges, shifted_sums
 
 
 @dataclass(frozen=True)
@@ -359,9 +359,7 @@ def _most_in_few_lives(size: int, lives: Lives) -> float:
 def _in_random_order(lives: Lives, rng: np.random.Generator) -> np.ndarray:
     """Return places of records in `lives.order`, whole lives in random order, (B,)."""
     order = rng.permutation(len(lives))
-    lengths = lives.lengths[order]
-    ends = np.cumsum(lengths)
-    return np.repeat(lives.starts[order] - ends + lengths, lengths) + np.arange(ends[-1])
+    return ranges(lives.starts[order], lives.lengths[order])
 
 
 def _numbered(values: np.ndarray) -> np.ndarray:

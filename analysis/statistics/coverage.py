@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.statistics.inference import Inference, student_stretch
-from analysis.statistics.resampling import folds_of
+from analysis.statistics.resampling import draws_of, folds_of
 
 PENALTIES = (1e-3, 1e-1, 1.0, 100.0)
 """Ridge penalties to choose from, per record and standardised column; with the last, a column hardly counts."""
@@ -118,9 +118,7 @@ def _coverage(
     designs = ((nothing, nothing), (nothing, studied), (listed, guessed), (listed, both))
     spread, *errors = (_errors(target, part, one, other, fold, unit) for one, other in designs)  # (units, parts) each
     records = np.bincount(unit).astype(np.float64)
-    weights = np.random.default_rng([settings.seed, 8]).multinomial(
-        len(records), np.full(len(records), 1 / len(records)), settings.bootstraps
-    )
+    weights = draws_of(len(records), settings.bootstraps, [settings.seed, 8])
     once = np.ones((1, len(records)))
     by_part = [_r2(error, spread, once)[0] for error in errors]
     alone, without, together = (float(r2.mean()) for r2 in by_part)

@@ -8,6 +8,7 @@ from scipy import sparse
 from analysis.lives import Lives
 from analysis.statistics.effect_sizes import members
 from analysis.statistics.inference import Inference, student_stretch
+from analysis.statistics.resampling import draws_of
 
 ENOUGH_EPISODES = 4
 """From so many episodes on, episodes are resampled whole; of fewer, their lives are."""
@@ -96,9 +97,7 @@ def effect_intervals(
     by_episode = episode_index.max() + 1 >= ENOUGH_EPISODES
     unit_index = episode_index if by_episode else lives.index
     whole, episodes = (_sums(scaled, index, index.max() + 1) for index in (unit_index, episode_index))
-    units = len(whole.count)
-    rng = np.random.default_rng([settings.seed, 3])
-    weights = rng.multinomial(units, np.full(units, 1 / units), settings.bootstraps).astype(np.float64)  # (R, U)
+    weights = draws_of(len(whole.count), settings.bootstraps, [settings.seed, 3]).astype(np.float64)  # (R, U)
     resampled = whole.weighted(weights)
     rows = []
     for records in members(labels)[1:]:

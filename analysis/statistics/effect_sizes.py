@@ -6,6 +6,7 @@ from itertools import accumulate
 import numpy as np
 
 from analysis.lives import Lives
+from analysis.statistics.shifts import ranges
 
 
 def members(labels: np.ndarray) -> list[np.ndarray]:
@@ -129,8 +130,7 @@ def _window_places(lengths: np.ndarray, lives: Lives, rng: np.random.Generator) 
     start = lives.starts[life]
     first = np.where(inside, place, start - rng.integers(1, np.maximum(lengths, 2)))
     first, last = np.maximum(first, start), np.minimum(first + lengths, start + lives.lengths[life])
-    counts = last - first
-    return np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+    return ranges(first, last - first)
 
 
 def effect_sizes(features: np.ndarray, labels: np.ndarray, lives: Lives, seed: int, draws: int = 100) -> EffectSizes:

@@ -93,6 +93,11 @@ def unit_count(units: Units) -> int:
     return sum(len(episodes) for _, episodes in units)
 
 
+def draws_of(units: int, resamples: int, seed: int | list[int]) -> np.ndarray:
+    """Return how often each resample with replacement draws each unit, (R, U) int64."""
+    return np.random.default_rng(seed).multinomial(units, np.full(units, 1 / units), resamples)
+
+
 def folds_of(unit: np.ndarray, most: int = 5) -> np.ndarray:
     """Deal whole units, such as lives or worlds, out to folds of about as many records each, (B,) to (B,) int64."""
     from sklearn.model_selection import GroupKFold

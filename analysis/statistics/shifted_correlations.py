@@ -11,7 +11,7 @@ import numpy as np
 from scipy import fft
 
 from analysis.lives import Lives
-from analysis.statistics.given_time import age_of, time_course
+from analysis.statistics.circular_shift import age_of, time_course
 from analysis.statistics.inference import FEWEST_EPISODES, FEWEST_LIVES, false_discovery
 from analysis.statistics.permutation_p import ratio_p
 from analysis.statistics.shifts import centred, random_shifts, shared_shifts

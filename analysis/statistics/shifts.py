@@ -87,7 +87,7 @@ def shifted_sums(
         inside = np.add.reduceat(ordered == cluster, lives.starts, dtype=np.int64)  # (L,)
         changing = np.flatnonzero((inside > 0) & (inside < lives.lengths))
         lengths = lives.lengths[changing]
-        records = _ranges(lives.starts[changing], lengths)
+        records = ranges(lives.starts[changing], lengths)
         chosen = _chosen(np.cumsum(lengths) - lengths + shifts[:, changing], len(records))
         together = _Together.of(shared, changing, lengths) if shared else None
         yield _sums_of(ordered[records] == cluster, values, records, of_cluster, lengths, chosen, together)
@@ -121,7 +121,7 @@ def centred(columns: np.ndarray, lives: Lives) -> np.ndarray:
     return ordered - np.repeat(means, lives.lengths, axis=0)
 
 
-def _ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Return starts[0], starts[0] + 1, ... up to its length, then those of the next, (sum of lengths,)."""
     return np.repeat(starts - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
 
@@ -153,7 +153,7 @@ class _Together:
         longest = shared.longest[present]
         begins = np.cumsum(longest) - longest
         count = longest[number]  # (lives,)
-        shift = _ranges(np.zeros(len(count), np.int64), count)
+        shift = ranges(np.zeros(len(count), np.int64), count)
         rows = np.repeat(begins[number], count) + shift
         places = np.repeat(np.cumsum(lengths) - lengths, count) + shift % np.repeat(lengths, count)
         shape = int(longest.sum()), int(lengths.sum())

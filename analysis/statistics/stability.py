@@ -13,6 +13,15 @@ from analysis.statistics.surrogate import gaussian_surrogate
 from common.user_error import UserError
 
 _SMALLEST = 15
+SEEDS = 3
+EMBEDDED_ANEW = 3
+"""Draws of lives that are embedded anew; an embedding takes far longer than a clustering."""
+SEED_RECORDS = 5_000
+FLOOR_SEEDS = 3
+"""Embeddings of a Gaussian with different seeds. Their three pairs and the three of a run make a test at 5%: the chance
+that all of three numbers exceed all of three others of the same kind is 1 in 20."""
+BOOTSTRAPS = 10
+BOOTSTRAP_RECORDS = 5_000
 
 
 @dataclass(frozen=True)
@@ -44,19 +53,6 @@ class ClusterMethod:
         """Return the method for a share of the run's records, as if these were all."""
         smallest = max(min(self.min_cluster_size, _SMALLEST), round(self.min_cluster_size * share))
         return replace(self, min_cluster_size=smallest)
-
-
-SEEDS = 3
-EMBEDDED_ANEW = 3
-"""Draws of lives that are embedded anew; an embedding takes far longer than a clustering."""
-
-SEED_RECORDS = 5_000
-FLOOR_SEEDS = 3
-"""Embeddings of a Gaussian with different seeds. Their three pairs and the three of a run make a test at 5%: the chance
-that all of three numbers exceed all of three others of the same kind is 1 in 20."""
-
-BOOTSTRAPS = 10
-BOOTSTRAP_RECORDS = 5_000
 
 
 @dataclass(frozen=True)

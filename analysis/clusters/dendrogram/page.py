@@ -20,6 +20,11 @@ from analysis.runs.run_folder import plain
 from analysis.statistics.effect_sizes import Moments, cohens_d
 
 _ROUNDING = 1e-9
+LEVELS = 60
+POINTS_AT_MOST = 20_000
+COLOURS = 8
+_STRONGEST = 5
+_NO_CLUSTER = 65_535
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,11 +134,6 @@ def cluster_tree(condensed: np.ndarray) -> ClusterTree:
 
 
 _HERE = Path(__file__).parent
-LEVELS = 60
-POINTS_AT_MOST = 20_000
-COLOURS = 8
-_STRONGEST = 5
-_NO_CLUSTER = 65_535
 
 
 def page_content(
@@ -157,13 +157,9 @@ def page_content(
         "clusters": _clusters(tree, clustering.labels, own, data),
     }
     tables = {
-        "x": projection.points[shown, 0].astype(np.float32),
-        "y": projection.points[shown, 1].astype(np.float32),
-        "home": tree.home[shown],
-        "lasts": lasts,
-        "own": own_of[shown],
-        "standing": standing,
-    }
+        "x": projection.points[shown, 0].astype(np.float32), "y": projection.points[shown, 1].astype(np.float32),
+        "home": tree.home[shown], "lasts": lasts, "own": own_of[shown], "standing": standing,
+    }  # fmt: skip
     return facts, tables
 
 
@@ -263,13 +259,7 @@ def dendrogram_page(projection: Projection, clustering: Clustering, clustered_in
     }
     page = environment(_HERE).get_template("template.html")
     return page.render(
-        heading=data.heading,
-        clustered_in=clustered_in,
-        records=len(data),
-        shown=min(len(data), POINTS_AT_MOST),
-        clusters=len(tree),
-        facts=embedded(facts),
-        content=packed.content,
-        style=style_of("window", _HERE),
+        heading=data.heading, clustered_in=clustered_in, records=len(data), shown=min(len(data), POINTS_AT_MOST),
+        clusters=len(tree), facts=embedded(facts), content=packed.content, style=style_of("window", _HERE),
         scripts=scripts_of(BASE, [_HERE / "explorer.js"], [get_plotlyjs()]),
-    )
+    )  # fmt: skip

@@ -118,13 +118,9 @@ def draw_components(run: Run, clustering: Clustering | None) -> ComponentReport:
     with run.step("comparing principal components with features"):
         report = report_components(components, scores, data, meter, run.settings.inference)
     run.folder.save_arrays(
-        "pca.npz",
-        mean=components.mean,
-        components=components.directions[:dims],
-        explained_variance_ratio=components.explained[:dims],
-        pearson_r=report.r,
-        r2=report.r2.value,
-    )
+        "pca.npz", mean=components.mean, components=components.directions[:dims],
+        explained_variance_ratio=components.explained[:dims], pearson_r=report.r, r2=report.r2.value,
+    )  # fmt: skip
     with run.step("drawing principal components"):
         names = [components.name(i) for i in range(dims)]
         run.folder.save_figure("pca_pairs.png", pair_panels(scores, names, _labels(clustering), data.heading))

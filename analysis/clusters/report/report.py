@@ -13,16 +13,6 @@ from analysis.pages.pages import environment, picture, style_of
 from analysis.runs.run_folder import RUN_FILE
 from common.files import read_json, visible
 
-
-@dataclass(frozen=True)
-class Caption:
-    """A figure's title, its description for readers who cannot see it, and how to read it."""
-
-    title: str
-    shows: str
-    reading: str
-
-
 _PLANES = {
     "umap": "UMAP",
     "tsne": "t-SNE",
@@ -35,6 +25,23 @@ _DISTANCES = {
     "semantic": "It is a linear map of the state, so straight lines stay straight; what it leaves out is not visible.",
     "pca": "It keeps distances as far as two components do: the rest of the variance is not visible.",
 }
+SUMMARY_FILE = "summary.json"
+EXPLORER_FILE = "explorer.html"
+TREE_FILE = "dendrogram_explorer.html"
+_POSITIONAL = "dump"
+_OUTPUT = "output_dir"
+_RESULTS = Path("analysis_results")
+_ANEW = Path("analysis_results_again")
+"""A folder can hold only one run, so the command that repeats a run writes to another folder."""
+
+
+@dataclass(frozen=True)
+class Caption:
+    """A figure's title, its description for readers who cannot see it, and how to read it."""
+
+    title: str
+    shows: str
+    reading: str
 
 
 def _of_plane(kind: str) -> dict[str, Caption]:
@@ -108,16 +115,7 @@ CAPTIONS = {
 """Captions by file name, in the order of the report."""
 
 
-SUMMARY_FILE = "summary.json"
-EXPLORER_FILE = "explorer.html"
-TREE_FILE = "dendrogram_explorer.html"
-
 _HERE = Path(__file__).parent
-_POSITIONAL = "dump"
-_OUTPUT = "output_dir"
-_RESULTS = Path("analysis_results")
-_ANEW = Path("analysis_results_again")
-"""A folder can hold only one run, so the command that repeats a run writes to another folder."""
 
 
 def report_html(folder: Path) -> str:

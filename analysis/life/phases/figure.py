@@ -16,6 +16,15 @@ from analysis.life.strips_figure import label_colour
 MOST_STATES = 12
 _COLUMNS = 4
 _REST_COLOUR = "#f2f2f2"
+MOST_STATES_LEFT = 14
+_SIGNIFICANT = 0.05
+_UNSURE = 0.25
+"""Colour strength of transitions that may be due to chance."""
+_STRONGEST = 3.0
+"""Number of doublings or halvings relative to chance at which the colour scale ends."""
+_INK = "#333333"
+_FEWEST_TICKS = 20
+"""Length in ticks of the longest visit below which the axis is labelled at more than powers of ten."""
 
 
 def life_phase_figure(
@@ -79,19 +88,6 @@ def _panel(axes: Axes, shares: Shares, state: int, label: int, description: str)
     axes.yaxis.set_major_formatter(PercentFormatter(1))
     axes.yaxis.set_major_locator(few_ticks())
     axes.set_title(f"{label_name(label)}, {description}", fontsize=8.5)
-
-
-MOST_STATES_LEFT = 14
-_SIGNIFICANT = 0.05
-_UNSURE = 0.25
-"""Colour strength of transitions that may be due to chance."""
-
-_STRONGEST = 3.0
-"""Number of doublings or halvings relative to chance at which the colour scale ends."""
-
-_INK = "#333333"
-_FEWEST_TICKS = 20
-"""Length in ticks of the longest visit below which the axis is labelled at more than powers of ten."""
 
 
 def transitions_figure(

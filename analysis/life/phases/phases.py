@@ -78,12 +78,12 @@ def shares(sequences: LabelSequences, edges: np.ndarray, shown: np.ndarray, boot
         share = _share(sequences, state, edges, np.zeros(len(sequences), np.int64))
         with np.errstate(invalid="ignore", divide="ignore"):
             mean, resampled = share.sum(axis=0) / lives, weights @ share / drawn
-        parts.append((mean, *_band(resampled, bootstrap)))
+        parts.append((mean, *band(resampled, bootstrap)))
     mean, low, high = (np.stack(part, axis=1) for part in zip(*parts, strict=True))
     return Shares(shown, mean, low, high, lives)
 
 
-def _band(resampled: np.ndarray, bootstrap: Bootstrap) -> tuple[np.ndarray, np.ndarray]:
+def band(resampled: np.ndarray, bootstrap: Bootstrap) -> tuple[np.ndarray, np.ndarray]:
     """Return the interval of each bin, NaN where some resample had no life in it, (R, T) to (T,) twice."""
     known = np.isfinite(resampled).all(axis=0) & (len(resampled) > 0)
     low, high = np.full((2, resampled.shape[1]), np.nan)
@@ -111,16 +111,10 @@ def association(
     p = np.where(np.isnan(observed), 1.0, (1 + as_much) / (1 + permutations))
     chance = null.mean(axis=0)
     return Association(
-        explained=float(observed[0]),
-        chance=float(chance[0]),
-        chance_high=float(np.quantile(null[:, 0], 0.95)),
-        p=float(p[0]),
-        state_explained=observed[1:],
-        state_chance=chance[1:],
-        state_p=p[1:],
-        state_q=stats.false_discovery_control(p[1:]),
-        permutations=permutations,
-    )
+        explained=float(observed[0]), chance=float(chance[0]), chance_high=float(np.quantile(null[:, 0], 0.95)),
+        p=float(p[0]), state_explained=observed[1:], state_chance=chance[1:], state_p=p[1:],
+        state_q=stats.false_discovery_control(p[1:]), permutations=permutations,
+    )  # fmt: skip
 
 
 def _share(sequences: LabelSequences, state: int, edges: np.ndarray, shift: np.ndarray) -> np.ndarray:

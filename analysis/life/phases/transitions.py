@@ -8,11 +8,14 @@ from scipy.special import rel_entr
 
 from activation_store.reader import Progress
 from analysis.life.phases.label_sequences import LabelSequences
+from analysis.life.phases.phases import band
 from analysis.life.phases.visits import AgainstChance, Visits, random_orders, spans
 from analysis.statistics.inference import false_discovery
 from analysis.statistics.resampling import Bootstrap
 
 _ROUNDING = 1e-9
+LAGS = (1, 10, 100)
+"""Lags, in ticks, at which persistence is reported."""
 
 
 def against_orders(counts: np.ndarray) -> AgainstChance:
@@ -75,10 +78,6 @@ def _deviance(count: np.ndarray, chance: np.ndarray) -> np.ndarray:
     row = count.sum(axis=1, keepdims=True).astype(np.float64)
     expected = row * chance
     return 2 * (rel_entr(count, expected) + rel_entr(row - count, np.maximum(row - expected, 0)))
-
-
-LAGS = (1, 10, 100)
-"""Lags, in ticks, at which persistence is reported."""
 
 
 @dataclass(frozen=True)
@@ -166,15 +165,11 @@ def dwelling(sequences: LabelSequences, visit_table: Visits, bootstrap: Bootstra
     mean = _ratio(ticks.sum(axis=0), exits.sum(axis=0))
     return Dwelling(
         visits=np.bincount(visit_table.state, minlength=states),
-        censored=np.bincount(visit_table.state[~visit_table.left], minlength=states),
-        ticks=ticks.sum(axis=0),
-        mean=mean,
-        low=low,
-        high=high,
-        chance=_ratio(ticks.sum(axis=0), chance_exits.sum(axis=0)),
+        censored=np.bincount(visit_table.state[~visit_table.left], minlength=states), ticks=ticks.sum(axis=0),
+        mean=mean, low=low, high=high, chance=_ratio(ticks.sum(axis=0), chance_exits.sum(axis=0)),
         median=np.array([_median(visit_table, state) for state in range(states)]),
         memoryless=stats.geom.median(1 / mean),
-    )
+    )  # fmt: skip
 
 
 def lagged_persistence(sequences: LabelSequences, lag: int, bootstrap: Bootstrap) -> LaggedPersistence:
@@ -238,16 +233,10 @@ def _ratio_interval(
     above: np.ndarray, below: np.ndarray, sequences: LabelSequences, bootstrap: Bootstrap
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return 95% intervals of sum over sum, episodes and then lives resampled, (L, K) and (L, K) to (K,) twice."""
-    nothing = np.full(above.shape[1], np.nan)
     if len(sequences) < 2:
-        return nothing, nothing
+        return np.full(above.shape[1], np.nan), np.full(above.shape[1], np.nan)
     weights = bootstrap.draw(sequences.units).episodes
-    resampled = _ratio(weights @ above, weights @ below)  # (R, K)
-    known = np.isfinite(resampled).all(axis=0)
-    low, high = nothing.copy(), nothing.copy()
-    if known.any():
-        low[known], high[known] = bootstrap.interval(resampled[:, known])
-    return low, high
+    return band(_ratio(weights @ above, weights @ below), bootstrap)
 
 
 def _median(visit_table: Visits, state: int) -> float:

@@ -24,6 +24,8 @@ VISITS_A_SPAN = 8
 """About how many visits of one stretch count as of one age.
 
 With more of them states that drift pass for order, with fewer a favoured pair is missed: docs/benchmarks.md."""
+_STEPS = 6
+"""Steps from one order to the next: a visit is offered another place in about a third of them."""
 
 
 @dataclass(frozen=True)
@@ -68,13 +70,9 @@ def visits(sequences: LabelSequences) -> Visits:
     stretch = np.cumsum(new_life | gap)[begins]
     follows = np.append(stretch[1:] == stretch[:-1], False)
     return Visits(
-        life=life[begins],
-        stretch=stretch,
-        state=state[begins],
-        ticks=np.diff(begins, append=len(state)),
-        left=follows,
+        life=life[begins], stretch=stretch, state=state[begins], ticks=np.diff(begins, append=len(state)), left=follows,
         begun=~gap[begins],
-    )
+    )  # fmt: skip
 
 
 def spans(visit_table: Visits) -> np.ndarray:
@@ -95,10 +93,6 @@ def spans(visit_table: Visits) -> np.ndarray:
 def ticks_of_spans(visit_table: Visits) -> np.ndarray:
     """Return how many ticks each span of visits lasts, (spans,) int64."""
     return np.bincount(spans(visit_table), weights=visit_table.ticks).astype(np.int64)
-
-
-_STEPS = 6
-"""Steps from one order to the next: a visit is offered another place in about a third of them."""
 
 
 def random_orders(visit_table: Visits, span: np.ndarray, orders: int, seed: int) -> Iterator[np.ndarray]:

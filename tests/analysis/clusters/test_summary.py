@@ -85,6 +85,10 @@ def test_counts_of_claims_add_up(summary: Summary) -> None:
         assert bool(effect.untested) == math.isnan(effect.p)
         if effect.survives:
             assert effect.q <= summary.method.level and effect.d_complement_low * effect.d_complement_high > 0
+            difference = effect.mean - effect.complement_mean
+            assert effect.difference_low - 1e-9 <= difference <= effect.difference_high + 1e-9
+            assert effect.d_complement_low <= effect.d_complement <= effect.d_complement_high
+            assert effect.d_baseline_low < effect.d_baseline < effect.d_baseline_high
 
 
 @pytest.mark.parametrize(

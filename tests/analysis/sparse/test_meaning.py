@@ -11,7 +11,7 @@ from analysis.sparse.cards import TOP, description, title, top_records
 from analysis.sparse.describing import erasers, erasure_row
 from analysis.sparse.meaning import Meanings, meanings, shift_test
 from analysis.sparse.states import Behaviours, States
-from analysis.statistics.given_time import age_of
+from analysis.statistics.circular_shift import age_of
 from tests.planted_features import SOURCE
 
 LIVES, LENGTH = 40, 100

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.statistics.circular_shift import circular_shift_test
-from analysis.statistics.given_time import age_of, shift_test_given_time, time_course
+from analysis.statistics.circular_shift import age_of, circular_shift_test, shift_test_given_time, time_course
 from analysis.statistics.inference import FEWEST_LIVES, LEVEL, Inference, false_discovery
 from analysis.statistics.permutation_p import counted_p, information_p, ratio_p
 from analysis.statistics.shifts import ShiftedSums, centred, shared_shifts, shifted_sums
