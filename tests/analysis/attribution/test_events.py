@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from analysis.attribution.attributions import PARTS, Attributions, OverSamples
+from analysis.attribution.attributions import ARRAYS, PARTS, Attributions, OverSamples
 from analysis.attribution.events import Event, around_event, event_lines, event_table, onsets
 from tests.command import assert_refuses
 
@@ -49,6 +49,13 @@ def planted() -> Attributions:
         sample, value, material, tiles, entities, nothing, nothing, np.zeros((count, 2)), np.zeros((count, 0)),
         components, kind, ("health",), ("ic_1", "ic_2"),
     )  # fmt: skip
+
+
+def test_a_sample_is_taken_from_among_others() -> None:
+    every, chosen = planted(), planted().of_sample(1)
+    np.testing.assert_array_equal(chosen.sample, np.ones(TICKS))
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(chosen, name), getattr(every, name)[TICKS : 2 * TICKS])
 
 
 def test_what_changes_at_an_event_is_found() -> None:
