@@ -18,7 +18,7 @@ from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import ROOT, assert_refused, assert_refuses, run, run_here, start
 from tests.tiny_policies import save_policies
 
-ARMS = "--episodes 2 --controls 1 --share 0.25 --workers 1"
+ARMS = "--episodes 2 --max-steps 40 --controls 1 --share 0.25 --workers 1"
 AGENTS = {"kit": ("neurips23_start_kit", 1), "second": ("neurips23_start_kit", 1)}
 
 TEXT = """# What tiny memories are for

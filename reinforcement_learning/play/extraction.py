@@ -18,7 +18,8 @@ from reinforcement_learning.game.game_config import GameConfig
 from reinforcement_learning.game.tasks import curriculum
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.entrants import Entrant, encoding_of
-from reinforcement_learning.play.parallel_play import PlayedAgain, play_groups
+from reinforcement_learning.play.jobs import PlayedAgain
+from reinforcement_learning.play.parallel_play import play_groups
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.recorder import Batch, Finished, Recorder, optional_columns
 from reinforcement_learning.play.recording_progress import Recorded, Tally

@@ -4,11 +4,9 @@ import multiprocessing
 import signal
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
-from typing import TypeVar
 
 import torch
 from nmmo.task.task_spec import TaskSpec
@@ -17,36 +15,9 @@ from common.user_error import UserError
 from reinforcement_learning.game.tasks import offered_tasks
 from reinforcement_learning.memory_use import tidy_memory
 from reinforcement_learning.play.contest import WORLDS_TOGETHER, Contest, Group
-from reinforcement_learning.play.policy_pool import PolicyPool
+from reinforcement_learning.play.jobs import GroupPlayer, Job, PlayedAgain, Result
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.processes import interrupts_held_back, name_temporary_folder, usable_cores
-
-Result = TypeVar("Result")
-Job = Callable[[PolicyPool, Group], Iterable[Result]]
-
-
-@dataclass(frozen=True)
-class PlayedAgain:
-    """A group of episodes starts over, because its worker was lost: what the group has told so far does not count."""
-
-    reason: str  # one line for the user
-
-
-class GroupPlayer:
-    """Runs a job for one group of episodes after the other, with one pool per size of group."""
-
-    def __init__(self, contest: Contest, specs: Sequence[TaskSpec], job: Job):
-        self._contest = contest
-        self._specs = specs
-        self._job = job
-        self._pools: dict[int, PolicyPool] = {}
-
-    def play(self, group: Group) -> Iterable:
-        """Return the results of the job for a group (UserError: an entrant does not fit the world)."""
-        worlds = len(group.rounds[0])
-        if worlds not in self._pools:
-            self._pools[worlds] = self._contest.pool(worlds, self._specs)
-        return self._job(self._pools[worlds], group)
 
 
 def processes_of(workers: Workers) -> int:

@@ -27,7 +27,8 @@ from common.files import sha256, write_bytes, write_json
 from common.tensor_file import read_tensors, write_tensors
 from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest, Group, groups
-from reinforcement_learning.play.parallel_play import PlayedAgain, play_groups
+from reinforcement_learning.play.jobs import PlayedAgain
+from reinforcement_learning.play.parallel_play import play_groups
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.recorder import Batch, Finished
 from reinforcement_learning.play.workers import Workers

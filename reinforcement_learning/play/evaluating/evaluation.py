@@ -16,7 +16,8 @@ from reinforcement_learning.game.tasks import check_tasks, curriculum, find_task
 from reinforcement_learning.play.contest import Contest, Group, maps_of
 from reinforcement_learning.play.entrants import Entrant, admit, load_entrants, shared_tasks, untrained_entrant
 from reinforcement_learning.play.evaluating.results import SeedResults, play_to_the_end
-from reinforcement_learning.play.parallel_play import PlayedAgain, play_groups, processes_of
+from reinforcement_learning.play.jobs import PlayedAgain
+from reinforcement_learning.play.parallel_play import play_groups, processes_of
 from reinforcement_learning.play.terminal import evaluation_progress
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.progress import counted_progress

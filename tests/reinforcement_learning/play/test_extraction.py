@@ -22,7 +22,7 @@ from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest, groups
 from reinforcement_learning.play.entrants import Entrant, untrained_entrant
 from reinforcement_learning.play.extraction import Plan, extract, metadata_of, record_group, write
-from reinforcement_learning.play.parallel_play import PlayedAgain
+from reinforcement_learning.play.jobs import PlayedAgain
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool, seats
 from reinforcement_learning.play.recorder import Batch, Finished
 from reinforcement_learning.play.recording_progress import Recorded

@@ -15,7 +15,8 @@ from reinforcement_learning.play import extraction
 from reinforcement_learning.play.contest import Contest, Group, groups
 from reinforcement_learning.play.evaluating import evaluation
 from reinforcement_learning.play.extraction import Plan, extract
-from reinforcement_learning.play.parallel_play import PlayedAgain, play_groups, processes_of
+from reinforcement_learning.play.jobs import PlayedAgain
+from reinforcement_learning.play.parallel_play import play_groups, processes_of
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.workers import Workers
 from tests.command import assert_refused, assert_refuses, run_here, run_well

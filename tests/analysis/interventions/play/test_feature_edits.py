@@ -127,7 +127,7 @@ def test_a_whole_run_with_features(three_policies: Path, small_world, tmp_path: 
     path = tmp_path / "f.safetensors"
     write_dictionary(path, axes("lstm_cell", units, k=2))
     shared = {
-        "policy": "kit", "features": path, "episodes": 2, "seed": 3, "controls": 1, "share": 0.25,
+        "policy": "kit", "features": path, "episodes": 2, "seed": 3, "controls": 1, "share": 0.25, "max_steps": 24,
         "policies_dir": three_policies, "maps_dir": small_world.maps_dir,
     }  # fmt: skip
     spliced = RunOptions(edit="splice", output=tmp_path / "splice", **shared)  # type: ignore[arg-type]

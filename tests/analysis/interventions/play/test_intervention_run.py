@@ -47,8 +47,7 @@ def options(three_policies: Path, small_world, tmp_path_factory) -> RunOptions:
             EditOptions("interchange", "third", donor="self_col"),
         ),
         policy="kit", directions=folder / "directions.safetensors", episodes=EPISODES, seed=3, controls=1, share=0.25,
-        follow=3,
-        record="lstm_cell",
+        follow=3, record="lstm_cell", max_steps=40,
         output=folder / "run", policies_dir=three_policies, maps_dir=small_world.maps_dir,
     )  # fmt: skip
 
@@ -251,7 +250,7 @@ def test_directions_edited_one_by_one_equal_runs_of_their_own(options: RunOption
     )
     base = {
         "edit": "collapse", "dose": None, "further": (), "directions": tmp_path / "two.safetensors", "episodes": 2,
-        "record": "", "follow": 0,
+        "record": "", "follow": 0, "max_steps": 16,
     }  # fmt: skip
     both = again(options, tmp_path / "both", direction="unit_0,unit_1", one_by_one=True, **base)
     play(both, Workers(2), QUIET)
