@@ -27,8 +27,10 @@ UV := $(shell command -v uv || echo .uv/bin/uv)
 # uv has its own name for pip's setting of folders with local wheels.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
 export UV_PYTHON_DOWNLOADS := $(if $(PYTHON),never,automatic)
-# Scripts start in half the time where the libraries are compiled once, at set-up.
+# Scripts start in half the time where the libraries are compiled once, at set-up. uv gives each file 60 seconds, which are
+# too few on a busy machine.
 export UV_COMPILE_BYTECODE := 1
+export UV_COMPILE_BYTECODE_TIMEOUT ?= 900
 RUN := .venv/bin/python
 # Each file of tests stays on one worker, which makes its fixtures once; tests/conftest.py puts the longest files first.
 BY_FILE := --dist loadfile --no-loadscope-reorder
