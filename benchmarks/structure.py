@@ -1,4 +1,4 @@
-"""Structure of the code and start-up time of the scripts: files and lines by room, import cycles, time for `--help`.
+"""Structure of the code: files and lines by room, import cycles, and what each script reaches and takes for `--help`.
 
 python -m benchmarks.structure
 python -m benchmarks.structure --functions 20 --samples 5
@@ -9,11 +9,12 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from common import command_line
-from tests.house import ROOT, circle, file_arrows, functions, modules, room_arrows
+from tests.house import ROOT, Arrows, circle, file_arrows, functions, modules, room_arrows
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,26 @@ def room_rows() -> list[tuple[str, str, str, str]]:
     ]
 
 
+def totals() -> Iterator[str]:
+    """Yield the size of the house and of its tests, counted over all Python files that git knows."""
+    listed = subprocess.check_output(["git", "ls-files", "*.py"], cwd=ROOT, text=True).splitlines()
+    for name, of_tests in (("without tests", False), ("tests", True)):
+        texts = [(ROOT / path).read_text() for path in listed if path.startswith("tests/") == of_tests]
+        lines, types = (sum(text.count(sought) for text in texts) for sought in ("\n", "\n@dataclass"))
+        yield f"{name}: {lines:,} lines in {len(texts)} files, {types} dataclasses"
+
+
+def reached(name: str, arrows: Arrows) -> set[str]:
+    """Return the modules that a module imports, directly or through others, anywhere in their files."""
+    seen: set[str] = set()
+    waiting = [name]
+    while waiting:
+        new = arrows[waiting.pop()] - seen
+        seen |= new
+        waiting += new
+    return seen
+
+
 def help_seconds(script: Path, samples: int) -> float:
     """Return the median run time of a script's --help, in seconds."""
 
@@ -58,7 +79,8 @@ def main() -> None:
     """Print the tables."""
     arguments = command_line.parse(Arguments, __doc__)
     command_line.print_table(("room", "files", "lines", "longest file (lines)"), room_rows())
-    for name, arrows in (("files", file_arrows()), ("sub-rooms and loose files", room_arrows())):
+    between_files = file_arrows()
+    for name, arrows in (("files", between_files), ("sub-rooms and loose files", room_arrows())):
         cycle = circle(arrows)
         count = sum(map(len, arrows.values()))
         print(f"{name}: {len(arrows)}, imports between them: {count}, circle: {' -> '.join(cycle) or 'none'}")
@@ -68,8 +90,12 @@ def main() -> None:
     ]
     command_line.print_table(("lines", "function", "file"), rows)
     stages = sorted(path for path in ROOT.glob("*.py"))
-    helps = [(script.name, f"{help_seconds(script, arguments.samples):.2f}") for script in stages]
-    command_line.print_table(("script", "seconds to --help"), helps)
+    scripts = [
+        (path.name, str(len(reached(path.stem, between_files))), f"{help_seconds(path, arguments.samples):.2f}")
+        for path in stages
+    ]
+    command_line.print_table(("script", "files reached", "seconds to --help"), scripts)
+    print(*totals(), sep="\n")
 
 
 if __name__ == "__main__":
