@@ -9,7 +9,7 @@ import pytest
 
 from activation_store.directions import Direction, Source, write_directions
 from activation_store.reader import read_dump
-from analysis.runs.arrays import arrays_of
+from common.arrays import arrays_of
 from common.files import sha256
 from tests.browser import opened
 from tests.command import assert_refused, run_here, run_well

@@ -8,10 +8,10 @@ import numpy as np
 
 from activation_store.directions import DIRECTIONS_FILE, read_directions
 from activation_store.schema import METADATA_FILE
-from analysis.runs.arrays import arrays_of
 from analysis.runs.cluster_run import ClusterRun, read_cluster_run
 from analysis.runs.finished_files import FinishedFiles, RunDescription, open_finished
 from analysis.runs.finished_run import SUMMARY_FILE, recorded_dump
+from common.arrays import arrays_of
 from common.user_error import UserError
 
 MOTION_FILE = "motion.npz"

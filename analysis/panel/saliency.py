@@ -9,9 +9,9 @@ import numpy as np
 from activation_store.lives import Places
 from activation_store.schema import IDENTITY, METADATA_FILE, TILES_IN_VIEW
 from analysis.lives import places_among
-from analysis.runs.arrays import arrays_of
 from analysis.runs.finished_files import open_finished
 from analysis.runs.run_folder import DONE_FILE
+from common.arrays import arrays_of
 from common.user_error import UserError
 
 MAPS_FILE = "maps.npz"

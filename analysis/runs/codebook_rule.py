@@ -5,8 +5,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from analysis.runs.arrays import arrays_of
 from analysis.runs.finished_files import FinishedFiles
+from common.arrays import arrays_of
 from common.user_error import UserError
 
 CODEBOOK_FILE = "codebook.npz"

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 import orjson
 
-from analysis.runs.arrays import arrays_of
+from common.arrays import arrays_of
 from common.files import PARTIAL_SUFFIX, atomic_file, read_bytes, read_json, visible, write_json
 from common.user_error import UserError
 

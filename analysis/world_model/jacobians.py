@@ -15,7 +15,6 @@ from activation_store.directions import DIRECTIONS_FILE, read_directions
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from activation_store.schema import METADATA_FILE
 from analysis.dynamics.jacobians import Agreement, LaggedCorrelations, Probes, mean_jacobians, sign_agreement
-from analysis.runs.arrays import arrays_of
 from analysis.runs.finished_files import FinishedFiles, open_finished
 from analysis.statistics.inference import LEVEL
 from analysis.world_model.held_out import LIVES_IN_EPISODE, HeldOut
@@ -23,6 +22,7 @@ from analysis.world_model.imagination import Start, imagine, informed_start
 from analysis.world_model.model import Origin, WorldModel
 from analysis.world_model.saliency import Taps
 from analysis.world_model.windows import CONTEXT, as_windows, chosen_sequences
+from common.arrays import arrays_of
 from common.user_error import UserError
 
 Side = Literal["whole", "memory alone", "recorded inputs"]

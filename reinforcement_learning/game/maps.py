@@ -10,7 +10,6 @@ that follows a killed one never meets its work.
 
 import errno
 import hashlib
-import io
 import os
 import shutil
 import signal
@@ -22,6 +21,7 @@ import numpy as np
 import orjson
 from filelock import FileLock
 
+from common.arrays import array_of
 from common.files import SUMS_FILE, as_json, make_folder, read_bytes, sums_hold, sync_folder, write_bytes, write_sums
 from common.user_error import UserError
 from reinforcement_learning.processes import end_with_parent, usable_cores, worker_context
@@ -142,11 +142,8 @@ def _looks_like_a_map(folder: Path) -> bool:
     from nmmo.lib.material import All
 
     try:
-        tiles, fractal = (
-            np.lib.format.read_array(io.BytesIO(read_bytes(folder / name, _MOST_FILE_BYTES)), allow_pickle=False)
-            for name in _MAP_FILES
-        )
-    except (UserError, ValueError, EOFError, MemoryError, OverflowError):
+        tiles, fractal = (array_of(read_bytes(folder / name, _MOST_FILE_BYTES)) for name in _MAP_FILES)
+    except (UserError, ValueError):
         return False
     if tiles.ndim != 2 or not tiles.size or tiles.shape != fractal.shape or tiles.dtype.kind != "i":
         return False

@@ -219,7 +219,7 @@ file_reader(
     read=lambda path: read_names(path.parent),
 )
 file_reader(
-    "analysis.runs.parts:_read", "analysis.runs.arrays:arrays_of", write=parts,
+    "analysis.runs.parts:_read", "common.arrays:arrays_of", write=parts,
     read=lambda path: Parts(path.parents[1] / "run", {"seed": 1}).arrays("stage", lambda: {"values": np.arange(6.0)}),
 )  # fmt: skip
 file_reader(

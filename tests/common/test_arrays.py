@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.runs.arrays import array_of, arrays_of
+from common.arrays import array_of, arrays_of
 from tests.fuzz import limited
 
 

@@ -1,4 +1,4 @@
-"""Reads the arrays that runs write: only what the bytes hold, whatever they claim to hold."""
+"""Reads numpy's files of arrays: only what the bytes hold, whatever they claim to hold."""
 
 import math
 import tokenize
