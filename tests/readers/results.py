@@ -23,7 +23,7 @@ from analysis.replays.file import read_replay
 from analysis.runs.finished_files import open_finished
 from analysis.runs.finished_run import read_run
 from compare_runs import other_runs
-from tests.analysis.runs.test_arrays import npy
+from tests.common.test_arrays import npy
 from tests.fuzz import Bench, damaged_json, junk, read_or_refuse, reader
 from tests.planted_panel import planted_dynamics_run, planted_saliency_run
 from tests.planted_results import as_original, play, provenance
