@@ -141,7 +141,8 @@ def _compile(folder: Path) -> None:
     _tell("compiling the game for this computer, once; this takes about a minute")
     for leftover in folder.parent.glob(f"{_SCRATCH}*"):  # of a process that was killed: whoever compiles has the lock
         shutil.rmtree(leftover, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=folder.parent) as scratch:
+    # Where Ctrl-C ends it, compilers may still write there, and what cannot be removed must not hide the interrupt.
+    with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=folder.parent, ignore_cleanup_errors=True) as scratch:
         package = Path(scratch) / _PACKAGE
         package.mkdir(parents=True)
         for parent in (package, *package.parents[:2]):

@@ -1,5 +1,6 @@
 """The game runs compiled where it can be compiled, otherwise as plain Python; both are equal to the original."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -103,6 +104,21 @@ def test_a_failure_is_kept_and_tried_again_only_on_request(short: Path) -> None:
     assert times[0] == times[1] < times[2]
     assert str(output) in str(refused.value)
     assert "no_such_type" in output.read_text()
+
+
+@pytest.mark.skipif(not HAS_COMPILER, reason="there is no C compiler")
+def test_ctrl_c_ends_it_even_if_compilers_still_write(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*command: object, **options: object) -> None:
+        monkeypatch.setattr(os, "rmdir", still_written_to)
+        raise KeyboardInterrupt
+
+    def still_written_to(*place: object, **options: object) -> None:
+        raise OSError(errno.ENOTEMPTY, "Directory not empty")
+
+    monkeypatch.setattr(subprocess, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        compiled_game._ensure(short, retry=False)
+    assert not [path for path in short.iterdir() if not path.name.startswith(".") and path.name != "lock"]
 
 
 @pytest.mark.parametrize("writable", ["cache", "folder", "module"])
