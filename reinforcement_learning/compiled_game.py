@@ -199,4 +199,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    from common import command_line
+
+    command_line.run(main)
