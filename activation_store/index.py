@@ -43,10 +43,8 @@ def _inside(folder: Path, depth: int, now: float) -> Iterator[Row]:
     if known := _known(folder):
         kind, command = known
         files = list(_files(folder))
-        total, made = (
-            sum(file.st_size for file in files),
-            max((file.st_mtime for file in files), default=folder.stat().st_mtime),
-        )
+        total = sum(file.st_size for file in files)
+        made = max((file.st_mtime for file in files), default=folder.stat().st_mtime)
         size = f"{total / 1e9:.1f} GB" if total >= 1e9 else f"{total / 1e6:.1f} MB"
         yield str(folder), kind, size, _age(now - made), command
     elif depth:
