@@ -20,7 +20,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from analysis.codes.options import (
     AgreementArguments,
@@ -33,8 +33,6 @@ from analysis.codes.options import (
     VideoArguments,
 )
 from common import command_line
-from common.argument_checks import did_you_mean
-from common.user_error import UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,11 +42,7 @@ if TYPE_CHECKING:
 
 def main() -> None:
     """Run one command."""
-    arguments = sys.argv[1:] or ["--help"]
-    if not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
-        hint = did_you_mean(arguments[0], COMMANDS)
-        raise UserError(f"there is no command {arguments[0]!r}; there are: {', '.join(COMMANDS)}{hint}")
-    options: Any = command_line.parse(cast(Any, Command), __doc__, args=arguments, prog="semantic_clusters.py")
+    name, options = command_line.parse_command(COMMANDS, Command, __doc__, sys.argv[1:])
     options.check()
 
     from rich.console import Console
@@ -56,7 +50,7 @@ def main() -> None:
     from common.progress_view import step
 
     console = Console()
-    COMMANDS[arguments[0]](options, console, partial(step, console))
+    COMMANDS[name](options, console, partial(step, console))
 
 
 def fit(options: FitSettings, console: "Console", step: "Step") -> None:

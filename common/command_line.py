@@ -13,10 +13,11 @@ import shutil
 import signal
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+from common.argument_checks import did_you_mean
 from common.figure_settings import draw_without_screen
 from common.lasting_output import lost_output, make_output_last
 from common.user_error import TOO_LITTLE_MEMORY, UserError, path_fault, printable
@@ -121,6 +122,33 @@ def parse(
         if arguments[0] in HELP or isinstance(arguments_type, type):  # commands of a script have their own descriptions
             print_description(description)
     return tyro.cli(arguments_type, description="", config=markers, compact_help=brief, **options)
+
+
+def parse_command(
+    commands: Mapping[str, Callable[..., None]], arguments_type: Any, description: str, arguments: Sequence[str],
+    usual: str | None = None,
+) -> tuple[str, Any]:  # fmt: skip
+    """Read the command line of a script with commands.
+
+    Args:
+        commands: by the names of the subcommands that `arguments_type` is a union of.
+        arguments: the command line without the script's name.
+        usual: the command that is meant where none is named; None if one must be.
+
+    Returns:
+        The name of the command, and its options.
+
+    Raises:
+        UserError: there is no such command.
+    """
+    first = next(iter(arguments), HELP[0])
+    if first not in commands and first not in HELP:
+        hint = did_you_mean(first, commands)
+        if usual is None or (hint and not Path(first).exists()):
+            raise UserError(f"there is no command {first!r}; there are: {', '.join(commands)}{hint}")
+        first, arguments = usual, [usual, *arguments]
+    script = Path(sys.argv[0]).name
+    return first, parse(arguments_type, description, args=arguments or [first], prog=script)
 
 
 def this_command() -> str | None:

@@ -54,7 +54,7 @@ def intervened(features_dump, directions, small_world, tmp_path_factory: pytest.
 @pytest.mark.slow
 def test_edits_are_validated_by_those_in_the_game(trained, features_dump, intervened, tmp_path: Path) -> None:
     done = run_well(
-        "simulate.py", trained, "-n", 40, "--ticks", 8, "--dump", features_dump.dump, "--validate", intervened,
+        "simulate.py", "validate", trained, intervened, "-n", 40, "--ticks", 8, "--dump", features_dump.dump,
     )  # fmt: skip
     rows = rows_of(trained / "validation" / "validation.tsv")
     assert len(rows) == 3 * 9, "two doses in every tick and the larger one once, nine quantities each"
@@ -91,7 +91,7 @@ def test_erasers_and_sparse_features_are_validated(trained, features_dump, small
         "--features", path, "--edit", "splice", "--edit", "erase", "--variable", "tick", "--layer", "lstm_cell",
         "--episodes", 2, "--controls", 0, "--share", 0.5, "--workers", 1, "-o", folder,
     )  # fmt: skip
-    command = ["simulate.py", trained, "-n", 20, "--ticks", 6, "--dump", features_dump.dump, "--validate", folder]
+    command = ["simulate.py", "validate", trained, folder, "-n", 20, "--ticks", 6, "--dump", features_dump.dump]
     run_well(*command)
     rows = rows_of(trained / "validation" / "validation.tsv")
     assert {row["edit"] for row in rows} == {"splice-erase-tick-lstm_cell"} and len(rows) == 9
@@ -101,12 +101,12 @@ def test_erasers_and_sparse_features_are_validated(trained, features_dump, small
 
 @pytest.mark.slow
 def test_other_runs_are_not_validated(trained, features_dump, intervened, directions, tmp_path: Path) -> None:
-    command = ["simulate.py", trained, "-n", 5, "--dump", features_dump.dump, "--validate"]
+    command = ["simulate.py", "validate", "-n", 5, "--dump", features_dump.dump, trained]
+    assert_refused(run_here(*command), "name folders of finished runs of intervene.py")
     assert_refused(run_here(*command, tmp_path), "is not a finished run: give a folder that intervene.py wrote")
     assert_refused(run_here(*command, intervened, intervened), "twice")
-    assert_refused(run_here(*command, intervened, "--ticks", 4), "must be 5 or more with --validate")
-    assert_refused(run_here(*command, intervened, "--edit", "clear"), "cannot go together")
-    assert_refused(run_here(*command, intervened, "--from", "random"), "--validate needs recorded starts")
+    assert_refused(run_here(*command, intervened, "--ticks", 4), "--ticks is 4: must be 5 to 1024")
+    assert_refused(run_here(*command, intervened, "--edit", "clear"), "--edit does nothing with validate")
     for changed, message in (
         ({"input": {"policy": "b" * 64}}, "edited another policy"),
         ({"arguments": {"condition": "self_food < 30"}}, "edited with --while"),
@@ -186,13 +186,13 @@ def test_there_can_be_more_lives_than_recorded_windows(trained, features_dump, t
 
 
 def test_sequences_of_moves_are_compared(trained, features_dump, tmp_path: Path) -> None:
-    command = ["simulate.py", trained, "-n", 20, "--ticks", 3, "--dump", features_dump.dump, "-o", tmp_path]
-    done = run_well(*command, "--act-grid", 1)
+    command = [trained, "-n", 20, "--ticks", 3, "--dump", features_dump.dump]
+    done = run_well("simulate.py", "moves", *command, "--first", 1)
     assert "the policy's own" in done.stdout and not list(tmp_path.iterdir())
-    rows = {row["group"]: row for row in rows_of(trained / "what_if" / "act_grid_1.tsv")}
+    rows = {row["group"]: row for row in rows_of(trained / "what_if" / "moves_1.tsv")}
     assert set(rows) == {"the policy's own", "north", "south", "east", "west", "stay"}
     for move in ("policy", "stay"):
-        assert run_here(*command, "--act", move, "--name", move).returncode == 0
+        run_well("simulate.py", "lives", *command, "-o", tmp_path, "--act", move, "--name", move)
     values, food = {}, {}
     for move, name in (("policy", "the policy's own"), ("stay", "stay")):
         records = read_dump(tmp_path / move)
@@ -222,8 +222,8 @@ def test_lives_between_recorded_starts(trained, features_dump, tmp_path: Path) -
 def test_starts_are_searched(trained, features_dump, directions, tmp_path: Path, target: str) -> None:
     more = ["--directions", directions] if target != "value" else []
     run_well(
-        "simulate.py", trained, "-n", 12, "--from", "random", "--maximise", target, "--ticks", 2, "--dump",
-        features_dump.dump, "-o", tmp_path, *more,
+        "simulate.py", "maximise", trained, target, "-n", 12, "--ticks", 2, "--dump", features_dump.dump, "-o", tmp_path,
+        *more,
     )  # fmt: skip
     rows = {row["outcome"]: row for row in rows_of(trained / "what_if" / f"maximise_{target}.tsv")}
     assert float(rows[target]["difference"]) > 0
@@ -233,7 +233,7 @@ def test_starts_are_searched(trained, features_dump, directions, tmp_path: Path,
 
 
 def test_findings_are_compared_with_recorded_lives(trained, features_dump, tmp_path: Path) -> None:
-    done = run_well("simulate.py", trained, "--compare", "-n", 100, "--ticks", 4, "--dump", features_dump.dump)
+    done = run_well("simulate.py", "compare", trained, "-n", 100, "--ticks", 4, "--dump", features_dump.dump)
     rows = rows_of(trained / "compared.tsv")
     assert len(rows) == 3 + len(PARTS) + len(VITALS) + 2 * (3 + 3 + 1)
     assert {row["layer"] for row in rows} == {"", "lstm_hidden", "lstm_cell"}
@@ -248,8 +248,8 @@ def test_findings_are_compared_with_recorded_lives(trained, features_dump, tmp_p
 
 def test_influences_are_written_with_and_without_the_world(trained, features_dump, directions) -> None:
     done = run_well(
-        "simulate.py", trained, "-n", 30, "--dump", features_dump.dump, "--directions", directions, "--saliency",
-        "direction:ic_1", "--components", "ic_1,ic_2", "--lags", 2,
+        "simulate.py", "saliency", trained, "direction:ic_1", "-n", 30, "--dump", features_dump.dump, "--directions",
+        directions, "--components", "ic_1,ic_2", "--lags", 2,
     )  # fmt: skip
     rows = rows_of(trained / "saliency" / "direction_ic_1.tsv")
     assert {row["input"] for row in rows if row["of"] == "memory"} == {"ic_1", "ic_2"}
@@ -271,21 +271,20 @@ def test_influences_are_written_with_and_without_the_world(trained, features_dum
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--of", "valeu"], "--saliency is valeu: give value"), (["--of", "direction:ic_9"], "ic_9"),
-        (["--of", "Attack.Target:chosen"], "options of Attack.Target are rows"),
-        (["--of", "value", "--components", "pc"], "pc"), (["--of", "value", "--lags", 0], "--lags is 0"),
+        (["valeu"], "the target is valeu: give value"), (["direction:ic_9"], "ic_9"),
+        (["Attack.Target:chosen"], "options of Attack.Target are rows"),
+        (["value", "--components", "pc"], "pc"), (["value", "--lags", 0], "--lags is 0"),
     ],
 )  # fmt: skip
 def test_influences_that_make_no_sense_are_refused(more, message, trained, features_dump, directions) -> None:
-    command = ["simulate.py", trained, "-n", 5, "--dump", features_dump.dump, "--directions", directions]
-    named = ["--saliency" if one == "--of" else one for one in more]
-    assert_refused(run_here(*command, *named), message)
+    command = ["simulate.py", "saliency", trained, "-n", 5, "--dump", features_dump.dump, "--directions", directions]
+    assert_refused(run_here(*command, *more), message)
 
 
 @pytest.mark.slow
 def test_real_courses_with_other_dice_bound_the_quality(trained, features_dump, small_world) -> None:
     where = ["--dump", features_dump.dump, "--policies-dir", features_dump.policies, "--maps-dir", small_world.maps_dir]
-    done = run_well("simulate.py", trained, "--quality", "--ticks", 4, "--other-dice", 6, *where)
+    done = run_well("simulate.py", "quality", trained, "--ticks", 4, "--other-dice", 6, *where)
     assert "memory after 4 ticks with other dice:" in done.stdout and "best possible" in done.stdout
     rows = {(row["measure"], int(row["horizon"])): row for row in rows_of(trained / "quality" / "other_dice.tsv")}
     assert {measure for measure, _ in rows} == {"tiles", "entities", "vitals", "memory", "policy"}
@@ -302,12 +301,11 @@ def test_real_courses_with_other_dice_bound_the_quality(trained, features_dump, 
 
 
 def test_other_dice_that_cannot_be_thrown_are_refused(trained, features_dump, tmp_path: Path) -> None:
-    command = ["simulate.py", trained, "--quality", "--ticks", 4, "--dump", features_dump.dump]
+    command = ["simulate.py", "quality", trained, "--ticks", 4, "--dump", features_dump.dump]
     where = ["--policies-dir", features_dump.policies]
     assert_refused(run_here(*command, *where, "--other-dice", -1), "--other-dice is -1: must be 0 to 4096")
     assert_refused(run_here(*command, *where, "--other-dice", 4000), "ask for fewer branches")
     assert_refused(run_here(*command, "--policies-dir", tmp_path, "--other-dice", 2), "there is no policy")
-    assert_refused(run_here("simulate.py", trained, "--other-dice", 2), "--other-dice does nothing without --quality")
 
 
 @pytest.mark.parametrize(
@@ -326,26 +324,11 @@ def test_other_dice_that_cannot_be_thrown_are_refused(trained, features_dump, tm
         (["--edit", "steer", "--direction", "ic_1"], "needs one --direction, and --dose"),
         (["--directions", "nowhere"], "--directions does nothing here"),
         (["--directions", "nowhere", "--edit", "collapse", "--direction", "ic_1"], "nowhere"),
-        (["--quality", "--edit", "clear"], "--quality and --edit cannot go together"),
         (["--act", "nort"], "--act names 'nort'"),
         (["--ticks", 1, "--act", "north,north"], "more than --ticks 1"),
         (["--dump", "nowhere"], "nowhere"),
-        (["--act-grid", 4], "--act-grid is 4"),
-        (["--act-grid", 1, "--act", "north"], "--act does nothing with --act-grid"),
-        (["--maximise", "value"], "add --from random"),
-        (["--maximise", "ic_1", "--from", "random"], "--directions names no file"),
-        (["--jacobians", "nowhere"], "nowhere does not exist: give a folder that analyze_dynamics.py wrote"),
-        (["--jacobians", "nowhere", "--saliency", "value"], "cannot go together"),
-        (["--components", "pc"], "--components does nothing without --saliency"),
-        (["--saliency", "value"], "--directions names no file"),
-        (["--lags", 3], "--lags does nothing without --saliency"),
-        (["--saliency", "value", "--from", "random"], "--saliency needs recorded starts"),
-        (["--saliency", "value", "--act", "north"], "--act does nothing with --saliency"),
-        (["--steps", 4], "--steps does nothing without --from interpolate"),
         (["--from", "interpolate", "--steps", 1], "--steps is 1"),
         (["--from", "interpolate", "--steps", 4], "must be a multiple of --steps 4"),
-        (["--compare", "--from", "random"], "--compare needs recorded starts"),
-        (["--compare", "--ticks", 1], "--ticks is 1: must be 2 or more with --compare"),
         (
             ["--swap-directions-from", "10", "5", "--swap-directions-to", "12", "None"],
             "use --edit swap --from ic_10 --to ic_12 --change --edit collapse --direction ic_5 --change",
@@ -358,9 +341,24 @@ def test_edits_that_make_no_sense_are_refused(more, message, trained, features_d
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("command", "more", "message"),
+    [
+        ("moves", ["--first", 4], "--first is 4: must be 1 to 3"),
+        ("moves", ["--edit", "clear"], "--edit does nothing with moves"),
+        ("maximise", ["ic_1"], "ic_1 is a direction, and --directions names no file"),
+        ("jacobians", ["nowhere"], "nowhere does not exist: give a folder that analyze_dynamics.py wrote"),
+        ("compare", ["--ticks", 1], "--ticks is 1: must be 2 to 1024"),
+        ("qualty", [], "no command 'qualty'; there are: lives, moves"),
+    ],
+)
+def test_commands_that_make_no_sense_are_refused(command, more, message, trained, features_dump) -> None:
+    assert_refused(run_here("simulate.py", command, trained, "--dump", features_dump.dump, *more), message)
+
+
 def test_the_start_and_the_direction_are_told_apart() -> None:
-    command = ["model", "--from", "random", "--directions", "FILE", "--edit", "swap", "--from", "ic_1", "--to", "ic_2"]
-    options = simulate.parse(command)
-    assert options.beginning == "random" and options.edits[0].names == ("ic_1", "ic_2")
+    command = ["world_models/NAME", "--from", "random", "--directions", "FILE", "--edit", "swap", "--from", "ic_1", "--to", "ic_2"]
+    name, options = simulate.parse(command)
+    assert name == "lives" and options.beginning == "random" and options.edits[0].names == ("ic_1", "ic_2")
     with pytest.raises(UserError, match=r"use --edit swap --from ic_3 --to ic_4 --change$"):
-        simulate.parse(["model", "--swap_directions_from=3", "--swap_directions_to=4"])
+        simulate.parse(["world_models/NAME", "--swap_directions_from=3", "--swap_directions_to=4"])

@@ -160,7 +160,7 @@ def test_quality_is_measured_on_other_maps(trained: Path, features_dump: Recorde
     folder = trained / "quality"
     folder.mkdir()
     (folder / "other_dice.tsv").write_text("of an earlier measurement")
-    done = run_well("simulate.py", trained, "--quality", "--ticks", 4, "--dump", features_dump.dump)
+    done = run_well("simulate.py", "quality", trained, "--ticks", 4, "--dump", features_dump.dump)
     assert "tiles after 4 ticks" in done.stdout and "other dice" not in done.stdout
     assert not (folder / "other_dice.tsv").exists()
     assert (folder / "quality.png").stat().st_size > 10_000

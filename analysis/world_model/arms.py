@@ -24,7 +24,7 @@ from analysis.world_model.imagination import (
     read_out,
 )
 from analysis.world_model.model import WorldModel
-from analysis.world_model.options import DIRECTIONS, SimulationOptions
+from analysis.world_model.options import DIRECTIONS, Lives, Search
 from analysis.world_model.simulation import Arm, simulated_metadata
 from common.user_error import UserError
 
@@ -34,23 +34,13 @@ UPDATES = 40
 _RATE = 0.05
 
 
-def arms_of(options: SimulationOptions, held_out: HeldOut, sha256: str) -> dict[str, Arm]:
-    """Return the arms of a simulation by name; the first one is what the others are compared with.
+def edited_arms(options: Lives, held_out: HeldOut) -> dict[str, Arm]:
+    """Return the unedited simulation, and one for each dose of the edits if there are any.
+
+    An unedited dump that already holds the same lives is kept as it is.
 
     Raises:
         UserError: a folder already holds another dump, or a direction does not exist or fit.
-    """
-    if options.act_grid:
-        return _grid(options.act_grid)
-    if options.maximise is not None:
-        return _maximising(options, options.maximise, held_out)
-    return _edited(options, held_out, sha256)
-
-
-def _edited(options: SimulationOptions, held_out: HeldOut, sha256: str) -> dict[str, Arm]:
-    """The unedited simulation, and one for each dose of the edits if there are any.
-
-    An unedited dump that already holds the same lives is kept as it is.
     """
     folder = options.output_dir / (options.name or f"{held_out.dump.resolve().name}-simulated")
     plain = Arm(folder, options.moves)
@@ -64,32 +54,33 @@ def _edited(options: SimulationOptions, held_out: HeldOut, sha256: str) -> dict[
         target = folder.with_name(f"{folder.name}-{edits.name}")
         refuse_existing_dump(target)
         edited[edits.name] = Arm(target, options.moves, edits)
-    if _is_there(folder, held_out, sha256, options, plain):
+    if _is_there(folder, held_out, options, plain):
         plain = Arm(None, options.moves)
     else:
         refuse_existing_dump(folder)
     return {"unedited": plain, **edited}
 
 
-def _is_there(folder: Path, held_out: HeldOut, sha256: str, options: SimulationOptions, arm: Arm) -> bool:
+def _is_there(folder: Path, held_out: HeldOut, options: Lives, arm: Arm) -> bool:
     """Tell whether a folder already holds the dump that an arm would write."""
     if state_of(folder) != "whole":
         return False
-    there, wanted = read_metadata(folder), simulated_metadata(held_out, sha256, options, arm)
+    there, wanted = read_metadata(folder), simulated_metadata(held_out, options, arm)
     worlds = [orjson.dumps(metadata.environment, option=orjson.OPT_SORT_KEYS) for metadata in (there, wanted)]
-    return worlds[0] == worlds[1] and (there.world_model_sha256, there.seed) == (sha256, options.seed)
+    made = [(metadata.world_model_sha256, metadata.seed) for metadata in (there, wanted)]
+    return worlds[0] == worlds[1] and made[0] == made[1]
 
 
-def _grid(ticks: int) -> dict[str, Arm]:
-    """The policy's own lives, and one simulation for each sequence of moves in the first ticks."""
+def move_arms(ticks: int) -> dict[str, Arm]:
+    """Return the policy's own lives, and one simulation for each sequence of moves in the first ticks."""
     sequences = itertools.product(range(len(DIRECTIONS)), repeat=ticks)
     forced = {", ".join(DIRECTIONS[move] for move in moves): Arm(moves=tuple(moves)) for moves in sequences}
     return {"the policy's own": Arm(), **forced}
 
 
-def _maximising(options: SimulationOptions, name: str, held_out: HeldOut) -> dict[str, Arm]:
-    """A simulation from random starts, and one from what a search made of them."""
-    model, origin = held_out.model, held_out.origin
+def search_arms(options: Search, held_out: HeldOut) -> dict[str, Arm]:
+    """Return a simulation from random starts, and one from what a search made of them; errors as `edited_arms`."""
+    model, origin, name = held_out.model, held_out.origin, options.target
     target: Number = value
     targets: dict[str, Number] = {}
     if name != "value":
@@ -119,7 +110,7 @@ def direction_target(direction: Direction) -> Number:
     """
     if direction.layer not in (LSTM_HIDDEN, LSTM_CELL):
         raise UserError(
-            f"--maximise {direction.name}: a direction of {direction.layer}, but only value and directions of "
+            f"{direction.name} is a direction of {direction.layer}, but only value and directions of "
             f"{LSTM_HIDDEN} and {LSTM_CELL} can be maximised"
         )
     return read_out(direction)

@@ -203,7 +203,9 @@ def compared(real: Ticks, simulated: Ticks, seed: int) -> list[Finding]:
     random = np.random.default_rng(seed)
     lives = random.permutation(np.unique(real.life))
     if len(lives) < 2 * FEWEST_LIVES:
-        raise UserError(f"--compare needs {2 * FEWEST_LIVES} recorded lives on test maps, but there are {len(lives)}")
+        raise UserError(
+            f"there must be {2 * FEWEST_LIVES} recorded lives on test maps to compare, and there are {len(lives)}"
+        )
     fitted, read = lives[: len(lives) // 2], lives[len(lives) // 2 :]
     train = real.take(np.flatnonzero(np.isin(real.life, fitted)))
     if len(train.life) > _FITTED_AT_MOST:

@@ -84,7 +84,7 @@ def read_dynamics(folder: Path, origin: Origin) -> Dynamics:
         )
     layer = str(run.arguments.get("layer"))
     if layer not in (LSTM_HIDDEN, LSTM_CELL):
-        raise UserError(f"{folder} is of {layer}: --jacobians needs one of {LSTM_HIDDEN} or {LSTM_CELL}")
+        raise UserError(f"{folder} is of {layer}: give a run on {LSTM_HIDDEN} or {LSTM_CELL}")
     motion = _arrays(finished, "motion.npz", _ARRAYS)
     probes = _probes(finished, layer)
     places = zip(*(motion[name].tolist() for name in ("episode", "agent_id", "tick")), strict=True)

@@ -1,8 +1,8 @@
-"""Every option of train_world_model.py and simulate.py; loads nothing heavy."""
+"""Every option of train_world_model.py, and of the commands of simulate.py; loads nothing heavy."""
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import tyro
 
@@ -92,94 +92,33 @@ class WorldSettings:
 
 DIRECTIONS = ("north", "south", "east", "west", "stay")
 """Options of the game's Move.Direction, in order."""
-MOST_STEPS = 128
 SETTLING = 4
-"""First ticks that do not count with --validate where edits are made in every tick: the memory moves to where edits
+"""First ticks that do not count in validation where edits are made in every tick: the memory moves to where edits
 hold it. In the game, such ticks are few of a life's."""
 
 
-_USUAL_LIVES: dict[str | None, int] = {
-    "--act-grid": 64, "--maximise": 128, "--compare": 2000, "--validate": 256, "--saliency": 256, "--jacobians": 256,
-}  # fmt: skip
+Beginning = Literal["informed", "random", "interpolate"]
+"""Where lives begin: at recorded ticks, at the model's random starts, or between two recorded ticks."""
 
 
-@dataclass(frozen=True)
-class SimulationOptions:
-    """Arguments of simulate.py."""
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What every command of simulate.py takes."""
 
     model: tyro.conf.Positional[Path]
     """World model: a folder written by train_world_model.py, or its model.safetensors."""
-    lives: Annotated[int | None, tyro.conf.arg(aliases=["-n"])] = None
-    """Lives to simulate, at least 1; by default 6000; 64 for each sequence with --act-grid, 128 with --maximise, 2000
-    with --compare, 256 with --validate, --saliency
-    and --jacobians."""
-    beginning: Annotated[Literal["informed", "random", "interpolate"], tyro.conf.arg(name="from")] = "informed"
-    """informed: go on from recorded ticks on maps that the model was not trained on; random: from the model's random
-    starts; interpolate: from --steps points on the way from one recorded start to another. Give it before --edit, after
-    which --from names a direction."""
-    steps: int | None = None
-    """Starts on each way of --from interpolate, both ends included, 2 to 128; by default 8."""
     ticks: int = 32
     """Ticks of each life, 1 to 1024; a life that ends earlier is shorter."""
-    quality: bool = False
-    """Measure how well each of --ticks ticks is predicted from recorded starts, beside copying the last tick seen.
-    -n, --from, --act and --edit do not apply."""
-    other_dice: int = 0
-    """With --quality: recorded ticks from which the game itself is played on again, 0 to 4096; 0 for none. One agent of
-    16 does the same again, while the dice of all others and of the game are thrown anew. How far that is from what was
-    recorded bounds what any model can foresee: `--quality --other-dice 32` says whether a model is bad or the game is
-    chance."""
-    policies_dir: Path = Path("policies")
-    """Folder of the recorded policy, for --other-dice."""
-    maps_dir: Path = Path("maps")
-    """Folder of generated maps, for --other-dice; those that are missing are generated."""
-    act: str = ""
-    """Comma-separated moves that every agent makes in its first ticks: north, south, east, west, stay, or policy for
-    the policy's own choice."""
-    act_grid: int = 0
-    """Compare all sequences of the first moves, of this many ticks, 1 to 3, from the same starts; writes a table, and
-    no dump."""
-    maximise: str | None = None
-    """value, or the name of a direction in --directions: search random starts for those where it is largest, and
-    simulate from there. Needs --from random."""
-    compare: bool = False
-    """Compare the policy in simulated and in recorded lives of the same starts: scores of probes of its memory and
-    shares of clusters that were fitted on recorded lives, and what its value depends on. Writes a table, and no
-    dump."""
-    validate: tuple[Path, ...] = ()
-    """Folders of finished runs of intervene.py on this policy: make the same edits on recorded and in simulated ticks,
-    and compare what they do at once, in play, with what the gradient predicts and with what they did in the game.
-    Writes a table, and no dump."""
-    saliency: str | None = None
-    """Differentiate a number of the last tick of simulated lives by the memory's --components and by the own row, up to
-    --lags ticks before, with and without passing through the world: value, Move.Direction:north or
-    Move.Direction:north-south, Attack.Style:melee, or direction:NAME. Writes tables, and no dump."""
-    components: str = "ic"
-    """Comma-separated directions of the memory for --saliency, or what comes before the number in their names: ic for
-    all ic_N."""
-    jacobians: Path | None = None
-    """Finished run of analyze_dynamics.py on --dump: how its independent components move each other in
-    simulated lives, with and without passing through the world, and how often that has the sign of their lagged
-    correlations in each behaviour. Writes tables, and no dump."""
-    lags: int = 10
-    """Ticks back to which --saliency goes, 1 to 64; --jacobians takes lags 1, 2, 4 and so on, up to it."""
-    directions: Path | None = None
-    """directions.safetensors of a run of analyze_activations.py, analyze_dynamics.py or train_probes.py on this
-    policy, for --edit, --maximise and --saliency."""
-    features: Path | None = None
-    """Dictionary of sparse features that train_sparse_autoencoder.py wrote, such as RUN/topk_8x_k32.safetensors, for
-    --edit collapse, steer and splice."""
     dump: Path | None = None
     """Recorded dump of the model's policy to start from; by default activation_data/ and the name of the dump that the
     model was trained on. Only episodes on maps that the model was not trained on are used."""
     seed: int = 0
     """Seed of starts, actions and latent states, 0 to 4294967295."""
-    name: str | None = None
-    """Name of the dump's folder; by default that of the recorded dump followed by -simulated."""
-    output_dir: OutputFolder = field(default=Path("activation_data"))
-    """Folder that --name goes into."""
-    edits: tyro.conf.Suppress[tuple[EditOptions, ...]] = field(default=())
-    """Edits of the policy, each with the options after its --edit."""
+
+    @property
+    def file(self) -> Path:
+        """The model's file."""
+        return self.model / MODEL_FILE if self.model.is_dir() else self.model
 
     def check(self) -> None:
         """Refuse values that make no sense.
@@ -187,87 +126,69 @@ class SimulationOptions:
         Raises:
             UserError: names the option, and the allowed values.
         """
-        check(
-            self,
-            name=result_name(self.name),
-            lives=at_least(self.lives, 1),
-            ticks=between(self.ticks, 1, 1024),
-            seed=seed_value(self.seed),
-            act_grid=between(self.act_grid, 0, min(3, self.ticks)),
-            lags=between(self.lags, 1, 64),
-            other_dice=between(self.other_dice, 0, 4096),
-            steps=between(2 if self.steps is None else self.steps, 2, MOST_STEPS),
-        )
-        self._check_modes()
-        if len(self.moves) > self.ticks:
-            raise UserError(f"--act names {len(self.moves)} moves, more than --ticks {self.ticks}")
-        self._check_edits()
+        check(self, ticks=between(self.ticks, 1, 1024), seed=seed_value(self.seed))
 
-    def _check_edits(self) -> None:
-        for edit in self.edits:
-            if edit.edit != "swap" and edit.origin in ("informed", "random", "interpolate"):
-                raise UserError(f"--from {edit.origin} belongs before --edit, after which --from names a direction")
-        check_together(self.edits, "simulation")
-        check_features(self.edits, self.features)
-        named = any(needs_directions(edit, self.features) for edit in self.edits)
-        named = named or self.maximise not in (None, "value") or self.saliency is not None
-        if named and self.directions is None:
-            raise UserError("--directions names no file: give the directions.safetensors of a run on this policy")
-        if self.directions is not None and not named:
-            raise UserError("--directions does nothing here: name one, as in --edit collapse --direction NAME")
 
-    def _check_modes(self) -> None:
-        given = self._questions
-        if len(given) > 1:
-            raise UserError(f"{' and '.join(given)} cannot go together: give one of them")
-        alone = bool(set(given) - {"--edit"})
-        if alone and self.act:
-            raise UserError(f"--act does nothing with {given[0]}: leave it out")
-        if self.maximise is not None and self.beginning != "random":
-            raise UserError("--maximise searches random starts: add --from random")
-        if set(given) - {"--edit", "--act-grid", "--maximise"} and self.beginning != "informed":
-            raise UserError(f"{given[0]} needs recorded starts: leave out --from {self.beginning}")
-        if self.other_dice and not self.quality:
-            raise UserError("--other-dice does nothing without --quality: leave it out")
-        if self.steps is not None and self.beginning != "interpolate":
-            raise UserError("--steps does nothing without --from interpolate: leave it out")
-        if self.compare and self.ticks < 2:
-            raise UserError(f"--ticks is {self.ticks}: must be 2 or more with --compare")
-        if self.validate and self.ticks <= SETTLING:
-            raise UserError(f"--ticks is {self.ticks}: must be {SETTLING + 1} or more with --validate")
-        if self.saliency is None and self.components != "ic":
-            raise UserError("--components does nothing without --saliency: leave it out")
-        if self.saliency is None and self.jacobians is None and self.lags != 10:
-            raise UserError("--lags does nothing without --saliency or --jacobians: leave it out")
-        if twice := [str(run) for run in self.validate if self.validate.count(run) > 1]:
-            raise UserError(f"--validate names {twice[0]} twice")
-        if self.beginning == "interpolate" and self.wanted % self.ways_steps:
-            raise UserError(f"-n is {self.wanted}: must be a multiple of --steps {self.ways_steps}")
+@dataclass(frozen=True, kw_only=True)
+class Simulation(Question):
+    """A question that is answered by lives."""
+
+    lives: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 256
+    """Lives to simulate, at least 1."""
 
     @property
-    def _questions(self) -> list[str]:
-        questions = {
-            "--quality": self.quality, "--compare": self.compare, "--act-grid": self.act_grid,
-            "--maximise": self.maximise is not None, "--edit": self.edits, "--validate": self.validate,
-            "--saliency": self.saliency is not None, "--jacobians": self.jacobians is not None,
-        }  # fmt: skip
-        return [name for name, given in questions.items() if given]
-
-    @property
-    def question(self) -> str | None:
-        """The option that decides what is asked; None for lives of the policy alone."""
-        return next(iter(self._questions), None)
-
-    @property
-    def wanted(self) -> int:
-        """Lives to simulate, of each sequence with --act-grid."""
-        usual = _USUAL_LIVES.get(self.question, 6000)
-        return self.lives or usual // self.ways_steps * self.ways_steps
+    def beginning(self) -> Beginning:
+        """Where lives begin."""
+        return "informed"
 
     @property
     def ways_steps(self) -> int:
         """Interpolated starts on each way; 1 where none are."""
-        return (self.steps or 8) if self.beginning == "interpolate" else 1
+        return 1
+
+    def check(self) -> None:
+        """See `Question.check`."""
+        super().check()
+        check(self, lives=at_least(self.lives, 1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lives(Simulation):
+    """Simulate lives of the policy, and write them as a dump; the command where none is named."""
+
+    lives: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 6000
+    """Lives to simulate, at least 1; with --from interpolate a multiple of --steps."""
+    start: Annotated[Beginning, tyro.conf.arg(name="from")] = "informed"
+    """informed: go on from recorded ticks on maps that the model was not trained on; random: from the model's random
+    starts; interpolate: from --steps points on the way from one recorded start to another. Give it before --edit, after
+    which --from names a direction."""
+    steps: int = 8
+    """Starts on each way of --from interpolate, both ends included, 2 to 128."""
+    act: str = ""
+    """Comma-separated moves that every agent makes in its first ticks: north, south, east, west, stay, or policy for
+    the policy's own choice."""
+    directions: Path | None = None
+    """directions.safetensors of a run of analyze_activations.py, analyze_dynamics.py or train_probes.py on this
+    policy, for --edit."""
+    features: Path | None = None
+    """Dictionary of sparse features that train_sparse_autoencoder.py wrote, such as RUN/topk_8x_k32.safetensors, for
+    --edit collapse, steer and splice."""
+    name: str | None = None
+    """Name of the dump's folder; by default that of the recorded dump followed by -simulated."""
+    output_dir: OutputFolder = field(default=Path("activation_data"))
+    """Folder that --name goes into."""
+    edits: tyro.conf.Suppress[tuple[EditOptions, ...]] = field(default=())
+    """Edits of the policy, each with the options after its --edit."""
+
+    @property
+    def beginning(self) -> Beginning:
+        """See `Simulation.beginning`."""
+        return self.start
+
+    @property
+    def ways_steps(self) -> int:
+        """See `Simulation.ways_steps`."""
+        return self.steps if self.start == "interpolate" else 1
 
     @property
     def moves(self) -> tuple[int | None, ...]:
@@ -283,6 +204,183 @@ class SimulationOptions:
                 raise UserError(f"--act names {move!r}: must be {', '.join(DIRECTIONS)} or policy{hint}")
             numbers.append(None if move == "policy" else DIRECTIONS.index(move))
         return tuple(numbers)
+
+    def check(self) -> None:
+        """See `Question.check`."""
+        super().check()
+        check(self, name=result_name(self.name), steps=between(self.steps, 2, 128))
+        if self.lives % self.ways_steps:
+            raise UserError(f"-n is {self.lives}: must be a multiple of --steps {self.steps}")
+        if len(self.moves) > self.ticks:
+            raise UserError(f"--act names {len(self.moves)} moves, more than --ticks {self.ticks}")
+        for edit in self.edits:
+            if edit.edit != "swap" and edit.origin in get_args(Beginning):
+                raise UserError(f"--from {edit.origin} belongs before --edit, after which --from names a direction")
+        check_together(self.edits, "simulation")
+        check_features(self.edits, self.features)
+        named = any(needs_directions(edit, self.features) for edit in self.edits)
+        if named and self.directions is None:
+            raise UserError("--directions names no file: give the directions.safetensors of a run on this policy")
+        if self.directions is not None and not named:
+            raise UserError("--directions does nothing here: name one, as in --edit collapse --direction NAME")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moves(Simulation):
+    """Compare all sequences of the first moves, from the same starts with the same dice."""
+
+    lives: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 64
+    """Lives to simulate of each sequence, at least 1."""
+    first: int = 2
+    """Ticks whose moves are tried, 1 to 3: 5, 25 or 125 sequences."""
+
+    def check(self) -> None:
+        """See `Question.check`."""
+        super().check()
+        check(self, first=between(self.first, 1, min(3, self.ticks)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search(Simulation):
+    """Search random starts for those where a number is largest, and write the lives from there as a dump."""
+
+    target: tyro.conf.Positional[str]
+    """value, or the name of a direction in --directions."""
+    lives: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 128
+    """Lives to simulate, at least 1."""
+    directions: Path | None = None
+    """directions.safetensors of a run of analyze_activations.py, analyze_dynamics.py or train_probes.py on this
+    policy."""
+    name: str | None = None
+    """Name of the dump's folder; by default that of the recorded dump followed by -simulated-maximise- and the
+    target."""
+    output_dir: OutputFolder = field(default=Path("activation_data"))
+    """Folder that --name goes into."""
+
+    @property
+    def beginning(self) -> Beginning:
+        """See `Simulation.beginning`."""
+        return "random"
+
+    def check(self) -> None:
+        """See `Question.check`."""
+        super().check()
+        check(self, name=result_name(self.name))
+        if self.target != "value" and self.directions is None:
+            raise UserError(f"{self.target} is a direction, and --directions names no file that holds it")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quality(Question):
+    """Measure how well ticks are predicted from recorded starts, beside the rules and copying the last tick seen."""
+
+    ticks: int = 16
+    """Ticks to predict, 1 to 1024."""
+    other_dice: int = 0
+    """Recorded ticks from which the game itself is played on again, 0 to 4096; 0 for none. One agent of 16 does the
+    same again, while the dice of all others and of the game are thrown anew. How far that is from what was recorded
+    bounds what any model can foresee: `--other-dice 32` says whether a model is bad or the game is chance."""
+    policies_dir: Path = Path("policies")
+    """Folder of the recorded policy, for --other-dice."""
+    maps_dir: Path = Path("maps")
+    """Folder of generated maps, for --other-dice; those that are missing are generated."""
+
+    def check(self) -> None:
+        """See `Question.check`."""
+        super().check()
+        check(self, other_dice=between(self.other_dice, 0, 4096))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings(Simulation):
+    """Compare findings about the policy in simulated and in recorded lives of the same starts.
+
+    Scores of probes of its memory and shares of clusters that were fitted on recorded lives, and what its value depends
+    on.
+    """
+
+    lives: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 2000
+    """Lives to simulate, at least 1."""
+    ticks: int = 16
+    """Ticks of each life, 2 to 1024; a life that ends earlier is shorter."""
+
+    def check(self) -> None:
+        """See `Question.check`."""
+        super().check()
+        check(self, ticks=between(self.ticks, 2, 1024))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Validation(Simulation):
+    """Make the edits of finished runs of intervene.py on recorded and in simulated ticks.
+
+    What they do at once, in play, is compared with what the gradient predicts and with what they did in the game.
+    """
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders of finished runs of intervene.py on this policy."""
+    ticks: int = 32
+    """Ticks of each life, 5 to 1024: the first four do not count where edits are made in every tick."""
+
+    def check(self) -> None:
+        """See `Question.check`."""
+        super().check()
+        check(self, ticks=between(self.ticks, SETTLING + 1, 1024))
+        if not self.runs:
+            raise UserError("name folders of finished runs of intervene.py after the model")
+        if twice := [str(run) for run in self.runs if self.runs.count(run) > 1]:
+            raise UserError(f"{twice[0]} is named twice")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lagged(Simulation):
+    """A question about derivatives by earlier ticks."""
+
+    lags: int = 10
+    """Ticks back to which it goes, 1 to 64."""
+
+    def check(self) -> None:
+        """See `Question.check`."""
+        super().check()
+        check(self, lags=between(self.lags, 1, 64))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saliency(Lagged):
+    """Differentiate a number of the last tick by the memory and the own row of earlier ticks.
+
+    With and without passing through the world.
+    """
+
+    target: tyro.conf.Positional[str]
+    """value, Move.Direction:north or Move.Direction:north-south, Attack.Style:melee, or direction:NAME."""
+    directions: Path
+    """directions.safetensors of a run on this policy."""
+    components: str = "ic"
+    """Comma-separated directions of the memory, or what comes before the number in their names: ic for all ic_N."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jacobians(Lagged):
+    """Compare how components move each other with their lagged correlations in each behaviour.
+
+    With and without passing through the world; at lags 1, 2, 4 and so on, up to --lags.
+    """
+
+    run: tyro.conf.Positional[Path]
+    """Finished run of analyze_dynamics.py on --dump."""
+
+
+Command = (
+    Annotated[Lives, tyro.conf.subcommand("lives")]
+    | Annotated[Moves, tyro.conf.subcommand("moves")]
+    | Annotated[Search, tyro.conf.subcommand("maximise")]
+    | Annotated[Quality, tyro.conf.subcommand("quality")]
+    | Annotated[Findings, tyro.conf.subcommand("compare")]
+    | Annotated[Validation, tyro.conf.subcommand("validate")]
+    | Annotated[Saliency, tyro.conf.subcommand("saliency")]
+    | Annotated[Jacobians, tyro.conf.subcommand("jacobians")]
+)
 
 
 def refuse_directions_by_number(arguments: list[str]) -> None:

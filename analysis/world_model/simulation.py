@@ -27,9 +27,10 @@ from analysis.world_model.edits import Edits, EditsWithDonors, UneditedLives
 from analysis.world_model.held_out import LIVES_IN_EPISODE, HeldOut
 from analysis.world_model.imagination import ImaginedTick, Number, Start, TickEdits, imagine
 from analysis.world_model.model import WorldModel
-from analysis.world_model.options import SimulationOptions
+from analysis.world_model.options import Simulation
 from analysis.world_model.outcomes import Outcomes, OutcomeSums
 from analysis.world_model.scene import own_columns
+from common.files import sha256
 
 _FIRST_PLAYER = 1001
 _LARGEST = 32767
@@ -199,7 +200,7 @@ class Arm:
 
 
 def simulate(
-    held_out: HeldOut, sha256: str, options: SimulationOptions, arms: Sequence[Arm],
+    held_out: HeldOut, options: Simulation, arms: Sequence[Arm],
     report: Callable[[int, int], None] = lambda *_: None,
 ) -> list[Outcomes]:  # fmt: skip
     """Simulate all arms, and write their dumps; returns what came of the lives of each arm.
@@ -210,16 +211,16 @@ def simulate(
     Raises:
         UserError: a folder already holds a dump, or the recorded one has too few windows.
     """
-    model, done, total = held_out.model, 0, options.wanted * len(arms)
+    model, done, total = held_out.model, 0, options.lives * len(arms)
     with_donors = [arm.edits for arm in arms if arm.edits and arm.edits.rules]
     watched = tuple({layer for branch in with_donors for layer in branch.layers})
     with torch.no_grad(), ExitStack() as stack:
         played = [_Played(model, arm, options) for arm in arms]
         for branch in played:
             if branch.arm.folder:
-                metadata = simulated_metadata(held_out, sha256, options, branch.arm)
+                metadata = simulated_metadata(held_out, options, branch.arm)
                 branch.writer = stack.enter_context(DumpWriter(branch.arm.folder, metadata))
-        batches = held_out.starts(options.beginning, options.wanted, options.seed, options.ways_steps)
+        batches = held_out.starts(options.beginning, options.lives, options.seed, options.ways_steps)
         for episode, (start, life) in enumerate(batches):
             unedited = UneditedLives(watched)
             for branch in played:
@@ -235,7 +236,7 @@ def simulate(
 
 
 class _Played:
-    def __init__(self, model: WorldModel, arm: Arm, options: SimulationOptions):
+    def __init__(self, model: WorldModel, arm: Arm, options: Simulation):
         self.model, self.arm, self.options = model, arm, options
         self.writer: DumpWriter | None = None
         self.outcomes: list[Outcomes] = []
@@ -263,7 +264,7 @@ class _Played:
         self.outcomes.append(sums.finish())
 
 
-def simulated_metadata(held_out: HeldOut, sha256: str, options: SimulationOptions, arm: Arm) -> DumpMetadata:
+def simulated_metadata(held_out: HeldOut, options: Simulation, arm: Arm) -> DumpMetadata:
     """Return the metadata of a simulated dump: those of the recorded one, with other layers and columns."""
     played, layout = read_metadata(held_out.dump), held_out.model.layout
     columns = {
@@ -271,7 +272,7 @@ def simulated_metadata(held_out: HeldOut, sha256: str, options: SimulationOption
         "task": task_column(layout.task_size), "legal": legal_column([head.size for head in layout.heads]),
     }  # fmt: skip
     simulated: dict[str, Any] = {
-        "lives": options.wanted, "ticks": options.ticks, "from": options.beginning, "moves": arm.moves
+        "lives": options.lives, "ticks": options.ticks, "from": options.beginning, "moves": arm.moves
     }  # fmt: skip
     if options.beginning == "interpolate":
         simulated["steps"] = options.ways_steps
@@ -281,5 +282,5 @@ def simulated_metadata(held_out: HeldOut, sha256: str, options: SimulationOption
         played, layers=layer_units(held_out.model), columns=columns, tables={"Market": layout.item_columns},
         environment={**played.environment, "simulated": {**simulated, **arm.described}}, seed=options.seed,
         precision="float32", format="parquet", precision_error={}, episodes=[], records=0, lives=0, files={},
-        unrecorded=(), origin="simulated", world_model_sha256=sha256,
+        unrecorded=(), origin="simulated", world_model_sha256=sha256(options.file),
     )  # fmt: skip

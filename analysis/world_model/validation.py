@@ -149,7 +149,9 @@ def _options(folder: Path, arguments: Mapping[str, Any]) -> tuple[EditOptions, .
     options = tuple(EditOptions(**{name: given[name] for name in names if name in given}) for given in made)
     for edit_options in options:
         if edit_options.edit not in _EDITS:
-            raise UserError(f"{folder} made the edit {edit_options.edit}: --validate needs {', '.join(_EDITS)}")
+            raise UserError(
+                f"{folder} made the edit {edit_options.edit}, which is not compared: only {', '.join(_EDITS)}"
+            )
         edit_options.check()
     return options
 
@@ -157,9 +159,7 @@ def _options(folder: Path, arguments: Mapping[str, Any]) -> tuple[EditOptions, .
 def _in_game(folder: Path, arm: Arm, lives: LivesTable, over: OverEpisodes) -> InGame:
     table = lives.of_arm(arm.name)
     if missing := [name for name in QUANTITIES.values() if name not in table.outcomes]:
-        raise UserError(
-            f"{folder} lacks {missing[0]}, which --validate compares: play it with this version's intervene.py"
-        )
+        raise UserError(f"{folder} lacks {missing[0]}, which is compared: play it with this version's intervene.py")
     episodes, place = np.unique(table.episode, return_inverse=True)
     changes = {}
     for name, outcome in QUANTITIES.items():

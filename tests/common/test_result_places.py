@@ -13,13 +13,13 @@ PAGE = Path("RUN/explorer.html")
 STAGES = [
     "agent_life_visualization.py", "analyze_activations.py", "analyze_dynamics.py", "cluster_life_phase.py",
     "compare_runs.py", "explore.py", "extract_activations.py", "intervene.py", "panel.py", "render_replay.py",
-    "saliency.py", "simulate.py", "train_probes.py", "train_sparse_autoencoder.py", "train_world_model.py",
+    "saliency.py", "simulate.py lives", "train_probes.py", "train_sparse_autoencoder.py", "train_world_model.py",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("script", STAGES)
 def test_every_stage_takes_a_folder_and_a_name(script: str) -> None:
-    shown = " ".join(run_here(script, "--help").stdout.split())
+    shown = " ".join(run_here(*script.split(), "--help").stdout.split())
     assert "--name STR" in shown and "-o PATH, --output PATH, --output-dir PATH" in shown
 
 
