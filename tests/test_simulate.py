@@ -222,8 +222,8 @@ def test_lives_between_recorded_starts(trained, features_dump, tmp_path: Path) -
 def test_starts_are_searched(trained, features_dump, directions, tmp_path: Path, target: str) -> None:
     more = ["--directions", directions] if target != "value" else []
     run_well(
-        "simulate.py", "maximise", trained, target, "-n", 12, "--ticks", 2, "--dump", features_dump.dump, "-o", tmp_path,
-        *more,
+        "simulate.py", "maximise", trained, target, "-n", 12, "--ticks", 2, "--dump", features_dump.dump, *more, "-o",
+        tmp_path,
     )  # fmt: skip
     rows = {row["outcome"]: row for row in rows_of(trained / "what_if" / f"maximise_{target}.tsv")}
     assert float(rows[target]["difference"]) > 0
@@ -357,8 +357,8 @@ def test_commands_that_make_no_sense_are_refused(command, more, message, trained
 
 
 def test_the_start_and_the_direction_are_told_apart() -> None:
-    command = ["world_models/NAME", "--from", "random", "--directions", "FILE", "--edit", "swap", "--from", "ic_1", "--to", "ic_2"]
-    name, options = simulate.parse(command)
+    words = "world_models/NAME --from random --directions FILE --edit swap --from ic_1 --to ic_2"
+    name, options = simulate.parse(words.split())
     assert name == "lives" and options.beginning == "random" and options.edits[0].names == ("ic_1", "ic_2")
     with pytest.raises(UserError, match=r"use --edit swap --from ic_3 --to ic_4 --change$"):
         simulate.parse(["world_models/NAME", "--swap_directions_from=3", "--swap_directions_to=4"])
