@@ -231,6 +231,8 @@ def test_a_killed_run_goes_on_exactly(trained: Path, tmp_path: Path) -> None:
     assert metrics_of(tmp_path / "runs" / "killed") == metrics_of(tmp_path / "runs" / "unbroken")
     killed, unbroken = (tmp_path / "policies" / f"{name}.safetensors" for name in ("killed", "unbroken"))
     assert killed.read_bytes() == unbroken.read_bytes()
+    for row in map(json.loads, metrics.read_text().splitlines()):  # what resuming took is no part of an update
+        assert sum(value for name, value in row.items() if name.startswith("time/")) <= 1
 
 
 @pytest.mark.parametrize(

@@ -215,6 +215,7 @@ class _Training:
 
     def _update(self) -> None:
         train = self.settings.train
+        self.stopwatch.lap()  # what starting worlds, or resuming them, took is no part of an update
         start = perf_counter()
         if train.anneal_learning_rate:
             set_learning_rate(self.optimizer, train.learning_rate * max(0.0, 1 - self.steps / train.total_agent_steps))
