@@ -212,7 +212,7 @@ def simulate(
         UserError: a folder already holds a dump, or the recorded one has too few windows.
     """
     model, done, total = held_out.model, 0, options.lives * len(arms)
-    with_donors = [arm.edits for arm in arms if arm.edits and arm.edits.rules]
+    with_donors = [arm.edits for arm in arms if arm.edits and arm.edits.donors]
     watched = tuple({layer for branch in with_donors for layer in branch.layers})
     with torch.no_grad(), ExitStack() as stack:
         played = [_Played(model, arm, options) for arm in arms]
@@ -225,7 +225,7 @@ def simulate(
             unedited = UneditedLives(watched)
             for branch in played:
                 edits: TickEdits | None = branch.arm.edits
-                if branch.arm.edits and branch.arm.edits.rules:
+                if branch.arm.edits and branch.arm.edits.donors:
                     edits = EditsWithDonors(branch.arm.edits, unedited, model.layout, options.seed, episode)
                 elif with_donors and not edits:
                     edits = unedited

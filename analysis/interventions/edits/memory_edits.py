@@ -1,10 +1,12 @@
 """Edits of an agent's memory between ticks."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
 
+from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, memory_names
 from agent_zoo.memories.memory import MemoryState
 from analysis.interventions.edits.donor_rule import DonorRule
 from common.user_error import UserError
@@ -165,3 +167,12 @@ def _moved(memory: torch.Tensor, start: torch.Tensor, edited: torch.Tensor, dire
     """Move memories from `start` as far as `edited` is from it; those that are not edited stay as they are."""
     far = (edited - start).double().norm(dim=2, keepdim=True)  # (layers, B, 1)
     return torch.where(far > 0, start + far * direction, memory).to(memory.dtype)
+
+
+def memory_states(memory: MemoryState) -> Mapping[str, torch.Tensor]:
+    """Return the states of each layer of a memory by name, (B, units) each."""
+    return {
+        name: states[number]
+        for kind, states in ((LSTM_HIDDEN, memory.hidden), (LSTM_CELL, memory.cell))
+        for number, name in enumerate(memory_names(kind, len(states)))
+    }

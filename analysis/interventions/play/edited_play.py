@@ -17,12 +17,12 @@ from agent_zoo.memories.memory import MemoryState
 from agent_zoo.network_parts.own_features import GOAL
 from analysis.interventions.edits.donor_rule import DonorLots, DonorRule, Donors, drawn_agents
 from analysis.interventions.edits.linear_readings import StateMoments
+from analysis.interventions.edits.memory_edits import memory_states
 from analysis.interventions.play.at_once import ControlAtOnce, Outputs, Shadows, at_once, differ, donors_behind
 from analysis.interventions.play.experiment import ArmPlan
 from analysis.interventions.play.outcomes import DonorOutcomes, FollowedEdits, LifeOutcomes, goals_of, share_within
 from analysis.interventions.play.recordings import ArmRecorder, KeptReplay
 from analysis.interventions.play.request import PATHS
-from analysis.interventions.play.when import memory_states
 from reinforcement_learning.game.ground_truth import OwnRows
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
@@ -109,7 +109,7 @@ class _EditedGame:
         unedited = begun = memory.take(acting[rows].to(device))
         if self.plan.memories and len(rows):
             given = {rule: memory.take(acting[donor.rows].to(device)) for rule, donor in donors.items()}
-            begun = begun_by(self.plan, unedited, given, torch.from_numpy(self.age[edited]), acting[rows])
+            begun = self.plan.begun(unedited, torch.from_numpy(self.age[edited]), acting[rows], given)
             memory.put(acting[rows].to(device), begun)
         tick = _Tick(self.plan, rows, donors, memory.take(acting.to(device)), differ(begun, unedited))
         hooks = tick.hooks() if "heads" in self.plan.through else {}
@@ -226,7 +226,7 @@ class _EditedGame:
         age, edited = torch.from_numpy(self.age[slots]), torch.from_numpy(slots)
         encoded, candidates = self.policy.encode(seen)  # once: no control edits what is encoded
         for plan, control in zip(self.plan.controls, self.controls, strict=True):
-            begun = begun_by(plan, unedited, given, age, edited)
+            begun = plan.begun(unedited, age, edited, given)
             before = MemoryState.concatenate([begun, others])
             hooks = _Tick(plan, torch.arange(count), donors, before, differ(begun, unedited)).hooks()
             with self.policy.hooked(hooks if "heads" in plan.through else {}):
@@ -236,15 +236,6 @@ class _EditedGame:
             # In play, never in total: a control edits the state that the edit's own arm was in.
             numbers = at_once(without, Outputs(distribution.take(mine), value[:count].cpu()), "in_play")
             control.add(slots, numbers, tick.donors)
-
-
-def begun_by(
-    plan: ArmPlan, memory: MemoryState, given: Mapping[DonorRule, MemoryState], age: torch.Tensor, slots: torch.Tensor
-) -> MemoryState:
-    """Return the memory with which E agents begin a tick, given those of their donors; others as `MemoryEdit.begin`."""
-    for edit in plan.memories:
-        memory = (edit.taking(given[edit.donor]) if edit.donor else edit).begin(memory, age, slots)
-    return memory
 
 
 class _Tick:
@@ -269,25 +260,20 @@ class _Tick:
     def hooks(self) -> dict[str, Hook]:
         """Return the hooks of a tick of all acting agents."""
         plan = self._plan
-        layers = dict.fromkeys([*(edit.layer for edit in plan.states), *plan.watched, *plan.reported])
+        layers = dict.fromkeys([*plan.layers, *plan.watched, *plan.reported])
         return {layer: self._hook(layer) for layer in layers}
 
     def _hook(self, layer: str) -> Hook:
-        edits = [edit for edit in self._plan.states if edit.layer == layer]
-
         def hook(states: torch.Tensor) -> torch.Tensor | None:
             if layer in self._plan.watched:
                 self.watched[layer] = states.cpu().numpy()
             if not len(self.rows):
                 return None
             rows = self.rows.to(states.device)
-            before, edited = memory_states(self.before).get(layer), states[rows]
-            for edit in edits:
-                if edit.donor:
-                    edit = edit.taking(states[self.donors[edit.donor].rows.to(states.device)])
-                edited = edit.edited(None if before is None else before[rows], edited)
+            given = {rule: states[donor.rows.to(states.device)] for rule, donor in self.donors.items()}
+            edited = self._plan.edited(layer, self.before.take(rows), states[rows], given)
             self.edited[layer] = edited
             self.changed = self.changed | (edited != states[rows]).any(dim=1)
-            return states.index_copy(0, rows, edited) if edits else None
+            return states.index_copy(0, rows, edited) if layer in self._plan.layers else None
 
         return hook

@@ -8,11 +8,9 @@ import numpy as np
 from activation_store.directions import Direction
 from activation_store.interventions import AT_ONCE, Arm, ArmKind
 from activation_store.layers import LSTM_CELL
-from analysis.interventions.edits.donor_rule import DonorRule
+from analysis.interventions.edits.edit import Edit, MadeEdits, made_together
 from analysis.interventions.edits.linear_readings import Distances, Reading
-from analysis.interventions.edits.memory_edits import MemoryEdit
-from analysis.interventions.edits.state_edits import StateEdit
-from analysis.interventions.play.edits import Edit, Moments, measured_in
+from analysis.interventions.play.arm_edits import Moments, made_in_arm, measured_in
 from analysis.interventions.play.outcomes import data_span
 from analysis.interventions.play.request import PATHS, RunOptions
 from analysis.interventions.play.when import When
@@ -25,13 +23,11 @@ UNTRAINED_UNEDITED = "untrained, unedited"
 
 
 @dataclass(frozen=True, eq=False)
-class ArmPlan:
+class ArmPlan(MadeEdits):
     """How the agents of one arm are edited, and what is measured on the way.
 
     Attributes:
         drawn: number of agents in each world that are drawn at random.
-        states: edits of layers, applied in this order.
-        memories: edits of the memory between ticks, applied in this order.
         watched: layers whose unedited states are summed up; of unedited arms.
         distances: of edited states from unedited ones, by layer.
         directions: whose read-outs are compared before and after the edit.
@@ -49,8 +45,6 @@ class ArmPlan:
     name: str
     drawn: int
     when: When = field(default_factory=When)
-    states: tuple[StateEdit, ...] = ()
-    memories: tuple[MemoryEdit, ...] = ()
     watched: tuple[str, ...] = ()
     distances: Mapping[str, Distances] = field(default_factory=dict)
     directions: tuple[Direction, ...] = ()
@@ -61,12 +55,6 @@ class ArmPlan:
     follow: int = 0
     through: tuple[str, ...] = PATHS
     controls: "tuple[ArmPlan, ...]" = ()
-
-    @property
-    def donors(self) -> tuple[DonorRule, ...]:
-        """How the donors of the edits that need them are drawn."""
-        donors = [*(edit.donor for edit in self.memories), *(edit.donor for edit in self.states)]
-        return tuple(donor for donor in donors if donor)
 
     @property
     def interchanged(self) -> tuple[str, ...]:
@@ -186,7 +174,7 @@ class Experiment:
             moments: of the arm's policy; not needed for an unedited arm.
 
         Raises:
-            UserError, NothingToErase: as `Edit.in_arm`.
+            UserError, NothingToErase: as `made_in_arm`.
         """
         if arm.kind == "unedited":
             return ArmPlan(arm.name, self.drawn, self.when, watched=self.watched, readings=self.readings)
@@ -208,12 +196,8 @@ class Experiment:
             seed.append(1 + edits[0].names.index(arm.direction))
             edits = (edits[0].only(arm.direction),)
         random = np.random.default_rng(seed)
-        made = [edit.in_arm(arm, moments, random, self.kept) for edit in edits]
-        return ArmPlan(
-            arm.name, self.drawn, self.when, through=self.options.paths,
-            states=tuple(edit for edit in made if isinstance(edit, StateEdit)),
-            memories=tuple(edit for edit in made if isinstance(edit, MemoryEdit)),
-        )  # fmt: skip
+        made = made_together(made_in_arm(edit, arm, moments, random, self.kept) for edit in edits)
+        return ArmPlan(arm.name, self.drawn, self.when, through=self.options.paths, **made)
 
 
 def _named(dose: float | None, direction: str | None) -> Callable[[str], str]:

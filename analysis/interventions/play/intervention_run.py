@@ -18,8 +18,8 @@ from analysis.interventions.edits.linear_readings import (
     held_out_r_squared,
     to_arrays,
 )
+from analysis.interventions.play.arm_edits import Moments
 from analysis.interventions.play.edited_play import PlayedGroup, play_arm
-from analysis.interventions.play.edits import Moments
 from analysis.interventions.play.experiment import ArmPlan, Experiment
 from analysis.interventions.play.recordings import RecordedArms
 from common.checked_json import read_small_json, with_checksum, without_checksum

@@ -22,9 +22,9 @@ from activation_store.layers import ENCODER_OUTPUT
 from activation_store.sparse_dictionary import FEATURE, SparseDictionary, read_dictionary
 from agent_zoo.capture import layer_units
 from agent_zoo.network_parts.own_features import GOAL
+from analysis.interventions.edits.edit import Edit
 from analysis.interventions.edits.feature_edits import check_dictionary
 from analysis.interventions.edits.linear_readings import NothingToErase
-from analysis.interventions.play.edits import Edit
 from analysis.interventions.play.experiment import Experiment
 from analysis.interventions.play.intervention_run import GROUPS_FOLDER, PlayedArms, play_experiment, readability
 from analysis.interventions.play.recordings import DUMPS_FOLDER, RecordedArms

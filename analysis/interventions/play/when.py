@@ -1,17 +1,16 @@
 """When agents are edited: from a tick on, until a tick, and while a condition on their own body or memory holds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from activation_store.conditions import COMPARISONS, parts_of
-from activation_store.layers import LSTM_CELL, LSTM_HIDDEN, memory_names
 from activation_store.sparse_dictionary import SparseDictionary, feature_name
 from agent_zoo.memories.memory import MemoryState
 from agent_zoo.network_parts.own_features import check_feature, feature_values
 from analysis.interventions.edits.feature_edits import coder_of
+from analysis.interventions.edits.memory_edits import memory_states
 from common.user_error import UserError
 
 
@@ -124,12 +123,3 @@ class When:
             assert memory is not None
             return self.condition.holds(memory)
         return self.condition.holds(rows, columns, tick)
-
-
-def memory_states(memory: MemoryState) -> Mapping[str, torch.Tensor]:
-    """Return the states of each layer of a memory by name, (B, units) each."""
-    return {
-        name: states[number]
-        for kind, states in ((LSTM_HIDDEN, memory.hidden), (LSTM_CELL, memory.cell))
-        for number, name in enumerate(memory_names(kind, len(states)))
-    }

@@ -71,7 +71,7 @@ def test_a_planted_value_is_found_in_the_table(model, start, recorded) -> None:
 
 def test_an_edit_that_changes_nothing_leaves_everything_as_it_was(model, start) -> None:
     plain = simulated(model, start, None)
-    for same in (Edits("none", (), (Untouched("lstm_cell"), Untouched("encoder_output"))), Edits("none", ())):
+    for same in (Edits("none", (), states=(Untouched("lstm_cell"), Untouched("encoder_output"))), Edits("none", ())):
         for one, other in zip(plain, simulated(model, start, same), strict=True):
             assert torch.equal(one.choices.value, other.choices.value) and torch.equal(one.end, other.end)
             assert all(torch.equal(one.options[head], other.options[head]) for head in one.options)

@@ -92,5 +92,5 @@ def test_searched_starts_have_more_of_what_was_searched(recorded) -> None:
 
 
 def test_only_the_memory_can_be_searched() -> None:
-    with pytest.raises(UserError, match="--maximise one: a direction of encoder_output"):
+    with pytest.raises(UserError, match="one is a direction of encoder_output"):
         direction_target(unit(3, 16, layer="encoder_output"))

@@ -13,7 +13,7 @@ from analysis.interventions.edits.linear_readings import (
     held_out_r_squared,
 )
 from analysis.interventions.edits.state_edits import AsFarAs
-from analysis.interventions.play.edits import orthonormal, random_eraser
+from analysis.interventions.play.arm_edits import orthonormal, random_eraser
 
 UNITS, COUNT = 8, 3000
 COLUMNS = ("id", "food", "npc_type")

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from analysis.interventions.edits.donor_rule import DonorRule
+from analysis.interventions.edits.edit import Edit
 from analysis.interventions.edits.linear_readings import StateMoments
 from analysis.interventions.edits.memory_edits import Clear, Transplant
 from analysis.interventions.edits.state_edits import interchange, steer
-from analysis.interventions.play.edits import Edit
 from analysis.interventions.play.experiment import AT_ONCE_CONTROLS, ArmPlan, Experiment
 from analysis.interventions.play.request import RunOptions
 from reinforcement_learning.play.contest import Group

@@ -6,10 +6,10 @@ import torch
 
 from activation_store.interventions import Arm
 from analysis.interventions.edits.donor_rule import DonorRule
+from analysis.interventions.edits.edit import Edit
 from analysis.interventions.edits.linear_readings import StateMoments
 from analysis.interventions.edits.memory_edits import MovedAsFar, Transplant
 from analysis.interventions.edits.state_edits import Interchange, interchange
-from analysis.interventions.play.edits import Edit
 from analysis.interventions.play.experiment import Experiment
 from analysis.interventions.play.request import RunOptions
 from tests.analysis.interventions.play.directions import direction, unit

@@ -30,7 +30,7 @@ ARMS = (
     Arm("no edit", "no edit", "trained", None, "unedited"),
     Arm("untrained, edit", "edit", "untrained", None, "unedited"),
 )
-STEERED = ArmPlan(EDIT.name, 4, When(2, 9), (steer(unit(DRIVER, UNITS), -0.9),), recorded=LAYERS)
+STEERED = ArmPlan(EDIT.name, 4, When(2, 9), states=(steer(unit(DRIVER, UNITS), -0.9),), recorded=LAYERS)
 
 
 def batches(pool: PolicyPool, plan: ArmPlan) -> list[Batch]:
