@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from analysis.runs.run_folder import RunFolder
     from analysis.training_runs.comparison import ComparedRuns
-    from analysis.training_runs.run import Group
+    from analysis.training_runs.run import RunGroup
 
 _LONGEST_NAME = 80
 
@@ -110,7 +110,7 @@ def check(arguments: Arguments) -> None:
     )
 
 
-def default_name(groups: "Sequence[Group]", mode: Literal["pve", "pvp"]) -> str:
+def default_name(groups: "Sequence[RunGroup]", mode: Literal["pve", "pvp"]) -> str:
     """Return a folder's name after the groups, and after pvp, so that both kinds of scores can be compared."""
     named = re.sub(r"[^A-Za-z0-9._=-]+", "-", "-".join(group.name for group in groups))[:_LONGEST_NAME]
     return f"compare-{named}{'-pvp' if mode == 'pvp' else ''}"

@@ -33,7 +33,7 @@ from reinforcement_learning.game.plain_world import Protocol
 from reinforcement_learning.play.workers import Vectorization, Workers, chosen_device, chosen_workers
 
 if TYPE_CHECKING:
-    from reinforcement_learning.play.extraction import Plan
+    from reinforcement_learning.play.extraction import RecordingPlan
     from reinforcement_learning.play.subjects import Checkpoint, Subjects
 
 SMOKE_TEST_TICKS = 20
@@ -193,13 +193,13 @@ def smoke_test(arguments: Arguments, workers: Workers, device: str) -> None:
     """Record an untrained policy in a temporary folder and read it back."""
     from activation_store.reader import read_dump
     from agent_zoo.capture import ALL_LAYERS
-    from reinforcement_learning.play.extraction import Plan, extract
+    from reinforcement_learning.play.extraction import RecordingPlan, extract
     from reinforcement_learning.play.subjects import smoke_test_contest
 
     with tempfile.TemporaryDirectory() as scratch:
         dump = Path(scratch) / "smoke_test"
         contest = smoke_test_contest(arguments.seed, Path(scratch) / "maps", device)
-        plan = Plan(1, SMOKE_TEST_TICKS, arguments.seed, ALL_LAYERS, format=_format(arguments))
+        plan = RecordingPlan(1, SMOKE_TEST_TICKS, arguments.seed, ALL_LAYERS, format=_format(arguments))
         extract(contest, plan, [dump], workers, on_records=lambda recorded, episodes: None)
         records = read_dump(dump)
     print(f"smoke test passed: {len(records)} records of {len(records.activations)} layers written and read back")
@@ -255,12 +255,12 @@ def _subjects(arguments: Arguments) -> "Subjects":
     )
 
 
-def _plan(arguments: Arguments) -> "Plan":
+def _plan(arguments: Arguments) -> "RecordingPlan":
     """Return what --record stands for, with the parts that were chosen by themselves."""
-    from reinforcement_learning.play.extraction import Plan
+    from reinforcement_learning.play.extraction import RecordingPlan
 
     record = RECORDINGS[arguments.record]
-    return Plan(
+    return RecordingPlan(
         arguments.episodes or record.episodes, arguments.max_steps, arguments.seed,
         record.layers if arguments.layers is None else split(arguments.layers),
         record.fields if arguments.fields is None else split(arguments.fields),

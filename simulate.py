@@ -43,15 +43,15 @@ from typing import TYPE_CHECKING, Any
 from analysis.interventions.edits.edit_options import EditOptions, separate_edits
 from analysis.world_model.options import (
     Command,
-    Findings,
-    Jacobians,
-    Lives,
-    Moves,
-    Quality,
-    Saliency,
-    Search,
-    Simulation,
-    Validation,
+    ComparisonOptions,
+    JacobiansOptions,
+    LivesOptions,
+    MovesOptions,
+    QualityOptions,
+    SaliencyOptions,
+    SearchOptions,
+    SimulationOptions,
+    ValidationOptions,
     refuse_directions_by_number,
 )
 from common import command_line
@@ -84,14 +84,14 @@ def parse(arguments: list[str]) -> tuple[str, Any]:
     first, edits = separate_edits(arguments, kept=0)
     name, options = command_line.parse_command(COMMANDS, Command, __doc__, first, usual="lives")
     if edits:
-        if not isinstance(options, Lives):
+        if not isinstance(options, LivesOptions):
             raise UserError(f"--edit does nothing with {name}: leave it out")
         options = replace(options, edits=tuple(command_line.parse(EditOptions, __doc__, args=edit) for edit in edits))
     options.check()
     return name, options
 
 
-def simulate_lives(options: Lives, held_out: "HeldOut", folder: Path) -> None:
+def simulate_lives(options: LivesOptions, held_out: "HeldOut", folder: Path) -> None:
     """Simulate lives and edited ones, write their dumps, and print what the edits changed."""
     from analysis.world_model.arms import edited_arms
     from analysis.world_model.outcomes import steps_of
@@ -104,7 +104,7 @@ def simulate_lives(options: Lives, held_out: "HeldOut", folder: Path) -> None:
         show_effects("unedited", before, name, changed, options.seed, folder / "effects" / f"{name}.tsv")
 
 
-def compare_moves(options: Moves, held_out: "HeldOut", folder: Path) -> None:
+def compare_moves(options: MovesOptions, held_out: "HeldOut", folder: Path) -> None:
     """Simulate all sequences of first moves, and print and write how good they are."""
     from analysis.world_model.arms import move_arms
     from analysis.world_model.outcomes import group_of
@@ -116,7 +116,7 @@ def compare_moves(options: Moves, held_out: "HeldOut", folder: Path) -> None:
     show_table(title, rows, folder / "what_if" / f"moves_{options.first}.tsv")
 
 
-def maximise(options: Search, held_out: "HeldOut", folder: Path) -> None:
+def maximise(options: SearchOptions, held_out: "HeldOut", folder: Path) -> None:
     """Search starts where a number is largest, write the lives from there, and print what is different in them."""
     from analysis.world_model.arms import search_arms
 
@@ -127,7 +127,7 @@ def maximise(options: Search, held_out: "HeldOut", folder: Path) -> None:
 
 
 def play(
-    options: Simulation, held_out: "HeldOut", arms: "dict[str, Arm]"
+    options: SimulationOptions, held_out: "HeldOut", arms: "dict[str, Arm]"
 ) -> "tuple[Outcomes, dict[str, Outcomes]]":  # fmt: skip
     """Simulate the same lives in several ways; returns what came of the first one, and of the others by name."""
     from analysis.world_model.simulation import simulate
@@ -150,7 +150,7 @@ def show_effects(first: str, before: "Outcomes", name: str, after: "Outcomes", s
     show_table(f"{name} after, {first} before: {lives}", changes, path)
 
 
-def measure_quality(options: Quality, held_out: "HeldOut", folder: Path) -> None:
+def measure_quality(options: QualityOptions, held_out: "HeldOut", folder: Path) -> None:
     """Measure how well ticks are predicted; print the headline and write tables and a figure."""
     from analysis.world_model.measures import noise_ceiling, quality
     from common.progress_view import progress
@@ -167,24 +167,24 @@ def measure_quality(options: Quality, held_out: "HeldOut", folder: Path) -> None
     print(f"{quality.headline(measured)}\ntables and figure: {folder / 'quality'}")
 
 
-def real_courses(options: Quality, held_out: "HeldOut") -> "Iterator[tuple[Records, Records]]":
+def real_courses(options: QualityOptions, held_out: "HeldOut") -> "Iterator[tuple[Records, Records]]":
     """Refuse what cannot be played; return what is played from recorded ticks on, as it was and with other dice."""
     from activation_store.reader import read_metadata
     from analysis.world_model.windows import CONTEXT, memory_layers
-    from reinforcement_learning.play.branches import Plan, play_branches
+    from reinforcement_learning.play.branches import BranchPlan, play_branches
     from reinforcement_learning.play.recorded_world import drawn_points, recorded_contest
 
     points = drawn_points(held_out.dump, held_out.origin.test, options.other_dice, CONTEXT - 1, options.seed)
     metadata, episodes = read_metadata(held_out.dump), sorted({point.episode for point in points})
     contest = recorded_contest(held_out.dump, metadata, options.policies_dir, options.maps_dir, episodes)
-    plan = Plan(
+    plan = BranchPlan(
         seed=int(metadata.seed or 0), agents=max(1, contest.env.num_agents // 16), before=CONTEXT - 1,
         after=options.ticks, layers=memory_layers(metadata),
     )  # fmt: skip
     return ((pair.real, pair.other) for pair in play_branches(contest.pool(worlds=1), plan, points))
 
 
-def compare_findings(options: Findings, held_out: "HeldOut", folder: Path) -> None:
+def compare_findings(options: ComparisonOptions, held_out: "HeldOut", folder: Path) -> None:
     """Print and write how findings about the memory differ between recorded and simulated lives."""
     from analysis.world_model import findings
     from common.progress_view import progress
@@ -195,7 +195,7 @@ def compare_findings(options: Findings, held_out: "HeldOut", folder: Path) -> No
     show_table(title, rows, folder / "compared.tsv")
 
 
-def validate(options: Validation, held_out: "HeldOut", folder: Path) -> None:
+def validate(options: ValidationOptions, held_out: "HeldOut", folder: Path) -> None:
     """Print and write what edits do as predicted, as simulated and in the game."""
     from analysis.world_model import validation
     from common.progress_view import progress
@@ -218,7 +218,7 @@ def validate(options: Validation, held_out: "HeldOut", folder: Path) -> None:
     print(f"all of it and a figure: {folder / validation.JSON_FILE}, {folder / validation.FIGURE_FILE}")
 
 
-def differentiate(options: Saliency, held_out: "HeldOut", folder: Path) -> None:
+def differentiate(options: SaliencyOptions, held_out: "HeldOut", folder: Path) -> None:
     """Print and write what a number of simulated ticks depends on, with and without passing through the world."""
     from activation_store.directions import read_directions
     from analysis.attribution.components import chosen_components
@@ -245,14 +245,14 @@ def differentiate(options: Saliency, held_out: "HeldOut", folder: Path) -> None:
     print(f"each component and column, and a figure: {folder / name}.tsv and .png")
 
 
-def compare_jacobians(options: Jacobians, held_out: "HeldOut", folder: Path) -> None:
+def compare_jacobians(options: JacobiansOptions, held_out: "HeldOut", folder: Path) -> None:
     """Print and write how components move each other, and how often that has the sign of their correlations."""
     from analysis.world_model import jacobians
     from analysis.world_model.outcomes import write_table
     from common.progress_view import progress
 
     dynamics, folder = jacobians.read_dynamics(options.run, held_out.origin), folder / "jacobians"
-    with progress("Jacobians") as share:
+    with progress("JacobiansOptions") as share:
         rows, by_lag = jacobians.compare_jacobians(held_out, dynamics, options.lives, options.lags, options.seed, share)
     write_table(folder / "agreement.tsv", rows)
     title = "sign agreement of Jacobians with lagged correlations, and what passes through the world"

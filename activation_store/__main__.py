@@ -121,7 +121,7 @@ class Convert:
 
 
 @dataclass(frozen=True)
-class Sample:
+class SampleArguments:
     """Write a small dump of whole lives or episodes drawn at random, for sharing."""
 
     source: Folder
@@ -164,7 +164,7 @@ Command = (
     Annotated[Info, tyro.conf.subcommand("info")]
     | Annotated[Validate, tyro.conf.subcommand("validate")]
     | Annotated[Convert, tyro.conf.subcommand("convert")]
-    | Annotated[Sample, tyro.conf.subcommand("sample")]
+    | Annotated[SampleArguments, tyro.conf.subcommand("sample")]
     | Annotated[Export, tyro.conf.subcommand("export")]
     | Annotated[Runs, tyro.conf.subcommand("runs")]
 )
@@ -180,7 +180,7 @@ def main() -> None:
         validate(command)
     elif isinstance(command, Convert):
         convert(command)
-    elif isinstance(command, Sample):
+    elif isinstance(command, SampleArguments):
         sample(command)
     elif isinstance(command, Export):
         export(command)
@@ -220,7 +220,7 @@ def convert(command: Convert) -> None:
     _say_what_was_written(command.output)
 
 
-def sample(command: Sample) -> None:
+def sample(command: SampleArguments) -> None:
     """Write a small dump of the same format."""
     from activation_store.exchange import conversion
 

@@ -63,7 +63,7 @@ class NewEvents:
 
 
 @dataclass(frozen=True)
-class Condition:
+class AgentCondition:
     """An agent's condition at one tick; its defence is the mean over the three combat styles."""
 
     health: int = 100
@@ -84,7 +84,7 @@ class Condition:
             gold=player.gold.val,
         )
 
-    def paid(self, before: "Condition", rules: RewardRules) -> float:
+    def paid(self, before: "AgentCondition", rules: RewardRules) -> float:
         """Return what this condition is worth one tick after `before`."""
         if rules.as_published:
             learnt = max(self.experience) - max(before.experience)
@@ -116,16 +116,16 @@ class WeightedReward(BaseRewardWrapper):
         super().__init__(env, game)
         self.rules = rules or self.default
         self.new_events = NewEvents(game, _ALWAYS_NEW if self.rules.as_published else ())
-        self._condition: dict[int, Condition] = {}
+        self._condition: dict[int, AgentCondition] = {}
 
     def reset(self, seed: int | None = None, options: dict | None = None) -> tuple[dict, dict]:
         """Start an episode."""
         self.new_events.start_episode()
         started = super().reset(seed=seed, options=options)
         if self.rules.as_published:  # the same start for all, whatever an agent is given at first
-            self._condition = dict.fromkeys(self.game.possible_agents, Condition())
+            self._condition = dict.fromkeys(self.game.possible_agents, AgentCondition())
         else:
-            self._condition = {agent: Condition.of(player) for agent, player in self.game.realm.players.items()}
+            self._condition = {agent: AgentCondition.of(player) for agent, player in self.game.realm.players.items()}
         return started
 
     def restrict(self, observation: dict) -> None:
@@ -155,7 +155,7 @@ class WeightedReward(BaseRewardWrapper):
         if self.rules.heal and player.resources.health_restore > 0:
             paid += self.rules.heal
         if self.rules.pay_for_condition:
-            before, now = self._condition[agent], Condition.of(player)
+            before, now = self._condition[agent], AgentCondition.of(player)
             self._condition[agent] = now
             paid += now.paid(before, self.rules)
         return paid

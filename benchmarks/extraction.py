@@ -36,7 +36,7 @@ from common.user_error import UserError
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.play.contest import Contest, Group, groups
 from reinforcement_learning.play.entrants import load_entrant
-from reinforcement_learning.play.extraction import Plan, metadata_of, record_group, write
+from reinforcement_learning.play.extraction import RecordingPlan, metadata_of, record_group, write
 from reinforcement_learning.play.recording_progress import Recorded
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from reinforcement_learning.versions import versions
@@ -116,7 +116,7 @@ def measure(arguments: Arguments, scratch: Path) -> Result:
     """Play, record and read."""
     everybody = {"early_stop_agents": 0, "resilient_population": 0.0}
     contest = contest_of(arguments.checkpoint, arguments.maps_dir, **everybody)
-    plan = Plan(arguments.episodes, arguments.max_steps, 1, LAYERS, format="parquet")
+    plan = RecordingPlan(arguments.episodes, arguments.max_steps, 1, LAYERS, format="parquet")
     dump = scratch / "dump"
     plain, recorded = [], []
     with DumpWriter(dump, metadata_of(contest, contest.entrants[0], plan)) as writer:
@@ -162,7 +162,7 @@ def contest_of(checkpoint: Path, maps_dir: Path, **world: object) -> Contest:
     return Contest((entrant,), env, TaskSettings(**entrant.info.task), ensure_maps(env), torch.device("cpu"))
 
 
-def playing_speed(contest: Contest, plan: Plan, group: Group) -> float:
+def playing_speed(contest: Contest, plan: RecordingPlan, group: Group) -> float:
     """Agent-steps per processor second of playing a group without recording it."""
     pool, agent_steps = contest.pool(len(group.numbers)), 0
     start = time.process_time()
@@ -175,7 +175,7 @@ def playing_speed(contest: Contest, plan: Plan, group: Group) -> float:
     return agent_steps / seconds
 
 
-def recording_speed(contest: Contest, plan: Plan, group: Group, writer: DumpWriter) -> float:
+def recording_speed(contest: Contest, plan: RecordingPlan, group: Group, writer: DumpWriter) -> float:
     """Records per processor second of playing and recording the same group."""
     pool, records = contest.pool(len(group.numbers)), 0
 

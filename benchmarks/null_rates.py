@@ -61,7 +61,7 @@ class Arguments:
 
 
 @dataclass(frozen=True)
-class Row:
+class NullRateRow:
     """One row of the table: `found` of `runs` runs, and the 95% interval of the share."""
 
     kind: str
@@ -81,7 +81,7 @@ def main() -> None:
     cases = [case for case in all_cases() if arguments.only in case[1]]
     if not cases:
         raise UserError(f"no case has a name that contains {arguments.only!r}")
-    rows: list[Row] = []
+    rows: list[NullRateRow] = []
     for kind in (NULL, LIMIT, POWER):
         chosen = [case for case in cases if case[0] == kind]
         if chosen:
@@ -95,7 +95,7 @@ def main() -> None:
         write_json(arguments.output, {**settings, "rows": [asdict(row) for row in rows]})
 
 
-def measured(case: Case, arguments: Arguments) -> list[Row]:
+def measured(case: Case, arguments: Arguments) -> list[NullRateRow]:
     """Run one case as often as asked for, and print its rows."""
     kind, name, run_once = case
     counts: Counter[str] = Counter()
@@ -108,7 +108,7 @@ def measured(case: Case, arguments: Arguments) -> list[Row]:
     rows = []
     for looked_for, times in counts.items():
         interval = stats.binomtest(times, arguments.runs).proportion_ci()
-        rows.append(Row(kind, name, looked_for, arguments.runs, times, interval.low, interval.high))
+        rows.append(NullRateRow(kind, name, looked_for, arguments.runs, times, interval.low, interval.high))
         print(
             f"| {name} | {looked_for} | {arguments.runs} | {times} | {times / arguments.runs:.1%} "
             f"| {interval.low:.1%} to {interval.high:.1%} |",

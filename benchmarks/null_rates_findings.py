@@ -14,7 +14,7 @@ from analysis.clusters.blindness import TOO_SHORT
 from analysis.dynamics.decompositions import Scale, above_gaussians, decompose
 from analysis.dynamics.neighbours import resampled_lives
 from analysis.sparse.report import matched, stability
-from analysis.sparse.training import Plan, normalisation, train
+from analysis.sparse.training import FitPlan, normalisation, train
 from analysis.statistics.coverage import coverage
 from analysis.statistics.inference import Inference
 from analysis.statistics.stability import ClusterMethod, exceeds, projection_stability, stability_floor
@@ -85,7 +85,7 @@ def features(rng: np.random.Generator, settings: Inference, planted: int) -> dic
 def _living_features(states: np.ndarray, seed: int) -> np.ndarray:
     """Train one autoencoder, and return the directions of the features that are active in any state, (F, U)."""
     normal = normalisation(states, seed)
-    parameters = train(Plan("topk", FEATURES, ACTIVE, seed, EPOCHS), states, normal, unfinished=None).parameters
+    parameters = train(FitPlan("topk", FEATURES, ACTIVE, seed, EPOCHS), states, normal, unfinished=None).parameters
     strengths = (states / normal.scale - parameters["centre"]) @ parameters["encoder"].T + parameters["encoder_bias"]
     strongest = np.argsort(-strengths, axis=1)[:, :ACTIVE]  # (B, k)
     active = np.take_along_axis(strengths, strongest, axis=1) > 0

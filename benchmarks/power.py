@@ -45,7 +45,7 @@ class Arguments:
 
 
 @dataclass(frozen=True)
-class Row:
+class PowerRow:
     """One size of dump."""
 
     lives: int
@@ -76,7 +76,7 @@ def main() -> None:
         write_json(arguments.output, {"runs": arguments.runs, "seed": arguments.seed, "rows": rows})
 
 
-def measured(lives: int, episodes: int, share: float, arguments: Arguments) -> Row:
+def measured(lives: int, episodes: int, share: float, arguments: Arguments) -> PowerRow:
     """Estimate the d that such a dump detects, then how often it is detected."""
     half = arguments.runs // 2
     d_values: list[float] = []
@@ -94,7 +94,7 @@ def measured(lives: int, episodes: int, share: float, arguments: Arguments) -> R
         test = circular_shift_test(values, labels, planted_lives, settings.permutations, run, episode)
         by_interval.append(bool(intervals.complement_low[0, 0] > 0))
         survives.append(by_interval[-1] and bool(test.q[0, 0] <= LEVEL) and bool(test.direction[0, 0] > 0))
-    return Row(
+    return PowerRow(
         lives, episodes, share, float(np.nanmedian(d_values)), float(np.mean(by_interval)), float(np.mean(survives))
     )
 

@@ -20,7 +20,7 @@ import tyro
 
 from activation_store.sparse_dictionary import DictionaryKind
 from analysis.runs.run_folder import versions
-from analysis.sparse.training import Plan, normalisation, train
+from analysis.sparse.training import FitPlan, normalisation, train
 from common import command_line
 from common.files import write_json
 
@@ -68,14 +68,14 @@ def measure(arguments: Arguments) -> dict[str, float]:
     """
     features = arguments.width * arguments.units
     states, _ = planted(arguments.states, arguments.units, 2 * arguments.units)
-    plan = Plan(arguments.kind, features, arguments.k, 0, 1)
+    plan = FitPlan(arguments.kind, features, arguments.k, 0, 1)
     before = time.process_time()
     seconds, _ = _timed(lambda: _trained(plan, states))
     processor = time.process_time() - before
     to_minutes = MILLION * arguments.epochs / arguments.states / 60
     few, truth = planted(TRUE_STATES, TRUE_UNITS, TRUE_FEATURES)
     wanted = 2 * TRUE_FEATURES
-    own_seconds, decoder = _timed(lambda: _trained(Plan(arguments.kind, wanted, ACTIVE, 0, 30), few))
+    own_seconds, decoder = _timed(lambda: _trained(FitPlan(arguments.kind, wanted, ACTIVE, 0, 30), few))
     library_seconds, atoms = _timed(lambda: _library(few, wanted))
     return {
         "threads": torch.get_num_threads(), "seconds": seconds, "processor_seconds": processor,
@@ -96,7 +96,7 @@ def planted(states: int, units: int, features: int) -> tuple[np.ndarray, np.ndar
     return made.astype(np.float32), directions
 
 
-def _trained(plan: Plan, states: np.ndarray) -> np.ndarray:
+def _trained(plan: FitPlan, states: np.ndarray) -> np.ndarray:
     with tempfile.TemporaryDirectory() as folder:
         trained = train(plan, states, normalisation(states, 0), Path(folder) / "x")
     return trained.parameters["decoder"]

@@ -13,7 +13,7 @@ from analysis.replays.file import read_replay
 from analysis.replays.replay import Replay
 from reinforcement_learning.game.environment import make_environment, observation_layout
 from reinforcement_learning.game.maps import ensure_maps
-from reinforcement_learning.play.extraction import Plan
+from reinforcement_learning.play.extraction import RecordingPlan
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.analysed import analysed  # noqa: F401
 from tests.browser import browser  # noqa: F401
@@ -137,7 +137,7 @@ def recording(
     """A dump of two episodes, and the second of them as a replay."""
     world = replace(small_world, spawn_immunity=0)
     contest = tiny_contest(world, task, maps, hidden_size=32)
-    plan = Plan(2, None, seed=4, layers=("action_decoder",))
+    plan = RecordingPlan(2, None, seed=4, layers=("action_decoder",))
     return record(contest, plan, tmp_path_factory.mktemp("recording"), episode=1)
 
 
@@ -153,7 +153,7 @@ def witnessed(
     """The folder of a dump of two episodes, and a witness's record of the engine's state."""
     world = replace(small_world, spawn_immunity=3, horizon=80, num_npcs=64)
     contest = tiny_contest(world, task, maps)
-    plan = Plan(2, None, seed=6, layers=("action_decoder",), format="parquet")
+    plan = RecordingPlan(2, None, seed=6, layers=("action_decoder",), format="parquet")
     witness, folder = Witness(contest), tmp_path_factory.mktemp("dumps") / "foragers"
     witness.play(contest, plan, folder)
     return folder, witness

@@ -7,9 +7,9 @@ import numpy as np
 
 from activation_store.schema import ActionHead, DumpMetadata
 from analysis.panel.behaviours import main_behaviours
-from analysis.panel.content import Panel, Source
+from analysis.panel.content import PanelContent, PanelSource
 from analysis.panel.dynamics import Component, Dynamics
-from analysis.panel.ticks import Ticks
+from analysis.panel.ticks import PanelTicks
 from analysis.runs.cluster_run import ClusterRun
 from analysis.runs.finished_files import RunDescription
 from analysis.runs.propagated_labels import CarryingRule
@@ -17,7 +17,7 @@ from analysis.runs.propagated_labels import CarryingRule
 ROLLOUTS, TICKS, COMPONENTS, BEHAVIOURS, LAGS = 6000, 32, 16, 12, 10
 
 
-def generated_panel(folder: Path, rollouts: int = ROLLOUTS) -> Panel:
+def generated_panel(folder: Path, rollouts: int = ROLLOUTS) -> PanelContent:
     """Return rollouts with the noise and the number of entities of recorded ones, without their regularities."""
     random = np.random.default_rng(3)
     count = rollouts * TICKS
@@ -40,7 +40,7 @@ def generated_panel(folder: Path, rollouts: int = ROLLOUTS) -> Panel:
     places |= {name: np.tile(np.arange(TICKS), rollouts) for name in ("tick", "step")}
     shares = random.dirichlet(np.ones(5), count).astype(np.float32)
     words = [f"moves {each}, attacks player {who}" for each, who in random.integers(0, 90, (count, 2)).tolist()]
-    ticks = Ticks(
+    ticks = PanelTicks(
         places, material, corner, tables,
         {name: random.integers(0, 101, count) for name in ("health", "food", "water")}, np.array(words),
         random.normal(0, 1, count).astype(np.float32), np.zeros(count, np.float32),
@@ -52,8 +52,8 @@ def generated_panel(folder: Path, rollouts: int = ROLLOUTS) -> Panel:
         "planted", "agent", None, None, {"lstm_cell": 8}, ("id",), ("id",), (ActionHead("Move.Direction", 5, 4),), {},
         10, 0,
     )  # fmt: skip
-    source = Source(folder, metadata, "0" * 64, None)
-    return Panel(
+    source = PanelSource(folder, metadata, "0" * 64, None)
+    return PanelContent(
         planted_dynamics(folder, random), (source,), (), CarryingRule(*(np.zeros(0),) * 4, 1, None),
         np.zeros(rollouts, int), np.tile(np.arange(rollouts)[:, None], 3), lengths,
         main_behaviours(behaviour, lengths, BEHAVIOURS), random.normal(size=(rollouts, 2)).astype(np.float32), ticks,

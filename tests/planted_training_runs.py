@@ -11,7 +11,7 @@ import orjson
 
 from common.checked_json import CHECKSUM, entry_checksum
 from reinforcement_learning.settings import Settings
-from reinforcement_learning.training.run_folder import RunFolder
+from reinforcement_learning.training.run_folder import TrainingFolder
 from reinforcement_learning.training.sweeps.sweep import override
 from tests.planted_results import play, provenance
 
@@ -29,7 +29,7 @@ def plant_run(
     path.mkdir(parents=True)
     asked = {each.replace("__", "."): value for each, value in settings.items()}
     asked |= {"train.seed": seed, "train.total_agent_steps": budget or BATCH * updates, "train.batch_size": BATCH}
-    run = RunFolder(path)
+    run = TrainingFolder(path)
     run.write_settings(agent, override(Settings(), asked), {}, folder / "policies")
     for update in range(1, updates + 1):
         steps = BATCH * update + seed  # the last tick of a batch is completed, so runs do not agree exactly

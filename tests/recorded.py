@@ -12,7 +12,7 @@ from nmmo.render.replay_helper import FileReplayHelper, ReplayHelper
 
 from activation_store.writer import DumpWriter
 from reinforcement_learning.play.contest import Contest, Group
-from reinforcement_learning.play.extraction import Plan, metadata_of, record_group, write
+from reinforcement_learning.play.extraction import RecordingPlan, metadata_of, record_group, write
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
 
 POLICIES = ("untrained_a", "untrained_b")
@@ -88,7 +88,7 @@ def _belongings(agent) -> dict[str, object]:
     }  # fmt: skip
 
 
-def record(contest: Contest, plan: Plan, folder: Path, *, episode: int, compress: bool = True) -> Recording:
+def record(contest: Contest, plan: RecordingPlan, folder: Path, *, episode: int, compress: bool = True) -> Recording:
     """Play a plan's episodes one by one, dump them all, and also record one as a replay."""
     recorder, advance = _Recorder(), PolicyPool.advance
 

@@ -10,7 +10,7 @@ from agent_zoo.capture import ALL_LAYERS
 from agent_zoo.checkpoint import save_checkpoint
 from common.files import sha256
 from reinforcement_learning.play.contest import Contest
-from reinforcement_learning.play.extraction import Plan, extract
+from reinforcement_learning.play.extraction import RecordingPlan, extract
 from reinforcement_learning.play.shadow_networks import untrained_twin, with_shadow_networks
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
@@ -47,7 +47,7 @@ def recorded_features(
             with_small_inputs(entrant.policy)
         save_checkpoint(path, entrant.policy, entrant.info)
         entrant = replace(entrant, name=POLICY, sha256=sha256(path))
-        plan = Plan(
+        plan = RecordingPlan(
             4, None, 4, LAYERS if layers == 1 else ALL_LAYERS, ("Market", "Task", "ActionTargets"), format="parquet"
         )
         watched = with_shadow_networks(entrant, (untrained_twin(entrant, plan.seed),))

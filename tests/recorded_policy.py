@@ -11,7 +11,7 @@ from agent_zoo.capture import ALL_LAYERS
 from agent_zoo.checkpoint import save_checkpoint
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import load_entrant
-from reinforcement_learning.play.extraction import Plan, extract
+from reinforcement_learning.play.extraction import RecordingPlan, extract
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.shared import shared_folder
@@ -48,7 +48,7 @@ def record_policy(
     found = RecordedPolicy(folder / NAME, folder / "policies")
     found.policies.mkdir()
     save_checkpoint(found.checkpoint, made.policy, made.info)
-    plan = Plan(episodes, None, 4, ALL_LAYERS, fields, format="parquet")
+    plan = RecordingPlan(episodes, None, 4, ALL_LAYERS, fields, format="parquet")
     contest = Contest((load_entrant(found.checkpoint),), env, task, maps, torch.device("cpu"))
     extract(contest, plan, [found.dump], Workers(1), lambda *_: None)
     return found

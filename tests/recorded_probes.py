@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from reinforcement_learning.play.contest import Contest
-from reinforcement_learning.play.extraction import Plan, extract
+from reinforcement_learning.play.extraction import RecordingPlan, extract
 from reinforcement_learning.play.shadow_networks import untrained_twin, with_shadow_networks
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
@@ -26,7 +26,7 @@ def record_for_probes(
     entrant = tiny_entrant(env, task, maps, seed=steps)
     entrant = replace(entrant, name=f"tiny_{steps:010d}", info=replace(entrant.info, steps=steps))
     watched = with_shadow_networks(entrant, (untrained_twin(entrant, seed=9),))
-    plan = Plan(episodes, None, 4, LAYERS, format=format)  # type: ignore[arg-type]
+    plan = RecordingPlan(episodes, None, 4, LAYERS, format=format)  # type: ignore[arg-type]
     extract(Contest((watched,), env, task, maps, torch.device("cpu")), plan, [folder], Workers(1), lambda *_: None)
     return folder
 

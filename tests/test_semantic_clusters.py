@@ -25,7 +25,7 @@ from analysis.runs.propagated_labels import fit_rule, propagate_labels
 from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import untrained_entrant
-from reinforcement_learning.play.extraction import Plan
+from reinforcement_learning.play.extraction import RecordingPlan
 from reinforcement_learning.settings import PolicySettings, SemanticSettings, Settings
 from tests.command import assert_refused, assert_refuses, run_here, run_well
 from tests.conftest import AGENT
@@ -276,7 +276,7 @@ def learnt(small_world, task, maps, tmp_path_factory: pytest.TempPathFactory) ->
     settings = Settings(env=world, task=task, policy=PolicySettings(hidden_size=16), semantic=SemanticSettings(codes=6))
     entrant = untrained_entrant(AGENT, settings, maps, seed=0)
     contest = Contest((entrant,), world, task, maps, torch.device("cpu"))
-    plan = Plan(2, None, seed=4, layers=("lstm_hidden", "semantic_plane", "semantic_code"))
+    plan = RecordingPlan(2, None, seed=4, layers=("lstm_hidden", "semantic_plane", "semantic_code"))
     before = record(contest, plan, tmp_path_factory.mktemp("before"), episode=1)
     plane = read_dump(before.dump).activations["semantic_plane"]
     with torch.no_grad():

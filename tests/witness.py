@@ -21,7 +21,7 @@ from activation_store.records import Records
 from activation_store.writer import DumpWriter
 from agent_zoo.network_parts.distribution import ActionDistribution
 from reinforcement_learning.play.contest import Contest, Group
-from reinforcement_learning.play.extraction import Plan, metadata_of, record_group, write
+from reinforcement_learning.play.extraction import RecordingPlan, metadata_of, record_group, write
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
 from tests.forager import forage
 
@@ -63,7 +63,7 @@ class Witness:
         self.deaths: set[Key] = set()
         self.past: dict[int, Past] = defaultdict(Past)
 
-    def play(self, contest: Contest, plan: Plan, folder: Path) -> None:
+    def play(self, contest: Contest, plan: RecordingPlan, folder: Path) -> None:
         """Extract a dump of the plan's episodes, one by one, to `folder`."""
         advance = PolicyPool.advance
 

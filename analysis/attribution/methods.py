@@ -11,7 +11,7 @@ from agent_zoo.observation import ObservationLayout, PackedObservation, PackedRo
 from analysis.attribution.components import MemoryComponents
 from analysis.attribution.settings import SaliencySettings
 from analysis.attribution.targets import Target
-from analysis.attribution.windows import COMPONENTS, MEMORY, Differentiable, Windows, by_column, decided
+from analysis.attribution.windows import COMPONENTS, MEMORY, Differentiable, LifeWindows, by_column, decided
 
 _PARTS_AT_ONCE = 512
 """Changed observations that are played together in occlusion."""
@@ -39,7 +39,7 @@ Baseline = dict[str, torch.Tensor]
 
 
 def average_baseline(
-    policy: RecurrentPolicy, windows: Windows, components: MemoryComponents | None = None
+    policy: RecurrentPolicy, windows: LifeWindows, components: MemoryComponents | None = None
 ) -> Baseline:  # fmt: skip
     """Average over windows: views, own rows, tasks and memories; nobody else is there, and no items."""
     function = Differentiable(policy, windows, lambda outcome: outcome.value, components)  # type: ignore[arg-type]
@@ -57,7 +57,7 @@ def average_baseline(
 
 
 def attribute(
-    settings: SaliencySettings, policy: RecurrentPolicy, windows: Windows, target: Target, baseline: Baseline,
+    settings: SaliencySettings, policy: RecurrentPolicy, windows: LifeWindows, target: Target, baseline: Baseline,
     components: MemoryComponents | None = None,
 ) -> Maps:  # fmt: skip
     """Attribute a target to everything that the policy read in some windows.
@@ -96,7 +96,7 @@ def attribute(
 
 
 def _maps(
-    policy: RecurrentPolicy, windows: Windows, attributions: dict[str, torch.Tensor], error: torch.Tensor,
+    policy: RecurrentPolicy, windows: LifeWindows, attributions: dict[str, torch.Tensor], error: torch.Tensor,
     change: torch.Tensor,
 ) -> Maps:  # fmt: skip
     """Add up attributions of one-hot planes and of features to those of tiles, rows and columns."""
@@ -161,7 +161,7 @@ def without_row(
 
 
 def _occluded(
-    policy: RecurrentPolicy, windows: Windows, target: Target, components: MemoryComponents | None
+    policy: RecurrentPolicy, windows: LifeWindows, target: Target, components: MemoryComponents | None
 ) -> Maps:  # fmt: skip
     """Attribute the fall of the target when a tile, an entity, an item or a component is replaced by another."""
     if windows.ticks != 1:
@@ -205,7 +205,7 @@ def _occluded(
 
 
 def _without_components(
-    policy: RecurrentPolicy, windows: Windows, target: Target, components: MemoryComponents
+    policy: RecurrentPolicy, windows: LifeWindows, target: Target, components: MemoryComponents
 ) -> torch.Tensor:  # fmt: skip
     """Return the target with each component at its mean in turn, (N, K)."""
     states = [state for state in (windows.memory.hidden, windows.memory.cell) if len(state)]
@@ -222,9 +222,9 @@ def _without_components(
 
 
 @torch.no_grad()
-def play(policy: RecurrentPolicy, windows: Windows, observation: PackedObservation, target: Target) -> torch.Tensor:
+def play(policy: RecurrentPolicy, windows: LifeWindows, observation: PackedObservation, target: Target) -> torch.Tensor:
     """Return the target in windows whose observations are replaced, (N,)."""
     own_rows(observation)  # refuses agents that do not see themselves
     encoded, candidates = policy.encode(observation)
-    replaced = Windows(observation, windows.ticks, windows.memory, windows.action)
+    replaced = LifeWindows(observation, windows.ticks, windows.memory, windows.action)
     return target(decided(policy, replaced, encoded, candidates, windows.memory))

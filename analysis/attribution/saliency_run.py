@@ -44,7 +44,7 @@ from analysis.attribution.samples import Sample, read_samples
 from analysis.attribution.sanity import TWINS, Check, Sanity, check_maps
 from analysis.attribution.settings import TITLES, SaliencySettings
 from analysis.attribution.targets import Target, target_named
-from analysis.attribution.windows import Differentiable, Windows, check_agent
+from analysis.attribution.windows import Differentiable, LifeWindows, check_agent
 from analysis.lives import places_among
 from analysis.pages.summary.page import command_of
 from analysis.recorded.recorded_observation import check_shows_everything, state_layers
@@ -79,7 +79,7 @@ def attribute_dump(
     some, sample_of = _some_windows(samples, policy, layout, settings)
     baseline = average_baseline(policy, some, components)
 
-    def maps_of(network: RecurrentPolicy, windows: Windows) -> Maps:
+    def maps_of(network: RecurrentPolicy, windows: LifeWindows) -> Maps:
         return attribute(settings, network, windows, target, baseline, components)
 
     parts = Parts(settings.run_folder, _key(settings))
@@ -155,7 +155,7 @@ def _behaviours(settings: SaliencySettings) -> bool:
 
 def _some_windows(
     samples: Sequence[Sample], policy: RecurrentPolicy, layout: ObservationLayout, settings: SaliencySettings
-) -> tuple[Windows, np.ndarray]:
+) -> tuple[LifeWindows, np.ndarray]:
     """Draw states of all samples for the baseline and the checks; and the sample of each."""
     random = np.random.default_rng([settings.seed, 2])
     count = -(-settings.check_states // len(samples))
@@ -164,10 +164,10 @@ def _some_windows(
         rows = np.sort(random.permutation(len(sample))[:count])
         chosen.append(sample.windows(policy, layout, settings.window).take(torch.from_numpy(rows)))
         number += [index] * len(rows)
-    return Windows.concatenate(chosen), np.array(number)
+    return LifeWindows.concatenate(chosen), np.array(number)
 
 
-def _defined(policy: RecurrentPolicy, windows: Windows, target: Target) -> np.ndarray:
+def _defined(policy: RecurrentPolicy, windows: LifeWindows, target: Target) -> np.ndarray:
     """Return the states in which the target is defined, (n,) int64.
 
     Raises:
@@ -180,14 +180,14 @@ def _defined(policy: RecurrentPolicy, windows: Windows, target: Target) -> np.nd
 
 
 @torch.no_grad()
-def _values(policy: RecurrentPolicy, windows: Windows, target: Target) -> np.ndarray:
+def _values(policy: RecurrentPolicy, windows: LifeWindows, target: Target) -> np.ndarray:
     function = Differentiable(policy, windows, target)
     return function(*function.inputs(), torch.arange(len(windows))).numpy()
 
 
 def _arrays(
-    sample: Sample, policy: RecurrentPolicy, windows: Windows, target: Target,
-    maps_of: Callable[[RecurrentPolicy, Windows], Maps],
+    sample: Sample, policy: RecurrentPolicy, windows: LifeWindows, target: Target,
+    maps_of: Callable[[RecurrentPolicy, LifeWindows], Maps],
 ) -> dict[str, np.ndarray]:  # fmt: skip
     """Compute the maps of one sample, some states at a time."""
     parts: list[dict[str, np.ndarray]] = []

@@ -15,7 +15,7 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import memory_from_layers
 from agent_zoo.observation import ObservationLayout
 from analysis.attribution.settings import SaliencySettings
-from analysis.attribution.windows import Windows
+from analysis.attribution.windows import LifeWindows
 from analysis.recorded.recorded_observation import packed_observation, state_layers
 from common.user_error import UserError
 
@@ -35,7 +35,7 @@ class Sample:
     def __len__(self) -> int:
         return len(self.records) - self.lead
 
-    def windows(self, policy: RecurrentPolicy, layout: ObservationLayout, ticks: int) -> Windows:
+    def windows(self, policy: RecurrentPolicy, layout: ObservationLayout, ticks: int) -> LifeWindows:
         """Return a window of this many ticks for each tick that is attributed.
 
         The memory before a window is the recorded one; that before a life is empty.
@@ -51,7 +51,7 @@ class Sample:
         else:
             memory = policy.initial_state(len(ends))
         observation = packed_observation(self.records.take(rows), layout, policy.mask)
-        return Windows(observation, ticks, memory, torch.from_numpy(self.records.action[ends]))
+        return LifeWindows(observation, ticks, memory, torch.from_numpy(self.records.action[ends]))
 
 
 def read_samples(

@@ -16,7 +16,7 @@ from agent_zoo.base import RecurrentPolicy
 from analysis.attribution.attributions import OverSamples
 from analysis.attribution.methods import Maps, counterfactual_materials, play
 from analysis.attribution.targets import Target
-from analysis.attribution.windows import Windows
+from analysis.attribution.windows import LifeWindows
 from analysis.materials import MATERIAL_NAMES
 from analysis.statistics.resampling import Estimate
 
@@ -209,7 +209,7 @@ class Sanity:
 
 
 def check_maps(
-    policy: RecurrentPolicy, windows: Windows, target: Target, maps_of: Callable[[RecurrentPolicy], Maps],
+    policy: RecurrentPolicy, windows: LifeWindows, target: Target, maps_of: Callable[[RecurrentPolicy], Maps],
     sample: np.ndarray, twins: Sequence[RecurrentPolicy], seed: int,
 ) -> Sanity:  # fmt: skip
     """Check the maps of some states, as far as they are of the present tick's tiles.

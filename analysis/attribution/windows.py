@@ -124,7 +124,7 @@ SOFT = tuple(field.name for field in fields(SoftInputs))
 
 
 @dataclass(frozen=True)
-class Windows:
+class LifeWindows:
     """N windows of T ticks."""
 
     observation: PackedObservation  # of all ticks, window by window, (N * T)
@@ -135,20 +135,20 @@ class Windows:
     def __len__(self) -> int:
         return len(self.action)
 
-    def take(self, chosen: torch.Tensor) -> "Windows":
+    def take(self, chosen: torch.Tensor) -> "LifeWindows":
         """Return some windows, (n,) int64, in their order."""
         rows = (chosen.unsqueeze(1) * self.ticks + torch.arange(self.ticks)).flatten()
-        return Windows(self.observation.take(rows), self.ticks, self.memory.take(chosen), self.action[chosen])
+        return LifeWindows(self.observation.take(rows), self.ticks, self.memory.take(chosen), self.action[chosen])
 
     @staticmethod
-    def concatenate(parts: "Sequence[Windows]") -> "Windows":
+    def concatenate(parts: "Sequence[LifeWindows]") -> "LifeWindows":
         """Put windows of the same number of ticks one after the other."""
         memory = MemoryState(*(torch.cat([getattr(part.memory, name) for part in parts], dim=1) for name in MEMORY))
         observation = PackedObservation.concatenate([part.observation for part in parts])
-        return Windows(observation, parts[0].ticks, memory, torch.cat([part.action for part in parts]))
+        return LifeWindows(observation, parts[0].ticks, memory, torch.cat([part.action for part in parts]))
 
     @torch.no_grad()
-    def last(self, policy: RecurrentPolicy) -> "Windows":
+    def last(self, policy: RecurrentPolicy) -> "LifeWindows":
         """Return windows of the last tick alone, from the memory that the ticks before it left."""
         if self.ticks == 1:
             return self
@@ -157,7 +157,7 @@ class Windows:
         memory = self.memory
         for step in encoded.unflatten(0, (-1, self.ticks - 1)).unbind(1):
             _, memory = policy.remember(step, memory)
-        return Windows(self.observation.take(everything[:, -1]), 1, memory, self.action)
+        return LifeWindows(self.observation.take(everything[:, -1]), 1, memory, self.action)
 
 
 class Differentiable:
@@ -171,7 +171,7 @@ class Differentiable:
     """
 
     def __init__(
-        self, policy: RecurrentPolicy, windows: Windows, target: Target, components: MemoryComponents | None = None
+        self, policy: RecurrentPolicy, windows: LifeWindows, target: Target, components: MemoryComponents | None = None
     ):
         self._policy, self._windows, self._target, self._components = policy, windows, target, components
         self._states = MEMORY[: 2 if policy.cell == "lstm" else 1] if policy.layers else ()
@@ -209,7 +209,7 @@ class Differentiable:
         return MemoryState(*(*states, *(recorded.hidden, recorded.cell)[len(states) :]))
 
 
-def run(policy: RecurrentPolicy, windows: Windows, soft: SoftInputs, memory: MemoryState) -> Outcome:
+def run(policy: RecurrentPolicy, windows: LifeWindows, soft: SoftInputs, memory: MemoryState) -> Outcome:
     """Play windows with these inputs; return what the policy computes in the last tick of each.
 
     Args:
@@ -221,7 +221,7 @@ def run(policy: RecurrentPolicy, windows: Windows, soft: SoftInputs, memory: Mem
 
 
 def decided(
-    policy: RecurrentPolicy, windows: Windows, encoded: torch.Tensor, candidates: Candidates, memory: MemoryState
+    policy: RecurrentPolicy, windows: LifeWindows, encoded: torch.Tensor, candidates: Candidates, memory: MemoryState
 ) -> Outcome:
     """Carry encoder outputs of all ticks, (N * T, units), through the memory and decide in the last tick."""
     ticks, count = windows.ticks, len(windows)

@@ -11,7 +11,7 @@ from analysis.clusters.components import ComponentReport, Profile, binned_profil
 from analysis.clusters.dataset import Dataset
 from analysis.clusters.projection import Projection
 from analysis.features import FEATURES, Feature
-from analysis.figures.points import Panel, add_cluster_legend, draw_clusters, draw_values, legend_width
+from analysis.figures.points import PointsPanel, add_cluster_legend, draw_clusters, draw_values, legend_width
 from analysis.figures.style import few_ticks, few_ticks_on, new_figure, style, title
 from analysis.labels import NOISE
 from analysis.share_text import share_text
@@ -38,7 +38,7 @@ def plane_scatter(projection: Projection, labels: np.ndarray, heading: str, clus
     count_text = f"{clusters:,} cluster{'' if clusters == 1 else 's'}" if clusters else "no cluster found"
     with style():
         figure = new_figure(6.6 + legend_width(labels), 6.4)
-        panel = Panel(figure.add_subplot(), _SIDE, _SIDE)
+        panel = PointsPanel(figure.add_subplot(), _SIDE, _SIDE)
         draw_clusters(panel, points, labels)
         _number_clusters(panel.axes, points, labels)
         panel.axes.set(xlabel=projection.axes[0], ylabel=projection.axes[1], xticks=[], yticks=[])
@@ -83,19 +83,19 @@ def metric_scatter(
         panels = figure.subplots(rows, across, sharex=True, sharey=True, squeeze=False).ravel()
         for i, (feature, axes) in enumerate(zip(features, panels, strict=False)):
             axes.set(title=feature.name, xticks=[], yticks=[])
-            _draw_metric(Panel(axes, _WIDTH, _HEIGHT), projection.points, rolled[:, i], feature.unit)
+            _draw_metric(PointsPanel(axes, _WIDTH, _HEIGHT), projection.points, rolled[:, i], feature.unit)
         for axes in panels[len(features) :]:
             axes.set_axis_off()
         figure.supxlabel(projection.axes[0], fontsize=9)
         figure.supylabel(projection.axes[1], fontsize=9)
-        crowded = Panel(panels[0], _WIDTH, _HEIGHT).crowded(len(rolled))
+        crowded = PointsPanel(panels[0], _WIDTH, _HEIGHT).crowded(len(rolled))
         cells = ", then over the records in each cell" if crowded else ""
         text = f"each feature's mean over {window} kept records of a life{cells}; yellow is high, dark blue is low"
         figure.suptitle(title(heading, text, 130))
     return figure
 
 
-def _draw_metric(panel: Panel, points: np.ndarray, values: np.ndarray, unit: str) -> None:
+def _draw_metric(panel: PointsPanel, points: np.ndarray, values: np.ndarray, unit: str) -> None:
     scale = draw_values(panel, points, values)
     if values.max() > values.min():
         bar = panel.axes.figure.colorbar(
@@ -147,7 +147,7 @@ def _draw_feature(row: list[Axes], feature: int, report: ComponentReport, scores
     for axes, component in zip(row, components, strict=False):
         axes.set_axis_on()
         draw_clusters(
-            Panel(axes, _PROFILE_WIDTH, _PROFILE_HEIGHT), np.stack([scores[:, component], values], axis=1), None
+            PointsPanel(axes, _PROFILE_WIDTH, _PROFILE_HEIGHT), np.stack([scores[:, component], values], axis=1), None
         )
         _draw_profile(axes, binned_profile(scores[:, component], values, data.lives))
         axes.set_ylim(low - room, high + room)

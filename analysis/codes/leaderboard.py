@@ -83,7 +83,7 @@ _FEWEST = 200
 
 
 @dataclass(frozen=True)
-class Row:
+class BoardRow:
     """One way to divide the states.
 
     Attributes:
@@ -103,7 +103,7 @@ class Leaderboard:
         axes: directions along which the groups of each way differ most; none of an untrained network.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[BoardRow, ...]
     axes: tuple[Direction, ...]
     states: int
     lives: int
@@ -119,7 +119,7 @@ class Leaderboard:
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class BoardSample:
     """States of whole lives, what their agents did, when and where. N records.
 
     Attributes:
@@ -181,7 +181,9 @@ def leaderboard(run: FinishedRun, rule: CodebookRule, most: int, resamples: int,
     return Leaderboard(tuple(rows), tuple(axes), len(sample.records), len(sample.lives))
 
 
-def _sample(run: FinishedRun, metadata: DumpMetadata, layers: list[str], hidden: str, most: int, step: Step) -> Sample:
+def _sample(
+    run: FinishedRun, metadata: DumpMetadata, layers: list[str], hidden: str, most: int, step: Step
+) -> BoardSample:
     places = [name for name in ("row", "col") if name in metadata.columns]
     columns = list(dict.fromkeys([*places, *own_truth_columns(metadata)]))
     with step(f"reading {run.dump.name}") as report:
@@ -208,7 +210,7 @@ def _sample(run: FinishedRun, metadata: DumpMetadata, layers: list[str], hidden:
     with step("reading every tick of the lives drawn") as report:
         paths = _paths(run, records, hidden, report)
     goal = _from_zero(GOAL.compute(seen))
-    return Sample(
+    return BoardSample(
         records, lives_of(records), paths, act, move, goal if goal.any() else None, _bins(records.tick, _TICK_BINS),
         _PLACE_BINS * row + col,
     )  # fmt: skip
@@ -232,9 +234,9 @@ def _bins(values: np.ndarray, bins: int) -> np.ndarray:
 
 
 def _row(
-    name: str, fit: Fit | None, states: np.ndarray, label: np.ndarray, sample: Sample, resampled: LifeResamples,
+    name: str, fit: Fit | None, states: np.ndarray, label: np.ndarray, sample: BoardSample, resampled: LifeResamples,
     seed: int,
-) -> Row:  # fmt: skip
+) -> BoardRow:  # fmt: skip
     lives = sample.lives
     following = np.full(len(label), -1)
     same_life = lives.index_in_order[1:] == lives.index_in_order[:-1]
@@ -259,7 +261,7 @@ def _row(
         for ending, of in (("", states), ("_of_gaussian", drawn)):
             for measure, (first, second) in found_again(fit, of, lives, seed).items():
                 measures[measure + ending] = resampled.estimate(partial(weighted_adjusted_rand, first, second))
-    return Row(name, len(np.unique(label)), measures)
+    return BoardRow(name, len(np.unique(label)), measures)
 
 
 def found_again(fit: Fit, states: np.ndarray, lives: Lives, seed: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:

@@ -124,10 +124,10 @@ def _behaviours(states: np.ndarray, lives: Lives, seed: int, groups: int) -> Lab
 
 def _strongest_feature(states: np.ndarray, lives: Lives, seed: int, features: int) -> Labeller:
     """Train a small TopK autoencoder; a state belongs to its strongest feature."""
-    from analysis.sparse.training import Plan, normalisation, train
+    from analysis.sparse.training import FitPlan, normalisation, train
 
     normal = normalisation(states, seed)
-    plan = Plan("topk", features, min(_ACTIVE, features), seed, max(1, _STATES_SEEN // len(states)))
+    plan = FitPlan("topk", features, min(_ACTIVE, features), seed, max(1, _STATES_SEEN // len(states)))
     parameters = train(plan, states, normal, unfinished=None).parameters
 
     def labels_of(activations: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ from activation_store.subsample import Subsample
 from analysis.clusters.components import principal_components
 from analysis.clusters.projection import tsne_embedding, umap_embedding
 from analysis.codes.content import Step
-from analysis.figures.points import Panel, add_cluster_legend, draw_clusters, legend_width
+from analysis.figures.points import PointsPanel, add_cluster_legend, draw_clusters, legend_width
 from analysis.figures.style import new_figure, style, title
 from analysis.lives import lives_of
 from analysis.runs.codebook_rule import CodebookRule
@@ -28,7 +28,7 @@ FEWEST_STATES = 4 * NEIGHBOURS
 
 
 @dataclass(frozen=True, eq=False)
-class States:
+class PlaneStates:
     """States of N records, whole lives drawn at random.
 
     Attributes:
@@ -45,7 +45,7 @@ class States:
     layer: str
 
 
-def states_of(run: FinishedRun, rule: CodebookRule, on: Path | None, most: int, step: Step) -> States:
+def states_of(run: FinishedRun, rule: CodebookRule, on: Path | None, most: int, step: Step) -> PlaneStates:
     """Draw states of the run's dump, or of another dump of the same policy.
 
     Args:
@@ -78,7 +78,7 @@ def states_of(run: FinishedRun, rule: CodebookRule, on: Path | None, most: int, 
         )
     code = records.activations[code_layer][kept]
     plane = records.activations[SEMANTIC_PLANE][kept] if code_layer == SEMANTIC_CODE else rule.plane(code)
-    return States(
+    return PlaneStates(
         records.activations[layers[-1]][kept], rule.labels_of(code), lives.index[kept], plane[:, :2], layers[-1]
     )
 
@@ -92,7 +92,7 @@ def _hidden_of(layers: dict[str, int], dump: Path) -> str:
     )
 
 
-def planes_of(states: States, seed: int, step: Step) -> dict[str, np.ndarray]:
+def planes_of(states: PlaneStates, seed: int, step: Step) -> dict[str, np.ndarray]:
     """Return planes of the states by name, (N, 2) each."""
     components = principal_components(states.activations)
     planes = {"semantic plane": states.plane}
@@ -104,7 +104,7 @@ def planes_of(states: States, seed: int, step: Step) -> dict[str, np.ndarray]:
     return planes
 
 
-def kept_by(states: States, planes: dict[str, np.ndarray], resamples: int, seed: int) -> list[dict[str, Any]]:
+def kept_by(states: PlaneStates, planes: dict[str, np.ndarray], resamples: int, seed: int) -> list[dict[str, Any]]:
     """Measure how well each plane keeps neighbourhoods.
 
     Args:
@@ -174,7 +174,7 @@ def code_planes(
         figure = new_figure((_SIDE + 0.3) * len(planes) + legend_width(label), _SIDE + 1.3)
         panels = figure.subplots(1, len(planes), squeeze=False).ravel()
         for (name, points), axes in zip(planes.items(), panels, strict=True):
-            panel = Panel(axes, _SIDE, _SIDE)
+            panel = PointsPanel(axes, _SIDE, _SIDE)
             draw_clusters(panel, points, label)
             axes.set(xticks=[], yticks=[], title=f"{name}\n{captions[name]}")
         figure.suptitle(title(heading, f"{len(label):,} states, coloured by code", 120))

@@ -21,7 +21,7 @@ from analysis.dynamics.jacobians import SlowMode
 from analysis.dynamics.memory_length import memory_use
 from analysis.dynamics.motion_stages import Persisting, study_effects, study_motion, study_persistence
 from analysis.dynamics.perturbations import FollowedEdit, compare, read_followed
-from analysis.dynamics.results import Effects, Motion, States
+from analysis.dynamics.results import Effects, Motion, StudiedStates
 from analysis.dynamics.settings import DynamicsSettings
 from analysis.dynamics.states_stage import study_states
 from analysis.dynamics.update import Update
@@ -126,7 +126,7 @@ def analyse(
 
 
 def _sections(
-    settings: DynamicsSettings, features: tuple[Feature, ...], states: States, motion: Motion,
+    settings: DynamicsSettings, features: tuple[Feature, ...], states: StudiedStates, motion: Motion,
     effects: Effects | None, persisting: Persisting | None, edits: list[FollowedEdit],
 ) -> list[Section]:  # fmt: skip
     sections = [
@@ -140,7 +140,11 @@ def _sections(
 
 
 def _summary(
-    states: States, motion: Motion, effects: Effects | None, persisting: Persisting | None, edits: list[FollowedEdit]
+    states: StudiedStates,
+    motion: Motion,
+    effects: Effects | None,
+    persisting: Persisting | None,
+    edits: list[FollowedEdit],
 ) -> dict[str, Any]:
     if effects is None or persisting is None:
         nothing = ("sign_agreement", "slow_modes", "largest_modulus", "half_lives", "memory_length", "fixed_points")
@@ -156,7 +160,7 @@ def _key(settings: DynamicsSettings) -> Mapping[str, Any]:
     return {"arguments": arguments, "dump": sha256(settings.dump / METADATA_FILE)}
 
 
-def state_directions(states: States, run: str, dump: str) -> Iterator[Direction]:
+def state_directions(states: StudiedStates, run: str, dump: str) -> Iterator[Direction]:
     """Yield `pc_N`, `ic_N` and `nmf_N`, from 1, and `cluster_N`, from 0.
 
     Read-outs of components are in standard deviations, 0 at the mean state. That of a non-negative component is the
@@ -170,7 +174,7 @@ def state_directions(states: States, run: str, dump: str) -> Iterator[Direction]
     yield from cluster_directions(states.data, states.label, run, dump)
 
 
-def mode_directions(modes: list[SlowMode], states: States, run: str, dump: str) -> Iterator[Direction]:
+def mode_directions(modes: list[SlowMode], states: StudiedStates, run: str, dump: str) -> Iterator[Direction]:
     """Yield `slow_N`, from 1: the activity of the layer's slow modes, 0 at the mean state."""
     source = _source("slow mode", states.data, run, dump)
     for number, mode in enumerate(modes, start=1):
@@ -194,7 +198,7 @@ def _direction(
     )  # fmt: skip
 
 
-def write_states(states: States, folder: RunFolder, show: Step) -> None:
+def write_states(states: StudiedStates, folder: RunFolder, show: Step) -> None:
     """Write and draw components, clusters and the plane."""
     records = states.data.records
     arrays: dict[str, np.ndarray] = {name: getattr(records, name) for name in ("agent_id", "episode", "tick")}
@@ -216,7 +220,7 @@ def write_states(states: States, folder: RunFolder, show: Step) -> None:
         folder.save_figure("tsne.png", figures.plane(states))
 
 
-def write_motion(states: States, motion: Motion, folder: RunFolder, show: Step) -> None:
+def write_motion(states: StudiedStates, motion: Motion, folder: RunFolder, show: Step) -> None:
     """Write the behaviour of each tick, and draw lives."""
     with show("writing and drawing motion"):
         if motion.pairs:
@@ -225,7 +229,9 @@ def write_motion(states: States, motion: Motion, folder: RunFolder, show: Step) 
         folder.save_figure("trajectories.png", figures.trajectories(motion, states))
 
 
-def write_correlations(states: States, motion: Motion, effects: Effects | None, folder: RunFolder, show: Step) -> None:
+def write_correlations(
+    states: StudiedStates, motion: Motion, effects: Effects | None, folder: RunFolder, show: Step
+) -> None:
     """Write and draw which components follow which, and, if it was computed, which move which."""
     heading, records = states.data.heading, motion.tracks.records
     names = states.decompositions["ica"].names
@@ -253,7 +259,7 @@ def write_correlations(states: States, motion: Motion, effects: Effects | None, 
 
 
 def write_persisting(
-    states: States, motion: Motion, persisting: Persisting, update: Update, folder: RunFolder, show: Step
+    states: StudiedStates, motion: Motion, persisting: Persisting, update: Update, folder: RunFolder, show: Step
 ) -> None:
     """Write and draw half-lives, memory length and fixed points."""
     heading = states.data.heading

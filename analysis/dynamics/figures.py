@@ -11,9 +11,9 @@ from analysis.dynamics.jacobians import mean_jacobians, time_constants
 from analysis.dynamics.memory_length import means_over_lives
 from analysis.dynamics.motion_stages import HeldInput, Persisting
 from analysis.dynamics.perturbations import KINDS, FollowedEdit
-from analysis.dynamics.results import Effects, Motion, States
+from analysis.dynamics.results import Effects, Motion, StudiedStates
 from analysis.dynamics.update import Update
-from analysis.figures.points import Panel, add_cluster_legend, draw_clusters
+from analysis.figures.points import PointsPanel, add_cluster_legend, draw_clusters
 from analysis.figures.style import EFFECT_MAP, NOISE_COLOUR, cluster_colour, headed, new_figure, style, title
 from analysis.labels import NOISE
 from analysis.statistics.inference import LEVEL
@@ -27,7 +27,7 @@ _SHOWN_TICKS = 32
 _FAINTEST = 1e-9
 
 
-def components_and_features(states: States) -> Figure:
+def components_and_features(states: StudiedStates) -> Figure:
     """Draw the correlation of every component with every feature; a dot marks q < 0.05."""
     names = [feature.name for feature in states.data.features]
     kinds = list(states.decompositions)
@@ -57,13 +57,13 @@ def components_and_features(states: States) -> Figure:
     return figure
 
 
-def plane(states: States) -> Figure:
+def plane(states: StudiedStates) -> Figure:
     """Draw the t-SNE plane, coloured by Ward cluster; outliers are grey."""
     labels = np.where(states.outlier, NOISE, states.label)[states.plane_records]
     with style():
         figure = new_figure(10.0, 7.0)
         axes = figure.subplots()
-        panel = Panel(axes, 7.0, 6.5)
+        panel = PointsPanel(axes, 7.0, 6.5)
         draw_clusters(panel, states.plane, labels)
         axes.set(xlabel="t-SNE 1", ylabel="t-SNE 2", xticks=[], yticks=[])
         add_cluster_legend(figure, labels, crowded=panel.crowded(len(labels)))
@@ -75,7 +75,7 @@ def plane(states: States) -> Figure:
     return figure
 
 
-def trajectories(motion: Motion, states: States) -> Figure:
+def trajectories(motion: Motion, states: StudiedStates) -> Figure:
     """Draw the end of the longest lives in the plane of the first two principal components, coloured by behaviour."""
     axes_of = states.decompositions["pca"].read_outs[:2]
     points = states.scale.z(motion.tracks.layer) @ axes_of.T
@@ -207,7 +207,7 @@ def spectrum(effects: Effects, heading: str) -> Figure:
     return figure
 
 
-def half_lives(persisting: Persisting, states: States) -> Figure:
+def half_lives(persisting: Persisting, states: StudiedStates) -> Figure:
     """Draw what is left of a change of each independent component, and their half-lives."""
     names = states.decompositions["ica"].names
     with style():
@@ -263,7 +263,7 @@ def memory_length_figure(persisting: Persisting, heading: str) -> Figure | None:
     return figure
 
 
-def flow(persisting: Persisting, motion: Motion, states: States, update: Update) -> Figure:
+def flow(persisting: Persisting, motion: Motion, states: StudiedStates, update: Update) -> Figure:
     """Draw where the layer moves in one tick with held input, and the fixed points, in the plane of two components."""
     axes_of = states.decompositions["pca"].read_outs[:2]
     own = update.place(states.data.layer)

@@ -33,7 +33,7 @@ from analysis.dynamics.jacobians import (
 )
 from analysis.dynamics.memory_length import MemoryLength, memory_length, read_observations
 from analysis.dynamics.perturbations import Lasting, distances, lasting
-from analysis.dynamics.results import Effects, Motion, States
+from analysis.dynamics.results import Effects, Motion, StudiedStates
 from analysis.dynamics.settings import DynamicsSettings
 from analysis.dynamics.tracks import Tracks, read_tracks, tensor
 from analysis.dynamics.update import Update
@@ -53,7 +53,7 @@ _BEHAVIOURS_HELD = 4
 
 
 def study_motion(
-    settings: DynamicsSettings, metadata: DumpMetadata, features: tuple[Feature, ...], states: States,
+    settings: DynamicsSettings, metadata: DumpMetadata, features: tuple[Feature, ...], states: StudiedStates,
     update: Update | None, parts: Parts, step: Step,
 ) -> Motion:  # fmt: skip
     """Read whole lives and study how their states follow from each other.
@@ -113,14 +113,14 @@ def _pairs(
         return pairs_of(by_space, tracks, settings.permutations, settings.seed, progress)
 
 
-def independent_probes(states: States, layer: str) -> Probes:
+def independent_probes(states: StudiedStates, layer: str) -> Probes:
     """Return how the independent components are read from raw activations, and what one unit of each adds to them."""
     axes, spread = states.decompositions["ica"], states.scale.spread
     return Probes(layer, axes.read_outs / spread, axes.patterns * spread)
 
 
 def study_effects(
-    settings: DynamicsSettings, states: States, motion: Motion, update: Update, parts: Parts, step: Step
+    settings: DynamicsSettings, states: StudiedStates, motion: Motion, update: Update, parts: Parts, step: Step
 ) -> Effects:
     """Differentiate the policy's update along the lives that were read."""
     tracks, data = motion.tracks, states.data
@@ -187,7 +187,7 @@ class Persisting:
 
 def study_persistence(
     settings: DynamicsSettings, policy: RecurrentPolicy, layout: ObservationLayout,
-    states: States, motion: Motion, update: Update, parts: Parts, step: Step,
+    states: StudiedStates, motion: Motion, update: Update, parts: Parts, step: Step,
 ) -> Persisting:  # fmt: skip
     """Follow changes of components and of observations, and find fixed points."""
     tracks, reach = motion.tracks, settings.reach

@@ -7,7 +7,7 @@ import numpy as np
 
 from analysis.dynamics.decompositions import MOST_FITTED, TITLES, Decomposition
 from analysis.dynamics.jacobians import time_constants
-from analysis.dynamics.results import Effects, Motion, States, distinctive, strongest
+from analysis.dynamics.results import Effects, Motion, StudiedStates, distinctive, strongest
 from analysis.features.feature import Feature
 from analysis.statistics.inference import LEVEL
 
@@ -15,7 +15,7 @@ _SHOWN = 6
 _LAGS_SHOWN = (1, 2, 4, 8)
 
 
-def state_lines(states: States) -> list[str]:
+def state_lines(states: StudiedStates) -> list[str]:
     """Return the summary of single states."""
     data = states.data
     names = tuple(feature.name for feature in data.features)
@@ -187,7 +187,7 @@ def _ticks(value: float) -> str:
     return f"{value:.1f}" if np.isfinite(value) else "never"
 
 
-def component_rows(states: States) -> list[dict[str, Any]]:
+def component_rows(states: StudiedStates) -> list[dict[str, Any]]:
     """Return one row for each component: what it explains, how stable it is, and what it goes with."""
     names = tuple(feature.name for feature in states.data.features)
     rows = []
@@ -207,7 +207,7 @@ def component_rows(states: States) -> list[dict[str, Any]]:
     return rows
 
 
-def association_rows(states: States) -> list[dict[str, Any]]:
+def association_rows(states: StudiedStates) -> list[dict[str, Any]]:
     """Return one row for each component and feature."""
     return [
         {
@@ -221,7 +221,7 @@ def association_rows(states: States) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def summary(states: States, motion: Motion) -> dict[str, Any]:
+def summary(states: StudiedStates, motion: Motion) -> dict[str, Any]:
     """Return the numbers of single and of consecutive states as JSON values."""
     data = states.data
     return {

@@ -8,13 +8,13 @@ import numpy as np
 from analysis.dynamics.jacobians import time_constants
 from analysis.dynamics.motion_stages import HeldInput, Persisting
 from analysis.dynamics.perturbations import FollowedEdit
-from analysis.dynamics.results import States
+from analysis.dynamics.results import StudiedStates
 from analysis.statistics.resampling import Estimate
 
 _SMALL = 0.01
 
 
-def persistence_lines(persisting: Persisting, states: States, reach: int) -> list[str]:
+def persistence_lines(persisting: Persisting, states: StudiedStates, reach: int) -> list[str]:
     """Return the summary."""
     names = states.decompositions["ica"].names
     return [
@@ -115,7 +115,7 @@ def edit_lines(edits: Sequence[FollowedEdit]) -> list[str]:
     ]
 
 
-def persistence_summary(persisting: Persisting, states: States) -> dict[str, Any]:
+def persistence_summary(persisting: Persisting, states: StudiedStates) -> dict[str, Any]:
     """Return the numbers as JSON values."""
     names = states.decompositions["ica"].names
     length = persisting.length

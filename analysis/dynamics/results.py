@@ -19,7 +19,7 @@ FEATURES_NAMED = 3
 
 
 @dataclass(frozen=True, eq=False)
-class States:
+class StudiedStates:
     """What single states show. B records."""
 
     data: Dataset

@@ -27,7 +27,7 @@ from analysis.dynamics.neighbours import (
     resampled_lives,
     ward_labels,
 )
-from analysis.dynamics.results import States
+from analysis.dynamics.results import StudiedStates
 from analysis.dynamics.settings import MOST_PAIRED, DynamicsSettings
 from analysis.features import Feature
 from analysis.lives import Lives
@@ -46,7 +46,7 @@ _TRUST_NEIGHBOURS = 15
 
 def study_states(
     settings: DynamicsSettings, metadata: DumpMetadata, features: tuple[Feature, ...], parts: Parts, step: Step
-) -> States:
+) -> StudiedStates:
     """Read the states, decompose and cluster them, and test what components and clusters go with."""
     reading = AnalysisSettings(
         settings.dump, subsample=settings.subsample, skip_first=settings.skip_first, layer=settings.layer,
@@ -67,7 +67,7 @@ def study_states(
     with step(f"comparing {label.max() + 1} clusters"):
         differences = compared(data, label, settings)
     plane = _plane(points, data, settings, parts, step)
-    return States(
+    return StudiedStates(
         data, scale, decompositions, associations, near["distance"], outliers(near["distance"]),
         float(near["outlier_agreement"]), float(near["outlier_floor"]), label, explained_by(label, points),
         near["agreement"], near["floor"], differences, plane["points"], plane["records"],

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpec
 
 from analysis.features import Feature
-from analysis.figures.points import Panel, add_cluster_legend, draw_clusters, legend_width
+from analysis.figures.points import PointsPanel, add_cluster_legend, draw_clusters, legend_width
 from analysis.figures.style import few_ticks_on, new_figure, style, title, wrapped
 
 FEATURES_AT_MOST = 14
@@ -46,12 +46,12 @@ def feature_scatter(
         figure = new_figure(inches + 0.9 + legend, inches + 1.4)
         panels = _triangle(figure, shown)
         for (x, y), axes in panels.items():
-            draw_clusters(Panel(axes, _SIDE, _SIDE), rolled[:, [x, y]], labels)
+            draw_clusters(PointsPanel(axes, _SIDE, _SIDE), rolled[:, [x, y]], labels)
         counted = f"{pairs} pair{'' if pairs == 1 else 's'} of features"
         text = f"{counted}, each a mean over {window} kept records of a life{coloured}{cut}"
         figure.suptitle(title(heading, text, int(9 * inches)))
         if labels is not None:
-            crowded = Panel(panels[0, 1], _SIDE, _SIDE).crowded(len(rolled))
+            crowded = PointsPanel(panels[0, 1], _SIDE, _SIDE).crowded(len(rolled))
             add_cluster_legend(figure, labels, crowded=crowded, rows=legend_rows)
     return figure
 
@@ -98,13 +98,13 @@ def pair_panels(points: np.ndarray, names: Sequence[str], labels: np.ndarray | N
         figure = new_figure(max(_PANEL_SIDE * columns, 6.5) + legend, height)
         panels = figure.subplots(rows, columns, squeeze=False).ravel()
         for (x, y), axes in zip(pairs, panels, strict=False):
-            draw_clusters(Panel(axes, _PANEL_SIDE, _PANEL_SIDE), points[:, [x, y]], labels)
+            draw_clusters(PointsPanel(axes, _PANEL_SIDE, _PANEL_SIDE), points[:, [x, y]], labels)
             axes.set(xlabel=names[x], ylabel=names[y])
             few_ticks_on(axes)
         for axes in panels[len(pairs) :]:
             axes.set_axis_off()
         figure.suptitle(title(heading, f"{len(points):,} records, {coloured}{cut}", max(60, 26 * columns)))
         if labels is not None:
-            crowded = Panel(panels[0], _PANEL_SIDE, _PANEL_SIDE).crowded(len(points))
+            crowded = PointsPanel(panels[0], _PANEL_SIDE, _PANEL_SIDE).crowded(len(points))
             add_cluster_legend(figure, labels, crowded=crowded, rows=legend_rows)
     return figure

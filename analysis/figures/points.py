@@ -25,7 +25,7 @@ _FEW_VALUES, _FEWEST_CELLS = 20, 16
 
 
 @dataclass(frozen=True)
-class Panel:
+class PointsPanel:
     """One scatter plot and its approximate size in inches, which decides how points are drawn."""
 
     axes: Axes
@@ -41,7 +41,7 @@ class Panel:
         return float(np.clip(900 * self.width * self.height / max(points, 1), 1.2, 22.0))
 
 
-def draw_clusters(panel: Panel, points: np.ndarray, labels: np.ndarray | None) -> None:
+def draw_clusters(panel: PointsPanel, points: np.ndarray, labels: np.ndarray | None) -> None:
     """Draw points, (B, 2), in their clusters' colours, noise in grey underneath; without labels, in one colour.
 
     In a crowded panel a cell has the colour of its most common cluster, since mixed colours could be mistaken for
@@ -78,7 +78,7 @@ class ValueScale:
     limits: str
 
 
-def draw_values(panel: Panel, points: np.ndarray, values: np.ndarray) -> ValueScale:
+def draw_values(panel: PointsPanel, points: np.ndarray, values: np.ndarray) -> ValueScale:
     """Draw points, (B, 2), coloured by value, the highest on top; in a crowded panel, draw cells coloured by mean.
 
     Colours span the 1st to the 99th percentile of what is drawn. The panel is grey, so that every colour is visible.
@@ -130,7 +130,7 @@ class _Cells:
     limits: tuple[float, float, float, float]
 
     @staticmethod
-    def of(panel: Panel, points: np.ndarray) -> "_Cells":
+    def of(panel: PointsPanel, points: np.ndarray) -> "_Cells":
         """Sort points into cells of about 1/50 inch; cells are larger along an axis with few values."""
         column, columns, left, right = _binned(points[:, 0], int(panel.width * _CELLS_AN_INCH))
         row, rows, bottom, top = _binned(points[:, 1], int(panel.height * _CELLS_AN_INCH))

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from analysis.figures.style import cluster_colour, new_figure, style, wrapped
 from analysis.findings.results import Results, number
-from analysis.findings.study_file import Forest, Row, Study
+from analysis.findings.study_file import Forest, Study, TableRow
 
 _CONTROL = "#8a8f98"
 _INCHES_A_LINE, _INCHES_AROUND, _WIDTH = 0.2, 1.3, 8.0
@@ -43,7 +43,7 @@ def _lines(forest: Forest, pattern: str, study: Study, results: Results, colour:
     dots: dict[str, object] = {"color": colour, "fmt": "o", "markersize": 4, "linewidth": 1}
     diamonds: dict[str, object] = {"color": colour, "fmt": "D", "markersize": 6, "linewidth": 2}
     stages = [stage.name for stage in study.named(pattern)]
-    own = [results.values(Row(stage, forest.file, forest.where)) for stage in stages]
+    own = [results.values(TableRow(stage, forest.file, forest.where)) for stage in stages]
     lines: list[Line] = [
         (_policy(stage), [number(values, column) for column in ("value", "low", "high")], dots)
         for stage, values in zip(stages, own, strict=True)
@@ -51,7 +51,7 @@ def _lines(forest: Forest, pattern: str, study: Study, results: Results, colour:
     labels = {"value": "mean of the trainings"}
     if forest.control:
         labels[forest.control] = f"control: {forest.control.removesuffix('_value').replace('_', ' ')}"
-    over = results.values(Row(pattern, forest.file, forest.where), list(labels))
+    over = results.values(TableRow(pattern, forest.file, forest.where), list(labels))
     for column, label in labels.items():
         look = diamonds if column == "value" else {**diamonds, "color": _CONTROL}
         lines.append((label, [number(over, f"{column}.{end}") for end in ("mean", "low", "high")], look))

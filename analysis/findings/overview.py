@@ -4,19 +4,19 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from analysis.findings.running import Plan
+from analysis.findings.running import StudyPlan
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-Report = Callable[[Plan, str, float], None]
+Report = Callable[[StudyPlan, str, float], None]
 
 _DONE = {"skip": "finished before", "run": "waiting", "continue": "waiting, interrupted before"}
 _WILL = {"skip": "is finished", "run": "will run", "continue": "will continue"}
 _LINE_EVERY = 30.0
 
 
-def plan_lines(plans: Sequence[Plan]) -> list[str]:
+def plan_lines(plans: Sequence[StudyPlan]) -> list[str]:
     """Say what will be done with each stage, and how long all of it may take on two cores."""
     lines = [
         f"{plan.stage.name}: {_WILL[plan.action]}" + (f", about {_minutes(plan.minutes)}" if plan.minutes else "")
@@ -27,7 +27,7 @@ def plan_lines(plans: Sequence[Plan]) -> list[str]:
 
 
 @contextlib.contextmanager
-def overview(plans: Sequence[Plan]) -> Iterator[Report]:
+def overview(plans: Sequence[StudyPlan]) -> Iterator[Report]:
     """Show the stages while they are run."""
     from rich.console import Console
     from rich.live import Live
@@ -39,7 +39,7 @@ def overview(plans: Sequence[Plan]) -> Iterator[Report]:
     states = {plan.stage.name: _DONE[plan.action] for plan in plans}
     with Live(_table(plans, states), console=console, refresh_per_second=2) as live:
 
-        def report(plan: Plan, state: str, seconds: float) -> None:
+        def report(plan: StudyPlan, state: str, seconds: float) -> None:
             states[plan.stage.name] = f"{state}, {_clock(seconds)}"
             live.update(_table(plans, states))
 
@@ -50,7 +50,7 @@ def _lines() -> Report:
     """Return a report that prints a line when a stage begins and ends, and every half minute between."""
     next_line: dict[str, float] = {}
 
-    def report(plan: Plan, state: str, seconds: float) -> None:
+    def report(plan: StudyPlan, state: str, seconds: float) -> None:
         name = plan.stage.name
         if state == "running" and seconds < next_line.get(name, 0.0):
             return
@@ -60,7 +60,7 @@ def _lines() -> Report:
     return report
 
 
-def _table(plans: Sequence[Plan], states: dict[str, str]) -> "Table":
+def _table(plans: Sequence[StudyPlan], states: dict[str, str]) -> "Table":
     from rich.table import Table
 
     table = Table("stage", "state", "estimate")

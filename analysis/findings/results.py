@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.findings.study_file import BY_EPISODE, Q_PRIMARY, Row, Study, check_apart
+from analysis.findings.study_file import BY_EPISODE, Q_PRIMARY, Study, TableRow, check_apart
 from analysis.statistics.inference import false_discovery
 from analysis.statistics.over_trainings import ByWorld, in_worlds, over_trainings
 from common.files import read_bytes
@@ -53,7 +53,7 @@ class Results:
                 raise UserError(f"{path} has no column {column!r}; it has {', '.join(table[0])}")
         return [row for row in table if all(_fits(row[column], value) for column, value in where.items())]
 
-    def values(self, row: Row, columns: Sequence[str] = ()) -> dict[str, str]:
+    def values(self, row: TableRow, columns: Sequence[str] = ()) -> dict[str, str]:
         """Return what a claim may say of a row, by column.
 
         Args:
@@ -74,14 +74,14 @@ class Results:
             means |= {f"{column}.{name}": value for name, value in over.items()}
         return means
 
-    def family(self, row: Row) -> list[Row]:
+    def family(self, row: TableRow) -> list[TableRow]:
         """Return a row of several stages with every outcome that its tables hold, in the order of the first's."""
         first = self._study.named(row.stage)[0].name
         where = {name: value for name, value in row.where.items() if name != OUTCOME}
         rows = self.rows(first, row.file, where) if OUTCOME in row.where else []
         return [replace(row, where={**where, OUTCOME: other[OUTCOME]}) for other in rows] or [row]
 
-    def _kinds(self, row: Row, column: str) -> list[list[ByWorld]]:
+    def _kinds(self, row: TableRow, column: str) -> list[list[ByWorld]]:
         """Return a row's column in each stage of each of its patterns, world by world.
 
         Where tables of episodes do not have it, each stage has the one value of its table, and a world of its own.
@@ -99,7 +99,7 @@ class Results:
             }
         return [[values[name] for name in pattern] for pattern in patterns]
 
-    def _episodes(self, stage: str, row: Row, column: str) -> dict[str, float]:
+    def _episodes(self, stage: str, row: TableRow, column: str) -> dict[str, float]:
         """Return a row's column in each world; empty if there is no table of episodes, or if it does not have it.
 
         What stands before the world in a row of that table is what it has in common with the stage's own row.
@@ -116,7 +116,7 @@ class Results:
             if all(world[name] == own[name] for name in same)
         }
 
-    def _only(self, stage: str, row: Row) -> dict[str, str]:
+    def _only(self, stage: str, row: TableRow) -> dict[str, str]:
         rows = self.rows(stage, row.file, row.where)
         if len(rows) != 1:
             conditions = ", ".join(f"{name} {value!r}" for name, value in row.where.items()) or "no condition"
@@ -230,7 +230,7 @@ def rows_of_claims(study: Study, results: Results) -> list[dict[str, Values]]:
     return rows
 
 
-def means_of(study: Study, results: Results) -> list[tuple[Row, str]]:
+def means_of(study: Study, results: Results) -> list[tuple[TableRow, str]]:
     """Return every mean over trainings of a page, said or not: a row of several stages, and the column."""
     columns = [
         (row, column)
@@ -250,7 +250,7 @@ def _corrected(p: dict[tuple[object, ...], float]) -> dict[tuple[object, ...], f
     return dict(zip(p, map(float, q), strict=True))
 
 
-def _p(row: Row, column: str, results: Results) -> float:
+def _p(row: TableRow, column: str, results: Results) -> float:
     """Return the p-value of a mean, or of the row of one stage; NaN if not all trainings have the outcome."""
     if not row.several:
         return float(results.values(row).get("p") or np.nan)

@@ -53,7 +53,7 @@ class StageState:
 
 
 @dataclass(frozen=True)
-class Plan:
+class StudyPlan:
     """What running a study would do.
 
     Attributes:
@@ -92,23 +92,23 @@ class StudyRun:
         except (ValidationError, ValueError):
             raise UserError(f"{path} is damaged: delete {self.folder} and run the study again") from None
 
-    def plan(self) -> list[Plan]:
+    def plan(self) -> list[StudyPlan]:
         """Return what is left to do, in order.
 
         Raises:
             UserError: a file that a stage reads does not exist.
         """
-        plans: list[Plan] = []
+        plans: list[StudyPlan] = []
         for stage in self.study.stages:
             read = hashes([Path(path) for path in stage.reads], self.scripts)
             key = self._key(stage, read, {plan.stage.name: plan.key for plan in plans})
             action = self._action(stage, key)
             spent = self.states[stage.name].seconds / 60 if action == "continue" else 0.0
             minutes = 0.0 if action == "skip" else max(0.0, stage.minutes - spent)
-            plans.append(Plan(stage, action, minutes, key, read))
+            plans.append(StudyPlan(stage, action, minutes, key, read))
         return plans
 
-    def run(self, plans: Sequence[Plan], report: Callable[[Plan, str, float], None]) -> History:
+    def run(self, plans: Sequence[StudyPlan], report: Callable[[StudyPlan, str, float], None]) -> History:
         """Do what is left, and return all stages as they were run, and since when the primary outcomes were named.
 
         Args:
@@ -131,7 +131,7 @@ class StudyRun:
         played = [Played(name, self._portable(state.command), state.seconds, state.read) for name, state in states]
         return History(played, primary)
 
-    def _refuse_foreign(self, plans: Sequence[Plan]) -> None:
+    def _refuse_foreign(self, plans: Sequence[StudyPlan]) -> None:
         """Refuse what a stage would replace and this study did not write: only stages that were begun are removed."""
         for name in (plan.stage.name for plan in plans):
             for path in (self.folder / name, self.folder / f"{name}.log"):
@@ -189,7 +189,7 @@ class StudyRun:
         self.states[stage.name] = state
         write_json(self.folder / STATE_FILE, {name: asdict(state) for name, state in self.states.items()})
 
-    def _run(self, plan: Plan, report: Callable[[Plan, str, float], None], lock: int) -> None:
+    def _run(self, plan: StudyPlan, report: Callable[[StudyPlan, str, float], None], lock: int) -> None:
         """Run a stage to its end; it shares the lock, and so keeps it if this process is killed."""
         stage, here, log = plan.stage, self.folder / plan.stage.name, self.folder / f"{plan.stage.name}.log"
         spent = self.states[stage.name].seconds if plan.action == "continue" else 0.0

@@ -74,7 +74,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """One row of a table of results, or the mean over the same row of several stages.
 
     Attributes:
@@ -106,15 +106,15 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Primary(Row):
+class Primary(TableRow):
     """An outcome that the study is made to test, named before it is played: a row, and the column."""
 
     column: str = "value"
 
     @property
-    def row(self) -> Row:
+    def row(self) -> TableRow:
         """Where it is."""
-        return Row(self.stage, self.file, self.where, self.minus)
+        return TableRow(self.stage, self.file, self.where, self.minus)
 
     def __str__(self) -> str:
         where = ", ".join(f"{name} {value}" for name, value in self.where.items())
@@ -133,7 +133,7 @@ class Claim:
     name: str
     says: Said
     control: Said
-    rows: dict[str, Row]
+    rows: dict[str, TableRow]
 
     @property
     def numbers(self) -> list[Number]:
@@ -156,8 +156,8 @@ class ResultTable:
     """Rows of stages' tables.
 
     Attributes:
-        stage: as in `Row`.
-        file: as in `Row`.
+        stage: as in `TableRow`.
+        file: as in `TableRow`.
         columns: to show; a colon and a format, such as `value:+.1f`, round their numbers.
         where: contents of columns that rows must have; * stands for any text.
         largest_first: a column by whose numbers the rows of all stages are ordered; by default they stay in order.
@@ -199,8 +199,8 @@ class Forest:
 
     Attributes:
         axis: what the number is, with its unit.
-        file: as in `Row`; the number's columns are value, low and high.
-        where: as in `Row`.
+        file: as in `TableRow`; the number's columns are value, low and high.
+        where: as in `TableRow`.
         groups: pattern of the stages of each kind, by name.
         control: column of the same row whose mean over the trainings is drawn beside theirs.
     """
@@ -215,9 +215,9 @@ class Forest:
     control: str | None = None
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[TableRow]:
         """Return the row of each group."""
-        return [Row(pattern, self.file, self.where) for pattern in self.groups.values()]
+        return [TableRow(pattern, self.file, self.where) for pattern in self.groups.values()]
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ class _StudyFile:
     __pydantic_config__ = _STRICT
 
     stages: tuple[Stage, ...]
-    claims: dict[str, dict[str, Row]]
+    claims: dict[str, dict[str, TableRow]]
     tables: tuple[ResultTable, ...] = ()
     forests: tuple[Forest, ...] = ()
     figures: tuple[ResultFigure, ...] = ()
@@ -261,7 +261,7 @@ class Study:
         """The stage and the file of every table and figure that the page needs, each once, in order."""
         rows = [row for claim in self.claims for row in claim.rows.values()]
         rows += [row for forest in self.forests for row in forest.rows]
-        sources: list[Row | ResultTable | ResultFigure] = [*rows, *self.tables, *self.figures]
+        sources: list[TableRow | ResultTable | ResultFigure] = [*rows, *self.tables, *self.figures]
         files = {(stage.name, source.file) for source in sources for stage in self.named(source.stage)}
         for row in rows:
             stages = [stage.name for pattern in row.patterns for stage in self.named(pattern)]
@@ -373,7 +373,7 @@ def _check(study: Study) -> None:
             raise UserError(f"the stage {stage.name}: {error}") from None
     rows = [row for claim in study.claims for row in claim.rows.values()]
     rows += [row for forest in study.forests for row in forest.rows]
-    shown_ones: list[Row | ResultTable | ResultFigure] = [*rows, *study.tables, *study.figures]
+    shown_ones: list[TableRow | ResultTable | ResultFigure] = [*rows, *study.tables, *study.figures]
     for table in shown_ones:
         if not study.named(table.stage):
             raise UserError(f"{shown(table.stage)} is no stage")
@@ -415,7 +415,7 @@ def _check_primary(primary: Primary, study: Study) -> None:
         raise UserError(f"the primary outcome {primary} is in no claim: say what was found, whatever it is")
 
 
-def _check_worlds(study: Study, rows: list[Row]) -> None:
+def _check_worlds(study: Study, rows: list[TableRow]) -> None:
     """Refuse means over trainings of the same worlds where their tables do not tell one world from another."""
     seeds = study.seeds({})
     for row in rows:
@@ -440,7 +440,7 @@ def _check_claim(claim: Claim, primary: tuple[Primary, ...]) -> None:
         _check_q(number, row, primary)
 
 
-def _check_q(number: Number, row: Row, primary: tuple[Primary, ...]) -> None:
+def _check_q(number: Number, row: TableRow, primary: tuple[Primary, ...]) -> None:
     what, column = (number.what, number.column) if row.several else (number.column, "value")
     if what == Q_PRIMARY and not any(outcome.row == row and outcome.column == column for outcome in primary):
         raise UserError(f"{number} is no primary outcome: name it under `primary`, or say q")

@@ -15,8 +15,8 @@ from analysis.dynamics.tracks import load_policy_of
 from analysis.lives import places_among
 from analysis.panel.behaviours import behaviours_of, fit_rule, main_behaviours, plane, states_of_life
 from analysis.panel.dynamics import Dynamics
-from analysis.panel.saliency import Saliency, found_beside, read_saliency
-from analysis.panel.ticks import Chosen, Probabilities, Ticks, choose, joined_ticks, read_ticks, shared_out
+from analysis.panel.saliency import PanelSaliency, found_beside, read_saliency
+from analysis.panel.ticks import Chosen, PanelTicks, Probabilities, choose, joined_ticks, read_ticks, shared_out
 from analysis.recorded.action_probabilities import missing_for_probabilities, probabilities_of
 from analysis.runs.propagated_labels import CarryingRule
 from common.files import sha256
@@ -27,7 +27,7 @@ Step = Callable[[str], AbstractContextManager[Progress]]
 
 
 @dataclass(frozen=True)
-class Source:
+class PanelSource:
     """A dump that rollouts are taken from, and how to get its options' probabilities; None if they are left out."""
 
     dump: Path
@@ -42,7 +42,7 @@ class Source:
 
 
 @dataclass(frozen=True, eq=False)
-class Panel:
+class PanelContent:
     """R rollouts with T ticks in all, rollout by rollout.
 
     Attributes:
@@ -59,15 +59,15 @@ class Panel:
     """
 
     dynamics: Dynamics
-    sources: tuple[Source, ...]
-    saliency: tuple[Saliency, ...]
+    sources: tuple[PanelSource, ...]
+    saliency: tuple[PanelSaliency, ...]
     rule: CarryingRule
     source: np.ndarray
     life: np.ndarray
     lengths: np.ndarray
     main: np.ndarray
     plane: np.ndarray
-    ticks: Ticks
+    ticks: PanelTicks
     behaviour: np.ndarray
     own: np.ndarray
     maps: tuple[np.ndarray, ...]
@@ -76,7 +76,7 @@ class Panel:
         return len(self.lengths)
 
 
-def read_source(dump: Path, layers: Mapping[str, int], probabilities: Probabilities | None = None) -> Source:
+def read_source(dump: Path, layers: Mapping[str, int], probabilities: Probabilities | None = None) -> PanelSource:
     """Read a dump's metadata and check that it holds some layers of so many units.
 
     Raises:
@@ -87,12 +87,12 @@ def read_source(dump: Path, layers: Mapping[str, int], probabilities: Probabilit
         if metadata.layers.get(layer) != units:
             has = ", ".join(f"{name} ({size})" for name, size in metadata.layers.items())
             raise UserError(f"{dump} holds no layer {layer} of {units} units, which the run is about, only: {has}")
-    return Source(dump, metadata, sha256(dump / METADATA_FILE), probabilities)
+    return PanelSource(dump, metadata, sha256(dump / METADATA_FILE), probabilities)
 
 
 def read_panel(
-    dynamics: Dynamics, sources: Sequence[Source], saliency: Sequence[Saliency], most: int, step: Step
-) -> Panel:
+    dynamics: Dynamics, sources: Sequence[PanelSource], saliency: Sequence[PanelSaliency], most: int, step: Step
+) -> PanelContent:
     """Choose and read rollouts.
 
     Args:
@@ -124,14 +124,16 @@ def read_panel(
     main = main_behaviours(behaviour, lengths, len(dynamics.shares))
     with step(f"UMAP of {len(lengths):,} rollouts"):
         place = plane(ticks.states["trajectory"], behaviour, lengths, main, dynamics.run.seed)
-    return Panel(
+    return PanelContent(
         dynamics, tuple(sources), tuple(saliency), rule, number, np.concatenate([pieces.life for pieces in chosen]),
         lengths, main, place, ticks, behaviour, own_label,
         tuple(_maps(maps, sources, ticks, np.repeat(number, lengths)) for maps in saliency),
     )  # fmt: skip
 
 
-def _chosen(dynamics: Dynamics, sources: Sequence[Source], saliency: Sequence[Saliency], most: int) -> list[Chosen]:
+def _chosen(
+    dynamics: Dynamics, sources: Sequence[PanelSource], saliency: Sequence[PanelSaliency], most: int
+) -> list[Chosen]:
     candidates = []
     for source in sources:
         followed = [dynamics.behaviours.places] if source.sha256 == dynamics.dump_sha256 else []
@@ -142,7 +144,7 @@ def _chosen(dynamics: Dynamics, sources: Sequence[Source], saliency: Sequence[Sa
 
 
 def _labelled(
-    dynamics: Dynamics, sources: Sequence[Source], rule: CarryingRule, ticks: Ticks, source: np.ndarray
+    dynamics: Dynamics, sources: Sequence[PanelSource], rule: CarryingRule, ticks: PanelTicks, source: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the behaviour of each tick, and whether the run itself labelled it."""
     label = behaviours_of(rule, ticks.states)
@@ -153,7 +155,7 @@ def _labelled(
     return label, own
 
 
-def _maps(saliency: Saliency, sources: Sequence[Source], ticks: Ticks, source: np.ndarray) -> np.ndarray:
+def _maps(saliency: PanelSaliency, sources: Sequence[PanelSource], ticks: PanelTicks, source: np.ndarray) -> np.ndarray:
     """Return the mapped tick at each tick, -1 for none."""
     of_dump = np.array([other.sha256 == saliency.dump_sha256 for other in sources])[source]
     return np.where(of_dump, saliency.rows_at(ticks.places), -1)
@@ -162,7 +164,7 @@ def _maps(saliency: Saliency, sources: Sequence[Source], ticks: Ticks, source: n
 Say = Callable[[str], None]
 
 
-def find_sources(dynamics: Dynamics, simulated: Path | None, policy: Path | None, say: Say) -> list[Source]:
+def find_sources(dynamics: Dynamics, simulated: Path | None, policy: Path | None, say: Say) -> list[PanelSource]:
     """Return the run's own dump, and the simulated one that is named or lies beside it.
 
     Args:
@@ -189,7 +191,9 @@ def find_sources(dynamics: Dynamics, simulated: Path | None, policy: Path | None
     return [*sources, _with_probabilities(source, loaded, say)]
 
 
-def find_saliency(dynamics: Dynamics, sources: Sequence[Source], named: Sequence[Path], say: Say) -> list[Saliency]:
+def find_saliency(
+    dynamics: Dynamics, sources: Sequence[PanelSource], named: Sequence[Path], say: Say
+) -> list[PanelSaliency]:
     """Return the runs of saliency.py that are named, or that lie beside the run.
 
     Args:
@@ -225,14 +229,14 @@ def _policy(dynamics: Dynamics, policy: Path | None, say: Say) -> RecurrentPolic
         return None
 
 
-def _with_probabilities(source: Source, policy: RecurrentPolicy | None, say: Say) -> Source:
+def _with_probabilities(source: PanelSource, policy: RecurrentPolicy | None, say: Say) -> PanelSource:
     if policy is None:
         return source
     if missing := missing_for_probabilities(source.dump, source.metadata):
         say(f"without the probabilities of actions: {missing}")
         return source
     compute: Probabilities = partial(probabilities_of, policy, metadata=source.metadata)
-    return Source(source.dump, source.metadata, source.sha256, compute)
+    return PanelSource(source.dump, source.metadata, source.sha256, compute)
 
 
 def _beside(dynamics: Dynamics, metadata: DumpMetadata) -> Path | None:

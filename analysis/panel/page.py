@@ -14,8 +14,8 @@ from analysis.features.choices import DIRECTIONS
 from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker
 from analysis.pages.packing import Packed, embedded, pack
 from analysis.pages.pages import BASE, environment, scripts_of, style_of
-from analysis.panel.content import Panel
-from analysis.panel.saliency import PARTS, Saliency
+from analysis.panel.content import PanelContent
+from analysis.panel.saliency import PARTS, PanelSaliency
 from analysis.panel.ticks import VITALS
 
 _HERE = Path(__file__).parent
@@ -38,7 +38,7 @@ _NONE_SURE = "nothing that survives"
 _OPTIONS = {"Move.Direction": (*DIRECTIONS, "stay"), "Attack.Style": tuple(STYLES)}
 
 
-def panel_page(content: Panel) -> str:
+def panel_page(content: PanelContent) -> str:
     """Return the page as HTML."""
     packed, packs = pack(_tables(content), {}), _packs(content)
     page = environment(_HERE, trim=True).get_template("template.html")
@@ -54,7 +54,7 @@ def panel_page(content: Panel) -> str:
     )  # fmt: skip
 
 
-def _tables(content: Panel) -> dict[str, np.ndarray]:
+def _tables(content: PanelContent) -> dict[str, np.ndarray]:
     """Return what the first picture needs whole: rollouts, matrices, maps, and how many entities each tick has."""
     ticks, dynamics = content.ticks, content.dynamics
     ends = np.cumsum(content.lengths)
@@ -78,7 +78,7 @@ def _tables(content: Panel) -> dict[str, np.ndarray]:
     return tables
 
 
-def _packs(content: Panel) -> list[Packed]:
+def _packs(content: PanelContent) -> list[Packed]:
     """Pack the ticks of `ROLLOUTS_AT_ONCE` rollouts at a time, so that the page can show the first ones at once."""
     ticks = content.ticks
     tables = _tick_tables(content)
@@ -101,7 +101,7 @@ _ALONG_TICKS = ("component", "chosen")
 """Tables whose last axis is that of ticks."""
 
 
-def _tick_tables(content: Panel) -> dict[str, np.ndarray]:
+def _tick_tables(content: PanelContent) -> dict[str, np.ndarray]:
     ticks = content.ticks
     return {
         "tiles": view_changes(ticks.material, ticks.corner, content.lengths),
@@ -144,7 +144,7 @@ def view_changes(material: np.ndarray, corner: np.ndarray, lengths: np.ndarray) 
     return folded
 
 
-def saliency_tables(saliency: Saliency, rows: np.ndarray, content: Panel) -> dict[str, np.ndarray]:
+def saliency_tables(saliency: PanelSaliency, rows: np.ndarray, content: PanelContent) -> dict[str, np.ndarray]:
     """Return the maps over the ticks of the panel: of M mapped ticks, in order of ticks, and L lags.
 
     Returns:
@@ -174,7 +174,7 @@ def saliency_tables(saliency: Saliency, rows: np.ndarray, content: Panel) -> dic
     }
 
 
-def _estimates(content: Panel) -> list[str]:
+def _estimates(content: PanelContent) -> list[str]:
     """Return those of value and reward that the dumps record."""
     return [name for name in ("value", "reward") if np.isfinite(getattr(content.ticks, name)).any()]
 
@@ -191,7 +191,7 @@ def _percent(values: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(values), np.round(np.nan_to_num(values) * HUNDRED), 255).astype(np.uint8)
 
 
-def _facts(content: Panel) -> dict[str, Any]:
+def _facts(content: PanelContent) -> dict[str, Any]:
     dynamics, heads = content.dynamics, content.sources[0].metadata.action_heads
     return {
         "run": dynamics.path.resolve().name, "policy": dynamics.policy, "layer": dynamics.layer, **view_facts(),
@@ -206,11 +206,11 @@ def _facts(content: Panel) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _numbers(content: Panel) -> range:
+def _numbers(content: PanelContent) -> range:
     return range(len(content.dynamics.shares))
 
 
-def _probabilities(content: Panel) -> Mapping[str, np.ndarray]:
+def _probabilities(content: PanelContent) -> Mapping[str, np.ndarray]:
     return content.ticks.probabilities
 
 
@@ -219,7 +219,7 @@ def _option_names(head: str, count: int) -> list[str]:
     return list(names) if len(names) == count else [f"option {number}" for number in range(count)]
 
 
-def _behaviour(content: Panel, number: int) -> dict[str, Any]:
+def _behaviour(content: PanelContent, number: int) -> dict[str, Any]:
     dynamics = content.dynamics
     differences = dynamics.differences[number].replace(_NONE_SURE, "no feature differs clearly")
     return {
@@ -229,7 +229,7 @@ def _behaviour(content: Panel, number: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _target(saliency: Saliency) -> dict[str, Any]:
+def _target(saliency: PanelSaliency) -> dict[str, Any]:
     return {
         "of": saliency.of, "method": saliency.method, "failures": saliency.failures, "run": saliency.path.name,
         "lags": saliency.tiles.shape[1] - 1,

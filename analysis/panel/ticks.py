@@ -133,7 +133,7 @@ LifeStates = Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 
 
 @dataclass(frozen=True, eq=False)
-class Ticks:
+class PanelTicks:
     """T ticks of rollouts of one dump, rollout by rollout.
 
     Attributes:
@@ -169,7 +169,7 @@ class Ticks:
 def read_ticks(
     dump: Path, metadata: DumpMetadata, chosen: Chosen, layers: Sequence[str], states: LifeStates,
     probabilities: Probabilities | None, progress: Progress,
-) -> Ticks:  # fmt: skip
+) -> PanelTicks:  # fmt: skip
     """Read the ticks of some rollouts, in their order; memory holds the records of one episode.
 
     Args:
@@ -234,12 +234,12 @@ def _states(records: Records, layers: Sequence[str], states: LifeStates) -> dict
 def _ticks(
     records: Records, metadata: DumpMetadata, rows: np.ndarray, states: dict[str, np.ndarray],
     probabilities: Probabilities | None,
-) -> Ticks:  # fmt: skip
+) -> PanelTicks:  # fmt: skip
     shown = records.take(rows)
     seen = Observed(shown, metadata)
     others = ~seen.is_self & (seen.distance <= 7)  # as in `entity_tables`
     row = np.arange(len(others)) - np.repeat(shown.entity.offsets[:-1], shown.entity.counts)
-    return Ticks(
+    return PanelTicks(
         places_of(shown), _material(shown), shown.tile[:, 0, :2].astype(np.int64),
         {**entity_tables(seen), "entity.row": row[others]},
         {name: seen.own(name).astype(np.int64) for name in VITALS}, np.array(action_words(seen)), shown.value,
@@ -255,7 +255,7 @@ def _material(records: Records) -> np.ndarray:
     return material.astype(np.uint8)
 
 
-def _arranged(parts: list[Ticks], order: np.ndarray, chosen: Chosen) -> Ticks:
+def _arranged(parts: list[PanelTicks], order: np.ndarray, chosen: Chosen) -> PanelTicks:
     """Put the ticks of all parts, whose rollouts are in this order, into the order of the rollouts."""
     lengths = (chosen.stop - chosen.start)[order]
     starts = np.cumsum(lengths) - lengths
@@ -271,18 +271,18 @@ def _arranged(parts: list[Ticks], order: np.ndarray, chosen: Chosen) -> Ticks:
     return _joined(parts, arranged)
 
 
-def joined_ticks(parts: list[Ticks]) -> Ticks:
+def joined_ticks(parts: list[PanelTicks]) -> PanelTicks:
     """Concatenate the ticks of several dumps; probabilities that one of them lacks are NaN there."""
     heads = {name: shares.shape[1] for part in parts for name, shares in part.probabilities.items()}
 
-    def lacking(part: Ticks) -> dict[str, np.ndarray]:
+    def lacking(part: PanelTicks) -> dict[str, np.ndarray]:
         return {name: np.full((len(part), size), np.nan, np.float32) for name, size in heads.items()}
 
     whole = [replace(part, probabilities=lacking(part) | part.probabilities) for part in parts]
     return _joined(whole, lambda _, tables: np.concatenate(tables))
 
 
-def _joined(parts: list[Ticks], join: Callable[[str, list[np.ndarray]], np.ndarray]) -> Ticks:
+def _joined(parts: list[PanelTicks], join: Callable[[str, list[np.ndarray]], np.ndarray]) -> PanelTicks:
     """Join every table of several ticks, in the order of the first's."""
     joined: dict[str, Any] = {}
     for name, first in vars(parts[0]).items():
@@ -291,4 +291,4 @@ def _joined(parts: list[Ticks], join: Callable[[str, list[np.ndarray]], np.ndarr
             joined[name] = {key: join(key, [table[key] for table in tables]) for key in first}
         else:
             joined[name] = join(name, tables)
-    return Ticks(**joined)
+    return PanelTicks(**joined)

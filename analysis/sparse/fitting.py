@@ -25,8 +25,8 @@ from activation_store.sparse_dictionary import (
 )
 from analysis.sparse.autoencoder import folded
 from analysis.sparse.settings import SparseSettings
-from analysis.sparse.states import States
-from analysis.sparse.training import Epoch, Normalisation, Plan, normalisation, train
+from analysis.sparse.states import SparseStates
+from analysis.sparse.training import Epoch, FitPlan, Normalisation, normalisation, train
 from common.checked_json import read_small_json, with_checksum, without_checksum
 from common.files import PARTIAL_SUFFIX, make_folder, write_json
 from common.progress_view import progress
@@ -213,7 +213,7 @@ def discard(settings: SparseSettings) -> None:
 
 
 def fit(
-    folder: Path, wanted: list[Entry], states: States, source: DictionarySource, epochs: int,
+    folder: Path, wanted: list[Entry], states: SparseStates, source: DictionarySource, epochs: int,
     on_epoch: Callable[[str, Epoch], None], console: Console,
 ) -> Iterator[Fitted]:  # fmt: skip
     """Fit dictionaries to the states of one layer, or read those that an interrupted run finished.
@@ -246,10 +246,10 @@ def fit(
 
 
 def _trained(
-    folder: Path, entry: Entry, states: States, normal: Normalisation, source: DictionarySource, epochs: int,
+    folder: Path, entry: Entry, states: SparseStates, normal: Normalisation, source: DictionarySource, epochs: int,
     on_epoch: Callable[[str, Epoch], None], console: Console,
 ) -> tuple[SparseDictionary, tuple[Epoch, ...]]:  # fmt: skip
-    plan = Plan(entry.kind, entry.features, entry.k, entry.seed, epochs)
+    plan = FitPlan(entry.kind, entry.features, entry.k, entry.seed, epochs)
     latest: list[Epoch] = []
 
     def finished(epoch: Epoch) -> None:

@@ -21,7 +21,7 @@ from activation_store.sparse_dictionary import AUTOENCODERS, SparseDictionary, w
 from analysis.figures.style import cluster_colour, new_figure, style
 from analysis.runs.run_folder import RunFolder
 from analysis.sparse.attribution import Attributions
-from analysis.sparse.report import Row, Stability, Tested
+from analysis.sparse.report import FeatureStability, Row, Tested
 from analysis.sparse.states import Split
 from analysis.sparse.training import Epoch
 from analysis.tables import tab_separated
@@ -208,7 +208,7 @@ def scores_figure(rows: Sequence[Row]) -> Figure:
         return figure
 
 
-def stability_histogram(stabilities: Mapping[str, Stability]) -> Figure:
+def stability_histogram(stabilities: Mapping[str, FeatureStability]) -> Figure:
     """Draw the cosines of features with their partners in another seed's autoencoder, and those on a Gaussian."""
     bins = list(np.linspace(-0.2, 1, 61))
     with style():

@@ -18,7 +18,7 @@ FOUND_AGAIN = 0.9
 
 
 @dataclass(frozen=True, eq=False)
-class Stability:
+class FeatureStability:
     """How features match those of the same autoencoder with another seed.
 
     Attributes:
@@ -41,7 +41,7 @@ class Stability:
     stable: float
 
 
-def stability(own: np.ndarray, others: np.ndarray, floor: np.ndarray, seed: int) -> Stability:
+def stability(own: np.ndarray, others: np.ndarray, floor: np.ndarray, seed: int) -> FeatureStability:
     """Match features one to one with those of another seed, so that the sum of their cosines is largest.
 
     Intervals are over features: how much other features of the same two trainings would differ, not other trainings.
@@ -56,7 +56,7 @@ def stability(own: np.ndarray, others: np.ndarray, floor: np.ndarray, seed: int)
     drawn = [random.standard_normal(directions.shape) for directions in (own, others)]
     chance = matched(*(vectors / np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in drawn))
     q = above_floor(cosine, floor)
-    return Stability(
+    return FeatureStability(
         cosine, _over_features(cosine, random), _over_features(cosine >= FOUND_AGAIN, random), float(chance.mean()),
         floor, _over_features(floor, random), q, float((q <= LEVEL).mean()) if len(q) else float("nan"),
     )  # fmt: skip
@@ -118,7 +118,7 @@ class Tested:
     usages: dict[str, Usage]
     units: Units
     spliced: SplicedRun | None
-    stabilities: dict[tuple[str, str], Stability]
+    stabilities: dict[tuple[str, str], FeatureStability]
 
     def scores(self) -> list[Row]:
         """Return a row for each dictionary on the test episodes.
@@ -159,7 +159,7 @@ class Tested:
         return {**names, **_ends("unexplained_less", less), **_ends("kl_less", kl_less)}
 
     def stability(self) -> list[Row]:
-        """Return a row for each autoencoder and the same with another seed; columns as the fields of `Stability`.
+        """Return a row for each autoencoder and the same with another seed; columns are fields of `FeatureStability`.
 
         `cosine` and `gaussian` are means.
         """

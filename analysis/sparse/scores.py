@@ -8,7 +8,7 @@ from scipy import sparse
 
 from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.sparse_codes import SparseCoder
-from analysis.sparse.states import States
+from analysis.sparse.states import SparseStates
 from analysis.statistics.inference import student_stretch
 from analysis.statistics.resampling import Estimate
 
@@ -82,7 +82,7 @@ class Usage:
     deviation: np.ndarray
 
 
-def usage(dictionary: SparseDictionary, states: States, units: Units) -> Usage:
+def usage(dictionary: SparseDictionary, states: SparseStates, units: Units) -> Usage:
     """Write every state with a dictionary, and sum up."""
     error, counts = np.empty(len(states)), np.zeros(dictionary.features)
     coder = SparseCoder(dictionary)

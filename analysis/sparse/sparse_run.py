@@ -20,7 +20,7 @@ from analysis.sparse.report import Tested, matched, stability
 from analysis.sparse.scores import Units, Usage, usage
 from analysis.sparse.settings import SparseSettings
 from analysis.sparse.splicing import RecordedPolicy, load_recorded_policy, load_untrained, reconstructions, splice
-from analysis.sparse.states import Split, States, check_enough, read_states, split_episodes
+from analysis.sparse.states import SparseStates, Split, check_enough, read_states, split_episodes
 from analysis.sparse.training import Epoch
 from common.files import sha256
 from common.progress_view import step
@@ -151,7 +151,7 @@ def _pairs(fitted: dict[str, Fitted], usages: dict[str, Usage]) -> dict[tuple[st
     }
 
 
-def _source(settings: SparseSettings, metadata: DumpMetadata, states: States) -> DictionarySource:
+def _source(settings: SparseSettings, metadata: DumpMetadata, states: SparseStates) -> DictionarySource:
     return DictionarySource(
         run=settings.run_folder.name, dump=settings.dump.resolve().name,
         dump_sha256=sha256(settings.dump / METADATA_FILE), policy=metadata.policy,

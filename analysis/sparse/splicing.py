@@ -191,19 +191,19 @@ class SplicedRun:
 
 
 @dataclass(frozen=True, eq=False)
-class Ticks:
+class SplicedTicks:
     """Recorded ticks of one episode: their records, the memory before them, and their lives, (B,) int64."""
 
     records: Records
     before: MemoryState
     life: np.ndarray
 
-    def take(self, chosen: np.ndarray) -> "Ticks":
+    def take(self, chosen: np.ndarray) -> "SplicedTicks":
         """Return some of them, (R,) int64."""
-        return Ticks(self.records.take(chosen), self.before.take(torch.from_numpy(chosen)), self.life[chosen])
+        return SplicedTicks(self.records.take(chosen), self.before.take(torch.from_numpy(chosen)), self.life[chosen])
 
 
-def read_ticks(folder: Path, recorded: RecordedPolicy, episode: int, most: int, seed: int) -> Ticks:
+def read_ticks(folder: Path, recorded: RecordedPolicy, episode: int, most: int, seed: int) -> SplicedTicks:
     """Read ticks of one episode, drawn at random, with the memory before them."""
     policy, prefix = recorded.policy, recorded.prefix
     layers = [prefix + name for name in state_layers(policy)]
@@ -221,7 +221,7 @@ def read_ticks(folder: Path, recorded: RecordedPolicy, episode: int, most: int, 
         for name, array in _without_prefix(records.activations, prefix).items()
     }
     state = memory_from_layers(policy, memory) if memory else policy.initial_state(len(chosen))
-    return Ticks(records.take(chosen), state, lives.index[chosen])
+    return SplicedTicks(records.take(chosen), state, lives.index[chosen])
 
 
 def _without_prefix(layers: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

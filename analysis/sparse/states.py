@@ -37,7 +37,7 @@ class Split:
 
 
 @dataclass(frozen=True, eq=False)
-class States:
+class SparseStates:
     """States of some episodes. B records, U units.
 
     Attributes:
@@ -57,19 +57,19 @@ class States:
         """The episode of each record, (B,) int64."""
         return self.places["episode"]
 
-    def surrogate(self, seed: int) -> "States":
+    def surrogate(self, seed: int) -> "SparseStates":
         """Return a Gaussian of the same covariance and autocorrelation in the place of the states."""
         drawn = gaussian_surrogate(self.values, self.lives, np.random.default_rng([seed, 10]))
-        return States(drawn, self.places, self.lives)
+        return SparseStates(drawn, self.places, self.lives)
 
-    def sample(self, most: int, seed: int) -> "States":
+    def sample(self, most: int, seed: int) -> "SparseStates":
         """Return so many states drawn at random, or all if there are fewer."""
         if len(self) <= most:
             return self
         kept = np.zeros(len(self), bool)
         kept[np.random.default_rng(seed).permutation(len(self))[:most]] = True
         places = {name: array[kept] for name, array in self.places.items()}
-        return States(self.values[kept], places, self.lives.of_records(kept))
+        return SparseStates(self.values[kept], places, self.lives.of_records(kept))
 
 
 def split_episodes(folder: Path, metadata: DumpMetadata, seed: int) -> Split:
@@ -93,7 +93,7 @@ def split_episodes(folder: Path, metadata: DumpMetadata, seed: int) -> Split:
     )
 
 
-def read_states(folder: Path, layer: str, episodes: tuple[int, ...], progress: Progress | None = None) -> States:
+def read_states(folder: Path, layer: str, episodes: tuple[int, ...], progress: Progress | None = None) -> SparseStates:
     """Read the states of one layer in some episodes.
 
     Raises:
@@ -105,10 +105,12 @@ def read_states(folder: Path, layer: str, episodes: tuple[int, ...], progress: P
     return states_of(records, layer)
 
 
-def states_of(records: Records, layer: str) -> States:
+def states_of(records: Records, layer: str) -> SparseStates:
     """Take the states of one layer from records."""
     places = places_of(records)
-    return States(records.activations[layer], {name: places[name] for name in (*LIFE_KEY, "tick")}, lives_of(records))
+    return SparseStates(
+        records.activations[layer], {name: places[name] for name in (*LIFE_KEY, "tick")}, lives_of(records)
+    )
 
 
 def check_enough(folder: Path, states: int, features: int) -> None:
@@ -135,7 +137,7 @@ class Behaviours:
         age: ticks since the first record of the life, (B,).
     """
 
-    states: States
+    states: SparseStates
     values: np.ndarray
     rest: np.ndarray
     age: np.ndarray
@@ -175,10 +177,10 @@ def _rest(values: np.ndarray, tick: np.ndarray, age: np.ndarray) -> np.ndarray:
     return np.where(spread > 0, rest / np.where(spread > 0, spread, 1), 0)
 
 
-def _joined(parts: Sequence[States]) -> States:
+def _joined(parts: Sequence[SparseStates]) -> SparseStates:
     places = {name: np.concatenate([part.places[name] for part in parts]) for name in parts[0].places}
     _, index = number_lives(places)
     lengths = np.bincount(index)
     order = np.lexsort((places["tick"], index))
     lives = Lives(index, order, np.cumsum(lengths) - lengths, lengths)
-    return States(np.concatenate([part.values for part in parts]), places, lives)
+    return SparseStates(np.concatenate([part.values for part in parts]), places, lives)

@@ -31,7 +31,7 @@ _REPORT_EVERY = 8
 
 
 @dataclass(frozen=True)
-class Plan:
+class FitPlan:
     """One autoencoder to train.
 
     Attributes:
@@ -121,7 +121,7 @@ def geometric_median(points: np.ndarray) -> np.ndarray:
 
 
 def train(
-    plan: Plan, states: np.ndarray, normal: Normalisation, unfinished: Path | None,
+    plan: FitPlan, states: np.ndarray, normal: Normalisation, unfinished: Path | None,
     on_epoch: Callable[[Epoch], None] = lambda _: None, report: Callable[[int, int], None] = lambda *_: None,
 ) -> Trained:  # fmt: skip
     """Train an autoencoder, from where an interrupted training left off if there is one.
@@ -152,7 +152,7 @@ def train(
 class _Training:
     """The state of one training."""
 
-    def __init__(self, plan: Plan, normal: Normalisation):
+    def __init__(self, plan: FitPlan, normal: Normalisation):
         self.plan, self.scale = plan, normal.scale
         sample, centre = torch.from_numpy(normal.sample), torch.from_numpy(normal.centre)
         self.p = Parameters.drawn(plan.kind, plan.features, plan.k, sample, centre, plan.seed)
@@ -210,7 +210,7 @@ class _Training:
         write_tensors(path, {**arrays, "silent": self.silent.numpy()}, orjson.dumps(text).decode(), _KIND)
 
     @staticmethod
-    def read(path: Path, plan: Plan, normal: Normalisation) -> "_Training":
+    def read(path: Path, plan: FitPlan, normal: Normalisation) -> "_Training":
         """Read a training.
 
         Raises:

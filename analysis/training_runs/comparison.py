@@ -34,8 +34,8 @@ from analysis.training_runs.run import (
     BUDGET,
     CHECKPOINTS_FOLDER,
     METRICS_FILE,
-    Group,
-    TrainingRun,
+    ComparedRun,
+    RunGroup,
     settings_that_are_missing,
     settings_that_differ,
 )
@@ -61,7 +61,7 @@ class ComparedRuns:
         evaluation_files: SHA-256 of each file of results that was used, by path.
     """
 
-    groups: Sequence[Group]
+    groups: Sequence[RunGroup]
     metrics: Sequence[str]
     confidence: float
     points: int
@@ -87,8 +87,8 @@ class ComparedRuns:
 
 
 def compare(
-    groups: Sequence[Group], metrics: Sequence[str], points: int, last: float, confidence: float, held_out: Path | None,
-    against: str | None = None, mode: Mode = "pve",
+    groups: Sequence[RunGroup], metrics: Sequence[str], points: int, last: float, confidence: float,
+    held_out: Path | None, against: str | None = None, mode: Mode = "pve",
 ) -> ComparedRuns:  # fmt: skip
     """Compare groups.
 
@@ -157,7 +157,7 @@ def evaluate_hint(compared: ComparedRuns) -> str:
     return f"python evaluate.py {folder / CHECKPOINTS_FOLDER} pve -p CHECKPOINT,CHECKPOINT,..."
 
 
-def _run(run: TrainingRun) -> dict[str, Any]:
+def _run(run: ComparedRun) -> dict[str, Any]:
     return {
         "name": run.name, "folder": str(run.folder), "seed": run.seed, "agent_steps": run.end,
         "updates": len(run.steps), "finished": run.finished,
@@ -168,7 +168,7 @@ _REWARDS = (AGENT, "reward.")
 _SETTINGS_SHOWN = 4
 
 
-def notes_on(groups: Sequence[Group], metrics: Sequence[str], stretch: tuple[float, float]) -> list[str]:
+def notes_on(groups: Sequence[RunGroup], metrics: Sequence[str], stretch: tuple[float, float]) -> list[str]:
     """Return notes on runs, seeds and settings."""
     notes = [
         f"{run.name} is unfinished: {run.end:,.0f} of {run.settings[BUDGET]:,} agent-steps."

@@ -8,7 +8,7 @@ import numpy as np
 
 from analysis.statistics.inference import false_discovery
 from analysis.statistics.over_trainings import ByWorld, OverTrainings, Worlds, in_worlds, over_trainings
-from analysis.training_runs.run import Group, TrainingRun
+from analysis.training_runs.run import ComparedRun, RunGroup
 
 
 def mean_over_seeds(values: np.ndarray, confidence: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -71,7 +71,7 @@ class Curve(SeedCurve):
     metric: str
 
 
-def curves_of(groups: Sequence[Group], metrics: Sequence[str], points: int, confidence: float) -> list[Curve]:
+def curves_of(groups: Sequence[RunGroup], metrics: Sequence[str], points: int, confidence: float) -> list[Curve]:
     """Return each group's curve of each metric, up to the agent-steps that all runs of the group reached."""
     curves = []
     for group in groups:
@@ -82,7 +82,7 @@ def curves_of(groups: Sequence[Group], metrics: Sequence[str], points: int, conf
     return curves
 
 
-def stretch_means(run: TrainingRun, metric: str, edges: np.ndarray) -> np.ndarray:
+def stretch_means(run: ComparedRun, metric: str, edges: np.ndarray) -> np.ndarray:
     """Return a metric's mean over stretches of agent-steps, each update weighted with its agent-steps in the stretch.
 
     An update's value holds for the agent-steps from the update before to its own.
@@ -105,7 +105,7 @@ def stretch_means(run: TrainingRun, metric: str, edges: np.ndarray) -> np.ndarra
     return np.divide(areas, lengths, out=np.full(len(edges) - 1, np.nan), where=enough)
 
 
-def fewest_updates(groups: Sequence[Group]) -> int:
+def fewest_updates(groups: Sequence[RunGroup]) -> int:
     """Return the least number of updates that a run needed for the agent-steps that all runs of its group reached."""
     return min(int(np.searchsorted(run.steps, group.end)) + 1 for group in groups for run in group.runs)
 
@@ -153,14 +153,14 @@ class Comparison:
     corrected_p: float
 
 
-def last_stretch(groups: Sequence[Group], share: float) -> tuple[float, float]:
+def last_stretch(groups: Sequence[RunGroup], share: float) -> tuple[float, float]:
     """Return where the last stretch begins and ends, in agent-steps: a share of what all runs of all groups reached."""
     end = min(group.end for group in groups)
     return (1 - share) * end, end
 
 
 def levels_of(
-    groups: Sequence[Group], metrics: Sequence[str], stretch: tuple[float, float], confidence: float
+    groups: Sequence[RunGroup], metrics: Sequence[str], stretch: tuple[float, float], confidence: float
 ) -> list[Level]:
     """Return the mean over a stretch of each metric and group, metric by metric."""
     edges = np.array(stretch)
@@ -172,7 +172,7 @@ def levels_of(
     ]
 
 
-def level_of(group: Group, metric: str, agent_steps: float, by_world: Sequence[ByWorld], confidence: float) -> Level:
+def level_of(group: RunGroup, metric: str, agent_steps: float, by_world: Sequence[ByWorld], confidence: float) -> Level:
     """Return a group's level from what each run reached in each world; a run without any number is left out."""
     known = [
         (run.seed, scores) for run, scores in zip(group.runs, by_world, strict=True) if np.isfinite(mean_of(scores))

@@ -13,7 +13,7 @@ from analysis.evaluation.results import Mode, PolicyRun, Provenance, check_one_p
 from analysis.evaluation.scores import PolicyResults
 from analysis.statistics.over_trainings import ByWorld, OverTrainings, in_worlds, over_trainings
 from analysis.training_runs.curves import Level, SeedCurve, level_of, mean_of, mean_over_runs
-from analysis.training_runs.run import CHECKPOINTS_FOLDER, Group, TrainingRun
+from analysis.training_runs.run import CHECKPOINTS_FOLDER, ComparedRun, RunGroup
 from common.files import read_bytes, sha256, visible
 from common.user_error import UserError
 
@@ -34,7 +34,7 @@ _OTHER_TERRAIN = {"map_seed", "flip_terrain"}
 _FOLDERS = "_dir"  # where maps lie says nothing about the game
 _ABOUT_A_BATCH = 1.1  # updates end with the tick that completes a batch
 
-Played = dict[tuple[TrainingRun, str, Maps], list[tuple[PolicyRun, Provenance]]]
+Played = dict[tuple[ComparedRun, str, Maps], list[tuple[PolicyRun, Provenance]]]
 """Results by run, SHA-256 of the checkpoint, and kind of maps: one for each seed of the evaluation."""
 
 
@@ -51,7 +51,7 @@ class Evaluated:
         other_rules: settings of the world, other than those of maps, that differ from the training's.
     """
 
-    run: TrainingRun
+    run: ComparedRun
     steps: int
     maps: Maps
     scores: np.ndarray
@@ -73,7 +73,7 @@ class EvaluationCurve(SeedCurve):
     by_world: tuple[tuple[ByWorld, ...], ...]
 
 
-def read_evaluated(runs: Sequence[TrainingRun], folder: Path | None, mode: Mode) -> list[Evaluated]:
+def read_evaluated(runs: Sequence[ComparedRun], folder: Path | None, mode: Mode) -> list[Evaluated]:
     """Return all evaluated checkpoints of the runs; a checkpoint is recognised by its SHA-256.
 
     Checkpoints that have been deleted count if their folder lists their hashes in SHA256SUMS, as sha256sum writes it.
@@ -90,7 +90,7 @@ def read_evaluated(runs: Sequence[TrainingRun], folder: Path | None, mode: Mode)
     sources = [folder] if folder else [_checkpoints(run) for run in runs if visible(_checkpoints(run), pattern)]
     if not sources:
         return []
-    known: dict[str, list[TrainingRun]] = {}  # runs with the same seed and network start from the same checkpoint
+    known: dict[str, list[ComparedRun]] = {}  # runs with the same seed and network start from the same checkpoint
     for run in runs:
         for digest in _checkpoint_hashes(_checkpoints(run)):
             known.setdefault(digest, []).append(run)
@@ -118,7 +118,7 @@ def read_evaluated(runs: Sequence[TrainingRun], folder: Path | None, mode: Mode)
 
 
 def evaluation_curves(
-    evaluated: Sequence[Evaluated], groups: Sequence[Group], confidence: float
+    evaluated: Sequence[Evaluated], groups: Sequence[RunGroup], confidence: float
 ) -> list[EvaluationCurve]:
     """Return each group's scores against agent-steps, on held-out maps and on training maps where there are any."""
     curves = []
@@ -139,7 +139,7 @@ def evaluation_curves(
     return curves
 
 
-def final_scores(curves: Sequence[EvaluationCurve], groups: Sequence[Group], confidence: float) -> list[Level]:
+def final_scores(curves: Sequence[EvaluationCurve], groups: Sequence[RunGroup], confidence: float) -> list[Level]:
     """Return each group's scores at the last checkpoint that was evaluated for every run of every group, if any."""
     batch = max(float(run.settings.get("train.batch_size", 0)) for group in groups for run in group.runs)
     levels: list[Level] = []
@@ -207,7 +207,7 @@ def _ends(over: Sequence[OverTrainings]) -> tuple[np.ndarray, np.ndarray, np.nda
     return value, low, high
 
 
-def _checkpoints(run: TrainingRun) -> Path:
+def _checkpoints(run: ComparedRun) -> Path:
     return run.folder / CHECKPOINTS_FOLDER
 
 
@@ -229,12 +229,12 @@ def _checkpoint_hashes(folder: Path) -> set[str]:
     return hashes
 
 
-def _maps_for(runs: Sequence[TrainingRun], result: PolicyRun, provenance: Provenance) -> list[tuple[TrainingRun, Maps]]:
+def _maps_for(runs: Sequence[ComparedRun], result: PolicyRun, provenance: Provenance) -> list[tuple[ComparedRun, Maps]]:
     """Say on which maps a checkpoint of these runs was played, leaving out runs for which it was on neither kind.
 
     Maps of the same seed but another size or number resemble those of the training without being the same.
     """
-    pairs: list[tuple[TrainingRun, Maps]] = []
+    pairs: list[tuple[ComparedRun, Maps]] = []
     for run in runs:
         differing = [
             name
@@ -286,7 +286,7 @@ def _rules(environment: Mapping[str, Any], left_out: Sequence[str]) -> dict[str,
     return {name: value for name, value in environment.items() if name not in left_out and not name.endswith(_FOLDERS)}
 
 
-def _evaluated(run: TrainingRun, maps: Maps, played: Sequence[tuple[PolicyRun, Provenance]]) -> Evaluated:
+def _evaluated(run: ComparedRun, maps: Maps, played: Sequence[tuple[PolicyRun, Provenance]]) -> Evaluated:
     runs = tuple(result for result, _ in played)
     progress = PolicyResults(runs[0].policy, runs[0].mode, runs).task_progress  # (tasks,)
     scores = np.mean([result.ticks.mean() for result in runs]), progress.mean(), progress @ TASK_WEIGHTS
@@ -335,7 +335,7 @@ def _by_world(runs: Sequence[PolicyRun], progress: np.ndarray, map_seed: int) ->
     return scores
 
 
-def _steps(run: TrainingRun, provenance: Provenance) -> int:
+def _steps(run: ComparedRun, provenance: Provenance) -> int:
     if provenance.agent_steps is None:
         raise UserError(f"the results of a checkpoint of {run.name} do not say its agent-steps: evaluate it again")
     return provenance.agent_steps

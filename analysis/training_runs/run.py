@@ -25,7 +25,7 @@ _STEPS = "agent_steps"
 
 
 @dataclass(frozen=True, eq=False)
-class TrainingRun:
+class ComparedRun:
     """One training run. U updates.
 
     Attributes:
@@ -61,7 +61,7 @@ class TrainingRun:
         return self.end >= float(self.settings[BUDGET])
 
 
-def read_run(folder: Path) -> TrainingRun:
+def read_run(folder: Path) -> ComparedRun:
     """Read a run; a last line of metrics that a kill cut short is passed over.
 
     Raises:
@@ -83,7 +83,7 @@ def read_run(folder: Path) -> TrainingRun:
         raise UserError(f"{metrics_file} is damaged: a line lacks {_STEPS!r} or holds no numbers") from None
     if not (np.diff(steps, prepend=0) > 0).all():
         raise UserError(f"{metrics_file} is damaged: {_STEPS!r} does not grow from line to line")
-    return TrainingRun(folder, settings, steps, table, sha256(metrics_file))
+    return ComparedRun(folder, settings, steps, table, sha256(metrics_file))
 
 
 def _settings(path: Path) -> dict[str, Any]:
@@ -124,7 +124,7 @@ TITLES = {
 """What is compared unless other metrics are asked for."""
 
 
-def chosen_metrics(runs: Sequence[TrainingRun], requested: Sequence[str]) -> list[str]:
+def chosen_metrics(runs: Sequence[ComparedRun], requested: Sequence[str]) -> list[str]:
     """Return the metrics asked for, or else those of `TITLES` that any run reported.
 
     Raises:
@@ -158,11 +158,11 @@ _SEED_AT_THE_END = re.compile(r"(?:[-_.](?:seed|s)?|seed)?[-_.]?\d+$", re.IGNORE
 
 
 @dataclass(frozen=True)
-class Group:
+class RunGroup:
     """Runs that are repetitions of each other, ordered by seed."""
 
     name: str
-    runs: tuple[TrainingRun, ...]
+    runs: tuple[ComparedRun, ...]
 
     @property
     def end(self) -> float:
@@ -170,7 +170,7 @@ class Group:
         return min(run.end for run in self.runs)
 
 
-def group_runs(runs: Sequence[TrainingRun], by: GroupBy) -> list[Group]:
+def group_runs(runs: Sequence[ComparedRun], by: GroupBy) -> list[RunGroup]:
     """Group runs, in the order in which they were given.
 
     Raises:
@@ -185,7 +185,7 @@ def group_runs(runs: Sequence[TrainingRun], by: GroupBy) -> list[Group]:
     if twice := [str(run.folder) for run, place in zip(runs, folders, strict=True) if folders.count(place) > 1]:
         raise UserError(f"{twice[0]} is given twice")
     belongs = _has_same_name if by == "name" else _has_same_settings
-    members: list[list[TrainingRun]] = []
+    members: list[list[ComparedRun]] = []
     for run in runs:
         own = next((member for member in members if belongs(member[0], run)), None)
         if own is None:
@@ -194,14 +194,15 @@ def group_runs(runs: Sequence[TrainingRun], by: GroupBy) -> list[Group]:
             own.append(run)
     names = [name_without_seed(group[0].name) for group in members] if by == "name" else _names_by_settings(members)
     groups = [
-        Group(name, tuple(sorted(group, key=lambda run: run.seed))) for name, group in zip(names, members, strict=True)
+        RunGroup(name, tuple(sorted(group, key=lambda run: run.seed)))
+        for name, group in zip(names, members, strict=True)
     ]
     for group in groups:
         _check_group(group)
     return groups
 
 
-def settings_that_differ(runs: Iterable[TrainingRun]) -> dict[str, list[Any]]:
+def settings_that_differ(runs: Iterable[ComparedRun]) -> dict[str, list[Any]]:
     """Return the settings that not all runs share, other than those in `NOT_COMPARED`, with a value for each run.
 
     A run from before a setting existed lacks it. It is then taken to share the others' value, and its own is None.
@@ -215,13 +216,13 @@ def settings_that_differ(runs: Iterable[TrainingRun]) -> dict[str, list[Any]]:
     return differing
 
 
-def settings_that_are_missing(runs: Iterable[TrainingRun]) -> list[str]:
+def settings_that_are_missing(runs: Iterable[ComparedRun]) -> list[str]:
     """Return the settings that some runs lack, since they are from before there was a choice."""
     runs = list(runs)
     return [name for name in _names_of(runs) if any(name not in run.settings for run in runs)]
 
 
-def _names_of(runs: Sequence[TrainingRun]) -> list[str]:
+def _names_of(runs: Sequence[ComparedRun]) -> list[str]:
     return list(dict.fromkeys(name for run in runs for name in run.settings if name not in NOT_COMPARED))
 
 
@@ -230,15 +231,15 @@ def name_without_seed(name: str) -> str:
     return _SEED_AT_THE_END.sub("", name) or name
 
 
-def _has_same_name(first: TrainingRun, other: TrainingRun) -> bool:
+def _has_same_name(first: ComparedRun, other: ComparedRun) -> bool:
     return name_without_seed(first.name) == name_without_seed(other.name)
 
 
-def _has_same_settings(first: TrainingRun, other: TrainingRun) -> bool:
+def _has_same_settings(first: ComparedRun, other: ComparedRun) -> bool:
     return not settings_that_differ((first, other))
 
 
-def _names_by_settings(groups: Sequence[Sequence[TrainingRun]]) -> list[str]:
+def _names_by_settings(groups: Sequence[Sequence[ComparedRun]]) -> list[str]:
     """Name each group after the settings that set it apart, without their section where that is clear."""
     differing = settings_that_differ(group[0] for group in groups)
     short = [name.rpartition(".")[2] for name in differing]
@@ -252,7 +253,7 @@ def _names_by_settings(groups: Sequence[Sequence[TrainingRun]]) -> list[str]:
     return [", ".join(labels) for labels in zip(*parts, strict=True)]
 
 
-def _check_group(group: Group) -> None:
+def _check_group(group: RunGroup) -> None:
     first, *others = group.runs
     for other in others:
         for name, (before, now) in settings_that_differ((first, other)).items():

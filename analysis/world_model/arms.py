@@ -24,7 +24,7 @@ from analysis.world_model.imagination import (
     read_out,
 )
 from analysis.world_model.model import WorldModel
-from analysis.world_model.options import DIRECTIONS, Lives, Search
+from analysis.world_model.options import DIRECTIONS, LivesOptions, SearchOptions
 from analysis.world_model.simulation import Arm, simulated_metadata
 from common.user_error import UserError
 
@@ -34,7 +34,7 @@ UPDATES = 40
 _RATE = 0.05
 
 
-def edited_arms(options: Lives, held_out: HeldOut) -> dict[str, Arm]:
+def edited_arms(options: LivesOptions, held_out: HeldOut) -> dict[str, Arm]:
     """Return the unedited simulation, and one for each dose of the edits if there are any.
 
     An unedited dump that already holds the same lives is kept as it is.
@@ -61,7 +61,7 @@ def edited_arms(options: Lives, held_out: HeldOut) -> dict[str, Arm]:
     return {"unedited": plain, **edited}
 
 
-def _is_there(folder: Path, held_out: HeldOut, options: Lives, arm: Arm) -> bool:
+def _is_there(folder: Path, held_out: HeldOut, options: LivesOptions, arm: Arm) -> bool:
     """Tell whether a folder already holds the dump that an arm would write."""
     if state_of(folder) != "whole":
         return False
@@ -78,7 +78,7 @@ def move_arms(ticks: int) -> dict[str, Arm]:
     return {"the policy's own": Arm(), **forced}
 
 
-def search_arms(options: Search, held_out: HeldOut) -> dict[str, Arm]:
+def search_arms(options: SearchOptions, held_out: HeldOut) -> dict[str, Arm]:
     """Return a simulation from random starts, and one from what a search made of them; errors as `edited_arms`."""
     model, origin, name = held_out.model, held_out.origin, options.target
     target: Number = value

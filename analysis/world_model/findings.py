@@ -92,7 +92,7 @@ Measure = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
-class Ticks:
+class LifeTicks:
     """Ticks of lives, B in all."""
 
     life: np.ndarray  # number of the recorded life that each belongs to or goes on from, (B,) int64
@@ -101,17 +101,17 @@ class Ticks:
     # ratios: further measures by name; each is the ratio of two sums over ticks
     ratios: Mapping[str, Ratio] = field(default_factory=dict)
 
-    def take(self, chosen: np.ndarray) -> "Ticks":
+    def take(self, chosen: np.ndarray) -> "LifeTicks":
         """Return some ticks."""
-        return Ticks(
+        return LifeTicks(
             self.life[chosen], {name: array[chosen] for name, array in self.states.items()}, self.vitals[chosen],
             {name: Ratio(ratio.above[chosen], ratio.below[chosen]) for name, ratio in self.ratios.items()},
         )  # fmt: skip
 
     @staticmethod
-    def joined(parts: "list[Ticks]") -> "Ticks":
+    def joined(parts: "list[LifeTicks]") -> "LifeTicks":
         """Concatenate ticks."""
-        return Ticks(
+        return LifeTicks(
             np.concatenate([part.life for part in parts]),
             {name: np.concatenate([part.states[name] for part in parts]) for name in parts[0].states},
             np.concatenate([part.vitals for part in parts]),
@@ -149,7 +149,7 @@ def compare_findings(
     Raises:
         UserError: too few lives last long enough.
     """
-    real, simulated, done = list[Ticks](), list[Ticks](), 0
+    real, simulated, done = list[LifeTicks](), list[LifeTicks](), 0
     model = held_out.model
     for number, windows in enumerate(held_out.windows(ticks - 1, seed)):
         windows = windows.part(0, min(len(windows), lives - done))
@@ -161,10 +161,10 @@ def compare_findings(
             break
     if not real:
         raise UserError(f"{held_out.dump} holds no life of more than {CONTEXT} ticks on the maps kept for testing")
-    return compared(Ticks.joined(real), Ticks.joined(simulated), seed)
+    return compared(LifeTicks.joined(real), LifeTicks.joined(simulated), seed)
 
 
-def recorded_ticks(model: WorldModel, windows: Windows) -> Ticks:
+def recorded_ticks(model: WorldModel, windows: Windows) -> LifeTicks:
     """Return the ticks after the given ones."""
     parts = []
     for tick in range(CONTEXT, windows.ticks):
@@ -174,12 +174,12 @@ def recorded_ticks(model: WorldModel, windows: Windows) -> Ticks:
         vitals = 100 * scene.own[:, model.network.vitals].numpy()
         soft, before = scene.soft(model.network.shape.materials), windows.memory(tick - 1, there)
         ratios = value_saliency(model, soft, windows.around.take(there), before)
-        parts.append(Ticks(life_numbers(windows, there), states, vitals, ratios))
-    return Ticks.joined(parts)
+        parts.append(LifeTicks(life_numbers(windows, there), states, vitals, ratios))
+    return LifeTicks.joined(parts)
 
 
 @torch.no_grad()
-def simulated_ticks(model: WorldModel, windows: Windows, ticks: int, generator: torch.Generator) -> Ticks:
+def simulated_ticks(model: WorldModel, windows: Windows, ticks: int, generator: torch.Generator) -> LifeTicks:
     """Return as many ticks of lives simulated from the same starts, until these end."""
     start, life, parts = informed_start(model, windows, generator), life_numbers(windows), []
     alive, before = np.ones(len(start), bool), start.memory
@@ -187,14 +187,14 @@ def simulated_ticks(model: WorldModel, windows: Windows, ticks: int, generator: 
         if number:  # the first tick is the recorded one
             states = {LSTM_HIDDEN: tick.memory.hidden[-1].numpy(), LSTM_CELL: tick.memory.cell[-1].numpy()}
             ratios = value_saliency(model, tick.scene, start.around, before)
-            shown = Ticks(life, states, 100 * tick.scene.own[:, model.network.vitals].numpy(), ratios)
+            shown = LifeTicks(life, states, 100 * tick.scene.own[:, model.network.vitals].numpy(), ratios)
             parts.append(shown.take(np.flatnonzero(alive)))
         before = tick.memory
         alive &= (torch.rand(len(start), generator=generator) >= tick.end).numpy()
-    return Ticks.joined(parts)
+    return LifeTicks.joined(parts)
 
 
-def compared(real: Ticks, simulated: Ticks, seed: int) -> list[Finding]:
+def compared(real: LifeTicks, simulated: LifeTicks, seed: int) -> list[Finding]:
     """Fit probes and clusters on half of the recorded lives, and read them in the other half and in simulated lives.
 
     Raises:
@@ -237,7 +237,7 @@ def compared(real: Ticks, simulated: Ticks, seed: int) -> list[Finding]:
     return findings
 
 
-def _probe_errors(train: Ticks, sides: list[Ticks], layer: str) -> list[np.ndarray]:
+def _probe_errors(train: LifeTicks, sides: list[LifeTicks], layer: str) -> list[np.ndarray]:
     """Fit linear probes of the vitals, and return their errors in points, (B, 3) for each side."""
     from sklearn.linear_model import RidgeCV
     from sklearn.pipeline import make_pipeline
@@ -248,7 +248,9 @@ def _probe_errors(train: Ticks, sides: list[Ticks], layer: str) -> list[np.ndarr
     return [probe.predict(side.states[layer]) - side.vitals for side in sides]
 
 
-def _cluster_counts(train: Ticks, sides: list[Ticks], layer: str, seed: int) -> tuple[np.ndarray, list[np.ndarray]]:
+def _cluster_counts(
+    train: LifeTicks, sides: list[LifeTicks], layer: str, seed: int
+) -> tuple[np.ndarray, list[np.ndarray]]:
     """Fit k-means on standardised states; return the shares of its clusters, (K,), and each side's, (B, K) one-hot."""
     from sklearn.cluster import KMeans
     from sklearn.pipeline import make_pipeline
@@ -260,7 +262,7 @@ def _cluster_counts(train: Ticks, sides: list[Ticks], layer: str, seed: int) -> 
     return shares, [np.eye(count)[clusters.predict(side.states[layer])] for side in sides]
 
 
-def _by_life(side: Ticks, lives: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+def _by_life(side: LifeTicks, lives: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     """Add up numbers of records, (B, K), by life: (lives, K)."""
     order = np.argsort(lives)
     index = order[np.searchsorted(lives[order], side.life)]

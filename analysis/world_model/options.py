@@ -102,7 +102,7 @@ Beginning = Literal["informed", "random", "interpolate"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class QuestionOptions:
     """What every command of simulate.py takes."""
 
     model: tyro.conf.Positional[Path]
@@ -130,7 +130,7 @@ class Question:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Simulation(Question):
+class SimulationOptions(QuestionOptions):
     """A question that is answered by lives."""
 
     lives: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 256
@@ -147,13 +147,13 @@ class Simulation(Question):
         return 1
 
     def check(self) -> None:
-        """See `Question.check`."""
+        """See `QuestionOptions.check`."""
         super().check()
         check(self, lives=at_least(self.lives, 1))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lives(Simulation):
+class LivesOptions(SimulationOptions):
     """Simulate lives of the policy, and write them as a dump; the command where none is named."""
 
     lives: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 6000
@@ -182,12 +182,12 @@ class Lives(Simulation):
 
     @property
     def beginning(self) -> Beginning:
-        """See `Simulation.beginning`."""
+        """See `SimulationOptions.beginning`."""
         return self.start
 
     @property
     def ways_steps(self) -> int:
-        """See `Simulation.ways_steps`."""
+        """See `SimulationOptions.ways_steps`."""
         return self.steps if self.start == "interpolate" else 1
 
     @property
@@ -206,7 +206,7 @@ class Lives(Simulation):
         return tuple(numbers)
 
     def check(self) -> None:
-        """See `Question.check`."""
+        """See `QuestionOptions.check`."""
         super().check()
         check(self, name=result_name(self.name), steps=between(self.steps, 2, 128))
         if self.lives % self.ways_steps:
@@ -226,7 +226,7 @@ class Lives(Simulation):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Moves(Simulation):
+class MovesOptions(SimulationOptions):
     """Compare all sequences of the first moves, from the same starts with the same dice."""
 
     lives: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 64
@@ -235,13 +235,13 @@ class Moves(Simulation):
     """Ticks whose moves are tried, 1 to 3: 5, 25 or 125 sequences."""
 
     def check(self) -> None:
-        """See `Question.check`."""
+        """See `QuestionOptions.check`."""
         super().check()
         check(self, first=between(self.first, 1, min(3, self.ticks)))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Search(Simulation):
+class SearchOptions(SimulationOptions):
     """Search random starts for those where a number is largest, and write the lives from there as a dump."""
 
     target: tyro.conf.Positional[str]
@@ -259,11 +259,11 @@ class Search(Simulation):
 
     @property
     def beginning(self) -> Beginning:
-        """See `Simulation.beginning`."""
+        """See `SimulationOptions.beginning`."""
         return "random"
 
     def check(self) -> None:
-        """See `Question.check`."""
+        """See `QuestionOptions.check`."""
         super().check()
         check(self, name=result_name(self.name))
         if self.target != "value" and self.directions is None:
@@ -271,7 +271,7 @@ class Search(Simulation):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quality(Question):
+class QualityOptions(QuestionOptions):
     """Measure how well ticks are predicted from recorded starts, beside the rules and copying the last tick seen."""
 
     ticks: int = 16
@@ -286,13 +286,13 @@ class Quality(Question):
     """Folder of generated maps, for --other-dice; those that are missing are generated."""
 
     def check(self) -> None:
-        """See `Question.check`."""
+        """See `QuestionOptions.check`."""
         super().check()
         check(self, other_dice=between(self.other_dice, 0, 4096))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Findings(Simulation):
+class ComparisonOptions(SimulationOptions):
     """Compare findings about the policy in simulated and in recorded lives of the same starts.
 
     Scores of probes of its memory and shares of clusters that were fitted on recorded lives, and what its value depends
@@ -305,13 +305,13 @@ class Findings(Simulation):
     """Ticks of each life, 2 to 1024; a life that ends earlier is shorter."""
 
     def check(self) -> None:
-        """See `Question.check`."""
+        """See `QuestionOptions.check`."""
         super().check()
         check(self, ticks=between(self.ticks, 2, 1024))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Validation(Simulation):
+class ValidationOptions(SimulationOptions):
     """Make the edits of finished runs of intervene.py on recorded and in simulated ticks.
 
     What they do at once, in play, is compared with what the gradient predicts and with what they did in the game.
@@ -323,7 +323,7 @@ class Validation(Simulation):
     """Ticks of each life, 5 to 1024: the first four do not count where edits are made in every tick."""
 
     def check(self) -> None:
-        """See `Question.check`."""
+        """See `QuestionOptions.check`."""
         super().check()
         check(self, ticks=between(self.ticks, SETTLING + 1, 1024))
         if not self.runs:
@@ -333,20 +333,20 @@ class Validation(Simulation):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lagged(Simulation):
+class LaggedOptions(SimulationOptions):
     """A question about derivatives by earlier ticks."""
 
     lags: int = 10
     """Ticks back to which it goes, 1 to 64."""
 
     def check(self) -> None:
-        """See `Question.check`."""
+        """See `QuestionOptions.check`."""
         super().check()
         check(self, lags=between(self.lags, 1, 64))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Saliency(Lagged):
+class SaliencyOptions(LaggedOptions):
     """Differentiate a number of the last tick by the memory and the own row of earlier ticks.
 
     With and without passing through the world.
@@ -361,7 +361,7 @@ class Saliency(Lagged):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Jacobians(Lagged):
+class JacobiansOptions(LaggedOptions):
     """Compare how components move each other with their lagged correlations in each behaviour.
 
     With and without passing through the world; at lags 1, 2, 4 and so on, up to --lags.
@@ -372,14 +372,14 @@ class Jacobians(Lagged):
 
 
 Command = (
-    Annotated[Lives, tyro.conf.subcommand("lives")]
-    | Annotated[Moves, tyro.conf.subcommand("moves")]
-    | Annotated[Search, tyro.conf.subcommand("maximise")]
-    | Annotated[Quality, tyro.conf.subcommand("quality")]
-    | Annotated[Findings, tyro.conf.subcommand("compare")]
-    | Annotated[Validation, tyro.conf.subcommand("validate")]
-    | Annotated[Saliency, tyro.conf.subcommand("saliency")]
-    | Annotated[Jacobians, tyro.conf.subcommand("jacobians")]
+    Annotated[LivesOptions, tyro.conf.subcommand("lives")]
+    | Annotated[MovesOptions, tyro.conf.subcommand("moves")]
+    | Annotated[SearchOptions, tyro.conf.subcommand("maximise")]
+    | Annotated[QualityOptions, tyro.conf.subcommand("quality")]
+    | Annotated[ComparisonOptions, tyro.conf.subcommand("compare")]
+    | Annotated[ValidationOptions, tyro.conf.subcommand("validate")]
+    | Annotated[SaliencyOptions, tyro.conf.subcommand("saliency")]
+    | Annotated[JacobiansOptions, tyro.conf.subcommand("jacobians")]
 )
 
 

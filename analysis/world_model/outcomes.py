@@ -89,7 +89,7 @@ class OutcomeSums:
 
 
 @dataclass(frozen=True)
-class Group:
+class GroupOutcomes:
     """Mean outcomes of some simulated lives."""
 
     group: str  # what they have in common
@@ -104,7 +104,9 @@ class Group:
     lives: int
 
 
-def group_of(name: str, outcomes: Outcomes, own: Outcomes | None, seed: int, chosen: np.ndarray | None = None) -> Group:
+def group_of(
+    name: str, outcomes: Outcomes, own: Outcomes | None, seed: int, chosen: np.ndarray | None = None
+) -> GroupOutcomes:
     """Return the mean outcomes of some lives.
 
     Args:
@@ -116,13 +118,13 @@ def group_of(name: str, outcomes: Outcomes, own: Outcomes | None, seed: int, cho
     if own is not None:
         better = over_lives(outcomes.origin, seed).mean(kept["value"] - own.values["value"])
     health, food, water = (float(kept[f"{vital} in the last tick"].mean()) for vital in VITALS)
-    return Group(
+    return GroupOutcomes(
         name, float(kept["value"].mean()), better.value, better.low, better.high, health, food, water,
         float(kept["ticks lived"].mean()), len(kept["value"]),
     )  # fmt: skip
 
 
-def steps_of(outcomes: Outcomes, steps: int, seed: int) -> list[Group]:
+def steps_of(outcomes: Outcomes, steps: int, seed: int) -> list[GroupOutcomes]:
     """Return the mean outcomes of interpolated starts by their place on the way."""
     place = np.arange(len(outcomes.origin)) % steps
     return [group_of(f"{number + 1} of {steps}", outcomes, None, seed, place == number) for number in range(steps)]

@@ -27,7 +27,7 @@ from analysis.world_model.edits import Edits, EditsWithDonors, UneditedLives
 from analysis.world_model.held_out import LIVES_IN_EPISODE, HeldOut
 from analysis.world_model.imagination import ImaginedTick, Number, Start, TickEdits, imagine
 from analysis.world_model.model import WorldModel
-from analysis.world_model.options import Simulation
+from analysis.world_model.options import SimulationOptions
 from analysis.world_model.outcomes import Outcomes, OutcomeSums
 from analysis.world_model.scene import own_columns
 from common.files import sha256
@@ -200,7 +200,7 @@ class Arm:
 
 
 def simulate(
-    held_out: HeldOut, options: Simulation, arms: Sequence[Arm],
+    held_out: HeldOut, options: SimulationOptions, arms: Sequence[Arm],
     report: Callable[[int, int], None] = lambda *_: None,
 ) -> list[Outcomes]:  # fmt: skip
     """Simulate all arms, and write their dumps; returns what came of the lives of each arm.
@@ -236,7 +236,7 @@ def simulate(
 
 
 class _Played:
-    def __init__(self, model: WorldModel, arm: Arm, options: Simulation):
+    def __init__(self, model: WorldModel, arm: Arm, options: SimulationOptions):
         self.model, self.arm, self.options = model, arm, options
         self.writer: DumpWriter | None = None
         self.outcomes: list[Outcomes] = []
@@ -264,7 +264,7 @@ class _Played:
         self.outcomes.append(sums.finish())
 
 
-def simulated_metadata(held_out: HeldOut, options: Simulation, arm: Arm) -> DumpMetadata:
+def simulated_metadata(held_out: HeldOut, options: SimulationOptions, arm: Arm) -> DumpMetadata:
     """Return the metadata of a simulated dump: those of the recorded one, with other layers and columns."""
     played, layout = read_metadata(held_out.dump), held_out.model.layout
     columns = {

@@ -32,7 +32,7 @@ class BranchPoint:
 
 
 @dataclass(frozen=True)
-class Plan:
+class BranchPlan:
     """What to play from each point, and what of it to keep."""
 
     seed: int
@@ -56,7 +56,7 @@ class Branch:
     other: Records  # of the same agents where the others' dice, and the game's own, were thrown anew at the point
 
 
-def play_branches(pool: PolicyPool, plan: Plan, points: Sequence[BranchPoint]) -> Iterator[Branch]:
+def play_branches(pool: PolicyPool, plan: BranchPlan, points: Sequence[BranchPoint]) -> Iterator[Branch]:
     """Play both courses of each point, and yield them in order of episodes and ticks.
 
     A branch is the same whichever others are played beside it. If none of the drawn agents is alive at the point, it is
@@ -77,7 +77,7 @@ def play_branches(pool: PolicyPool, plan: Plan, points: Sequence[BranchPoint]) -
         torch.set_num_threads(threads)
 
 
-def _unbranched(pool: PolicyPool, plan: Plan, points: Sequence[BranchPoint]) -> list[Records | None]:
+def _unbranched(pool: PolicyPool, plan: BranchPlan, points: Sequence[BranchPoint]) -> list[Records | None]:
     """Play an episode as it is, and return what is recorded for each point; None where no drawn agent is alive."""
     course = _Course(pool, plan, points[0].episode)
     drawn: dict[BranchPoint, np.ndarray] = {}
@@ -93,7 +93,7 @@ def _unbranched(pool: PolicyPool, plan: Plan, points: Sequence[BranchPoint]) -> 
     return [_alive_at(point, kept[point]) for point in points]
 
 
-def _branched(pool: PolicyPool, plan: Plan, point: BranchPoint, real: Records) -> Records:
+def _branched(pool: PolicyPool, plan: BranchPlan, point: BranchPoint, real: Records) -> Records:
     """Play an episode with other dice from a point on, where the agents of `real` do what they did."""
     course = _Course(pool, plan, point.episode)
     agents, kept = np.unique(real.agent_id), []
@@ -110,7 +110,7 @@ def _branched(pool: PolicyPool, plan: Plan, point: BranchPoint, real: Records) -
 class _Course:
     """One episode, played tick by tick."""
 
-    def __init__(self, pool: PolicyPool, plan: Plan, episode: int):
+    def __init__(self, pool: PolicyPool, plan: BranchPlan, episode: int):
         self.pool, self.plan = pool, plan
         self.recorder = Recorder(pool, plan.layers, FIELDS)
         pool.start(plan.seed, [episode])
@@ -149,7 +149,7 @@ def _repeating(choice: EntrantActions, done: Records, pool: PolicyPool) -> Entra
     return replace(choice, action=choice.action.index_copy(0, rows.to(choice.action.device), options))
 
 
-def _drawn(pool: PolicyPool, plan: Plan, point: BranchPoint) -> np.ndarray:
+def _drawn(pool: PolicyPool, plan: BranchPlan, point: BranchPoint) -> np.ndarray:
     """Draw agents of the first policy among those that are alive when the recording of a point begins, by their ids."""
     alive = np.flatnonzero(pool.arrival.acting & (pool.entrant_of == 0))
     random = np.random.default_rng([pool.first_seed, point.episode, point.tick])

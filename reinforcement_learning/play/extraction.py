@@ -30,7 +30,7 @@ from reinforcement_learning.versions import versions
 
 
 @dataclass(frozen=True)
-class Plan:
+class RecordingPlan:
     """What to record."""
 
     episodes: int
@@ -44,7 +44,7 @@ class Plan:
 
 
 def extract(
-    contest: Contest, plan: Plan, folders: Sequence[Path], workers: Workers,
+    contest: Contest, plan: RecordingPlan, folders: Sequence[Path], workers: Workers,
     on_records: Callable[[Recorded, int], None], *, resume: bool = False,
 ) -> None:  # fmt: skip
     """Play, and write a dump for each entrant.
@@ -113,7 +113,7 @@ def write(
         on_records(tally.recorded(*stored_size))
 
 
-def metadata_of(contest: Contest, entrant: Entrant, plan: Plan) -> DumpMetadata:
+def metadata_of(contest: Contest, entrant: Entrant, plan: RecordingPlan) -> DumpMetadata:
     """Return the metadata of an entrant's dump."""
     layout = entrant.info.layout
     own = replace(contest.task, **encoding_of(entrant))

@@ -25,7 +25,7 @@ from reinforcement_learning.play.entrants import (
     with_embeddings,
     with_own_tasks,
 )
-from reinforcement_learning.play.extraction import Plan, metadata_of
+from reinforcement_learning.play.extraction import RecordingPlan, metadata_of
 from reinforcement_learning.play.shadow_networks import shadow_layers, untrained_twin, with_shadow_networks
 from reinforcement_learning.progress import counted_progress
 from reinforcement_learning.settings import EnvironmentSettings, Settings, TaskSettings
@@ -66,7 +66,7 @@ class Subjects:
         return "pvp" if self.share_world else "pve"
 
 
-def contests(subjects: Subjects, plan: Plan, device_name: str) -> list[Contest]:
+def contests(subjects: Subjects, plan: RecordingPlan, device_name: str) -> list[Contest]:
     """Load the policies and decide who shares a world: the first one's training world, by default on other maps.
 
     The maps are not made yet: see `make_maps`.
@@ -94,7 +94,7 @@ def contests(subjects: Subjects, plan: Plan, device_name: str) -> list[Contest]:
     return planned
 
 
-def make_maps(contest: Contest, plan: Plan) -> None:
+def make_maps(contest: Contest, plan: RecordingPlan) -> None:
     """Generate those maps of a contest's episodes that are not there, with progress."""
     with counted_progress("generating maps", "maps") as progress:
         ensure_maps(contest.env, progress, maps_of(contest.env, [plan.seed], plan.episodes))
@@ -114,7 +114,7 @@ def smoke_test_contest(seed: int, maps_dir: Path, device_name: str) -> Contest:
     return Contest((entrant,), env, settings.task, maps, pick_device(device_name))
 
 
-def expected_size(contest: Contest, plan: Plan, output: Path) -> str:
+def expected_size(contest: Contest, plan: RecordingPlan, output: Path) -> str:
     """Describe the maximum size of a contest's dumps, with a warning if the disk may be too small."""
     record_bytes = max(expected_record_bytes(metadata_of(contest, entrant, plan)) for entrant in contest.entrants)
     most = _most_records(contest, plan)
@@ -129,7 +129,7 @@ def expected_size(contest: Contest, plan: Plan, output: Path) -> str:
     return text
 
 
-def other_sizes(contest: Contest, plan: Plan) -> str:
+def other_sizes(contest: Contest, plan: RecordingPlan) -> str:
     """Describe the maximum size of the same episodes for each name of `--record`, so that one can be chosen."""
     sizes = []
     for name, recording in RECORDINGS.items():
@@ -150,7 +150,7 @@ def _beside_twin(metadata: DumpMetadata, entrant: Entrant, recording: Recording)
     return replace(metadata, layers=metadata.layers | dict.fromkeys(names, entrant.policy.policy.hidden_size))
 
 
-def _most_records(contest: Contest, plan: Plan) -> int:
+def _most_records(contest: Contest, plan: RecordingPlan) -> int:
     return contest.env.num_agents * min(contest.env.horizon, plan.most_ticks or contest.env.horizon) * plan.episodes
 
 

@@ -28,7 +28,7 @@ def make_run_folder(folder: Path) -> None:
         raise UserError(f"{folder} already holds a run: choose another name with -n, or continue it with --resume")
 
 
-class RunFolder:
+class TrainingFolder:
     """The files of a run; `metrics.jsonl` is authoritative, trackers only mirror it.
 
     Only one process at a time can hold a run; the lock is released when the process ends.

@@ -27,7 +27,7 @@ from reinforcement_learning.training.opponents import Opponents, OpposedStepper,
 from reinforcement_learning.training.optimizers import make_optimizer, set_learning_rate
 from reinforcement_learning.training.ppo import update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
-from reinforcement_learning.training.run_folder import RunFolder
+from reinforcement_learning.training.run_folder import TrainingFolder
 from reinforcement_learning.training.semantic_training import SemanticTraining
 from reinforcement_learning.training.statistics import life_statistics
 from reinforcement_learning.training.training_state import TrainingState, optimizer_tensors, restore_optimizer
@@ -45,7 +45,7 @@ class _Stopped(Exception):
 class Session:
     """What a training writes to, tells of its progress, and listens to; the same from its first update to its last."""
 
-    run: RunFolder
+    run: TrainingFolder
     stop: StopSignal = field(default_factory=StopSignal)  # looked at between ticks and between minibatches
     on_update: Callable[[Metrics], None] = lambda _: None  # called with the metrics of each update
     on_progress: Callable[[int], None] = lambda _: None  # called with the agent-steps so far after each tick

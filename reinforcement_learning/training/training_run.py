@@ -23,7 +23,7 @@ from reinforcement_learning.processes import StopSignal
 from reinforcement_learning.progress import counted_progress
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.training.local_processes import share_of_work
-from reinforcement_learning.training.run_folder import RunFolder, make_run_folder
+from reinforcement_learning.training.run_folder import TrainingFolder, make_run_folder
 from reinforcement_learning.training.terminal import TrainingDisplay
 from reinforcement_learning.training.trainer import Metrics, Session, train
 from reinforcement_learning.training.training_state import TrainingState
@@ -70,7 +70,7 @@ def train_policy(run: TrainingRun) -> None:
         _train(run, folder, state, processes)
 
 
-def _train(run: TrainingRun, folder: RunFolder, state: TrainingState | None, processes: Processes) -> None:
+def _train(run: TrainingRun, folder: TrainingFolder, state: TrainingState | None, processes: Processes) -> None:
     settings = run.settings
     with counted_progress("generating maps", "maps") as progress:
         maps = ensure_maps(settings.env, progress)
@@ -102,7 +102,7 @@ def _train(run: TrainingRun, folder: RunFolder, state: TrainingState | None, pro
 
 
 @contextmanager
-def _withdrawn_if_refused(folder: RunFolder, new: bool) -> Iterator[None]:
+def _withdrawn_if_refused(folder: TrainingFolder, new: bool) -> Iterator[None]:
     """Leave nothing of a new run that is refused before its first update: the same name must then work."""
     try:
         yield
@@ -136,13 +136,13 @@ def _check_services(run: TrainingRun, processes: Processes) -> None:
         offered_tasks(run.settings.task, run.settings.env, progress)
 
 
-def _open_folder(run: TrainingRun, processes: Processes) -> tuple[RunFolder, TrainingState | None]:
+def _open_folder(run: TrainingRun, processes: Processes) -> tuple[TrainingFolder, TrainingState | None]:
     for folder in (run.policies_dir, run.runs_dir, run.settings.env.maps_dir):
         make_folder(folder)
     path = run.resume or run.runs_dir / run.name
     if processes.leads and not run.resume:
         make_run_folder(path)
-    opened = RunFolder(path, hold=processes.leads)
+    opened = TrainingFolder(path, hold=processes.leads)
     state = TrainingState.load(opened.state_path) if run.resume and opened.state_path.exists() else None
     if processes.leads:
         opened.keep_metrics(state.updates if state else 0)

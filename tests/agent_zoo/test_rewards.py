@@ -12,7 +12,7 @@ from nmmo.lib.event_log import EventState
 
 import agent_zoo
 from agent_zoo.base import BaseRewardWrapper
-from agent_zoo.rewards import Condition, WeightedReward
+from agent_zoo.rewards import AgentCondition, WeightedReward
 from common.user_error import UserError
 from reinforcement_learning.game.environment import make_environment
 from reinforcement_learning.run_settings import load_settings
@@ -94,13 +94,13 @@ def test_condition_is_paid_as_the_engine_has_it(play, agent: str, as_published: 
 def test_armour_is_paid_in_every_tick_and_only_the_best_skill() -> None:
     """By hand, with 15 points of each defence: in a short game hardly anyone wears any."""
     rules = WeightedReward.default
-    worn = Condition(defence=15)
+    worn = AgentCondition(defence=15)
     assert worn.paid(worn, replace(rules, defence=0.04)) == pytest.approx(0.04)
     assert worn.paid(worn, replace(rules, defence=0.04, as_published=False)) == 0
-    before, now = (Condition(experience=(50, spare, 0, 0, 0, 0, 0, 0)) for spare in (0, 40))
+    before, now = (AgentCondition(experience=(50, spare, 0, 0, 0, 0, 0, 0)) for spare in (0, 40))
     assert now.paid(before, replace(rules, experience=1)) == 0  # the best skill is still the first
     assert now.paid(before, replace(rules, experience=1, as_published=False)) == 40
-    assert Condition(inflicted=7).paid(Condition(), replace(rules, attack=2, scale=0.5)) == 7
+    assert AgentCondition(inflicted=7).paid(AgentCondition(), replace(rules, attack=2, scale=0.5)) == 7
 
 
 def test_weights_of_any_agent_can_be_set(play) -> None:

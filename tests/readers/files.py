@@ -24,7 +24,7 @@ from analysis.interventions.play.start import _claim
 from analysis.runs.names import read_names
 from analysis.runs.parts import Parts
 from analysis.sparse.fitting import Entry, _read_curve, claim
-from analysis.sparse.training import Epoch, Plan, _Training, normalisation
+from analysis.sparse.training import Epoch, FitPlan, _Training, normalisation
 from analysis.training_runs.held_out import _checkpoint_hashes
 from analysis.training_runs.run import read_run
 from analysis.world_model import training as world_training
@@ -93,7 +93,7 @@ def sparse_dictionary(bench: Bench, folder: Path) -> Path:
 
 
 def unfinished_autoencoder(bench: Bench, folder: Path) -> Path:
-    _Training(Plan("topk", 6, 2, 0, 3), normalisation(STATES, 0)).write(folder / "x.safetensors")
+    _Training(FitPlan("topk", 6, 2, 0, 3), normalisation(STATES, 0)).write(folder / "x.safetensors")
     return folder / "x.safetensors"
 
 
@@ -198,7 +198,7 @@ file_reader(
 )  # fmt: skip
 file_reader(
     "analysis.sparse.training:read", write=unfinished_autoencoder, kind="autoencoder training",
-    read=lambda path: _Training.read(path, Plan("topk", 6, 2, 0, 3), NORMAL),
+    read=lambda path: _Training.read(path, FitPlan("topk", 6, 2, 0, 3), NORMAL),
 )  # fmt: skip
 file_reader(
     "analysis.sparse.fitting:_read_curve",

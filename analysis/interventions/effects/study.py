@@ -221,7 +221,7 @@ def _on_changes_outside_data(levels: Sequence[AtOnce]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Study:
+class EffectsStudy:
     """What an intervention run shows.
 
     Attributes:
@@ -251,7 +251,9 @@ class Study:
     notes: tuple[str, ...]
 
 
-def study_effects(table: LivesTable, arms: Sequence[Arm], settings: Inference, margins: Margins | None = None) -> Study:
+def study_effects(
+    table: LivesTable, arms: Sequence[Arm], settings: Inference, margins: Margins | None = None
+) -> EffectsStudy:
     """Measure the effects of all edits of the trained policy, against their twins and against controls.
 
     Args:
@@ -277,7 +279,7 @@ def study_effects(table: LivesTable, arms: Sequence[Arm], settings: Inference, m
     bends = bends_of_edits(table, everything, over, margins, not broken)
     margins.check_outcomes([*in_behaviour, *([FOLLOWS] if followed else []), *([BEND] if bends else [])])
     responses = dose_responses(everything, in_behaviour, at_once, over)
-    return Study(
+    return EffectsStudy(
         arms=tuple(arms), episodes=len(edits(everything)[0].episodes), lives=int(played.sum()),
         edited=float(table.edited[played].mean()), settings=settings, effects=tuple(effects), at_once=tuple(levels),
         follows=tuple(followed), bends=tuple(bends), spillovers=tuple(spilled), dose_responses=tuple(responses),
@@ -303,7 +305,7 @@ class Ranked:
     effects: dict[str, Effect]
 
 
-def ranking(study: Study) -> list[Ranked]:
+def ranking(study: EffectsStudy) -> list[Ranked]:
     """Return the directions of a run that edited them one by one, the largest KL in total first; empty for other runs.
 
     In play, an edit of a state that the memory keeps moves it little, since it finds it where it put it a tick ago.
@@ -322,7 +324,7 @@ def edits_one_by_one(arms: Sequence[Arm]) -> list[Arm]:
     return [arm for arm in arms if arm.direction and arm.is_studied]
 
 
-def _ranked(arm: Arm, study: Study) -> Ranked:
+def _ranked(arm: Arm, study: EffectsStudy) -> Ranked:
     return Ranked(
         str(arm.direction),
         arm.name,

@@ -19,7 +19,7 @@ from analysis.interventions.effects.controls import (
 from analysis.interventions.effects.effects import effect_per_episode, level_per_episode
 from analysis.interventions.effects.outcomes import split_outcomes
 from analysis.interventions.effects.pairs import FLIPS, Pairs, paired
-from analysis.interventions.effects.study import Study
+from analysis.interventions.effects.study import EffectsStudy
 from analysis.statistics.resampling import Estimate
 from analysis.tables import tab_separated_lines
 
@@ -30,7 +30,7 @@ _HEADS = (
 _OF_CONTROL = ("value", "difference", "low", "high", "p", "arms", "as_large")
 
 
-def effects_table(study: Study) -> Table:
+def effects_table(study: EffectsStudy) -> Table:
     """Return one row for each arm and outcome.
 
     The measure says what `value` is: `effect` on edited agents, `at once` in the edited state, `follows`, the share of
@@ -45,7 +45,7 @@ def effects_table(study: Study) -> Table:
     return Table("effects", (*_HEADS, *heads), tuple(_rows(study)))
 
 
-def _rows(study: Study) -> Iterator[tuple[Cell, ...]]:
+def _rows(study: EffectsStudy) -> Iterator[tuple[Cell, ...]]:
     nothing = _controls(())
     broken = "pairing is broken" if study.broken else None
     for effect in study.effects:

@@ -19,7 +19,7 @@ from analysis.interventions.effects.outcomes import (
     title_with_unit,
 )
 from analysis.interventions.effects.persistence import TITLES, Persistence
-from analysis.interventions.effects.study import Ranked, Study, ranking
+from analysis.interventions.effects.study import EffectsStudy, Ranked, ranking
 from analysis.statistics.inference import LEVEL
 from analysis.statistics.resampling import Estimate
 
@@ -29,7 +29,7 @@ _SMALLEST_GAIN = 0.005
 _FEWEST_DIGITS = 3
 
 
-def summary_lines(study: Study) -> list[str]:
+def summary_lines(study: EffectsStudy) -> list[str]:
     """Return the summary: effects that count, those that do not, what happens at once, neighbours, doses, notes."""
     lines = [*_about(study), *_on_pairing(study)]
     ranked = ranking(study)
@@ -73,7 +73,7 @@ def p_text(p: float) -> str:
     return "n/a" if not math.isfinite(p) else "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def _about(study: Study) -> list[str]:
+def _about(study: EffectsStudy) -> list[str]:
     episodes = "1 episode" if study.episodes == 1 else f"{study.episodes} episodes"
     played = [arm for arm in study.arms if not arm.is_at_once]
     return [
@@ -88,7 +88,7 @@ def _about(study: Study) -> list[str]:
     ]
 
 
-def _on_pairing(study: Study) -> list[str]:
+def _on_pairing(study: EffectsStudy) -> list[str]:
     if study.broken:
         arm, outcome = next(iter(study.broken.items()))
         return [
@@ -98,7 +98,7 @@ def _on_pairing(study: Study) -> list[str]:
     return [f"Check passed: {', '.join(study.checked)} equals its twin exactly."] if study.checked else []
 
 
-def _ranking(ranked: list[Ranked], study: Study) -> Iterator[str]:
+def _ranking(ranked: list[Ranked], study: EffectsStudy) -> Iterator[str]:
     """Yield what each direction does at once, and below it what it does to behaviour."""
     for place, entry in enumerate(ranked, start=1):
         yield f"  {place}. {entry.direction}"
@@ -223,7 +223,7 @@ def _largest(measure: str, levels: list[AtOnce]) -> list[tuple[str, AtOnce]]:
     return sorted(changes_of(measure, levels), key=size, reverse=True)
 
 
-def _spillovers(study: Study, arm: str) -> Iterator[str]:
+def _spillovers(study: EffectsStudy, arm: str) -> Iterator[str]:
     own = [spillover for spillover in study.spillovers if spillover.arm == arm]
     if not own:
         return
@@ -241,7 +241,7 @@ def _spillovers(study: Study, arm: str) -> Iterator[str]:
         yield f"  unedited neighbours, undecided: {sizes}"
 
 
-def _slopes(study: Study) -> Iterator[str]:
+def _slopes(study: EffectsStudy) -> Iterator[str]:
     """Yield slopes in behaviour, and of outcomes at once that sum an edit up."""
     shown = [
         response

@@ -12,7 +12,7 @@ from analysis.interventions.effects.controls import RANDOM, UNTRAINED
 from analysis.interventions.effects.dose_response import DoseResponse
 from analysis.interventions.effects.outcomes import KL, OFF_MANIFOLD, VALUE_CHANGE, title_with_unit
 from analysis.interventions.effects.persistence import TITLES, Persistence
-from analysis.interventions.effects.study import Study
+from analysis.interventions.effects.study import EffectsStudy
 from analysis.interventions.effects.text import number, p_text
 from analysis.interventions.figures.forests import EDIT, LOOKS, handles, legend_below, limits, zero_line
 from analysis.statistics.resampling import Estimate
@@ -25,7 +25,7 @@ _LETTERS_IN_PANEL, _LETTERS_A_COLUMN = 40, 31
 _BAND = 0.18
 
 
-def dose_response(study: Study) -> Figure | None:
+def dose_response(study: EffectsStudy) -> Figure | None:
     """Draw outcomes in behaviour, and those at once that sum an edit up, against the dose; None without doses.
 
     Of many outcomes, those with the smallest p-values are drawn.
@@ -81,7 +81,7 @@ def _draw_series(axes: Axes, at: Sequence[float], estimates: Sequence[Estimate],
     axes.plot(places, values, linewidth=1.6, **look)
 
 
-def _about(study: Study, left_out: int) -> str:
+def _about(study: EffectsStudy, left_out: int) -> str:
     more = f" {left_out} outcomes with larger p-values are not drawn; see effects.tsv." if left_out else ""
     confidence = f"{100 * study.settings.confidence:g}%"
     return (
@@ -96,7 +96,7 @@ _ROOM = 0.06
 _SERIES = {"trained": EDIT, "untrained": UNTRAINED}
 
 
-def persistence_figure(study: Study) -> Figure | None:
+def persistence_figure(study: EffectsStudy) -> Figure | None:
     """Draw a panel for each kind of state, and one for the actions; None if no edits were followed."""
     shown = [what for what in TITLES if any(persistence.what == what for persistence in study.persistences)]
     if not shown:

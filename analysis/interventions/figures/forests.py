@@ -15,7 +15,7 @@ from analysis.figures.style import title as heading
 from analysis.interventions.effects.controls import RANDOM, RANDOM_DONOR, SAME_VARIANCE, UNTRAINED, Against
 from analysis.interventions.effects.effects import AtOnce, Effect, changes_of
 from analysis.interventions.effects.outcomes import KL, KL_IN_PLAY, VALUE_CHANGE, group, title, title_with_unit
-from analysis.interventions.effects.study import Ranked, Study, ranking
+from analysis.interventions.effects.study import EffectsStudy, Ranked, ranking
 from analysis.interventions.effects.text import number
 from analysis.statistics.inference import LEVEL
 from analysis.statistics.resampling import Estimate
@@ -84,7 +84,7 @@ _REACH = 0.8
 
 
 @dataclass(frozen=True)
-class Row:
+class ForestRow:
     """One outcome of one edit: estimates by series, as drawn; the edit's own as text; whether it counts."""
 
     label: str
@@ -95,7 +95,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Panel:
+class ForestPanel:
     """Rows on one axis.
 
     Attributes:
@@ -104,13 +104,13 @@ class Panel:
 
     title: str
     unit: str
-    rows: Sequence[Row]
+    rows: Sequence[ForestRow]
     ends: tuple[float, float]
 
 
-def effect_row(effect: Effect) -> Row:
+def effect_row(effect: Effect) -> ForestRow:
     """Return an effect on behaviour and its controls, in standard deviations of the twin."""
-    return Row(
+    return ForestRow(
         title_with_unit(effect.outcome),
         group(effect.outcome),
         {name: _scaled(estimate, effect.spread) for name, estimate in _series(effect.effect, effect.against).items()},
@@ -119,10 +119,10 @@ def effect_row(effect: Effect) -> Row:
     )
 
 
-def level_row(level: AtOnce, sign: bool = False) -> Row:
+def level_row(level: AtOnce, sign: bool = False) -> ForestRow:
     """Return an outcome at once and its controls; `sign` says that it can be negative."""
     name = Outcome.parse(level.outcome).of or "all heads"
-    return Row(name, "", _series(level.level, level.against), number(level.level.value, sign), True)
+    return ForestRow(name, "", _series(level.level, level.against), number(level.level.value, sign), True)
 
 
 def _series(edit: Estimate, against: Sequence[Against]) -> dict[str, Estimate]:
@@ -133,7 +133,7 @@ def _scaled(estimate: Estimate, spread: float) -> Estimate:
     return Estimate(estimate.value / spread, estimate.low / spread, estimate.high / spread)
 
 
-def forest(panels: Sequence[Panel], words: tuple[str, str], more_handles: Sequence[Line2D] = ()) -> Figure:
+def forest(panels: Sequence[ForestPanel], words: tuple[str, str], more_handles: Sequence[Line2D] = ()) -> Figure:
     """Draw panels that have the same rows.
 
     Args:
@@ -162,7 +162,7 @@ def forest(panels: Sequence[Panel], words: tuple[str, str], more_handles: Sequen
     return figure
 
 
-def _draw(axes: Axes, rows: Sequence[Row], series: Sequence[str], labelled: bool) -> None:
+def _draw(axes: Axes, rows: Sequence[ForestRow], series: Sequence[str], labelled: bool) -> None:
     zero_line(axes, vertical=True)
     shifts = _REACH * (np.arange(len(series)) / max(1, len(series)) - (len(series) - 1) / (2 * max(1, len(series))))
     for place, row in enumerate(rows):
@@ -193,7 +193,7 @@ def _draw_estimate(axes: Axes, estimate: Estimate, place: float, name: str, fill
     )  # fmt: skip
 
 
-def ends_of(rows: Sequence[Row], not_negative: bool = False) -> tuple[float, float]:
+def ends_of(rows: Sequence[ForestRow], not_negative: bool = False) -> tuple[float, float]:
     """Return the ends of an axis on which all estimates of some rows are seen."""
     return limits([estimate for row in rows for estimate in row.series.values()], not_negative)
 
@@ -206,13 +206,13 @@ def about_counting() -> list[Line2D]:
     ]
 
 
-def intervals(study: Study) -> str:
+def intervals(study: EffectsStudy) -> str:
     """Say of which size and over how many episodes the intervals are."""
     episodes = "1 episode" if study.episodes == 1 else f"{study.episodes} episodes"
     return f"{100 * study.settings.confidence:g}% intervals over {episodes}"
 
 
-def effects_figure(study: Study) -> Figure:
+def effects_figure(study: EffectsStudy) -> Figure:
     """Draw the effects on behaviour of each edit and its controls, in standard deviations of the unedited twin."""
     panels = {
         arm: [effect_row(effect) for effect in study.effects if effect.arm == arm and np.isfinite(effect.spread)]
@@ -228,7 +228,7 @@ def effects_figure(study: Study) -> Figure:
     return forest(_panels(panels, SPREADS), ("Effects on behaviour", about), about_counting())
 
 
-def kl_by_head(study: Study) -> Figure | None:
+def kl_by_head(study: EffectsStudy) -> Figure | None:
     """Draw how far each edit moves each action head's distribution; None if no KL of heads was recorded."""
     heads = [level for _, level in changes_of("kl", study.at_once)]
     total = [level for level in study.at_once if level.outcome == KL]
@@ -249,16 +249,16 @@ def kl_by_head(study: Study) -> Figure | None:
     return forest(_panels(panels, "KL, nats", not_negative=True), ("What an edit changes at once, in total", about))
 
 
-def _panels(rows_by_arm: Mapping[str, Sequence[Row]], unit: str, not_negative: bool = False) -> list[Panel]:
+def _panels(rows_by_arm: Mapping[str, Sequence[ForestRow]], unit: str, not_negative: bool = False) -> list[ForestPanel]:
     """Return a panel for each arm, all on the same axis."""
     ends = ends_of([row for rows in rows_by_arm.values() for row in rows], not_negative)
-    return [Panel(arm, unit, rows, ends) for arm, rows in rows_by_arm.items()]
+    return [ForestPanel(arm, unit, rows, ends) for arm, rows in rows_by_arm.items()]
 
 
 _SERIES = (EDIT, RANDOM)
 
 
-def ranking_figure(study: Study) -> Figure | None:
+def ranking_figure(study: EffectsStudy) -> Figure | None:
     """Draw what each direction did at once and in behaviour; None if they were not edited one by one."""
     ranked = ranking(study)
     if not ranked:
@@ -276,25 +276,25 @@ def ranking_figure(study: Study) -> Figure | None:
     return forest(panels, ("Directions, one by one", about), about_counting())
 
 
-def _at_once(ranked: Sequence[Ranked]) -> list[Panel]:
+def _at_once(ranked: Sequence[Ranked]) -> list[ForestPanel]:
     panels = []
     for name, unit in ((KL, "nats"), (KL_IN_PLAY, "nats"), (VALUE_CHANGE, "change")):
         if all(name in entry.at_once for entry in ranked):
             signed = name == VALUE_CHANGE
             rows = [_row(level_row(entry.at_once[name], signed), entry.direction) for entry in ranked]
-            panels.append(Panel(f"at once: {title(name)}", unit, rows, ends_of(rows, not_negative=not signed)))
+            panels.append(ForestPanel(f"at once: {title(name)}", unit, rows, ends_of(rows, not_negative=not signed)))
     return panels
 
 
-def _on_behaviour(ranked: Sequence[Ranked]) -> list[Panel]:
+def _on_behaviour(ranked: Sequence[Ranked]) -> list[ForestPanel]:
     names = [name for name, effect in ranked[0].effects.items() if np.isfinite(effect.spread)]
     rows = {name: [_row(effect_row(entry.effects[name]), entry.direction) for entry in ranked] for name in names}
     ends = ends_of([row for panel_rows in rows.values() for row in panel_rows])
     names.sort(key=lambda name: -sum(row.counts for row in rows[name]))
-    return [Panel(title(name), SPREADS, rows[name], ends) for name in names]
+    return [ForestPanel(title(name), SPREADS, rows[name], ends) for name in names]
 
 
-def _row(row: Row, direction: str) -> Row:
+def _row(row: ForestRow, direction: str) -> ForestRow:
     """Return a row under its direction's name, with the series that are drawn."""
     series = {name: estimate for name, estimate in row.series.items() if name in _SERIES}
     return replace(row, label=direction, group="", series=series)

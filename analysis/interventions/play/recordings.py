@@ -18,7 +18,7 @@ from activation_store.schema import DumpMetadata
 from activation_store.writer import DumpWriter, state_of
 from agent_zoo.capture import capture
 from reinforcement_learning.play.contest import Contest, Group
-from reinforcement_learning.play.extraction import Plan, metadata_of
+from reinforcement_learning.play.extraction import RecordingPlan, metadata_of
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
 from reinforcement_learning.play.recorder import Batch, Finished, Recorder
 from reinforcement_learning.play.replay import ReplayWriter
@@ -79,7 +79,7 @@ class RecordedArms:
     Episodes that are stored completely survive an interruption; a later run writes the others.
     """
 
-    def __init__(self, folder: Path, contest: Contest, arms: Sequence[Arm], plan: Plan):
+    def __init__(self, folder: Path, contest: Contest, arms: Sequence[Arm], plan: RecordingPlan):
         """Prepare to record.
 
         Args:
@@ -167,7 +167,7 @@ class _Dump:
             self._stored = set(self._writer.stored)
 
 
-def _metadata(contest: Contest, plan: Plan, arm: Arm) -> DumpMetadata:
+def _metadata(contest: Contest, plan: RecordingPlan, arm: Arm) -> DumpMetadata:
     extracted = metadata_of(contest, contest.entrants[0], plan)
     intervention: Mapping[str, object] = {"arm": arm.name, "kind": arm.kind, "dose": arm.dose}
     return replace(

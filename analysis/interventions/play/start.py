@@ -29,7 +29,7 @@ from analysis.interventions.play.experiment import Experiment
 from analysis.interventions.play.intervention_run import GROUPS_FOLDER, PlayedArms, play_experiment, readability
 from analysis.interventions.play.recordings import DUMPS_FOLDER, RecordedArms
 from analysis.interventions.play.request import RunOptions
-from analysis.interventions.play.when import Condition, FeatureCondition, When
+from analysis.interventions.play.when import BodyCondition, FeatureCondition, When
 from common.argument_checks import split
 from common.checked_json import read_small_json, with_checksum, without_checksum
 from common.files import locked_folder, make_folder, sha256, write_json
@@ -37,7 +37,7 @@ from common.progress_view import progress
 from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import encoding_of
-from reinforcement_learning.play.extraction import Plan
+from reinforcement_learning.play.extraction import RecordingPlan
 from reinforcement_learning.play.shadow_networks import untrained_twin
 from reinforcement_learning.play.subjects import Subjects, contests, expected_size, make_maps
 from reinforcement_learning.play.workers import Workers
@@ -61,7 +61,7 @@ def play(options: RunOptions, workers: Workers, announce: Announce) -> None:
         UserError: the policy, the directions, the condition or the layer do not fit, the folder holds another run, or
             a variable that is to be erased does not vary; nothing is left of the run then.
     """
-    plan = Plan(options.episodes, None, options.seed, layers=())
+    plan = RecordingPlan(options.episodes, None, options.seed, layers=())
     contest = _contest(options, plan)
     experiment = _experiment(options, contest)
     folder = options.folder
@@ -107,14 +107,14 @@ def _played(experiment: Experiment, contest: Contest, workers: Workers) -> tuple
 def _dumps(experiment: Experiment, contest: Contest) -> RecordedArms:
     """The dumps of the arms that --record asks for."""
     options = experiment.options
-    plan = Plan(options.episodes, None, options.seed, split(options.record), format="parquet")
+    plan = RecordingPlan(options.episodes, None, options.seed, split(options.record), format="parquet")
     dumps = RecordedArms(options.folder, contest, experiment.arms(), plan)
     if dumps.folders:
         print(f"{len(dumps.folders)} dumps are recorded. In each, {expected_size(contest, plan, options.folder)}")
     return dumps
 
 
-def _contest(options: RunOptions, plan: Plan) -> Contest:
+def _contest(options: RunOptions, plan: RecordingPlan) -> Contest:
     """The policy alone in its training world, by default on other maps."""
     subjects = Subjects(
         names=(str(options.policy),), share_world=False, checkpoint="trained", untrained_twin=False, shadow_steps=(),
@@ -164,12 +164,12 @@ def _experiment(options: RunOptions, contest: Contest) -> Experiment:
 
 def _condition(
     text: str | None, dictionary: SparseDictionary | None, memory: Sequence[str], columns: Sequence[str]
-) -> Condition | FeatureCondition | None:
+) -> BodyCondition | FeatureCondition | None:
     if not text:
         return None
     if dictionary is not None and parts_of(text, "--while")[0].startswith(FEATURE):
         return FeatureCondition.parse(text, dictionary, memory)
-    return Condition.parse(text, columns)
+    return BodyCondition.parse(text, columns)
 
 
 def _described(experiment: Experiment, contest: Contest) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from common.user_error import UserError
 
 
 @dataclass(frozen=True)
-class Condition:
+class BodyCondition:
     """A comparison of one feature with a number, such as `self_food < 30`.
 
     Attributes:
@@ -28,7 +28,7 @@ class Condition:
     number: float
 
     @staticmethod
-    def parse(text: str, columns: Sequence[str]) -> "Condition":
+    def parse(text: str, columns: Sequence[str]) -> "BodyCondition":
         """Read a condition.
 
         Args:
@@ -39,7 +39,7 @@ class Condition:
         """
         feature, comparison, number = parts_of(text, "--while")
         check_feature(f"--while {text!r}", feature, columns)
-        return Condition(feature, comparison, number)
+        return BodyCondition(feature, comparison, number)
 
     def holds(self, rows: np.ndarray, columns: Sequence[str], tick: int) -> np.ndarray:
         """Say for which agents it holds.
@@ -105,7 +105,7 @@ class When:
 
     first: int = 0
     until: int | None = None
-    condition: Condition | FeatureCondition | None = None
+    condition: BodyCondition | FeatureCondition | None = None
 
     def __post_init__(self) -> None:
         if self.first < 0:

@@ -25,7 +25,7 @@ from common.user_error import UserError
 
 
 @dataclass(frozen=True)
-class Row:
+class QualityRow:
     """One measure at one horizon, with 95% intervals."""
 
     measure: str  # name, see `open_loop.HIGHER_IS_BETTER`
@@ -51,7 +51,7 @@ class Behaviour:
 class Quality:
     """Everything that is measured."""
 
-    rows: list[Row]
+    rows: list[QualityRow]
     end_auroc: float  # of the end of lives, NaN if none ended
     end_brier: float  # mean squared error of its probability
     end_share: float  # of predicted ticks that had ended
@@ -175,13 +175,13 @@ def headline(quality: Quality) -> str:
     return "\n".join(lines)
 
 
-def _verdict(row: Row | OtherDice) -> str:
+def _verdict(row: QualityRow | OtherDice) -> str:
     better = row.better
     verdict = "better" if better.low > 0 else "worse" if better.high < 0 else "not told apart"
     return f"({verdict}; difference {better.value:+.3f}, {better.low:+.3f} to {better.high:+.3f} over {row.unit}s)"
 
 
-def _rows(errors: Errors, seed: int) -> list[Row]:
+def _rows(errors: Errors, seed: int) -> list[QualityRow]:
     rows, own_errors = [], errors.model
     for horizon in np.unique(own_errors["horizon"]).tolist():
         chosen = own_errors["horizon"] == horizon
@@ -191,7 +191,7 @@ def _rows(errors: Errors, seed: int) -> list[Row]:
                 mine, theirs = (errors_of[name][chosen].astype(float) for errors_of in (own_errors, side))
                 own, other, better = compared(units, name, mine, theirs)
                 ticks = int(chosen.sum())
-                rows.append(Row(name, horizon, own, rival, other.value, better, ticks, units.name))
+                rows.append(QualityRow(name, horizon, own, rival, other.value, better, ticks, units.name))
     return rows
 
 

@@ -151,7 +151,7 @@ _LEFT_OUT = {
 
 
 @dataclass(frozen=True)
-class Summary:
+class EvaluationSummary:
     """Results of one policy with one seed."""
 
     episodes: int  # played
@@ -244,7 +244,7 @@ class SeedResults:
         if not self.missing:
             self._write(self._journal)
 
-    def summaries(self) -> dict[str, Summary]:
+    def summaries(self) -> dict[str, EvaluationSummary]:
         """Return how each policy of the contest did, from the result file (UserError: the file is damaged)."""
         content = _read_results(self.path)
         try:
@@ -302,11 +302,13 @@ def _read_results(path: Path) -> dict[str, Any]:
     return content
 
 
-def _summary(lists: dict[str, Any]) -> Summary:
+def _summary(lists: dict[str, Any]) -> EvaluationSummary:
     ticks = lists[LENGTH]
     progress = [value for name, values in lists.items() if name.startswith(TASK_PREFIX) for value in values]
     episodes = len(set(lists[EPISODE_PREFIX + LENGTH]))
-    return Summary(episodes, len(ticks), float(np.mean(ticks)), float(np.median(ticks)), float(np.mean(progress)))
+    return EvaluationSummary(
+        episodes, len(ticks), float(np.mean(ticks)), float(np.median(ticks)), float(np.mean(progress))
+    )
 
 
 def _without_versions(provenance: object) -> dict | None:

@@ -10,7 +10,7 @@ from analysis.attribution.components import chosen_components, fitted_components
 from analysis.attribution.methods import attribute, average_baseline
 from analysis.attribution.settings import Method
 from analysis.attribution.targets import ReadOut
-from analysis.attribution.windows import Windows
+from analysis.attribution.windows import LifeWindows
 from common.user_error import UserError
 from tests.analysis.attribution.test_methods import COUNT, METHODS, by, policy_and_windows
 from tests.command import assert_refuses
@@ -24,7 +24,7 @@ def direction(name: str, weight: np.ndarray, layer: str = "lstm_cell") -> Direct
     return Direction(name, layer, weight.astype(np.float32), 0.0, "x", 0.0, 1.0, 9, 3, 1, SOURCE)
 
 
-def flat(windows: Windows) -> dict[str, np.ndarray]:
+def flat(windows: LifeWindows) -> dict[str, np.ndarray]:
     return {"lstm_hidden": windows.memory.hidden[0].numpy(), "lstm_cell": windows.memory.cell[0].numpy()}
 
 
@@ -38,7 +38,7 @@ def keeping(policy: RecurrentPolicy) -> RecurrentPolicy:
     return policy
 
 
-def varied(windows: Windows) -> Windows:
+def varied(windows: LifeWindows) -> LifeWindows:
     generator = torch.Generator().manual_seed(0)
     for state in (windows.memory.hidden, windows.memory.cell):
         state.copy_(torch.randn(state.shape, generator=generator))

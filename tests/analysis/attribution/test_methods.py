@@ -21,7 +21,7 @@ from analysis.attribution.samples import read_samples
 from analysis.attribution.sanity import Sanity, check_maps
 from analysis.attribution.settings import Method, SaliencySettings
 from analysis.attribution.targets import Outcome, ReadOut, Value, target_named
-from analysis.attribution.windows import Differentiable, Windows, by_column, check_agent, soft_inputs, softened
+from analysis.attribution.windows import Differentiable, LifeWindows, by_column, check_agent, soft_inputs, softened
 from tests.command import assert_refuses
 from tests.recorded_policy import RecordedPolicy, record_policy
 
@@ -37,13 +37,13 @@ def by(method: Method, **options: object) -> SaliencySettings:
     )  # type: ignore[arg-type]
 
 
-def policy_and_windows(recorded: RecordedPolicy, ticks: int = TICKS) -> tuple[RecurrentPolicy, Windows, np.ndarray]:
+def policy_and_windows(recorded: RecordedPolicy, ticks: int = TICKS) -> tuple[RecurrentPolicy, LifeWindows, np.ndarray]:
     """Windows of two samples, and the recorded values."""
     policy, info = load_checkpoint(recorded.checkpoint)
     policy.requires_grad_(False)
     settings = SaliencySettings(recorded.dump, samples=2, ticks=COUNT // 2, lags=ticks - 1, seed=3)
     samples = read_samples(settings, read_metadata(recorded.dump), policy, lambda _: None)
-    windows = Windows.concatenate([sample.windows(policy, info.layout, ticks) for sample in samples])
+    windows = LifeWindows.concatenate([sample.windows(policy, info.layout, ticks) for sample in samples])
     return policy, windows, np.concatenate([sample.shown.value for sample in samples])
 
 
@@ -128,7 +128,7 @@ def test_a_move_that_depends_on_one_tile_marks_it_alone(recorded: RecordedPolicy
 
 
 @pytest.fixture(scope="module")
-def planted_and_twins(recorded: RecordedPolicy) -> tuple[RecurrentPolicy, Windows, list[RecurrentPolicy]]:
+def planted_and_twins(recorded: RecordedPolicy) -> tuple[RecurrentPolicy, LifeWindows, list[RecurrentPolicy]]:
     """A policy whose value goes up with the materials of half of the tiles and down with the others', and twins."""
     policy, windows, _ = policy_and_windows(recorded, 1)
     policy = planted(policy)

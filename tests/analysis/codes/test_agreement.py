@@ -32,7 +32,7 @@ from analysis.codes.agreement import (
 from common.files import sha256
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import Entrant, load_entrant, untrained_entrant
-from reinforcement_learning.play.extraction import Plan, extract
+from reinforcement_learning.play.extraction import RecordingPlan, extract
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, SemanticSettings, Settings
 from tests.command import assert_refused, assert_refuses, run_here
@@ -77,7 +77,7 @@ def trainings(small_world, task, maps, tmp_path_factory: pytest.TempPathFactory)
     for each in (own, other):  # five codes where the states of a first recording are
         save_checkpoint(policies / "own.safetensors", each.policy, each.info)
         contest = Contest((load_entrant(policies / "own.safetensors"),), world, task, maps, torch.device("cpu"))
-        plan = Plan(1, None, 3, ("semantic_plane",), format="parquet")
+        plan = RecordingPlan(1, None, 3, ("semantic_plane",), format="parquet")
         first = folder / f"first_{each is own}"
         extract(contest, plan, [first], Workers(1), lambda *_: None)
         places = np.quantile(read_dump(first).activations["semantic_plane"], np.linspace(0.1, 0.9, CODES_EACH), axis=0)
@@ -93,7 +93,7 @@ def trainings(small_world, task, maps, tmp_path_factory: pytest.TempPathFactory)
         save_checkpoint(policies / f"{name}.safetensors", each.policy, each.info)
 
     contest = Contest((load_entrant(policies / "own.safetensors"),), world, task, maps, torch.device("cpu"))
-    plan = Plan(6, None, 4, ALL_LAYERS, SEEN_FIELDS, format="parquet")
+    plan = RecordingPlan(6, None, 4, ALL_LAYERS, SEEN_FIELDS, format="parquet")
     extract(contest, plan, [folder / "own"], Workers(1), lambda *_: None)
     return Trainings(folder / "own", policies)
 
@@ -198,7 +198,7 @@ def test_a_dump_that_lacks_something_is_refused(
 ) -> None:
     entrant = load_entrant(trainings.policies / "own.safetensors")
     contest = Contest((entrant,), small_world, task, maps, torch.device("cpu"))
-    plan = Plan(1, 2, 4, layers, fields, format="parquet")
+    plan = RecordingPlan(1, 2, 4, layers, fields, format="parquet")
     extract(contest, plan, [tmp_path / "dump"], Workers(1), lambda *_: None)
     metadata = read_metadata(tmp_path / "dump")
     assert_refuses(parts, load_networks, tmp_path / "dump", metadata, ["other"], trainings.policies)

@@ -5,7 +5,7 @@ import pytest
 from sklearn.manifold import trustworthiness
 from sklearn.neighbors import NearestNeighbors
 
-from analysis.codes.planes import NEIGHBOURS, States, kept_by
+from analysis.codes.planes import NEIGHBOURS, PlaneStates, kept_by
 
 
 def neighbours(points: np.ndarray) -> list[set[int]]:
@@ -16,7 +16,7 @@ def neighbours(points: np.ndarray) -> list[set[int]]:
 def test_numbers_are_the_known_ones() -> None:
     activations = np.random.default_rng(0).normal(size=(160, 6)).astype(np.float32)
     lives = np.repeat(np.arange(16), 10)
-    states = States(activations, np.zeros(160, np.int64), lives, activations[:, :2], "layer")
+    states = PlaneStates(activations, np.zeros(160, np.int64), lives, activations[:, :2], "layer")
     planes = {"part": states.plane, "noise": np.random.default_rng(1).normal(size=(160, 2)), "same": states.activations}
     kept = {each["name"]: each for each in kept_by(states, planes, 200, 0)}
     for name, plane in planes.items():

@@ -22,7 +22,7 @@ from analysis.clusters.projection import Projection
 from analysis.clusters.summary import format_number
 from analysis.features import EXTENDED_FEATURES, FEATURE_NAMES, FEATURES, feature_matrix
 from analysis.figures.pairs import feature_scatter, pair_panels
-from analysis.figures.points import Panel, draw_clusters, draw_values
+from analysis.figures.points import PointsPanel, draw_clusters, draw_values
 from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker, new_figure, title
 from analysis.lives import lives_of, rolling_mean
 from analysis.statistics.inference import Inference
@@ -228,7 +228,7 @@ def test_crowded_points_become_cells_of_the_commonest_cluster() -> None:
     points = np.repeat(centres, [20_000, 20_000, 20_000, 10_000], axis=0) + rng.normal(size=(70_000, 2)) * 0.2
     labels = np.where(rng.random(70_000) < 0.2, -1, truth)
     figure = new_figure(3, 3)
-    panel = Panel(figure.add_subplot(), 3, 3)
+    panel = PointsPanel(figure.add_subplot(), 3, 3)
     assert panel.crowded(len(points))
     draw_clusters(panel, points, labels)
     (image,) = panel.axes.images
@@ -253,7 +253,7 @@ def test_crowded_values_become_means_of_cells() -> None:
     points = np.repeat([[0.0, 0], [1, 0], [1, 1]], 20_000, axis=0)
     values = np.concatenate([np.full(20_000, 1.0), np.tile([2.0, 4.0], 10_000), np.full(20_000, 5.0)])
     figure = new_figure(3, 3)
-    panel = Panel(figure.add_subplot(), 3, 3)
+    panel = PointsPanel(figure.add_subplot(), 3, 3)
     scale = draw_values(panel, points, values)
     colours = scale.colours
     assert (scale.extend, scale.limits) == ("both", "1st to 99th percentile")
@@ -277,7 +277,7 @@ def test_values_are_coloured_from_dark_to_light_and_outliers_are_announced() -> 
     values = np.arange(1000.0)
     values[0], values[-1] = -1e6, 1e6
     figure = new_figure(3, 3)
-    panel = Panel(figure.add_subplot(), 3, 3)
+    panel = PointsPanel(figure.add_subplot(), 3, 3)
     scale = draw_values(panel, np.stack([values, values], axis=1), values)
     assert (scale.extend, scale.limits) == ("both", "1st to 99th percentile")
     assert 9 < scale.colours.norm.vmin < 11 and 988 < scale.colours.norm.vmax < 990
@@ -303,7 +303,7 @@ def test_points_of_few_or_wild_values_can_be_drawn(values: np.ndarray) -> None:
     points = np.stack([values, np.zeros(9_000)], axis=1)
     for room in (1.0, 9.0):
         figure = new_figure(3, 3)
-        draw_clusters(Panel(figure.add_subplot(), room, room), points, np.arange(9_000) % 3 - 1)
+        draw_clusters(PointsPanel(figure.add_subplot(), room, room), points, np.arange(9_000) % 3 - 1)
         texts(figure)
 
 

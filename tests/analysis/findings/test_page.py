@@ -11,7 +11,7 @@ from analysis.findings.forest import draw_forest
 from analysis.findings.page import History, Named, page_text, write_page
 from analysis.findings.page_template import parse_template
 from analysis.findings.results import Results
-from analysis.findings.study_file import Claim, Forest, Primary, ResultTable, Row, Stage, Study
+from analysis.findings.study_file import Claim, Forest, Primary, ResultTable, Stage, Study, TableRow
 from common.user_error import UserError
 from tests.analysis.findings.test_study_file import template, written
 from tests.command import assert_refuses
@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def study(*said: tuple[str, str, dict[str, Row]], tables: tuple[ResultTable, ...] = (), **parts: tuple) -> Study:
+def study(*said: tuple[str, str, dict[str, TableRow]], tables: tuple[ResultTable, ...] = (), **parts: tuple) -> Study:
     """A study with claims: a sentence, a control, and rows each."""
     claims = [(f"claim_{'abc'[place]}", *claim[:2]) for place, claim in enumerate(said)]
     shown = tuple(name for name, each in (("tables", tables), ("forests", parts.get("forests"))) if each)
@@ -42,8 +42,8 @@ def study(*said: tuple[str, str, dict[str, Row]], tables: tuple[ResultTable, ...
     return Study(stages, claimed, text, tables, **parts)
 
 
-def mean_of(outcome: str) -> Row:
-    return Row("x_*", "effects.tsv", {"outcome": outcome})
+def mean_of(outcome: str) -> TableRow:
+    return TableRow("x_*", "effects.tsv", {"outcome": outcome})
 
 
 def p_of(*values: float) -> float:
@@ -52,7 +52,7 @@ def p_of(*values: float) -> float:
 
 def test_q_covers_every_mean_of_the_page_said_or_not(folder: Path) -> None:
     """Only the first outcome is said, but the stages' tables hold three. The table's own q stays."""
-    own = Row("y", "effects.tsv", {"outcome": "two"})
+    own = TableRow("y", "effects.tsv", {"outcome": "two"})
     claims = (
         ('A {{ a.value.q|f(".6f") }}, table {{ own.q|f(".2f") }}', 'none {{ control.value.mean|f(".1f") }}',
          {"a": mean_of("one"), "own": own, "control": mean_of("three")}),

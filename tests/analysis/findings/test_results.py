@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from analysis.findings.results import Results, formatted, mean_over_trainings
-from analysis.findings.study_file import Row, Stage, Study
+from analysis.findings.study_file import Stage, Study, TableRow
 from analysis.statistics.over_trainings import over_trainings
 from common.user_error import UserError
 from tests.command import assert_refuses
@@ -26,20 +26,20 @@ def results(tmp_path: Path) -> Results:
 
 
 def test_row_is_the_one_that_is_meant(results: Results) -> None:
-    row = results.values(Row("clear_b", "effects.tsv", {"outcome": "ticks"}))
+    row = results.values(TableRow("clear_b", "effects.tsv", {"outcome": "ticks"}))
     assert row == {"outcome": "ticks", "value": "-29.5", "verdict": "effect"}
     for where in ({}, {"outcome": "level"}, {"outcome": "meals"}):
-        assert_refuses("rows with", results.values, Row("clear_b", "effects.tsv", where))
+        assert_refuses("rows with", results.values, TableRow("clear_b", "effects.tsv", where))
     for row, says in (
-        (Row("clear_b", "x.tsv"), "does not exist"),
-        (Row("clear_b", "effects.tsv", {"x": "y"}), "no column"),
+        (TableRow("clear_b", "x.tsv"), "does not exist"),
+        (TableRow("clear_b", "effects.tsv", {"x": "y"}), "no column"),
     ):
         assert_refuses(says, results.values, row)
 
 
 def test_mean_over_trainings_has_students_interval(results: Results) -> None:
     values = [-58.3, -29.5, -24.2]
-    found = results.values(Row("clear_*", "effects.tsv", {"outcome": "ticks"}), ["value"])
+    found = results.values(TableRow("clear_*", "effects.tsv", {"outcome": "ticks"}), ["value"])
     test = stats.ttest_1samp(values, 0)
     wanted = [sum(values) / 3, *test.confidence_interval(0.95), test.pvalue]
     assert [float(found[f"value.{name}"]) for name in ("mean", "low", "high", "p")] == pytest.approx(wanted)
@@ -47,7 +47,7 @@ def test_mean_over_trainings_has_students_interval(results: Results) -> None:
     assert_refuses("1 training", mean_over_trainings, [[{"a": 1.0}]])
     assert_refuses("not separate trainings", mean_over_trainings, [[{"a": 1.5}, {"b": 1.5}, {"c": 1.5}]])
     assert float(mean_over_trainings([[{"a": 0.0}, {"b": 0.0}]])["mean"]) == 0
-    assert_refuses("no number", results.values, Row("clear_*", "effects.tsv", {"outcome": "ticks"}), ["verdict"])
+    assert_refuses("no number", results.values, TableRow("clear_*", "effects.tsv", {"outcome": "ticks"}), ["verdict"])
 
 
 def test_trainings_that_played_the_same_worlds_need_the_numbers_of_each(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_trainings_that_played_the_same_worlds_need_the_numbers_of_each(tmp_path
     for stage, row in zip(STAGES, values, strict=True):
         (tmp_path / stage.name).mkdir()
         (tmp_path / stage.name / "effects.tsv").write_text(f"{heads}\tvalue\neffect\tticks\t{row.mean()}\n")
-    row = Row("clear_*", "effects.tsv", {"outcome": "ticks"})
+    row = TableRow("clear_*", "effects.tsv", {"outcome": "ticks"})
     with pytest.raises(UserError, match=r"clear_a and clear_b play the same worlds \(seed 7\), and effects.tsv"):
         Results(STUDY, tmp_path, seeds).values(row, ["value"])
     for stage, numbers in zip(STAGES, values, strict=True):
@@ -87,12 +87,12 @@ def test_rows_and_columns_that_no_episode_has_are_those_of_the_stages(tmp_path: 
         ({"outcome": "ticks", "q": ".0*"}, "value", 1.5),
         ({"outcome": "ticks", "arm": "edit"}, "spread", 1.0),
     ):
-        assert float(found.values(Row("clear_*", "effects.tsv", where), [column])[f"{column}.mean"]) == wanted
+        assert float(found.values(TableRow("clear_*", "effects.tsv", where), [column])[f"{column}.mean"]) == wanted
     with pytest.raises(UserError, match="2 rows with outcome 'ticks'"):  # not the last of both
-        found.values(Row("clear_*", "effects.tsv", {"outcome": "ticks"}), ["value"])
+        found.values(TableRow("clear_*", "effects.tsv", {"outcome": "ticks"}), ["value"])
     seeds = {stage.name: "intervene.py --seed 7" for stage in STAGES}
     with pytest.raises(UserError, match=r"same worlds \(seed 7\)"):
-        Results(STUDY, tmp_path, seeds).values(Row("clear_*", "effects.tsv", {"measure": "bend"}), ["value"])
+        Results(STUDY, tmp_path, seeds).values(TableRow("clear_*", "effects.tsv", {"measure": "bend"}), ["value"])
 
 
 def test_difference_of_two_kinds_of_trainings_is_welchs(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_difference_of_two_kinds_of_trainings_is_welchs(tmp_path: Path) -> None:
         for number, value in enumerate(values):
             (tmp_path / f"{kind}_{number}").mkdir()
             (tmp_path / f"{kind}_{number}" / "t.tsv").write_text(f"value\n{value}\n")
-    found = Results(Study(stages), tmp_path).values(Row("a_*", "t.tsv", {}, "b_*"), ["value"])
+    found = Results(Study(stages), tmp_path).values(TableRow("a_*", "t.tsv", {}, "b_*"), ["value"])
     test = stats.ttest_ind(kinds["a"], kinds["b"], equal_var=False)
     low, high = test.confidence_interval(0.95)
     wanted = [sum(kinds["a"]) / 3 - 6.25, low, high, test.pvalue]

@@ -21,7 +21,7 @@ from analysis.recorded.sequences import Parts, SequenceBatch, lives, windows
 from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.entrants import Entrant
-from reinforcement_learning.play.extraction import Plan, metadata_of, record_group, write
+from reinforcement_learning.play.extraction import RecordingPlan, metadata_of, record_group, write
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
 from tests.command import assert_refuses
 from tests.tiny_policies import tiny_entrant
@@ -57,7 +57,7 @@ def played(request, small_world, task, maps, tmp_path_factory) -> Played:
         agent, layers = "neurips23_start_kit", 1
     entrant = tiny_entrant(env, task, maps, agent, seed=2, lstm_layers=layers)
     contest = Contest((entrant,), env, task, maps, torch.device("cpu"))
-    plan = Plan(2, None, 3, LAYERS, SEEN_FIELDS, format="parquet")
+    plan = RecordingPlan(2, None, 3, LAYERS, SEEN_FIELDS, format="parquet")
     folder, shown, advance = tmp_path_factory.mktemp("dumps") / "all", [], PolicyPool.advance
 
     def watched(pool: PolicyPool, choices: Sequence[EntrantActions]) -> None:

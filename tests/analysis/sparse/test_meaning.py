@@ -10,7 +10,7 @@ from analysis.lives import Lives
 from analysis.sparse.cards import TOP, description, title, top_records
 from analysis.sparse.describing import erasers, erasure_row
 from analysis.sparse.meaning import Meanings, meanings, shift_test
-from analysis.sparse.states import Behaviours, States
+from analysis.sparse.states import Behaviours, SparseStates
 from analysis.statistics.circular_shift import age_of
 from tests.planted_features import SOURCE
 
@@ -44,7 +44,7 @@ def planted(seed: int) -> tuple[sparse.csr_array, Behaviours]:
     rest = values / values.std(axis=0)
     values[:, 1] += 0.1 * tick  # grows with age, as the feature of age does
     places = {"env_id": life, "agent_id": life, "episode": life % 4, "tick": tick}
-    states = States(np.zeros((len(life), 1), np.float32), places, lives)
+    states = SparseStates(np.zeros((len(life), 1), np.float32), places, lives)
     return sparse.csr_array(strengths.astype(np.float32)), Behaviours(
         states, values.astype(np.float32), rest.astype(np.float32), age_of(tick, lives)
     )

@@ -12,7 +12,7 @@ from analysis.sparse.autoencoder import Parameters, folded
 from analysis.sparse.fitting import baseline, claim
 from analysis.sparse.report import matched, stability
 from analysis.sparse.settings import SparseSettings
-from analysis.sparse.training import Epoch, Plan, geometric_median, normalisation, train
+from analysis.sparse.training import Epoch, FitPlan, geometric_median, normalisation, train
 from analysis.statistics.surrogate import gaussian_surrogate
 from common.tensor_file import read_tensors, write_tensors
 from tests.command import assert_refuses
@@ -23,7 +23,7 @@ K = 3
 FEATURES = 96
 
 
-def fitted(plan: Plan, states: np.ndarray, path: Path) -> tuple[SparseDictionary, tuple[Epoch, ...]]:
+def fitted(plan: FitPlan, states: np.ndarray, path: Path) -> tuple[SparseDictionary, tuple[Epoch, ...]]:
     normal = normalisation(states, 0)
     found = train(plan, states, normal, path)
     return folded(plan.kind, plan.k, found.parameters, normal.scale, found.threshold, SOURCE), found.curve
@@ -36,7 +36,7 @@ def planted() -> PlantedFeatures:
 
 @pytest.fixture(scope="module")
 def topk(planted: PlantedFeatures, tmp_path_factory: pytest.TempPathFactory) -> SparseDictionary:
-    return fitted(Plan("topk", FEATURES, K, 0, 30), planted.states, tmp_path_factory.mktemp("topk") / "x")[0]
+    return fitted(FitPlan("topk", FEATURES, K, 0, 30), planted.states, tmp_path_factory.mktemp("topk") / "x")[0]
 
 
 def test_planted_features_are_recovered(planted: PlantedFeatures, topk: SparseDictionary) -> None:
@@ -52,7 +52,7 @@ def test_planted_features_are_recovered(planted: PlantedFeatures, topk: SparseDi
 def test_every_kind_finds_most_of_them_with_the_sparsity_asked_for(
     planted: PlantedFeatures, kind: DictionaryKind, tmp_path: Path
 ) -> None:
-    dictionary, curve = fitted(Plan(kind, FEATURES, K, 0, 30), planted.states, tmp_path / "x")
+    dictionary, curve = fitted(FitPlan(kind, FEATURES, K, 0, 30), planted.states, tmp_path / "x")
     assert planted.cosines(dictionary.decoder).mean() > 0.8
     active = (SparseCoder(dictionary).strengths(torch.from_numpy(planted.states[:4000])) > 0).sum(dim=1)
     assert abs(float(active.float().mean()) - K) < 0.5
@@ -62,14 +62,16 @@ def test_every_kind_finds_most_of_them_with_the_sparsity_asked_for(
 def test_features_that_are_found_again_are_those_that_are_there(
     planted: PlantedFeatures, topk: SparseDictionary, tmp_path: Path
 ) -> None:
-    other, _ = fitted(Plan("topk", FEATURES, K, 1, 30), planted.states, tmp_path / "one")
+    other, _ = fitted(FitPlan("topk", FEATURES, K, 1, 30), planted.states, tmp_path / "one")
     # Gaussian noise of the same covariance holds no features, yet different seeds agree more than random directions.
     random, lives = np.random.default_rng(0), make_lives([100] * (len(planted.states) // 100))
     noise = random.multivariate_normal(planted.states.mean(axis=0), np.cov(planted.states.T), len(lives.index))
     surrogate = gaussian_surrogate(planted.states[: len(lives.index)], lives, random)
     (ones, others), floor = (
         [
-            fitted(Plan("topk", FEATURES, K, seed, 8), states.astype(np.float32), tmp_path / f"{name}{seed}")[0].decoder
+            fitted(FitPlan("topk", FEATURES, K, seed, 8), states.astype(np.float32), tmp_path / f"{name}{seed}")[
+                0
+            ].decoder
             for seed in (0, 1)
         ]
         for name, states in (("noise", noise), ("surrogate", surrogate))
@@ -98,7 +100,7 @@ def test_dead_features_are_revived(
         return found
 
     monkeypatch.setattr(Parameters, "drawn", staticmethod(mostly_low))
-    plan = Plan("topk", FEATURES, K, 0, 8)
+    plan = FitPlan("topk", FEATURES, K, 0, 8)
     revived = fitted(plan, planted.states, tmp_path / "revived")[1][-1]
     monkeypatch.setattr("analysis.sparse.autoencoder.REVIVING", 0.0)
     left = fitted(plan, planted.states, tmp_path / "left")[1][-1]
@@ -109,7 +111,7 @@ def test_dead_features_are_revived(
 def test_a_seed_decides_every_bit_with_and_without_an_interruption(
     planted: PlantedFeatures, kind: DictionaryKind, tmp_path: Path
 ) -> None:
-    states, plan = planted.states[:3000], Plan(kind, 48, K, 4, 4)
+    states, plan = planted.states[:3000], FitPlan(kind, 48, K, 4, 4)
     normal = normalisation(states, 0)
     whole = train(plan, states, normal, tmp_path / "whole")
 
@@ -131,12 +133,12 @@ def test_a_seed_decides_every_bit_with_and_without_an_interruption(
 def test_another_or_a_damaged_training_is_refused(planted: PlantedFeatures, tmp_path: Path) -> None:
     states, path = planted.states[:1000], tmp_path / "x"
     normal = normalisation(states, 0)
-    train(Plan("topk", 24, K, 0, 2), states, normal, path)
-    assert_refuses("other arguments", train, Plan("topk", 24, K, 1, 2), states, normal, path)
+    train(FitPlan("topk", 24, K, 0, 2), states, normal, path)
+    assert_refuses("other arguments", train, FitPlan("topk", 24, K, 1, 2), states, normal, path)
     arrays, text = read_tensors(path, "autoencoder training")
     del arrays["silent"]
     write_tensors(path, arrays, text, "autoencoder training")
-    assert_refuses("is damaged", train, Plan("topk", 24, K, 0, 2), states, normal, path)
+    assert_refuses("is damaged", train, FitPlan("topk", 24, K, 0, 2), states, normal, path)
 
 
 def test_strengths_are_the_same_in_raw_units(planted: PlantedFeatures, topk: SparseDictionary) -> None:

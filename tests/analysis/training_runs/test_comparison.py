@@ -13,7 +13,7 @@ import pytest
 from analysis.training_runs import run as run_files
 from analysis.training_runs.comparison import compare, notes_on
 from analysis.training_runs.curves import mean_over_seeds, stretch_means
-from analysis.training_runs.run import Group, TrainingRun, group_runs, read_run
+from analysis.training_runs.run import ComparedRun, RunGroup, group_runs, read_run
 from common.checked_json import CHECKSUM, entry_checksum
 from common.user_error import UserError
 from reinforcement_learning.run_settings import RUN_SETTINGS_FILE
@@ -26,7 +26,9 @@ def flat(value: float) -> dict:
     return {"lives/ticks": lambda steps: value}
 
 
-def planted_groups(folder: Path, values: dict[str, list[float]], by: str = "name", **settings: object) -> list[Group]:
+def planted_groups(
+    folder: Path, values: dict[str, list[float]], by: str = "name", **settings: object
+) -> list[RunGroup]:
     paths = [
         plant_run(folder, f"{name}_{seed}", seed, flat(value), **settings)
         for name, levels in values.items()
@@ -37,7 +39,7 @@ def planted_groups(folder: Path, values: dict[str, list[float]], by: str = "name
 
 def test_a_stretch_weighs_each_update_with_its_agent_steps() -> None:
     steps = np.array([100.0, 300.0, 400.0])
-    run = TrainingRun(Path("run"), {}, steps, {"loss/value": np.array([1.0, 2.0, np.nan])}, "")
+    run = ComparedRun(Path("run"), {}, steps, {"loss/value": np.array([1.0, 2.0, np.nan])}, "")
     means = stretch_means(run, "loss/value", np.array([0.0, 50.0, 200.0, 400.0]))
     assert means == pytest.approx([1.0, (50 * 1 + 100 * 2) / 150, 2.0])  # the update without a value is passed over
     assert np.isnan(stretch_means(run, "loss/value", np.array([310.0, 390.0]))).all()

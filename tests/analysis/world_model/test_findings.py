@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from agent_zoo.soft_path import soft_tick
-from analysis.world_model.findings import PARTS, Finding, Ratio, Ticks, compared, value_saliency
+from analysis.world_model.findings import PARTS, Finding, LifeTicks, Ratio, compared, value_saliency
 from analysis.world_model.policy_interface import imagined_view
 from analysis.world_model.scene import VITALS
 from analysis.world_model.windows import CONTEXT
@@ -18,7 +18,7 @@ RANDOM = np.random.default_rng(0)
 MIXING = RANDOM.standard_normal((3, UNITS))
 
 
-def planted(far: float = 0.5, shuffled: bool = False) -> Ticks:
+def planted(far: float = 0.5, shuffled: bool = False) -> LifeTicks:
     """Lives whose memory holds their vitals, in two places of the space that are far from each other.
 
     Args:
@@ -32,7 +32,7 @@ def planted(far: float = 0.5, shuffled: bool = False) -> Ticks:
     place = np.zeros((len(life), 1))
     place[life < far * LIVES] = 50
     both = np.concatenate([states, np.repeat(place, 8, axis=1)], axis=1)
-    return Ticks(life, {"lstm_cell": both}, vitals)
+    return LifeTicks(life, {"lstm_cell": both}, vitals)
 
 
 def by_name(result: list[Finding]) -> dict[str, Finding]:
@@ -59,7 +59,7 @@ def test_a_memory_that_no_longer_holds_the_vitals_is_noticed() -> None:
 
 def test_spreads_are_those_of_the_lives_compared() -> None:
     narrow = planted()
-    narrow = Ticks(narrow.life, narrow.states, 50 + narrow.vitals / 10)
+    narrow = LifeTicks(narrow.life, narrow.states, 50 + narrow.vitals / 10)
     result = by_name(compared(planted(), narrow, seed=1))
     for name in ("health", "food", "water"):
         spread = result[f"spread of {name}"]

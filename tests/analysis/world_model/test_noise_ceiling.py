@@ -19,14 +19,14 @@ from analysis.world_model.measures.noise_ceiling import (
 from analysis.world_model.measures.open_loop import HIGHER_IS_BETTER, Differences, concatenated, joined, open_loop
 from analysis.world_model.scene import own_columns
 from analysis.world_model.windows import CONTEXT
-from reinforcement_learning.play.branches import Branch, BranchPoint, Plan, play_branches
+from reinforcement_learning.play.branches import Branch, BranchPlan, BranchPoint, play_branches
 from reinforcement_learning.play.recorded_world import recorded_contest
 
 AFTER = 4
-PLAN = Plan(seed=4, agents=5, before=CONTEXT - 1, after=AFTER, layers=(LSTM_HIDDEN, LSTM_CELL))
+PLAN = BranchPlan(seed=4, agents=5, before=CONTEXT - 1, after=AFTER, layers=(LSTM_HIDDEN, LSTM_CELL))
 NO_DIFFERENCE = {"tiles": 1, "entities": 1, "vitals": 0, "memory": 1, "policy": 0}
 
-Play = Callable[[Plan], list[Branch]]
+Play = Callable[[BranchPlan], list[Branch]]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from activation_store.records import RaggedRows, Records
 from agent_zoo.checkpoint_files import SUFFIX
 from agent_zoo.observation import ObservationLayout
 from common.user_error import UserError
-from reinforcement_learning.play.branches import Branch, BranchPoint, Plan, _same_row, play_branches
+from reinforcement_learning.play.branches import Branch, BranchPlan, BranchPoint, _same_row, play_branches
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
 from reinforcement_learning.play.recorded_world import drawn_points, recorded_contest
@@ -21,7 +21,7 @@ from tests.command import assert_refuses
 from tests.recorded_features import RecordedFeatures
 
 POINT = BranchPoint(episode=1, tick=6)
-PLAN = Plan(seed=4, agents=4, before=2, after=6, layers=("lstm_hidden", "lstm_cell"))
+PLAN = BranchPlan(seed=4, agents=4, before=2, after=6, layers=("lstm_hidden", "lstm_cell"))
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def pool(contest: Contest) -> WitnessedPool:
     return WitnessedPool(contest.entrants, contest.env, contest.task, contest.maps, contest.device, 1)
 
 
-def branched(pool: WitnessedPool, plan: Plan = PLAN, points: Sequence[BranchPoint] = (POINT,)) -> list[Branch]:
+def branched(pool: WitnessedPool, plan: BranchPlan = PLAN, points: Sequence[BranchPoint] = (POINT,)) -> list[Branch]:
     pool.played = []
     return list(play_branches(pool, plan, points))
 

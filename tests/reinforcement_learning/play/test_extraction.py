@@ -21,7 +21,7 @@ from analysis.features.observed import Observed
 from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest, groups
 from reinforcement_learning.play.entrants import Entrant, untrained_entrant
-from reinforcement_learning.play.extraction import Plan, extract, metadata_of, record_group, write
+from reinforcement_learning.play.extraction import RecordingPlan, extract, metadata_of, record_group, write
 from reinforcement_learning.play.jobs import PlayedAgain
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool, seats
 from reinforcement_learning.play.recorder import Batch, Finished
@@ -116,10 +116,10 @@ def subject(contest: Contest) -> Entrant:
     return contest.entrants[0]
 
 
-PLAN = Plan(EPISODES, None, seed=4, layers=LAYERS, fields=("Market", "Task", "ActionTargets", "Logits"))
+PLAN = RecordingPlan(EPISODES, None, seed=4, layers=LAYERS, fields=("Market", "Task", "ActionTargets", "Logits"))
 
 
-def extract_here(contest: Contest, plan: Plan, folders: Sequence[Path]) -> None:
+def extract_here(contest: Contest, plan: RecordingPlan, folders: Sequence[Path]) -> None:
     """Do in this process what `extract` does in worker processes."""
     with contextlib.ExitStack() as stack:
         writers = [
@@ -268,7 +268,7 @@ def test_layers_are_what_they_are_called(records: Records, subject: Entrant) -> 
 @ONCE
 @pytest.mark.slow
 def test_same_seed_same_dump_and_another_seed_another(contest: Contest, tmp_path: Path) -> None:
-    plan = Plan(5, 12, seed=4, layers=("action_decoder",), format="parquet")
+    plan = RecordingPlan(5, 12, seed=4, layers=("action_decoder",), format="parquet")
     for name, seed, processes in (("once", 4, 1), ("again", 4, 2), ("other", 5, 1)):
         extract(contest, replace(plan, seed=seed), [tmp_path / name], Workers(processes), lambda *_: None)
     once, again, other = (read_metadata(tmp_path / name).files for name in ("once", "again", "other"))
@@ -279,7 +279,7 @@ def test_same_seed_same_dump_and_another_seed_another(contest: Contest, tmp_path
 @ONCE
 def test_a_group_that_is_played_again_is_neither_lost_nor_doubled(contest: Contest, tmp_path: Path) -> None:
     """Its worker may be lost at any moment: in the first ticks, or between two episodes that end."""
-    plan = Plan(2, 6, seed=4, layers=("action_decoder",), format="parquet")
+    plan = RecordingPlan(2, 6, seed=4, layers=("action_decoder",), format="parquet")
     (group,) = groups(plan.seed, plan.episodes)
     told: list[Batch | Finished | PlayedAgain] = []
     told += record_group(contest.pool(2), group, plan.layers, plan.fields, plan.most_ticks)
@@ -296,7 +296,7 @@ def test_a_group_that_is_played_again_is_neither_lost_nor_doubled(contest: Conte
 @pytest.mark.slow
 @ONCE
 def test_an_interrupted_dump_is_resumed_to_the_same_content(contest: Contest, tmp_path: Path) -> None:
-    plan = Plan(6, 8, seed=4, layers=("action_decoder",), format="parquet")
+    plan = RecordingPlan(6, 8, seed=4, layers=("action_decoder",), format="parquet")
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     extract(contest, plan, [whole], Workers(1), lambda *_: None)
 
@@ -320,7 +320,7 @@ def test_policies_that_share_a_world_get_dumps_of_their_own(
     both = replace(
         contest, entrants=(*contest.entrants, tiny_entrant(small_world, task, maps, "takeru", lstm_layers=0))
     )
-    plan = Plan(2, None, seed=4, layers=("action_decoder",))
+    plan = RecordingPlan(2, None, seed=4, layers=("action_decoder",))
     folders = [tmp_path / "kit", tmp_path / "takeru"]
     witness = Witness()
     with witness.watching():
@@ -340,7 +340,9 @@ def test_episodes_end_when_the_last_agent_dies(small_world, task, maps, tmp_path
     """Two untrained agents starve long before the horizon; the next tick has no agents to decide for."""
     env = replace(small_world, num_agents=2, horizon=1000)
     clueless = untrained_entrant(AGENT, Settings(env=env, task=task), maps, seed=0)
-    extract_here(Contest((clueless,), env, task, maps, CPU), Plan(3, None, 3, ("action_decoder",)), [tmp_path / "dump"])
+    extract_here(
+        Contest((clueless,), env, task, maps, CPU), RecordingPlan(3, None, 3, ("action_decoder",)), [tmp_path / "dump"]
+    )
     records = read_dump(tmp_path / "dump")
     assert sorted(set(records.episode.tolist())) == [0, 1, 2]
     assert records.tick.max() < 500

@@ -15,7 +15,7 @@ from agent_zoo.capture import ALL_LAYERS, memory_from_layers, run_with_layers
 from agent_zoo.observation import PackedObservation
 from reinforcement_learning.play.contest import Contest, groups
 from reinforcement_learning.play.entrants import untrained_entrant
-from reinforcement_learning.play.extraction import Plan, metadata_of, record_group, write
+from reinforcement_learning.play.extraction import RecordingPlan, metadata_of, record_group, write
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
 from reinforcement_learning.settings import PolicySettings, Settings
 
@@ -40,7 +40,7 @@ def episode(contest: Contest, tmp_path_factory) -> tuple[Path, list[PackedObserv
         observations.append(choices[0].decision.observation)
         advance(pool, choices)
 
-    plan = Plan(1, TICKS, seed=4, layers=ALL_LAYERS, format="parquet")
+    plan = RecordingPlan(1, TICKS, seed=4, layers=ALL_LAYERS, format="parquet")
     (group,) = groups(plan.seed, plan.episodes)
     with (
         pytest.MonkeyPatch.context() as patch,

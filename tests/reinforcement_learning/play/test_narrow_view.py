@@ -15,7 +15,7 @@ from reinforcement_learning.game.vectorization import first_episodes, make_world
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import Entrant, untrained_entrant
 from reinforcement_learning.play.evaluating.results import provenance_of
-from reinforcement_learning.play.extraction import Plan, extract, metadata_of
+from reinforcement_learning.play.extraction import RecordingPlan, extract, metadata_of
 from reinforcement_learning.play.stepper import Stepper
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, Settings
@@ -67,7 +67,7 @@ def test_chosen_targets_are_the_ones_that_were_seen(env: EnvironmentSettings, en
 
 def test_a_dump_holds_what_was_seen(env: EnvironmentSettings, entrant: Entrant, task, maps, tmp_path: Path) -> None:
     contest = Contest((entrant,), env, task, maps, torch.device("cpu"))
-    plan = Plan(1, TICKS, seed=3, layers=("action_decoder",), fields=("ActionTargets",), format="parquet")
+    plan = RecordingPlan(1, TICKS, seed=3, layers=("action_decoder",), fields=("ActionTargets",), format="parquet")
     extract(contest, plan, [tmp_path / "near"], Workers(1), lambda *_: None)
     records, metadata = read_dump(tmp_path / "near"), read_metadata(tmp_path / "near")
     assert metadata.environment["view_radius"] == RADIUS
@@ -91,7 +91,7 @@ def test_each_policy_of_a_shared_world_keeps_its_own_view(
     older = {name: value for name, value in other.info.environment.items() if name != "view_radius"}
     other = replace(other, name="other", info=replace(other.info, environment=older))
     contest = Contest((entrant, other), env, task, maps, torch.device("cpu"))
-    plan = Plan(1, TICKS, seed=3, layers=("action_decoder",))
+    plan = RecordingPlan(1, TICKS, seed=3, layers=("action_decoder",))
     radii = [metadata_of(contest, each, plan).environment["view_radius"] for each in (entrant, other)]
     assert radii == [RADIUS, 7]
 

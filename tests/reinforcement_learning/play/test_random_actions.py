@@ -17,13 +17,13 @@ from analysis.recorded.recorded_observation import packed_observation
 from analysis.recorded.sequences import lives
 from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest
-from reinforcement_learning.play.extraction import Plan, extract
+from reinforcement_learning.play.extraction import RecordingPlan, extract
 from reinforcement_learning.play.recording_progress import Recorded
 from reinforcement_learning.play.workers import Workers
 from tests.tiny_policies import tiny_contest
 
-PLAN = Plan(2, None, seed=4, layers=("lstm_hidden",), fields=SEEN_FIELDS, format="parquet")
-SHORT = Plan(6, 8, seed=4, layers=("action_decoder",), format="parquet")
+PLAN = RecordingPlan(2, None, seed=4, layers=("lstm_hidden",), fields=SEEN_FIELDS, format="parquet")
+SHORT = RecordingPlan(6, 8, seed=4, layers=("action_decoder",), format="parquet")
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from common.user_error import UserError
 from reinforcement_learning.play import extraction
 from reinforcement_learning.play.contest import Contest, Group, groups
 from reinforcement_learning.play.evaluating import evaluation
-from reinforcement_learning.play.extraction import Plan, extract
+from reinforcement_learning.play.extraction import RecordingPlan, extract
 from reinforcement_learning.play.jobs import PlayedAgain
 from reinforcement_learning.play.parallel_play import play_groups, processes_of
 from reinforcement_learning.play.policy_pool import PolicyPool
@@ -25,7 +25,7 @@ from tests.tiny_policies import tiny_contest, world_options
 ray = pytest.importorskip("ray")
 from ray.cluster_utils import Cluster  # noqa: E402
 
-PLAN = Plan(16, None, seed=4, layers=("action_decoder", "lstm_cell"), fields=("Market",), format="parquet")
+PLAN = RecordingPlan(16, None, seed=4, layers=("action_decoder", "lstm_cell"), fields=("Market",), format="parquet")
 MEMORY = 100 * 2**20
 
 

@@ -11,13 +11,13 @@ from activation_store.reader import read_dump, read_metadata
 from activation_store.records import Records
 from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest
-from reinforcement_learning.play.extraction import Plan, extract
+from reinforcement_learning.play.extraction import RecordingPlan, extract
 from reinforcement_learning.play.shadow_networks import untrained_twin, with_shadow_networks
 from reinforcement_learning.play.workers import Workers
 from tests.tiny_policies import tiny_contest, tiny_entrant
 
 LAYERS = ("lstm_hidden", "lstm_cell")
-PLAN = Plan(5, 24, seed=4, layers=LAYERS, format="parquet")
+PLAN = RecordingPlan(5, 24, seed=4, layers=LAYERS, format="parquet")
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,11 @@ def test_a_memory_without_cell_states_watches_too(small_world, task, maps, tmp_p
     watched = with_shadow_networks(entrant, (replace(entrant, name="itself"), untrained_twin(entrant, seed=9)))
     contest = Contest((watched,), small_world, task, maps, torch.device("cpu"))
     extract(
-        contest, Plan(1, 12, seed=4, layers=("lstm_hidden",), format="parquet"), [tmp_path / "dump"], Workers(1), print
+        contest,
+        RecordingPlan(1, 12, seed=4, layers=("lstm_hidden",), format="parquet"),
+        [tmp_path / "dump"],
+        Workers(1),
+        print,
     )
     found = read_dump(tmp_path / "dump").activations
     assert set(found) == {"lstm_hidden", "itself_lstm_hidden", "untrained_lstm_hidden"}

@@ -33,7 +33,7 @@ from reinforcement_learning.settings import (
 from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.ppo import AuxiliaryLoss, Minibatch, NamedLoss, update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
-from reinforcement_learning.training.run_folder import RunFolder, make_run_folder
+from reinforcement_learning.training.run_folder import TrainingFolder, make_run_folder
 from reinforcement_learning.training.semantic_training import SemanticTraining
 from reinforcement_learning.training.trainer import Session, train
 from reinforcement_learning.training.training_state import TrainingState
@@ -79,9 +79,9 @@ def played(settings: Settings, maps: Path) -> tuple[torch.nn.Module, Rollout]:
     return policy, collector.collect(settings.train.batch_size, on_tick=lambda _: None)
 
 
-def run_in(folder: Path) -> RunFolder:
+def run_in(folder: Path) -> TrainingFolder:
     make_run_folder(folder)
-    return RunFolder(folder)
+    return TrainingFolder(folder)
 
 
 def part_of(rollout: Rollout, rank: int) -> Rollout:

@@ -17,7 +17,7 @@ from common.user_error import UserError
 from reinforcement_learning.game.environment import EpisodeStart
 from reinforcement_learning.processes import StopSignal
 from reinforcement_learning.settings import PolicySettings, RolloutSettings, Settings, TaskSettings, TrainSettings
-from reinforcement_learning.training.run_folder import RunFolder
+from reinforcement_learning.training.run_folder import TrainingFolder
 from reinforcement_learning.training.trainer import Metrics, Session, train
 from reinforcement_learning.training.training_state import TrainingState
 from tests.command import assert_refuses
@@ -43,7 +43,7 @@ class StopAfter(StopSignal):
 def without_curves():
     """Curves are drawn with every checkpoint, which takes longer than these trainings and changes nothing in them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RunFolder, "draw_curves", lambda _: None)
+        patch.setattr(TrainingFolder, "draw_curves", lambda _: None)
         yield
 
 
@@ -69,7 +69,7 @@ def play(settings: Settings, maps: Path) -> Callable[..., dict[str, torch.Tensor
         folder: Path, stop: StopAfter, state: TrainingState | None = None, settings: Settings = settings
     ) -> dict[str, torch.Tensor]:
         folder.mkdir(exist_ok=True)
-        path = train("one", AGENT, settings, maps, Session(RunFolder(folder), stop, on_update=stop.count), state)
+        path = train("one", AGENT, settings, maps, Session(TrainingFolder(folder), stop, on_update=stop.count), state)
         return dict(load_checkpoint(path)[0].state_dict())
 
     return play
@@ -260,6 +260,6 @@ def test_a_state_of_another_network_is_refused(play, stopped: Path, tmp_path: Pa
 
 def test_one_process_at_a_time_holds_a_run(stopped: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(stopped, tmp_path / "run")
-    held = RunFolder(folder)
-    assert_refuses("another process is training in", RunFolder, folder)
+    held = TrainingFolder(folder)
+    assert_refuses("another process is training in", TrainingFolder, folder)
     assert held

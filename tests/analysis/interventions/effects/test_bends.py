@@ -7,7 +7,7 @@ import pytest
 
 from activation_store.interventions import Arm, LivesTable
 from analysis.interventions.effects.bends import Bend
-from analysis.interventions.effects.study import Study, study_effects
+from analysis.interventions.effects.study import EffectsStudy, study_effects
 from analysis.interventions.effects.tables import effects_table
 from analysis.interventions.effects.text import summary_lines
 from analysis.statistics.inference import Inference
@@ -44,12 +44,12 @@ def bends(way: np.ndarray, kinds: tuple[str, ...] = (EDIT,)) -> dict[float | Non
 
 
 @pytest.fixture(scope="module")
-def study() -> Study:
+def study() -> EffectsStudy:
     table, arms = plant(PLANTED)
     return study_effects(with_paths(table, arms, 8 * SOUTH_EAST), arms, SETTINGS)
 
 
-def test_path_that_bends_as_planned_is_an_effect(study: Study) -> None:
+def test_path_that_bends_as_planned_is_an_effect(study: EffectsStudy) -> None:
     assert [each.dose for each in study.bends] == [-2.0, 2.0]
     for each in study.bends:
         assert (each.plan, each.ticks, each.episodes, each.lives) == ("p/lstm_cell", 10, 10, 80)
@@ -84,7 +84,7 @@ def test_plan_along_one_axis_alone_is_no_plan() -> None:
     assert study_effects(table, arms, SETTINGS).bends == ()
 
 
-def test_bends_are_told_and_tabled(study: Study) -> None:
+def test_bends_are_told_and_tabled(study: EffectsStudy) -> None:
     lines = [line for line in summary_lines(study) if "path" in line]
     assert sum("predicted by p/lstm_cell" in line and "effect" in line for line in lines) == 2
     rows = effects_table(study).rows

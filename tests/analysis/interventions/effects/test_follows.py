@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from activation_store.interventions import Arm, LivesTable
-from analysis.interventions.effects.study import Study, study_effects
+from analysis.interventions.effects.study import EffectsStudy, study_effects
 from analysis.interventions.effects.text import summary_lines
 from analysis.interventions.outputs import write_effects
 from analysis.statistics.inference import Inference
@@ -49,11 +49,11 @@ def planted() -> tuple[LivesTable, list[Arm]]:
 
 
 @pytest.fixture(scope="module")
-def study() -> Study:
+def study() -> EffectsStudy:
     return study_effects(*planted(), SETTINGS)
 
 
-def test_planted_options_follow_beyond_controls(study: Study) -> None:
+def test_planted_options_follow_beyond_controls(study: EffectsStudy) -> None:
     found = {each.option: each for each in study.follows}
     verdicts = {name: each.verdict for name, each in found.items()}
     assert verdicts == {
@@ -67,16 +67,16 @@ def test_planted_options_follow_beyond_controls(study: Study) -> None:
     assert found["Move/South"].effect.value == pytest.approx(-0.25, abs=0.03)
 
 
-def test_moves_to_one_side_are_no_following_even_if_most_donors_are_on_the_other(study: Study) -> None:
+def test_moves_to_one_side_are_no_following_even_if_most_donors_are_on_the_other(study: EffectsStudy) -> None:
     east = next(each for each in study.follows if each.option == "Move/East")
     assert abs(east.effect.value) < 0.05
 
 
-def test_shares_of_one_side_are_no_outcomes_of_their_own(study: Study) -> None:
+def test_shares_of_one_side_are_no_outcomes_of_their_own(study: EffectsStudy) -> None:
     assert not any("follows" in each.outcome for each in [*study.at_once, *study.effects])
 
 
-def test_summary_names_the_options_that_follow_most_and_least(study: Study) -> None:
+def test_summary_names_the_options_that_follow_most_and_least(study: EffectsStudy) -> None:
     lines = [line for line in summary_lines(study) if "follows self_food" in line]
     assert len(lines) == 2
     assert "most: Move North, share of ticks above one half +0." in lines[0] and lines[0].endswith("; effect)")
@@ -103,7 +103,7 @@ def test_donors_on_one_side_only_leave_no_share() -> None:
     assert study_effects(replace(table, outcomes=kept), arms, SETTINGS).follows == ()
 
 
-def test_only_transplants_are_expected_to_have_random_donors(study: Study) -> None:
+def test_only_transplants_are_expected_to_have_random_donors(study: EffectsStudy) -> None:
     assert not any("random donors" in note for note in study.notes)
     assert any("No control: same variance" in note for note in study.notes)
     other = study_effects(*plant(Planted(kinds=(SAME,))), SETTINGS)

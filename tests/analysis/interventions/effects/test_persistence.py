@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from analysis.interventions.effects.persistence import half_life
-from analysis.interventions.effects.study import Study, study_effects
+from analysis.interventions.effects.study import EffectsStudy, study_effects
 from analysis.interventions.effects.text import summary_lines
 from analysis.interventions.figures.curves import persistence_figure
 from analysis.statistics.inference import Inference
@@ -11,7 +11,7 @@ from tests.planted_interventions import FOLLOWED_TICKS, Planted, plant, with_fol
 TICKS = FOLLOWED_TICKS
 
 
-def study_with(rate: float) -> Study:
+def study_with(rate: float) -> EffectsStudy:
     return study_effects(*with_followed(*plant(Planted()), rate), Inference(permutations=199, bootstraps=199))
 
 

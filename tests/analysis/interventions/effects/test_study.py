@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from activation_store.interventions import LivesTable
-from analysis.interventions.effects.study import Study, ranking, study_effects
+from analysis.interventions.effects.study import EffectsStudy, ranking, study_effects
 from analysis.interventions.effects.text import summary_lines
 from analysis.statistics.inference import Inference
 from tests.command import assert_refuses
@@ -17,11 +17,11 @@ LARGE = Planted(agents=32, edited=16)
 STARVING = {"ticks": -25.0, "meals": -0.6}
 
 
-def study(planted: Planted, seed: int = 0, settings: Inference = SETTINGS) -> Study:
+def study(planted: Planted, seed: int = 0, settings: Inference = SETTINGS) -> EffectsStudy:
     return study_effects(*plant(planted, seed), settings)
 
 
-def verdicts(found: Study) -> dict[str, str]:
+def verdicts(found: EffectsStudy) -> dict[str, str]:
     return {each.outcome: each.verdict for each in found.effects}
 
 

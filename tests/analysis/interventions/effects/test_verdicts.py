@@ -10,7 +10,7 @@ from analysis.interventions.effects.controls import against
 from analysis.interventions.effects.effects import Effect
 from analysis.interventions.effects.inference import Condition, OverEpisodes, detectable, episodes_needed, planned_lines
 from analysis.interventions.effects.outcomes import equivalence_p, margins
-from analysis.interventions.effects.study import Study, study_effects
+from analysis.interventions.effects.study import EffectsStudy, study_effects
 from analysis.interventions.effects.tables import effects_table
 from analysis.interventions.effects.text import summary_lines
 from analysis.statistics.inference import Inference
@@ -22,11 +22,11 @@ SETTINGS = Inference(permutations=999, bootstraps=199)
 LARGE = Planted({EDIT: {"ticks": -25.0}}, kinds=(RANDOM,), randoms=8, agents=32, edited=16)
 
 
-def study(planted: Planted, said: str = "", seed: int = 0) -> Study:
+def study(planted: Planted, said: str = "", seed: int = 0) -> EffectsStudy:
     return study_effects(*plant(planted, seed), SETTINGS, margins(said))
 
 
-def named(found: Study) -> dict[str, Effect]:
+def named(found: EffectsStudy) -> dict[str, Effect]:
     return {each.outcome: each for each in found.effects}
 
 

@@ -13,7 +13,7 @@ from analysis.interventions.edits.linear_readings import Distances
 from analysis.interventions.edits.memory_edits import Clear, Freeze, KeptMemory, MovedAsFar
 from analysis.interventions.edits.state_edits import AsFarAs, StateEdit, Untouched, collapse, steer
 from analysis.interventions.play.experiment import ArmPlan
-from analysis.interventions.play.when import Condition, When
+from analysis.interventions.play.when import BodyCondition, When
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from tests.analysis.interventions.play.directions import unit
@@ -78,7 +78,7 @@ def test_a_call_without_an_edit_leaves_every_life_as_it_was(pool: PolicyPool, tw
 
 
 def test_only_edited_agents_are_measured_and_only_edited_ticks_count(pool: PolicyPool) -> None:
-    hungry = When(condition=Condition("self_food", "<", 60))
+    hungry = When(condition=BodyCondition("self_food", "<", 60))
     edited = lives(pool, steer(unit(DRIVER, UNITS), 0.9), when=hungry)
     ticks = edited.outcomes["edited_ticks"]
     was_hungry = ~np.isnan(ticks)

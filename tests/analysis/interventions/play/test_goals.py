@@ -12,7 +12,7 @@ from analysis.interventions.edits.memory_edits import Transplant
 from analysis.interventions.edits.state_edits import steer
 from analysis.interventions.play.experiment import ArmPlan
 from analysis.interventions.play.outcomes import goals_of
-from analysis.interventions.play.when import Condition, When
+from analysis.interventions.play.when import BodyCondition, When
 from reinforcement_learning.game.fast_game.ways import SIDES
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import PolicyPool
@@ -52,7 +52,7 @@ def test_who_is_driven_north_goes_towards_the_north_only(pool: PolicyPool) -> No
 
 
 def test_the_goal_is_a_variable_of_conditions_and_donors(pool: PolicyPool) -> None:
-    southern = Condition.parse("self_goal == 1", COLUMNS)
+    southern = BodyCondition.parse("self_goal == 1", COLUMNS)
     table = lives_of(
         pool, GROUP, ArmPlan("edit", 16, When(FROM, condition=southern), states=(steer(unit(DRIVER, UNITS), 0.9),))
     )

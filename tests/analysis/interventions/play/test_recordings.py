@@ -14,7 +14,7 @@ from analysis.interventions.play.experiment import ArmPlan
 from analysis.interventions.play.recordings import RecordedArms, dump_folder
 from analysis.interventions.play.when import When
 from reinforcement_learning.play.contest import Contest, Group
-from reinforcement_learning.play.extraction import Plan, record_group
+from reinforcement_learning.play.extraction import RecordingPlan, record_group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.recorder import Batch, Finished
 from tests.analysis.interventions.play.directions import unit
@@ -101,7 +101,7 @@ class Stop(Exception):
 
 def record(folder: Path, contest: Contest, pool: PolicyPool, stop_after: int | None = None) -> None:
     """Play what is missing, as a run does; optionally end after this many messages."""
-    plan, told_so_far = Plan(4, None, 4, LAYERS, format="parquet"), 0
+    plan, told_so_far = RecordingPlan(4, None, 4, LAYERS, format="parquet"), 0
     plans = {TWIN.name: ArmPlan(TWIN.name, 4, recorded=LAYERS), EDIT.name: STEERED}
     with RecordedArms(folder, contest, ARMS, plan) as dumps:
         assert [dumps.layers_of(arm) for arm in ARMS] == [LAYERS, LAYERS, (), ()]
@@ -155,7 +155,7 @@ def test_an_interrupted_recording_is_continued_to_the_same_bytes(
 def test_whole_dumps_are_left_alone(run_folder: Path, contest: Contest, pool: PolicyPool) -> None:
     before = contents(run_folder)
     record(run_folder, contest, pool, stop_after=1)  # nothing is played, so nothing stops it
-    with RecordedArms(run_folder, contest, ARMS, Plan(4, None, 4, LAYERS, format="parquet")) as dumps:
+    with RecordedArms(run_folder, contest, ARMS, RecordingPlan(4, None, 4, LAYERS, format="parquet")) as dumps:
         for told in play_arm(pool, GROUPS[0], STEERED):  # as if the group's lives had been lost
             if isinstance(told, Batch | Finished):
                 dumps.take(EDIT.name, told)
@@ -163,6 +163,6 @@ def test_whole_dumps_are_left_alone(run_folder: Path, contest: Contest, pool: Po
 
 
 def test_without_layers_nothing_is_recorded(contest: Contest, tmp_path: Path) -> None:
-    with RecordedArms(tmp_path, contest, ARMS, Plan(4, None, 4, (), format="parquet")) as dumps:
+    with RecordedArms(tmp_path, contest, ARMS, RecordingPlan(4, None, 4, (), format="parquet")) as dumps:
         assert dumps.folders == [] and dumps.hold(EDIT, GROUPS[0]) and dumps.layers_of(EDIT) == ()
     assert not list(tmp_path.iterdir())

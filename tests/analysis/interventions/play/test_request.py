@@ -7,7 +7,7 @@ import pytest
 
 import intervene
 from analysis.interventions.edits.edit_options import separate_edits
-from analysis.interventions.play.when import Condition, When
+from analysis.interventions.play.when import BodyCondition, When
 from common.user_error import UserError
 from tests.command import assert_refuses
 
@@ -135,9 +135,9 @@ def test_an_unknown_policy_is_refused(policies: Path) -> None:
 
 def test_conditions_and_ticks() -> None:
     rows = np.array([[1, 0, 0, 90, 25, 30], [2, 0, 0, 90, 30, 30]])
-    hungry = Condition.parse("self_food<30", COLUMNS)
+    hungry = BodyCondition.parse("self_food<30", COLUMNS)
     assert hungry.holds(rows, COLUMNS, tick=0).tolist() == [True, False]
-    assert Condition.parse("tick >= 5", COLUMNS).holds(rows, COLUMNS, tick=4).tolist() == [False, False]
+    assert BodyCondition.parse("tick >= 5", COLUMNS).holds(rows, COLUMNS, tick=4).tolist() == [False, False]
     when = When(2, 4, hungry)
     assert [when.now(rows, COLUMNS, tick).any() for tick in range(6)] == [False, False, True, True, False, False]
 
@@ -147,7 +147,7 @@ def test_conditions_and_ticks() -> None:
     [("self_food", "must be a feature"), ("self_fodo < 3", "did you mean self_food"), ("self_food < many", "must be")],
 )
 def test_conditions_that_make_no_sense_are_refused(text: str, said: str) -> None:
-    assert_refuses(said, Condition.parse, text, COLUMNS)
+    assert_refuses(said, BodyCondition.parse, text, COLUMNS)
 
 
 @pytest.mark.parametrize(("first", "until"), [(-1, None), (5, 5), (5, 2)])

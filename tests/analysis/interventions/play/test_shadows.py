@@ -20,7 +20,7 @@ from analysis.interventions.play.at_once import Shadows
 from analysis.interventions.play.edited_play import PlayedGroup, play_arm
 from analysis.interventions.play.experiment import ArmPlan
 from analysis.interventions.play.start import _claim
-from analysis.interventions.play.when import Condition, When
+from analysis.interventions.play.when import BodyCondition, When
 from analysis.statistics.inference import Inference
 from common.checked_json import with_checksum
 from common.files import write_json
@@ -34,7 +34,7 @@ from tests.command import assert_refuses
 from tests.driven import DRIVER, UNITS, driven_contest
 
 GROUP = Group(4, (0,))
-HUNGRY = When(condition=Condition("self_food", "<", 80))
+HUNGRY = When(condition=BodyCondition("self_food", "<", 80))
 BY_COLUMN = DonorRule("self_col")
 
 Played = tuple[LivesTable, list[tuple[EntrantActions, np.ndarray]]]
