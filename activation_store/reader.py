@@ -204,8 +204,8 @@ def _check_unchanged(path: Path, verified: State) -> None:
 
 
 def _state(path: Path) -> State:
-    found = path.stat()
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    result = path.stat()
+    return result.st_dev, result.st_ino, result.st_size, result.st_mtime_ns
 
 
 def _check_plausible(path: Path, metadata: DumpMetadata, proof: DumpFile) -> None:

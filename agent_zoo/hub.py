@@ -70,8 +70,8 @@ def pull(repository: str, folder: Path, *, name: str | None, revision: str | Non
             name, or the hub cannot be reached or refuses.
     """
     with _hub(repository) as api:
-        found = api.model_info(repository, revision=revision, files_metadata=True)
-        chosen = _chosen(repository, found.siblings or [], name)
+        result = api.model_info(repository, revision=revision, files_metadata=True)
+        chosen = _chosen(repository, result.siblings or [], name)
         target = folder / chosen.rfilename
         check_file_name(chosen.rfilename.removesuffix(SUFFIX))
         if target.exists() and not overwrite:
@@ -79,7 +79,7 @@ def pull(repository: str, folder: Path, *, name: str | None, revision: str | Non
         if (chosen.size or 0) > LARGEST_BYTES:
             raise UserError(f"{target.name} in {repository} is larger than {LARGEST_BYTES >> 30} GiB: no policy is")
         with tempfile.TemporaryDirectory() as scratch:
-            fetched = Path(api.hf_hub_download(repository, chosen.rfilename, revision=found.sha, local_dir=scratch))
+            fetched = Path(api.hf_hub_download(repository, chosen.rfilename, revision=result.sha, local_dir=scratch))
             content = read_bytes(fetched)
             sha256 = hashlib.sha256(content).hexdigest()
             if chosen.lfs and chosen.lfs.sha256 != sha256:
@@ -87,7 +87,7 @@ def pull(repository: str, folder: Path, *, name: str | None, revision: str | Non
             info = read_info(fetched)
     make_folder(folder)
     write_bytes(target, content)
-    return Shared(target, info, f"{api.endpoint}/{repository}", str(found.sha), sha256)
+    return Shared(target, info, f"{api.endpoint}/{repository}", str(result.sha), sha256)
 
 
 def _chosen(repository: str, files: list[Any], name: str | None) -> Any:
@@ -163,7 +163,7 @@ def model_card(name: str, repository: str, info: CheckpointInfo, sha256: str) ->
 def _cell(value: object) -> str:
     """Return a value as text of a table, in which nothing can be markup."""
     if isinstance(value, Mapping):
-        return "<br>".join(f"{_plain(key)}: {_cell(each)}" for key, each in sorted(value.items())) or "none"
+        return "<br>".join(f"{_plain(key)}: {_cell(item)}" for key, item in sorted(value.items())) or "none"
     return f"`{_plain(value)}`"
 
 

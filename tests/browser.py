@@ -63,7 +63,11 @@ def opened(
     finally:
         context.close()
     # Software rendering warns of its own speed; plotly draws symbols from blobs that it creates.
-    faults = [each for each in problems if not each.startswith(("blob:", "data:")) and "GL Driver Message" not in each]
+    faults = [
+        problem
+        for problem in problems
+        if not problem.startswith(("blob:", "data:")) and "GL Driver Message" not in problem
+    ]
     assert set(faults) == {file.as_uri()}
 
 

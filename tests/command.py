@@ -39,7 +39,7 @@ def run_here(script: str, *arguments: object) -> subprocess.CompletedProcess[str
     termination, need `run` or `start`.
     """
     main = importlib.import_module(script.removesuffix(".py").replace("/", ".")).main
-    said, warned = io.StringIO(), io.StringIO()
+    printed, warned = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", [script, *map(str, arguments)])
         patch.chdir(ROOT)
@@ -48,13 +48,17 @@ def run_here(script: str, *arguments: object) -> subprocess.CompletedProcess[str
         for name, value in environment().items():
             patch.setenv(name, value)
         interrupt = signal.getsignal(signal.SIGINT)
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(warned), pytest.raises(SystemExit) as ended:
+        with (
+            contextlib.redirect_stdout(printed),
+            contextlib.redirect_stderr(warned),
+            pytest.raises(SystemExit) as ended,
+        ):
             command_line.run(main)
         signal.signal(signal.SIGINT, interrupt)
     code = ended.value.code
     if code == command_line.EXIT_INTERRUPTED:
         raise KeyboardInterrupt  # an interrupt is meant for the tests, not for the running script
-    return subprocess.CompletedProcess([script, *arguments], code, said.getvalue(), warned.getvalue())
+    return subprocess.CompletedProcess([script, *arguments], code, printed.getvalue(), warned.getvalue())
 
 
 def run_well(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:

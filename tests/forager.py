@@ -30,10 +30,10 @@ def forage(observations: np.ndarray, layout: ObservationLayout, random: np.rando
         if head.noop is not None:
             score[:, head.noop] *= _NOOP_WEIGHT
         actions[:, column] = score.argmax(axis=1)
-    move, found = _towards(_what_is_needed(observations, layout), layout.view_side)
+    move, result = _towards(_what_is_needed(observations, layout), layout.view_side)
     column = next(number for number, head in enumerate(layout.heads) if head.name == "Move.Direction")
     legal = observations["ActionTargets"]["Move"]["Direction"]
-    walks = found & (legal[np.arange(len(legal)), move] == 1)
+    walks = result & (legal[np.arange(len(legal)), move] == 1)
     actions[walks, column] = move[walks]
     return actions
 

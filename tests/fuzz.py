@@ -300,11 +300,11 @@ def damaged_tensors(data: st.DataObject, path: Path, kind: Kind) -> tuple[dict[s
 def _same_tensors(path: Path, kind: Kind, arrays: dict[str, np.ndarray], text: str) -> bool:
     """Whether damage of the bytes has left the content, such as the order of keys in the header."""
     try:
-        found, found_text = read_tensors(path, kind)
+        result, found_text = read_tensors(path, kind)
     except UserError:
         return False
-    same = all(np.array_equal(found[name], arrays[name], equal_nan=True) for name in arrays.keys() & found.keys())
-    assert same and found.keys() == arrays.keys() and found_text == text, "the hash fits, and the content differs"
+    same = all(np.array_equal(result[name], arrays[name], equal_nan=True) for name in arrays.keys() & result.keys())
+    assert same and result.keys() == arrays.keys() and found_text == text, "the hash fits, and the content differs"
     return True
 
 

@@ -39,7 +39,7 @@ def generated_panel(folder: Path, rollouts: int = ROLLOUTS) -> PanelContent:
     places = {name: np.repeat(np.arange(rollouts), TICKS) for name in ("env_id", "agent_id", "episode")}
     places |= {name: np.tile(np.arange(TICKS), rollouts) for name in ("tick", "step")}
     shares = random.dirichlet(np.ones(5), count).astype(np.float32)
-    words = [f"moves {each}, attacks player {who}" for each, who in random.integers(0, 90, (count, 2)).tolist()]
+    words = [f"moves {item}, attacks player {who}" for item, who in random.integers(0, 90, (count, 2)).tolist()]
     ticks = PanelTicks(
         places, material, corner, tables,
         {name: random.integers(0, 101, count) for name in ("health", "food", "water")}, np.array(words),

@@ -20,21 +20,21 @@ def modules() -> dict[str, Path]:
 
 def imported_names(path: Path) -> set[str]:
     """Return the dotted names of everything that a file imports, at any place in the file."""
-    found: set[str] = set()
+    result: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            result |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} imports relatively"
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+            result |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return result
 
 
 def file_arrows() -> Arrows:
     """Return, for each module, the modules of this project that it imports."""
     known = set(modules())
     return {
-        name: {_module_of(each, known) for each in imported_names(path)} & known - {name}
+        name: {_module_of(item, known) for item in imported_names(path)} & known - {name}
         for name, path in modules().items()
     }
 
@@ -45,7 +45,7 @@ def room_arrows() -> Arrows:
     arrows: Arrows = {}
     for name, targets in file_arrows().items():
         room = _room_of(known[name])
-        arrows.setdefault(room, set()).update({_room_of(known[each]) for each in targets} - {room})
+        arrows.setdefault(room, set()).update({_room_of(known[target]) for target in targets} - {room})
     return arrows
 
 
@@ -60,13 +60,13 @@ def circle(arrows: Arrows) -> list[str]:
 
 def functions(paths: Iterable[Path]) -> list[tuple[int, str, Path]]:
     """Return lines, name and file of every function, the longest first."""
-    found = [
+    result = [
         ((node.end_lineno or node.lineno) - node.lineno + 1, node.name, path)
         for path in paths
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
-    return sorted(found, key=lambda each: -each[0])
+    return sorted(result, key=lambda item: -item[0])
 
 
 def _module_of(name: str, known: set[str]) -> str:

@@ -217,15 +217,15 @@ class Original:
     def logits(
         self, read: np.ndarray, keys: Mapping[str, Sequence[np.ndarray]], legal: np.void
     ) -> dict[str, np.ndarray]:
-        said = {}
+        printed = {}
         read = rectified(read) if self.agent == "yaofeng" else read
         for theirs, head in HEADS.items():
             scores = self.linear(f"action_decoder.layers.{theirs}", read)
             if theirs in TABLE_OF_HEAD:
                 scores = np.array([*(scores @ key for key in keys[TABLE_OF_HEAD[theirs]]), 0.0])  # the last: no-op
             action, argument = head.split(".")
-            said[head] = np.where(legal[action][argument] > 0, scores, -1e9)
-        return said
+            printed[head] = np.where(legal[action][argument] > 0, scores, -1e9)
+        return printed
 
 
 def rectified(values: np.ndarray) -> np.ndarray:

@@ -63,15 +63,15 @@ class Planted:
         if NO_EDIT in self.kinds:
             arms.append(Arm("no edit", "no edit", "trained", None, TWIN.name))
         for dose, direction in itertools.product(self.doses, self.directions):
-            told = ("" if dose is None else f", dose {dose:+g}") + (f", {direction}" if direction else "")
-            arms.append(Arm(f"steer is_starving{told}", "edit", "trained", dose, TWIN.name, direction))
+            output = ("" if dose is None else f", dose {dose:+g}") + (f", {direction}" if direction else "")
+            arms.append(Arm(f"steer is_starving{output}", "edit", "trained", dose, TWIN.name, direction))
             arms += [
-                Arm(f"{kind} {place + 1}{told}", kind, "trained", dose, TWIN.name, direction)
+                Arm(f"{kind} {place + 1}{output}", kind, "trained", dose, TWIN.name, direction)
                 for kind in (RANDOM, SAME) if kind in self.kinds
                 for place in range(self.randoms)
             ]  # fmt: skip
             if UNTRAINED in self.kinds:
-                arms.append(Arm(f"untrained, steer{told}", "edit", "untrained", dose, UNTRAINED_TWIN.name, direction))
+                arms.append(Arm(f"untrained, steer{output}", "edit", "untrained", dose, UNTRAINED_TWIN.name, direction))
         return arms
 
 

@@ -33,8 +33,8 @@ def planted_dynamics_run(path: Path, dump: Path, units: int = UNITS) -> Path:
             {"component": f"ic_{number}", "explained": 0.5, "stability": 0.9, "features": "none"} for number in (1, 2)
         ]
         behaviours = {"sizes": [3, 3], "agreement": [0.5], "differences": ["more", "less"]}
-        told = {"policy": "planted", "layer": LAYER, "components": components, "behaviours": behaviours}
-        folder.save_json("summary.json", told)
+        output = {"policy": "planted", "layer": LAYER, "components": components, "behaviours": behaviours}
+        folder.save_json("summary.json", output)
         directions = [
             Direction(f"ic_{number}", LAYER, np.ones(units, np.float32), 0.0, "spreads", 0.0, 1.0, 6, 2, 1, source)
             for number in (1, 2)
@@ -58,7 +58,7 @@ def planted_saliency_run(path: Path, dump: Path, sanity: dict[str, Any] | None =
 
 def _places(dump: Path) -> dict[str, np.ndarray]:
     records = read_dump(dump, layers=[], columns=[], leave_out=["tile", "entity", "inventory", "tables"])
-    return {name: each[:TICKS] for name, each in places_of(records).items()}
+    return {name: item[:TICKS] for name, item in places_of(records).items()}
 
 
 def _input(dump: Path) -> dict[str, str]:

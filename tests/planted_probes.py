@@ -64,7 +64,7 @@ def counting_memory(seed: int = 0, worlds: int = WORLDS) -> ProbeData:
     flat = {name: values.reshape(len(world), -1) for name, values in inputs.items()}
     return ProbeData(
         inputs=flat, varying={name: np.ones(values.shape[1], bool) for name, values in flat.items()}, bands={},
-        targets=np.stack([each.ravel() for each in targets], axis=1).astype(np.float64),
+        targets=np.stack([target.ravel() for target in targets], axis=1).astype(np.float64),
         given=np.empty((len(world), 0)), world=world, episode=world, lives=lives, by_map=True, networks={},
     )  # fmt: skip
 

@@ -27,13 +27,13 @@ def plant_run(
     """Write a run of so many updates of about 1,000 agent-steps each; settings as train__gamma=0.9."""
     path = folder / "runs" / name
     path.mkdir(parents=True)
-    asked = {each.replace("__", "."): value for each, value in settings.items()}
+    asked = {item.replace("__", "."): value for item, value in settings.items()}
     asked |= {"train.seed": seed, "train.total_agent_steps": budget or BATCH * updates, "train.batch_size": BATCH}
     run = TrainingFolder(path)
     run.write_settings(agent, override(Settings(), asked), {}, folder / "policies")
     for update in range(1, updates + 1):
         steps = BATCH * update + seed  # the last tick of a batch is completed, so runs do not agree exactly
-        values = {each: function(steps) for each, function in metrics.items()}
+        values = {item: function(steps) for item, function in metrics.items()}
         run.append_metrics({"agent_steps": steps, "update": update, **values})
     return path
 

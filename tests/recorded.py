@@ -101,11 +101,11 @@ def record(contest: Contest, plan: RecordingPlan, folder: Path, *, episode: int,
     with DumpWriter(folder / "dump", metadata_of(contest, entrant, plan)) as writer:
         for number in range(plan.episodes):
             pool, group = contest.pool(1), Group(plan.seed, (number,))
-            told = record_group(pool, group, plan.layers, plan.fields, plan.most_ticks)
+            output = record_group(pool, group, plan.layers, plan.fields, plan.most_ticks)
             with pytest.MonkeyPatch.context() as patch:
                 if number == episode:
                     patch.setattr(PolicyPool, "advance", recorded_advance)
-                write(((group, each) for each in told), [writer], lambda *_: None)
+                write(((group, item) for item in output), [writer], lambda *_: None)
     recorder.helper.save(str(folder / "episode"), compress)
     recorder.game.realm.record_replay(ReplayHelper())
     log = recorder.game.realm.event_log

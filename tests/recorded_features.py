@@ -73,5 +73,5 @@ def shared_sparse_run(factory: pytest.TempPathFactory, recorded: RecordedFeature
         done = run_well("train_sparse_autoencoder.py", *sparse_arguments(recorded, output, *MORE))
         assert "topk_2x_k4" in done.stdout and "untrained_pca_k4" in done.stdout
 
-    (folder,) = (each for each in shared_folder(factory, "sparse_features", train).iterdir() if each.is_dir())
+    (folder,) = (path for path in shared_folder(factory, "sparse_features", train).iterdir() if path.is_dir())
     return folder

@@ -45,13 +45,13 @@ def record_policy(
     """Record an untrained policy from its checkpoint file."""
     env = replace(world, spawn_immunity=0, num_npcs=48)
     made = tiny_entrant(env, task, maps, seed=5, lstm_layers=layers)
-    found = RecordedPolicy(folder / NAME, folder / "policies")
-    found.policies.mkdir()
-    save_checkpoint(found.checkpoint, made.policy, made.info)
+    result = RecordedPolicy(folder / NAME, folder / "policies")
+    result.policies.mkdir()
+    save_checkpoint(result.checkpoint, made.policy, made.info)
     plan = RecordingPlan(episodes, None, 4, ALL_LAYERS, fields, format="parquet")
-    contest = Contest((load_entrant(found.checkpoint),), env, task, maps, torch.device("cpu"))
-    extract(contest, plan, [found.dump], Workers(1), lambda *_: None)
-    return found
+    contest = Contest((load_entrant(result.checkpoint),), env, task, maps, torch.device("cpu"))
+    extract(contest, plan, [result.dump], Workers(1), lambda *_: None)
+    return result
 
 
 def shared_recorded_policy(

@@ -100,11 +100,11 @@ def test_labels_name_their_records_and_find_the_planted_behaviours(run: Path, du
     with np.load(run / "cluster_labels.npz", allow_pickle=False) as labels:
         for name in ("env_id", "agent_id", "episode", "step", "tick"):
             np.testing.assert_array_equal(labels[name], getattr(kept, name))
-        found = labels["label"]
+        result = labels["label"]
     whole = planted.records
     behaviour = {(s, e): b for s, e, b in zip(whole.step, whole.env_id, planted.behaviour, strict=True)}
     truth = [behaviour[s, e] for s, e in zip(kept.step, kept.env_id, strict=True)]
-    assert adjusted_rand_score(truth, found) > 0.95
+    assert adjusted_rand_score(truth, result) > 0.95
     assert np.load(run / "embedding.npy", allow_pickle=False).shape == (len(kept), 2)
 
 
@@ -207,8 +207,8 @@ def planted_places(planted: Planted) -> tuple[np.ndarray, ...]:
 @pytest.mark.slow
 def test_components_are_told_in_the_summary(whole: Path, run: Path) -> None:
     """Attacking is one of the three planted behaviours, so the components predict it; gold is random."""
-    told = summary_of(whole)["components"]
-    r2 = dict(zip(told["features"], told["r2"], strict=True))
+    output = summary_of(whole)["components"]
+    r2 = dict(zip(output["features"], output["r2"], strict=True))
     assert r2["is_attacking"] > 0.9 and r2["self_gold"] < 0.05
     text = (whole / "summary.txt").read_text()
     assert "Principal components: 8 explain" in text and "nan" not in text

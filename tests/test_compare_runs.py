@@ -46,9 +46,9 @@ def test_groups_are_drawn_and_compared(runs: list[Path], tmp_path: Path) -> None
     }  # fmt: skip
     assert set(json.loads((folder / "DONE.json").read_text())["files"]) == written - {"DONE.json"}
     assert len(json.loads((folder / "run.json").read_text())["input"]) == 6 + 6  # metrics and results
-    found = json.loads((folder / "comparison.json").read_text())
-    assert [len(group["runs"]) for group in found["groups"]] == [3, 3]
-    differences = {each["metric"]: each for each in found["comparisons"]}
+    results = json.loads((folder / "comparison.json").read_text())
+    assert [len(group["runs"]) for group in results["groups"]] == [3, 3]
+    differences = {item["metric"]: item for item in results["comparisons"]}
     assert differences["lives/ticks"]["difference"]["high"] < 0 and differences["lives/ticks"]["corrected_p"] < 0.01
     assert differences["loss/explained_variance"]["corrected_p"] is None  # every seed the same: nothing to test
     scores = differences["task_progress on held-out maps"]
@@ -105,7 +105,7 @@ def test_bad_input_is_one_line(
         named["OTHER"] = str(plant_run(tmp_path, "A_9", 9, metrics_at(10), updates=20, train__gamma=0.5))
     named["A_1/checkpoints"] = str(runs[0] / "checkpoints")
     result = run_here(
-        "compare_runs.py", *(named.get(each, each) for each in arguments), "--output-dir", tmp_path / "out"
+        "compare_runs.py", *(named.get(argument, argument) for argument in arguments), "--output-dir", tmp_path / "out"
     )
     assert_refused(result, *parts)
     assert not (tmp_path / "out").exists()

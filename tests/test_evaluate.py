@@ -228,8 +228,8 @@ def test_policies_that_do_not_fit_are_left_out_unless_they_are_named(
         "left out: the policy debug"
     ]
     assert len(done.stderr.splitlines()) == 1
-    told = {name: entry["provenance"]["task"]["embedding_size"] for name, entry in results(policies).items()}
-    assert told == {"kit": 16, "other_tasks": 24, "take": 16, "yao": 16}
+    output = {name: entry["provenance"]["task"]["embedding_size"] for name, entry in results(policies).items()}
+    assert output == {"kit": 16, "other_tasks": 24, "take": 16, "yao": 16}
     assert_refused(run_here("evaluate.py", policies, "pvp", "-p", "kit,debug", *world), "the policy debug", "map_side")
     assert_refused(run_here("evaluate.py", policies, "pve", "-p", "debug", *world), "the policy debug", "map_side")
 

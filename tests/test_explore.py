@@ -86,7 +86,7 @@ def expected_tick(content: Explored, tick: int, words: list[str]) -> dict[str, A
     first, last = records.entity.offsets[tick : tick + 2]
     rows = [dict(zip(columns, row, strict=True)) for row in records.entity.values[first:last].tolist()]
     me = next(row for row in rows if row["id"] == records.agent_id[tick])
-    head = [each.name for each in metadata.action_heads].index("Attack.Target")
+    head = [item.name for item in metadata.action_heads].index("Attack.Target")
     target = int(records.action[tick, head])
     others = [
         {
@@ -127,7 +127,7 @@ def test_a_life_holds_every_tick(untouched, content: Explored) -> None:
         place = content.place[point]
         same = (records.agent_id == records.agent_id[place]) & (records.episode == records.episode[place])
         life = page.evaluate(f"window.explorer.life({point})")
-        assert [each["tick"] for each in life] == records.tick[same].tolist()
+        assert [item["tick"] for item in life] == records.tick[same].tolist()
         for shown, tick in zip(life, np.flatnonzero(same).tolist(), strict=True):
             expected = expected_tick(content, tick, words)
             assert {name: shown[name] for name in expected} == expected
@@ -135,7 +135,7 @@ def test_a_life_holds_every_tick(untouched, content: Explored) -> None:
             for name, column in (("reward", records.reward), ("value", records.value)):
                 assert shown["columns"][name] == column[tick]
             assert shown["columns"]["self_health"] == shown["health"]
-        assert 0 < sum(each["own"] for each in life) < len(life)
+        assert 0 < sum(item["own"] for item in life) < len(life)
 
 
 def a_lonely_point(page, condition: str = "true") -> tuple[int, dict[str, float]]:
@@ -147,9 +147,9 @@ def a_lonely_point(page, condition: str = "true") -> tuple[int, dict[str, float]
       const found = order.find((i) => { const point = explorer.point(i); return CONDITION; });
       return found === undefined ? null : [found, all[found]];
     }"""  # noqa: E501
-    found = page.evaluate(script.replace("CONDITION", condition))
-    assert found is not None
-    return found
+    result = page.evaluate(script.replace("CONDITION", condition))
+    assert result is not None
+    return result
 
 
 def hover(page, condition: str = "true") -> tuple[int, dict[str, float]]:
@@ -214,10 +214,10 @@ def test_the_ticks_around_a_point_are_a_strip_that_opens_the_life(page, content:
     strip = page.get_by_label("Ticks before and after")
     shown = page.evaluate(f"window.explorer.point({point})")
     life = page.evaluate(f"window.explorer.life({point})")
-    here = next(number for number, each in enumerate(life) if each["tick"] == shown["tick"])
+    here = next(number for number, item in enumerate(life) if item["tick"] == shown["tick"])
     around = life[max(0, here - 4) : here + 5]
-    titles = [each.get_attribute("title") for each in strip.get_by_role("button").all()]
-    assert [title.partition(":")[0] for title in titles] == [f"tick {each['tick']}" for each in around]
+    titles = [item.get_attribute("title") for item in strip.get_by_role("button").all()]
+    assert [title.partition(":")[0] for title in titles] == [f"tick {item['tick']}" for item in around]
     assert strip.locator("[aria-current]").get_attribute("title").startswith(f"tick {shown['tick']}:")
     assert len({bytes(pixels(page, f".strip button:nth-child({i + 1}) canvas")) for i in range(len(around))}) > 1
     strip.get_by_role("button").last.click()
@@ -299,9 +299,9 @@ def test_the_time_line_has_every_tick_and_leads_to_it(page) -> None:
         )
     }
     for name, column in (("health", "self_health"), ("value", "value"), ("players", "n_visible_players")):
-        assert traces[name]["x"] == [each["tick"] for each in life]
-        assert traces[name]["y"] == [each["columns"][column] for each in life]
-    moved = [each["tick"] for each in life if "moves" in each["action"]]
+        assert traces[name]["x"] == [item["tick"] for item in life]
+        assert traces[name]["y"] == [item["columns"][column] for item in life]
+    moved = [item["tick"] for item in life if "moves" in item["action"]]
     assert traces["move"]["x"] == moved
     bars = [trace for trace in traces.values() if trace["type"] == "bar"]
     assert any("propagated" in bar["name"] for bar in bars) and any("propagated" not in bar["name"] for bar in bars)
@@ -354,8 +354,8 @@ def nearest(pixels: np.ndarray, colour: str) -> int:
 
 def compared(page) -> dict[str, dict[str, Any]]:
     until(page, "window.explorer.compared !== null")
-    told = page.evaluate("JSON.parse(JSON.stringify(explorer.compared))")  # NaN becomes null
-    return {row["name"]: row for row in told}
+    output = page.evaluate("JSON.parse(JSON.stringify(explorer.compared))")  # NaN becomes null
+    return {row["name"]: row for row in output}
 
 
 def assert_same_statistics(shown: dict[str, dict[str, Any]], content: Explored, chosen: np.ndarray) -> None:
@@ -534,8 +534,8 @@ def test_labels_are_kept_exported_and_imported(page, browser, page_file: Path, c
     with page.expect_download() as waiting:
         page.get_by_role("button", name="Export labels").click()
     exported = Path(waiting.value.path())
-    told = json.loads(exported.read_text())
-    assert (told["run"], told["labels"]) == (content.run.name, {"0": "forages <b>by</b> the water"})
+    output = json.loads(exported.read_text())
+    assert (output["run"], output["labels"]) == (content.run.name, {"0": "forages <b>by</b> the water"})
     page.reload()
     until(page, "window.explorer !== undefined")
     assert page.get_by_label("Label of cluster 0").input_value() == "forages <b>by</b> the water"
@@ -545,7 +545,7 @@ def test_labels_are_kept_exported_and_imported(page, browser, page_file: Path, c
         for broken, message in (
             ("no json", "not JSON"),
             ('{"some": "thing"}', "holds no labels"),
-            (json.dumps(told | {"runKey": "0" * 64, "run": "elsewhere"}), "another run (elsewhere)"),
+            (json.dumps(output | {"runKey": "0" * 64, "run": "elsewhere"}), "another run (elsewhere)"),
         ):
             bad = tmp_path / "bad.json"
             bad.write_text(broken)
@@ -553,7 +553,7 @@ def test_labels_are_kept_exported_and_imported(page, browser, page_file: Path, c
             other.get_by_text(message).wait_for()
             assert other.evaluate("explorer.labels") == {}
         good = tmp_path / "good.json"
-        good.write_text(json.dumps(told | {"labels": told["labels"] | {"999": "nobody", "1": 7}}))
+        good.write_text(json.dumps(output | {"labels": output["labels"] | {"999": "nobody", "1": 7}}))
         other.locator("#import-labels").set_input_files(good)
         until(other, "Object.keys(explorer.labels).length === 1")
         assert other.get_by_label("Label of cluster 0").input_value() == "forages <b>by</b> the water"
@@ -663,17 +663,17 @@ def test_a_dump_that_has_moved_is_given(analysed: Analysed, tmp_path: Path) -> N
 def changed_run(path: Path, to: Path, dump: Path) -> Path:
     """Copy a run and change the recorded path of its dump."""
     shutil.copytree(path, to)
-    told = json.loads((to / RUN_FILE).read_text())
-    told["arguments"]["dump"] = str(dump)
-    rewrite(to, RUN_FILE, json.dumps(told).encode())
+    output = json.loads((to / RUN_FILE).read_text())
+    output["arguments"]["dump"] = str(dump)
+    rewrite(to, RUN_FILE, json.dumps(output).encode())
     return to
 
 
 def test_what_does_not_fit_is_refused(analysed: Analysed, tmp_path: Path) -> None:
     other = tmp_path / "other"
     shutil.copytree(analysed.dump, other)
-    told = json.loads((other / "metadata.json").read_text())
-    (other / "metadata.json").write_text(json.dumps(told))
+    output = json.loads((other / "metadata.json").read_text())
+    (other / "metadata.json").write_text(json.dumps(output))
     assert_refused(
         run_here("explore.py", analysed.run, "--dump", other), str(other), str(analysed.dump), "another dump"
     )

@@ -191,7 +191,7 @@ def test_every_checkpoint_of_a_run_can_be_recorded(folder: Path, tmp_path: Path)
         output=tmp_path / "emergence",
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
-    steps = [read_metadata(each).steps_trained for each in sorted((tmp_path / "emergence").iterdir())]
+    steps = [read_metadata(path).steps_trained for path in sorted((tmp_path / "emergence").iterdir())]
     assert len(steps) == 2 and steps[0] == 0 and (steps[1] or 0) >= 1024
 
 

@@ -32,7 +32,7 @@ def opening_functions() -> Iterator[str]:
             continue
         for function in ast.walk(ast.parse(path.read_text())):
             if isinstance(function, ast.FunctionDef):
-                calls = (each.func for each in ast.walk(function) if isinstance(each, ast.Call))
+                calls = (item.func for item in ast.walk(function) if isinstance(item, ast.Call))
                 called = {call.attr if isinstance(call, ast.Attribute) else getattr(call, "id", "") for call in calls}
                 if called & OPENING:
                     yield f"{name}:{function.name}"

@@ -74,13 +74,13 @@ def test_every_default_folder_is_listed_here() -> None:
     from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 
     of_scripts = [
-        each.Arguments
-        for each in (
+        item.Arguments
+        for item in (
             agent_life_visualization, cluster_life_phase, compare_runs, evaluate, explore, extract_activations,
             import_policy, render_replay, train,
         )
     ]  # fmt: skip
     kinds = [*of_scripts, AnalysisSettings, ProbeSettings, EnvironmentSettings, TaskSettings]
     defaults = {field.default for kind in kinds for field in fields(kind) if isinstance(field.default, Path)}
-    folders = {str(each) for each in defaults} - {"config.yaml", "sweep.yaml"}
-    assert folders == {each.split("/")[0] for each in WRITTEN_BY_DEFAULT} - {"demo", "wandb"}
+    folders = {str(item) for item in defaults} - {"config.yaml", "sweep.yaml"}
+    assert folders == {item.split("/")[0] for item in WRITTEN_BY_DEFAULT} - {"demo", "wandb"}

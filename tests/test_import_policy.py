@@ -70,12 +70,12 @@ def refused(*arguments: object, folder: Path) -> str:
 def test_a_checkpoint_becomes_a_policy_that_says_where_it_came_from(checkpoint: Path, tmp_path: Path) -> None:
     printed = imported(checkpoint, folder=tmp_path)
     heads, row, *notes = (line.split("\t") for line in printed.splitlines())
-    told = dict(zip(heads, row, strict=True))
-    assert (told["policy"], told["agent"], told["agent-steps"]) == ("kit_200M", "neurips23_start_kit", "unknown")
-    assert (told["units"], told["LSTM layers"], told["task embedding"]) == ("16", "1", "24")
+    output = dict(zip(heads, row, strict=True))
+    assert (output["policy"], output["agent"], output["agent-steps"]) == ("kit_200M", "neurips23_start_kit", "unknown")
+    assert (output["units"], output["LSTM layers"], output["task embedding"]) == ("16", "1", "24")
     assert sum("unknown: " in note for (note,) in notes) == 3
     policy, info = load_checkpoint(tmp_path / "policies" / "kit_200M.safetensors")
-    assert info.origin and info.origin.file == "kit_200M.pt" and info.origin.sha256.startswith(told["SHA-256"])
+    assert info.origin and info.origin.file == "kit_200M.pt" and info.origin.sha256.startswith(output["SHA-256"])
     assert info.origin.classes[0] == "pufferlib.frameworks.cleanrl.RecurrentPolicy" and not info.origin.steps_known
     theirs = start_kit_tensors()["policy.recurrent.weight_hh_l0"]
     assert np.array_equal(policy.state_dict()["lstm.weight_hh_l0"].numpy(), theirs)
@@ -132,7 +132,7 @@ def test_bad_input_is_refused_before_anything_is_written(
     (tmp_path / "other.pt").write_bytes(saved_network({"a.b": np.ones(2)}, wrapper="a.A", inner="a.B"))
     places = {"A": checkpoint, "EMPTY": tmp_path / "empty"}
     places |= {name: tmp_path / f"{name.lower()}.pt" for name in ("HOSTILE", "OTHER")}
-    assert re.search(message, refused(*(places.get(each, each) for each in arguments), folder=tmp_path))
+    assert re.search(message, refused(*(places.get(argument, argument) for argument in arguments), folder=tmp_path))
     assert not (tmp_path / "canary").exists()
 
 
@@ -212,11 +212,11 @@ def test_an_imported_policy_and_a_home_grown_one_share_a_world(together: Path, t
     )
     assert done.returncode == 0 and not done.stderr, done.stderr
     results = json.loads((together / "policies" / "eval_pvp_1.json").read_text())
-    told = {name: entry["provenance"]["task"] for name, entry in results.items()}
-    assert {name: (task["encoder"], task["embedding_size"]) for name, task in told.items()} == {
+    output = {name: entry["provenance"]["task"] for name, entry in results.items()}
+    assert {name: (task["encoder"], task["embedding_size"]) for name, task in output.items()} == {
         "ours": ("structural", 128), "theirs": ("file", 24),
     }  # fmt: skip
-    assert len(told["theirs"]["embeddings_sha256"]) == 64
+    assert len(output["theirs"]["embeddings_sha256"]) == 64
     assert results["theirs"]["provenance"]["agent_steps"] is None
     run_well(
         "extract_activations.py", "pvp", "-p", "theirs,ours", "-n", 1, "--fields", "Task", "--format", "parquet",

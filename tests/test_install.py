@@ -63,7 +63,7 @@ def test_only_the_folder_itself_can_be_installed(backend: ModuleType) -> None:
 
 def test_pip_builds_with_the_versions_that_uv_does() -> None:
     pinned = set(PROJECT["project"]["dependencies"])
-    assert {f"{each['name']}=={each['version']}" for each in DECLARED} < pinned
+    assert {f"{item['name']}=={item['version']}" for item in DECLARED} < pinned
     assert set(PROJECT["build-system"]["requires"]) - {"pip", "wheel==0.45.1"} < pinned
 
 

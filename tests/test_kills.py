@@ -236,9 +236,9 @@ def run(command: tuple[Any, ...], kill_at: int = 0) -> tuple[int, int, str]:
         stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         os.close(writing)
-        said = process.communicate(timeout=600)[1]
+        printed = process.communicate(timeout=600)[1]
     with os.fdopen(reading, "rb") as named:
-        return process.returncode, len(named.read()), said[-2000:]
+        return process.returncode, len(named.read()), printed[-2000:]
 
 
 def contents(folder: Path) -> set[str]:
@@ -270,24 +270,24 @@ def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def test_a_command_that_was_killed_ends_as_one_that_was_not(
     writer: Writer, bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, named, said = run(writer.command(bench, tmp_path / "whole"))
-    assert code == 0, said
+    code, named, printed = run(writer.command(bench, tmp_path / "whole"))
+    assert code == 0, printed
     moments = sorted({1, named // 2, named} - {0})
     for moment in moments:
         folder = tmp_path / f"killed_{moment}"
         command = writer.command(bench, folder)
-        code, _, said = run(command, kill_at=moment)
+        code, _, printed = run(command, kill_at=moment)
         if code == 0 and moment > 1:
             continue  # it named fewer files: the first run had made what they share, such as maps
-        assert code == -signal.SIGKILL, said
+        assert code == -signal.SIGKILL, printed
         begun = any(contents(folder)) if folder.exists() else False
         if writer.resumed and any(name.endswith("settings.json") for name in contents(folder)):
             command = writer.resumed(bench, folder)
-        code, _, said = run((*command, *(writer.again if begun else ())))
-        if writer.fresh and code == 2 and "delete it" in said:
+        code, _, printed = run((*command, *(writer.again if begun else ())))
+        if writer.fresh and code == 2 and "delete it" in printed:
             shutil.rmtree(folder)
-            code, _, said = run(writer.command(bench, folder))
-        assert code == 0, f"after a kill at file {moment} of {named}: {said}"
+            code, _, printed = run(writer.command(bench, folder))
+        assert code == 0, f"after a kill at file {moment} of {named}: {printed}"
         lost, more = contents(tmp_path / "whole") - contents(folder), contents(folder) - contents(tmp_path / "whole")
         assert not lost and (writer.adds or not more), f"after a kill at file {moment} of {named}: {lost} {more}"
         assert not any(name.endswith(PARTIAL_SUFFIX) for name in contents(folder))
@@ -320,5 +320,5 @@ def test_a_compilation_of_the_game_that_was_killed_is_made_anew(moment: str, tmp
     assert {path.name for path in cache.iterdir()} == {folder.name, "lock"}
     assert {path.suffix for path in folder.iterdir()} == {".so", ""} and "damaged" not in done.stderr
     loaded = [sys.executable, "-c", "import short; print(short.double(21), short.__file__)"]
-    told = subprocess.check_output(loaded, env={**environment(), "PYTHONPATH": str(folder)}, text=True)
-    assert told.startswith(f"42 {folder}")
+    output = subprocess.check_output(loaded, env={**environment(), "PYTHONPATH": str(folder)}, text=True)
+    assert output.startswith(f"42 {folder}")

@@ -80,14 +80,14 @@ def test_phases_of_a_real_run(recording: Recording, clusters: Path, tmp_path: Pa
     assert folder.name == f"{clusters.name}-life_phase-b5-l20-p99-r100"
     for name in ("life_phase.png", "life_tick.png", "transitions.png"):
         assert (folder / name).read_bytes().startswith(PNG)
-    told = orjson.loads((folder / "life_phase.json").read_bytes())
+    output = orjson.loads((folder / "life_phase.json").read_bytes())
     spans = life_spans(read_identity(recording.dump))
-    assert told["lives"] == (spans.ticks >= 20).sum() and told["lives_in_dump"] == len(spans)
-    np.testing.assert_allclose(np.sum(told["by_phase"]["shares"]["mean"], axis=1), 1)
-    assert sum(told["dwelling_ticks"]["ticks"]) == told["records"] == spans.ticks[spans.ticks >= 20].sum()
+    assert output["lives"] == (spans.ticks >= 20).sum() and output["lives_in_dump"] == len(spans)
+    np.testing.assert_allclose(np.sum(output["by_phase"]["shares"]["mean"], axis=1), 1)
+    assert sum(output["dwelling_ticks"]["ticks"]) == output["records"] == spans.ticks[spans.ticks >= 20].sum()
     text = (folder / "life_phase.txt").read_text()
     assert text.strip() in done.stdout and "nan" not in text
-    assert f"{told['by_phase']['association']['explained']:.1%}" in text
+    assert f"{output['by_phase']['association']['explained']:.1%}" in text
 
 
 def test_lives_that_are_not_there_are_refused(recording: Recording, tmp_path: Path) -> None:

@@ -114,10 +114,10 @@ def rows_of(records: Records) -> dict[tuple[int, int, int], int]:
 def of_dump(found: list[dict[str, Any]], records: Records, simulated: bool) -> Iterator[tuple[dict[str, Any], int]]:
     """Yield each tick of the page, and its row in the dump."""
     row = rows_of(records)
-    for each in found:
-        if each["simulated"] == simulated:
-            for tick in each["ticks"]:
-                yield tick, row[each["episode"], each["agent"], tick["tick"]]
+    for item in found:
+        if item["simulated"] == simulated:
+            for tick in item["ticks"]:
+                yield tick, row[item["episode"], item["agent"], tick["tick"]]
 
 
 @pytest.mark.parametrize("simulated", [False, True])
@@ -127,7 +127,7 @@ def test_the_page_holds_what_the_dumps_hold(page, made: Made, simulated: bool) -
     seen = Observed(records, metadata)
     words = action_words(seen)
     ic = [read_directions(made.dynamics / "directions.safetensors").named(f"ic_{number}") for number in range(1, 5)]
-    scores = np.stack([each.read_out(records.activations["lstm_cell"]) for each in ic], axis=1)
+    scores = np.stack([item.read_out(records.activations["lstm_cell"]) for item in ic], axis=1)
     move = [head.name for head in metadata.action_heads].index("Move.Direction")
     ends = np.cumsum([head.size for head in metadata.action_heads])
     legal = unpack_legal(records.column("legal"), int(ends[-1]))[:, ends[move] - 5 : ends[move]]
@@ -140,20 +140,20 @@ def test_the_page_holds_what_the_dumps_hold(page, made: Made, simulated: bool) -
         ]
         assert tick["value"] == pytest.approx(float(records.value[row]), rel=1e-3, abs=1e-6)
         assert tick["components"] == pytest.approx(scores[row].tolist(), abs=0.011)
-        found = np.array(tick["probabilities"]["Move.Direction"])
-        assert found.sum() == pytest.approx(1, abs=0.03) and not found[~legal[row]].any()
+        result = np.array(tick["probabilities"]["Move.Direction"])
+        assert result.sum() == pytest.approx(1, abs=0.03) and not result[~legal[row]].any()
         chosen = float(np.exp(records.log_probability[row, move]))
         if not simulated:  # a simulated tick's options are legal in degrees, and in its dump legal or not
-            assert found[records.action[row, move]] == pytest.approx(chosen, abs=0.006)
+            assert result[records.action[row, move]] == pytest.approx(chosen, abs=0.006)
         assert len(tick["others"]) <= records.entity.counts[row] - 1
     assert count > 100
 
 
 def test_rollouts_are_stretches_of_lives_real_and_simulated(page) -> None:
-    found = rollouts(page)
-    assert 0 < sum(each["simulated"] for each in found) < len(found) <= 60
-    for each in found:
-        ticks = [tick["tick"] for tick in each["ticks"]]
+    result = rollouts(page)
+    assert 0 < sum(item["simulated"] for item in result) < len(result) <= 60
+    for item in result:
+        ticks = [tick["tick"] for tick in item["ticks"]]
         assert ticks == list(range(ticks[0], ticks[0] + len(ticks))) and len(ticks) <= 32
 
 
@@ -162,14 +162,16 @@ def test_behaviours_are_those_of_the_run_where_it_has_them(page, made: Made) -> 
     keys = zip(labels["episode"].tolist(), labels["agent_id"].tolist(), labels["tick"].tolist(), strict=True)
     label = dict(zip(keys, labels["label"].tolist(), strict=True))
     own = 0
-    for each in rollouts(page):
-        known = [tick["behaviour"] for tick in each["ticks"] if tick["behaviour"] >= 0]
-        assert each["main"] == (max(sorted(set(known)), key=known.count) if known else -1)
-        for tick in each["ticks"]:
-            assert tick["own"] == (not each["simulated"] and (each["episode"], each["agent"], tick["tick"]) in label)
+    for rollout in rollouts(page):
+        known = [tick["behaviour"] for tick in rollout["ticks"] if tick["behaviour"] >= 0]
+        assert rollout["main"] == (max(sorted(set(known)), key=known.count) if known else -1)
+        for tick in rollout["ticks"]:
+            assert tick["own"] == (
+                not rollout["simulated"] and (rollout["episode"], rollout["agent"], tick["tick"]) in label
+            )
             if tick["own"]:
                 own += 1
-                assert tick["behaviour"] == label[each["episode"], each["agent"], tick["tick"]]
+                assert tick["behaviour"] == label[rollout["episode"], rollout["agent"], tick["tick"]]
     assert own > 100
 
 
@@ -179,17 +181,17 @@ def test_maps_lie_over_the_views_that_they_are_of(page, made: Made) -> None:
     keys = zip(maps["episode"].tolist(), maps["agent_id"].tolist(), maps["tick"].tolist(), strict=True)
     row = {key: number for number, key in enumerate(keys)}
     seen = 0
-    for each in rollouts(page):
-        for tick in each["ticks"]:
-            at = row.get((each["episode"], each["agent"], tick["tick"])) if not each["simulated"] else None
-            for later, found in enumerate(tick["maps"][0]):
+    for rollout in rollouts(page):
+        for tick in rollout["ticks"]:
+            at = row.get((rollout["episode"], rollout["agent"], tick["tick"])) if not rollout["simulated"] else None
+            for later, result in enumerate(tick["maps"][0]):
                 target = None if at is None else at + later
                 if target is None or target >= len(maps["sample"]) or maps["sample"][target] != maps["sample"][at]:
-                    assert found is None
+                    assert result is None
                     continue
                 seen += 1
                 expected = maps["tiles"][target, 2 - later]
-                np.testing.assert_allclose(found["tiles"], expected, atol=found["most"] / 200)
+                np.testing.assert_allclose(result["tiles"], expected, atol=result["most"] / 200)
     assert seen == 3 * (9 + 8 + 7)
     page.select_option("#from", "mapped")
     assert page.evaluate("panel.shown().length") == 3
@@ -224,8 +226,8 @@ def test_a_component_lists_what_moves_it_and_what_it_moves(page) -> None:
     assert page.text_content("#moved-by li:first-child").startswith(f"ic_1+{EFFECT:.2f}")
     box = page.locator("#jacobians").bounding_box()
     page.mouse.move(box["x"] + 30, box["y"] + 0.5 * (box["height"] - 26))  # column of ic_1
-    told = page.text_content("#matrix-text")
-    assert re.match(r"ic_1 → ic_[1-4]: r .*, effect ", told)
+    output = page.text_content("#matrix-text")
+    assert re.match(r"ic_1 → ic_[1-4]: r .*, effect ", output)
 
 
 def test_a_component_that_is_clicked_stays(page) -> None:
@@ -271,12 +273,12 @@ def test_keys_and_mouse_go_through_ticks_and_rollouts(page) -> None:
 def test_lists_of_rollouts_can_be_narrowed(page) -> None:
     page.select_option("#from", "simulated")
     shown = page.evaluate("panel.shown()")
-    found = rollouts(page)
-    assert shown == [number for number, each in enumerate(found) if each["simulated"]]
+    result = rollouts(page)
+    assert shown == [number for number, item in enumerate(result) if item["simulated"]]
     page.select_option("#from", "all")
     page.locator("#behaviours button").nth(1).click()
     shown = page.evaluate("panel.shown()")
-    assert shown == [number for number, each in enumerate(found) if each["main"] == 1]
+    assert shown == [number for number, item in enumerate(result) if item["main"] == 1]
     assert f"{len(shown)}" in page.text_content("#rollout-number")
 
 

@@ -275,7 +275,7 @@ def nearest(pixels: np.ndarray, colour: str) -> int:
 def film(recording: Recording, path: Path, *options: object) -> np.ndarray:
     done = (run if path.suffix == ".mp4" else run_here)("render_replay.py", recording.replay, "-o", path, *options)
     assert done.returncode == 0, done.stderr
-    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    assert [item.name for item in path.parent.iterdir()] == [path.name]
     return np.stack(list(imageio.imiter(path, plugin="FFMPEG" if path.suffix == ".mp4" else "pillow")))[..., :3]
 
 
@@ -381,7 +381,7 @@ def test_bad_options_are_refused(recording: Recording, tmp_path: Path, options: 
     copy = tmp_path / "episode.replay.lzma"
     shutil.copy(recording.replay, copy)
     assert_refused(run_here("render_replay.py", copy, *options), *parts)
-    assert [each.name for each in tmp_path.iterdir()] == [copy.name]
+    assert [path.name for path in tmp_path.iterdir()] == [copy.name]
 
 
 def test_a_file_that_is_no_replay_is_refused(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_agents_are_named_after_their_policy(policies: Path, small_world: Enviro
     assert done.returncode == 0, done.stderr
     path = policies / "seed_3_task_0.replay.lzma"
     assert str(path) in done.stdout.replace("\n", "") and "render_replay.py" in done.stdout
-    assert {each.suffix for each in policies.iterdir()} == {".safetensors", ".lzma"}  # no pickle beside it
+    assert {item.suffix for item in policies.iterdir()} == {".safetensors", ".lzma"}  # no pickle beside it
     names = [player["base"]["name"] for player in content(path)["packets"][0]["player"].values()]
     seated = seats(3, 0, small_world.num_agents, 3)
     assert names == [f"{('kit', 'take', 'yao')[entrant]}_{agent}" for agent, entrant in enumerate(seated, start=1)]

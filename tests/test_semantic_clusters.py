@@ -49,13 +49,13 @@ def run(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_run_is_a_cluster_run_with_a_plane(run: Path, recording: Recording) -> None:
-    found = read_run(run, recording.dump)
-    plane, summary = np.load(run / "plane.npy"), found.summary
-    assert np.array_equal(plane, found.embedding) and plane.shape[1] == 2
-    assert summary["codes"]["asked"] == 4 and summary["codes"]["used"] == len(found.clusters.clusters)
+    result = read_run(run, recording.dump)
+    plane, summary = np.load(run / "plane.npy"), result.summary
+    assert np.array_equal(plane, result.embedding) and plane.shape[1] == 2
+    assert summary["codes"]["asked"] == 4 and summary["codes"]["used"] == len(result.clusters.clusters)
     assert summary["noise_records"] == 0 and summary["layer"] == LAYER
     names = {direction.name for direction in read_directions(run / "directions.safetensors")}
-    assert {f"cluster_{label}" for label in found.clusters.clusters} <= names
+    assert {f"cluster_{label}" for label in result.clusters.clusters} <= names
     report = (run / "report.html").read_text()
     assert "python semantic_clusters.py fit" in report and "fitted along with the codes" in report
 
@@ -82,7 +82,7 @@ def test_every_record_has_the_nearest_code(run: Path, recording: Recording) -> N
     ids=lambda command: command[0],
 )  # fmt: skip
 def test_scripts_for_clusters_take_it(run: Path, recording: Recording, tmp_path: Path, command: tuple) -> None:
-    script, *arguments = (each.format(run=run, dump=recording.dump, out=tmp_path) for each in command)
+    script, *arguments = (item.format(run=run, dump=recording.dump, out=tmp_path) for item in command)
     run_well(script, *arguments)
     assert any(tmp_path.iterdir())
 
@@ -135,7 +135,7 @@ def test_cards_count_what_the_dump_holds(run: Path, recording: Recording, descri
     dead = list(endings(seen))
     for card in described:
         own = label == card["label"]
-        act = next(each for each in card["acts"] if each["name"] == "moves")
+        act = next(item for item in card["acts"] if item["name"] == "moves")
         assert act["inside"] == pytest.approx(moves[own].mean())
         assert act["elsewhere"] == pytest.approx(moves[~own].mean())
         assert act["low"] <= act["inside"] - act["elsewhere"] <= act["high"]
@@ -187,17 +187,17 @@ def coded(run: Path, recording: Recording) -> CodedDump:
 
 @pytest.mark.parametrize("source", ["best", "all"])
 def test_stretches_are_of_one_life_and_one_code(coded: CodedDump, source: From) -> None:
-    found = stretches_of(coded, source, seed=1)
+    result = stretches_of(coded, source, seed=1)
     best = best_lives(coded)
-    assert found.keys() == set(coded.labels) and sum(map(len, found.values())) > 1
-    for code, stretches in found.items():
-        assert sum(len(each) + 4 for each in stretches) <= 480 + 4 + 20
-        for each in stretches:
-            assert 5 <= len(each) <= 20 and (coded.label[each] == code).all()
-            assert (coded.lives.index[each] == coded.lives.index[each[0]]).all()
-            assert (np.diff(coded.records.tick[each]) == 1).all()
-            assert source == "all" or coded.lives.index[each[0]] in best
-        lives = [coded.lives.index[each[0]] for each in stretches]
+    assert result.keys() == set(coded.labels) and sum(map(len, result.values())) > 1
+    for code, stretches in result.items():
+        assert sum(len(stretch) + 4 for stretch in stretches) <= 480 + 4 + 20
+        for stretch in stretches:
+            assert 5 <= len(stretch) <= 20 and (coded.label[stretch] == code).all()
+            assert (coded.lives.index[stretch] == coded.lives.index[stretch[0]]).all()
+            assert (np.diff(coded.records.tick[stretch]) == 1).all()
+            assert source == "all" or coded.lives.index[stretch[0]] in best
+        lives = [coded.lives.index[stretch[0]] for stretch in stretches]
         assert len(set(lives[: len(set(lives))])) == len(set(lives)), "each life once before any twice"
     reward = np.bincount(coded.lives.index, weights=coded.records.reward)
     assert len(best) == round(0.2 * len(reward)) and reward[best].min() >= np.delete(reward, best).max()
@@ -243,18 +243,18 @@ def test_the_page_of_a_run_is_written(run: Path, recording: Recording) -> None:
 @pytest.mark.slow
 def test_codes_are_compared_with_other_methods(run: Path, recording: Recording) -> None:
     run_well("semantic_clusters.py", "compare", run, "--states", 300, "--bootstraps", 100)
-    found = json.loads((run / "leaderboard.json").read_text())
-    names = [row["name"] for row in found["rows"]]
+    result = json.loads((run / "leaderboard.json").read_text())
+    names = [row["name"] for row in result["rows"]]
     assert names == [
         "codes of this run", "UMAP and HDBSCAN", "k-means on the state", "behaviours (trajectories, Ward)",
         "strongest sparse feature",
     ]  # fmt: skip
     table = (run / "leaderboard.tsv").read_text().splitlines()
-    assert len(table) == 1 + sum(len(row["measures"]) for row in found["rows"])
+    assert len(table) == 1 + sum(len(row["measures"]) for row in result["rows"])
     assert {"codes_1", "kmeans_1", "behaviours_1", "sparse_1"} <= {
-        each.name for each in read_directions(run / "axes.safetensors")
+        direction.name for direction in read_directions(run / "axes.safetensors")
     }
-    for row in found["rows"]:
+    for row in result["rows"]:
         for name, measure in row["measures"].items():
             assert measure["low"] <= measure["high"], (row["name"], name)
         assert 1 <= row["measures"]["perplexity"]["value"] <= row["clusters"]
@@ -265,8 +265,8 @@ def test_codes_are_compared_with_other_methods(run: Path, recording: Recording) 
 def test_planes_are_drawn_and_measured(run: Path, recording: Recording, analysed) -> None:
     run_well("semantic_clusters.py", "plot", run, "--states", 200, "--bootstraps", 100)
     kept = json.loads((run / "planes.json").read_text())
-    assert [each["name"] for each in kept][:3] == ["semantic plane", "t-SNE", "UMAP"]
-    assert all(each["trustworthiness_low"] <= each["trustworthiness"] <= each["trustworthiness_high"] for each in kept)
+    assert [item["name"] for item in kept][:3] == ["semantic plane", "t-SNE", "UMAP"]
+    assert all(item["trustworthiness_low"] <= item["trustworthiness"] <= item["trustworthiness_high"] for item in kept)
 
 
 @pytest.fixture(scope="module")
@@ -288,11 +288,11 @@ def learnt(small_world, task, maps, tmp_path_factory: pytest.TempPathFactory) ->
 def test_codes_that_the_policy_learnt_are_read(learnt: Recording, tmp_path: Path) -> None:
     run_well("semantic_clusters.py", "fit", learnt.dump, "--recorded", *QUICK, "-o", tmp_path)
     (folder,) = tmp_path.iterdir()
-    found = read_run(folder, learnt.dump)
-    codes = found.summary["codes"]
+    result = read_run(folder, learnt.dump)
+    codes = result.summary["codes"]
     assert codes["recorded"] and codes["asked"] == 6 and codes["used"] == len(codes["numbers"]) < 6
     assert json.loads((folder / "run.json").read_text())["arguments"]["layer"] == "semantic_code"
-    propagated = propagate_labels(found.clusters, learnt.dump, fit_rule(found.clusters, learnt.dump))
+    propagated = propagate_labels(result.clusters, learnt.dump, fit_rule(result.clusters, learnt.dump))
     records = read_dump(learnt.dump)
     number = records.activations["semantic_code"].argmax(axis=1)
     label, exact = propagated.of(records)

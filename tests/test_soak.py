@@ -31,9 +31,9 @@ this small world takes 25 MB once, and then less than 1 MB in five minutes."""
 def megabytes(process: psutil.Process) -> float:
     """Memory that a process and its children hold, without the libraries' files that they share."""
     total = 0
-    for each in (process, *process.children(recursive=True)):
+    for case in (process, *process.children(recursive=True)):
         try:
-            total += each.memory_info().rss - each.memory_info().shared
+            total += case.memory_info().rss - case.memory_info().shared
         except psutil.NoSuchProcess:
             continue
     return total / 1e6
@@ -99,8 +99,8 @@ def test_memory_does_not_grow(
     }  # fmt: skip
     begun = {"extraction": "episode-*.parquet", "evaluation": ".eval*", "training": "metrics.jsonl"}
     with running(*commands[what]) as process:
-        found = slope(process, tmp_path, begun[what])
+        result = slope(process, tmp_path, begun[what])
         held = megabytes(process)
     with capsys.disabled():
-        print(f"\n{what}: {held:.0f} MB after {MINUTES:g} minutes, {found:+.2f} MB a minute")
-    assert found < LARGEST_SLOPE
+        print(f"\n{what}: {held:.0f} MB after {MINUTES:g} minutes, {result:+.2f} MB a minute")
+    assert result < LARGEST_SLOPE

@@ -187,11 +187,11 @@ def test_failing_stage_is_named_with_its_reason(folder: Path, tmp_path: Path) ->
 @pytest.mark.parametrize("path", sorted((ROOT / "studies").glob("*.yaml")), ids=lambda path: path.stem)
 def test_shipped_studies_can_be_read(path: Path) -> None:
     study = read_study(path)
-    texts = [each.read_text().splitlines() for each in (path, template_of(path))]
+    texts = [item.read_text().splitlines() for item in (path, template_of(path))]
     assert study.claims and all(len(lines) <= 100 and max(map(len, lines)) < 130 for lines in texts)
     for stage in study.stages:
         assert (ROOT / stage.run.split()[0]).exists()
-        assert all((ROOT / each).exists() for each in stage.reads)
+        assert all((ROOT / item).exists() for item in stage.reads)
     assert sum(stage.minutes for stage in study.stages) <= 240  # an estimate, with eight random controls of each kind
 
 

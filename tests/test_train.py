@@ -360,7 +360,7 @@ def test_training_goes_on_without_a_mirror_that_died(tmp_path: Path) -> None:
         assert process.stdout
         while "agent-steps" not in process.stdout.readline():
             pass
-        (service,) = (each for each in psutil.Process(process.pid).children() if each.name() == "wandb-core")
+        (service,) = (item for item in psutil.Process(process.pid).children() if item.name() == "wandb-core")
         service.kill()
         output = process.stdout.read()
     assert process.returncode == 0, output

@@ -54,21 +54,21 @@ def test_everything_is_there_and_whole(results: Path) -> None:
     others = {"probes.json", "run.json", "directions.safetensors"}
     done = json.loads((results / "DONE.json").read_text())["files"]
     assert set(done) == figures | tables | others
-    assert all(each["sha256"] == sha256(results / name) for name, each in done.items())
+    assert all(item["sha256"] == sha256(results / name) for name, item in done.items())
 
 
 def test_the_report_and_the_tables_say_the_same(results: Path) -> None:
     report = json.loads((results / "probes.json").read_text())["dumps"]
-    assert [each["steps_trained"] for each in report] == list(STEPS)
+    assert [item["steps_trained"] for item in report] == list(STEPS)
     for name in ("scores", "advantages", "increments", "increments_given", "given", "cka"):
-        told = [row for each in report for row in each[name]]
+        output = [row for item in report for row in item[name]]
         table = rows(results, f"probe_{name}.tsv")
-        assert len(told) == len(table)
-        for one, other in zip(told, table, strict=True):
+        assert len(output) == len(table)
+        for one, other in zip(output, table, strict=True):
             for key, value in one.items():
                 shown = "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
                 assert other[key] == shown
-    reasons = {each["name"]: each["reason"] for each in report[0]["targets"]}
+    reasons = {item["name"]: item["reason"] for item in report[0]["targets"]}
     # Agents cannot buy from an empty market.
     assert reasons["is_buying"] and [name for name, reason in reasons.items() if reason] == ["is_buying"]
 
@@ -128,7 +128,7 @@ def test_read_outs_work_on_raw_activations(results: Path, dumps: list[Path]) -> 
         assert (tick.records, tick.lives, tick.episodes) == (len(records), metadata.lives, 4)
         assert tick.unit == "ticks" and directions.named(f"{name}/{layer}/is_moving").unit == "log-odds"
         assert tick.source == Source("probe", results.name, name, metadata.policy, metadata.checkpoint_sha256)
-    assert not any("is_buying" in each.name for each in directions)
+    assert not any("is_buying" in direction.name for direction in directions)
 
 
 def test_given_parts_add_up(results: Path) -> None:
@@ -137,16 +137,16 @@ def test_given_parts_add_up(results: Path) -> None:
         if row["value"]:
             parts.setdefault((row["dump"], row["target"], row["memory"]), {})[row["part"]] = float(row["value"])
     assert len(parts) == 2 * 4 * len(MEMORIES)
-    for (_, target, _), each in parts.items():
-        assert each["only_memory"] + each["only_given"] + each["common"] == pytest.approx(each["both"], abs=1e-4)
+    for (_, target, _), item in parts.items():
+        assert item["only_memory"] + item["only_given"] + item["common"] == pytest.approx(item["both"], abs=1e-4)
         if target == "tick":
-            assert each["given"] > 0.99 and each["only_memory"] < 0.01
+            assert item["given"] > 0.99 and item["only_memory"] < 0.01
 
 
 def test_similarity_is_of_networks_on_one_stream(results: Path) -> None:
-    found = {(row["dump"], row["one"], row["other"]): float(row["cka"]) for row in rows(results, "probe_cka.tsv")}
-    assert len(found) == 2 * 6
-    assert all(-0.2 < value <= 1 for value in found.values())
+    result = {(row["dump"], row["one"], row["other"]): float(row["cka"]) for row in rows(results, "probe_cka.tsv")}
+    assert len(result) == 2 * 6
+    assert all(-0.2 < value <= 1 for value in result.values())
 
 
 def test_bad_input_is_one_line_and_leaves_nothing(dumps: list[Path], tmp_path: Path) -> None:
@@ -191,11 +191,11 @@ def test_dumps_are_checked(dumps: list[Path], small_world, task, maps, tmp_path:
 def test_what_a_dump_lacks_is_told(dumps: list[Path]) -> None:
     metadata = read_metadata(dumps[0])
     del metadata.layers["untrained_lstm_cell"]
-    assert "untrained" not in {each.name for each in wanted_of(arguments(*dumps), dumps[0], metadata).inputs}
+    assert "untrained" not in {item.name for item in wanted_of(arguments(*dumps), dumps[0], metadata).inputs}
     with pytest.raises(UserError, match="lacks layers untrained_lstm_hidden, untrained_lstm_cell"):
         wanted_of(arguments(*dumps, inputs="lstm_hidden,untrained"), dumps[0], metadata)
     del metadata.layers["lstm_cell"]  # as in a dump of a memory without cell states
-    named = {each.name: each.layers for each in wanted_of(arguments(*dumps), dumps[0], metadata).inputs}
+    named = {item.name: item.layers for item in wanted_of(arguments(*dumps), dumps[0], metadata).inputs}
     assert named["untrained"] == ("untrained_lstm_hidden",) and "lstm_cell" not in named
     metadata = read_metadata(dumps[0])
     with pytest.raises(UserError, match="holds none of lstm_hidden, lstm_cell, action_decoder"):

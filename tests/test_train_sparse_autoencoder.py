@@ -24,7 +24,7 @@ def rows(sparse_run: Path, name: str) -> dict[str, dict[str, str]]:
 def test_everything_is_there_and_whole(sparse_run: Path) -> None:
     assert sparse_run.name == f"{POLICY}-sparse"
     done = json.loads((sparse_run / "DONE.json").read_text())["files"]
-    assert all(each["sha256"] == sha256(sparse_run / name) for name, each in done.items())
+    assert all(item["sha256"] == sha256(sparse_run / name) for name, item in done.items())
     fitted = [*NAMES, *BASELINES]
     untrained = [f"untrained_{name}" for name in fitted if "seed" not in name]
     assert {name.removesuffix(".safetensors") for name in done if name.endswith(".safetensors")} >= {
@@ -42,12 +42,12 @@ def test_everything_is_there_and_whole(sparse_run: Path) -> None:
 
 def test_dictionaries_say_what_they_are_of(sparse_run: Path, features_dump: RecordedFeatures) -> None:
     for name in (*NAMES, *BASELINES):
-        found = read_dictionary(sparse_run / f"{name}.safetensors")
-        source = found.source
+        result = read_dictionary(sparse_run / f"{name}.safetensors")
+        source = result.source
         assert (source.run, source.dump, source.layer) == (sparse_run.name, features_dump.dump.name, "lstm_cell")
         assert source.checkpoint_sha256 == sha256(features_dump.policies / f"{POLICY}.safetensors")
         assert source.dump_sha256 == sha256(features_dump.dump / "metadata.json")
-        assert found.units == UNITS and found.k == 4 and source.episodes == 3
+        assert result.units == UNITS and result.k == 4 and source.episodes == 3
     assert read_dictionary(sparse_run / "untrained_topk_2x_k4.safetensors").source.layer == "untrained_lstm_cell"
 
 
@@ -58,9 +58,9 @@ def test_scores_are_what_they_can_be(sparse_run: Path) -> None:
         assert float(row["unexplained_low"]) <= float(row["unexplained"]) <= float(row["unexplained_high"])
         assert float(row["kl"]) > 0
     assert float(scores["topk_2x_k4"]["active"]) <= 4 and scores["pca_k4"]["features"] == str(UNITS)
-    told = json.loads((sparse_run / "sparse.json").read_text())
-    assert len(told["train_episodes"]) == 3 and len(told["test_episodes"]) == 1
-    assert told["intervals_are_over"] == "lives"
+    output = json.loads((sparse_run / "sparse.json").read_text())
+    assert len(output["train_episodes"]) == 3 and len(output["test_episodes"]) == 1
+    assert output["intervals_are_over"] == "lives"
     compared = rows_of(sparse_run / "sparse_comparisons.tsv")
     for row in compared:
         own, its = (float(scores[row[side]]["unexplained"]) for side in ("autoencoder", "baseline"))
@@ -97,7 +97,7 @@ def test_an_interrupted_run_continues_with_the_same_result(
     run_well(stage, *wanted, "--resume")
     for name in (*NAMES, *BASELINES):
         one, other = (
-            read_dictionary(each / f"{name}.safetensors") for each in (sparse_run, tmp_path / sparse_run.name)
+            read_dictionary(case / f"{name}.safetensors") for case in (sparse_run, tmp_path / sparse_run.name)
         )
         for part, array in one.arrays.items():
             np.testing.assert_array_equal(array, other.arrays[part])
@@ -129,13 +129,13 @@ def test_bad_input_is_refused_in_one_line(
 
 
 def test_what_features_do_and_how_variables_are_erased(sparse_run: Path) -> None:
-    told = json.loads((sparse_run / "attribution.json").read_text())
-    assert told.keys() == {"value", "action"} and all(each["value"] > 0.5 for each in told.values())
+    output = json.loads((sparse_run / "attribution.json").read_text())
+    assert output.keys() == {"value", "action"} and all(direction["value"] > 0.5 for direction in output.values())
     erased = {row["by"]: row for row in rows_of(sparse_run / "erasure.tsv")}
     assert erased.keys() == {"nothing", "leace", "nulling", "1 feature", "4 features", "16 features"}
     assert float(erased["nothing"]["moved"]) == 0 and float(erased["nothing"]["kl"]) < 1e-6
     assert float(erased["leace"]["r2"]) < 0.1 and float(erased["leace"]["kl"]) >= 0
-    names = [each.name for each in read_directions(sparse_run / "directions.safetensors")]
+    names = [direction.name for direction in read_directions(sparse_run / "directions.safetensors")]
     rows = (sparse_run / "sparse_features.tsv").read_text().splitlines()[1:]
     assert names == [row.split("\t")[0] for row in rows]
 

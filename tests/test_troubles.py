@@ -51,8 +51,8 @@ def test_ctrl_c_twice_ends_at_once_and_in_order(command, gap: float, bench: Benc
         for _ in range(2):
             process.send_signal(signal.SIGINT)
             time.sleep(gap)
-        said = before + process.stdout.read()
-    assert process.returncode in (130, -signal.SIGINT) and "Traceback" not in said, said
+        printed = before + process.stdout.read()
+    assert process.returncode in (130, -signal.SIGINT) and "Traceback" not in printed, printed
     assert not [path for path in tmp_path.rglob("*") if path.name.endswith(PARTIAL_SUFFIX)]
 
 

@@ -86,8 +86,8 @@ class Witness:
             for self.episode in range(plan.episodes):
                 self.pool, self.step = contest.pool(1), 0
                 group = Group(plan.seed, (self.episode,))
-                told = record_group(self.pool, group, plan.layers, plan.fields, plan.most_ticks)
-                write(((group, each) for each in told), [writer], lambda *_: None)
+                output = record_group(self.pool, group, plan.layers, plan.fields, plan.most_ticks)
+                write(((group, one) for one in output), [writer], lambda *_: None)
 
     def before_tick(self, acting: np.ndarray) -> None:
         realm = self.pool.shared[0].world.game.realm
@@ -186,14 +186,14 @@ def since(happened: list[bool]) -> int:
 
 def others(agent: Any, realm: Any) -> dict[str, float]:
     def nearest(entities: list[Any]) -> int:
-        return min((apart(agent.pos, each.pos) for each in entities), default=RADIUS + 1)
+        return min((apart(agent.pos, one.pos) for one in entities), default=RADIUS + 1)
 
     players = [
-        each for each in realm.players.values() if each is not agent and apart(agent.pos, each.pos) <= RADIUS
+        one for one in realm.players.values() if one is not agent and apart(agent.pos, one.pos) <= RADIUS
     ]  # fmt: skip
-    npcs = [each for each in realm.npcs.values() if apart(agent.pos, each.pos) <= RADIUS]
+    npcs = [one for one in realm.npcs.values() if apart(agent.pos, one.pos) <= RADIUS]
     of_type = {kind: [npc for npc in npcs if npc.npc_type.val == code] for kind, code in NPC_TYPES.items()}
-    health = [each.resources.health.val for each in players]
+    health = [one.resources.health.val for one in players]
     closest = [npc.npc_type.val for npc in npcs if apart(agent.pos, npc.pos) == nearest(npcs)]
     return {
         "n_visible_entities": len(players) + len(npcs),
@@ -204,12 +204,12 @@ def others(agent: Any, realm: Any) -> dict[str, float]:
         **{f"distance_to_{kind}_npc": nearest(group) for kind, group in of_type.items()},
         **{f"n_{kind}_npcs": len(group) for kind, group in of_type.items()},
         "nearest_npc_type": max(closest, default=0),
-        "n_players_within_reach": sum(apart(agent.pos, each.pos) <= REACH for each in players),
-        "n_npcs_within_reach": sum(apart(agent.pos, each.pos) <= REACH for each in npcs),
+        "n_players_within_reach": sum(apart(agent.pos, one.pos) <= REACH for one in players),
+        "n_npcs_within_reach": sum(apart(agent.pos, one.pos) <= REACH for one in npcs),
         "lowest_player_health": min(health, default=0),
         "highest_player_health": max(health, default=0),
-        "n_stronger_players": sum(each.attack_level > agent.attack_level for each in players),
-        "n_stronger_npcs": sum(each.attack_level > agent.attack_level for each in npcs),
+        "n_stronger_players": sum(one.attack_level > agent.attack_level for one in players),
+        "n_stronger_npcs": sum(one.attack_level > agent.attack_level for one in npcs),
     }
 
 
@@ -323,7 +323,7 @@ def body(agent: Any, realm: Any) -> dict[str, float]:
         "ticks_since_combat": realm.tick - latest if latest else agent.history.time_alive.val,
         "is_starving": agent.resources.food.empty,
         "is_dehydrated": agent.resources.water.empty,
-        **{f"{name}_level": each for name, each in level.items()},
+        **{f"{name}_level": one for name, one in level.items()},
         "max_harvesting_level": max(level[name] for name in SKILLS[3:]),
         "max_level": max(level.values()),
     }
@@ -332,8 +332,8 @@ def body(agent: Any, realm: Any) -> dict[str, float]:
 def belongings(agent: Any) -> dict[str, float]:
     carried, worn = list(agent.inventory.items), list(agent.equipment)
     attack = {style: getattr(agent.equipment, f"{style}_attack") for style in STYLES}
-    rations = sum(isinstance(each, item.Ration) for each in carried)
-    potions = sum(isinstance(each, item.Potion) for each in carried)
+    rations = sum(isinstance(one, item.Ration) for one in carried)
+    potions = sum(isinstance(one, item.Potion) for one in carried)
     return {
         "n_inventory_items": len(carried),
         "n_worn_items": len(worn),
@@ -343,11 +343,11 @@ def belongings(agent: Any) -> dict[str, float]:
         "worn_defence": sum(getattr(agent.equipment, f"{style}_defense") for style in STYLES),
         "holds_weapon": isinstance(agent.equipment.held.item, item.Weapon),
         "holds_tool": isinstance(agent.equipment.held.item, item.Tool),
-        "n_ammunition": sum(each.quantity.val for each in carried if isinstance(each, item.Ammunition)),
+        "n_ammunition": sum(one.quantity.val for one in carried if isinstance(one, item.Ammunition)),
         "n_rations": rations,
         "n_potions": potions,
         "n_consumables": rations + potions,
-        "n_listed_items": sum(each.listed_price.val > 0 for each in carried),
+        "n_listed_items": sum(one.listed_price.val > 0 for one in carried),
         "inventory_fullness": len(carried) / agent.inventory.capacity,
     }
 

@@ -172,7 +172,7 @@ def refuse_existing_run(path: Path) -> None:
     if (path / RUN_FILE).exists():
         return  # unfinished: `RunFolder` decides once it has the lock
     # A run that was killed at once leaves no more than a temporary file.
-    if path.exists() and (not path.is_dir() or any(not is_leftover(each, RUN_FILE) for each in path.iterdir())):
+    if path.exists() and (not path.is_dir() or any(not is_leftover(item, RUN_FILE) for item in path.iterdir())):
         raise UserError(f"{path} is not an empty folder: choose another --name")
 
 

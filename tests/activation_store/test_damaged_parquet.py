@@ -88,11 +88,11 @@ def put_in_vector(name: str, dtype: Any, place: tuple[int, int], value: float) -
 
     def change(table: pa.Table) -> pa.Table:
         names = [f"{name}#{i}" for i in range(np.dtype(dtype).itemsize)]
-        planes = [np.array([list(row) for row in table.column(each).to_pylist()], np.uint8) for each in names]
+        planes = [np.array([list(row) for row in table.column(item).to_pylist()], np.uint8) for item in names]
         values = join(planes, np.dtype(dtype))
         values[place] = value
-        for each, plane in zip(names, split(values), strict=True):
-            table = replaced(each, table.schema.field(each).type, lambda _, plane=plane: [*map(bytes, plane)])(table)
+        for item, plane in zip(names, split(values), strict=True):
+            table = replaced(item, table.schema.field(item).type, lambda _, plane=plane: [*map(bytes, plane)])(table)
         return table
 
     return change

@@ -44,9 +44,9 @@ def refused(path: Path) -> str:
 
 
 def test_what_is_written_is_read_back(path: Path) -> None:
-    found = read_directions(path)
-    assert len(found) == len(WRITTEN) and found.path == path
-    for one, other in zip(found, WRITTEN, strict=True):
+    result = read_directions(path)
+    assert len(result) == len(WRITTEN) and result.path == path
+    for one, other in zip(result, WRITTEN, strict=True):
         assert {**vars(one), "weight": None} == {**vars(other), "weight": None}
         np.testing.assert_array_equal(one.weight, other.weight)
         assert one.weight.dtype == np.float32
@@ -82,26 +82,26 @@ def test_large_weights_that_the_bias_cancels_lose_nothing() -> None:
 
 
 def test_a_direction_is_found_by_its_name_or_how_that_ends(path: Path) -> None:
-    found = read_directions(path)
+    result = read_directions(path)
     for name in ("a/lstm_cell/tick", "lstm_cell/tick", "tick"):
-        assert found.named(name).name == "a/lstm_cell/tick"
+        assert result.named(name).name == "a/lstm_cell/tick"
 
 
 def test_a_name_that_is_not_there_is_answered_with_the_nearest(path: Path, tmp_path: Path) -> None:
-    found = read_directions(path)
-    assert_refuses(r"no direction 'self_foot': did you mean 'self_food'\?", found.named, "self_foot")
-    assert_refuses("it holds a/lstm_cell/self_food, a/lstm_cell/tick, cluster_0", found.named, "zzz")
+    result = read_directions(path)
+    assert_refuses(r"no direction 'self_foot': did you mean 'self_food'\?", result.named, "self_foot")
+    assert_refuses("it holds a/lstm_cell/self_food, a/lstm_cell/tick, cluster_0", result.named, "zzz")
     write_directions(tmp_path / "two", [direction("a/lstm_cell/tick"), direction("a/lstm_hidden/tick")])
     with pytest.raises(UserError, match="holds 2 directions 'tick': name one of a/lstm_cell/tick, a/lstm_hidden/tick"):
         read_directions(tmp_path / "two").named("tick")
 
 
 def test_a_direction_named_twice_is_refused_whatever_it_is_called(path: Path) -> None:
-    found = read_directions(path)
-    full = found.named("tick").name
-    others = [each.name for each in found if each.name != full]
-    assert [each.name for each in found.all_named(["tick", *others])] == [full, *others]
-    assert_refuses(f"{full}.* is named twice", found.all_named, ["tick", *others, full])
+    result = read_directions(path)
+    full = result.named("tick").name
+    others = [item.name for item in result if item.name != full]
+    assert [item.name for item in result.all_named(["tick", *others])] == [full, *others]
+    assert_refuses(f"{full}.* is named twice", result.all_named, ["tick", *others, full])
 
 
 def test_a_missing_file(tmp_path: Path) -> None:

@@ -29,12 +29,12 @@ def dictionary(kind: str = "topk", features: int = 6, units: int = 4) -> SparseD
 def test_what_is_written_is_read(tmp_path: Path, kind: str) -> None:
     path, written = tmp_path / "x.safetensors", dictionary(kind)
     write_dictionary(path, written)
-    found = read_dictionary(path)
-    assert (found.kind, found.k, found.source) == (written.kind, written.k, written.source)
-    assert found.arrays.keys() == written.arrays.keys()
-    assert all(np.array_equal(found.arrays[name], array) for name, array in written.arrays.items())
+    result = read_dictionary(path)
+    assert (result.kind, result.k, result.source) == (written.kind, written.k, written.source)
+    assert result.arrays.keys() == written.arrays.keys()
+    assert all(np.array_equal(result.arrays[name], array) for name, array in written.arrays.items())
     again = tmp_path / "y.safetensors"
-    write_dictionary(again, found)
+    write_dictionary(again, result)
     assert again.read_bytes() == path.read_bytes()
 
 

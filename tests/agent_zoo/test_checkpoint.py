@@ -174,7 +174,7 @@ def as_pipe(path: Path) -> None:
 
 def with_dtype(dtype: str) -> Callable[[Path], None]:
     return lambda path: rewrite_container(
-        path, lambda header: [each.update(dtype=dtype) for each in header.values() if "dtype" in each]
+        path, lambda header: [item.update(dtype=dtype) for item in header.values() if "dtype" in item]
     )
 
 
@@ -251,5 +251,5 @@ def test_hidden_files_are_no_checkpoints(path: Path, tmp_path: Path) -> None:
     folder.mkdir()
     for name in ("a.safetensors", "._a.safetensors", "._b.pt"):
         shutil.copy(path, folder / name)
-    assert [found.name for found in list_checkpoints(folder)] == ["a.safetensors"]
+    assert [checkpoint.name for checkpoint in list_checkpoints(folder)] == ["a.safetensors"]
     assert policy_names(folder) == ["a"] and not_imported(folder) == []

@@ -41,9 +41,9 @@ def halve(*arguments: object) -> str:
 def test_a_policy_of_half_the_size_chooses_alike(
     path: Path, tmp_path: Path, seen: np.ndarray, layout: ObservationLayout
 ) -> None:
-    told = halve(path, "--output-dir", tmp_path / "half")
+    output = halve(path, "--output-dir", tmp_path / "half")
     stored = tmp_path / "half" / "policy.safetensors"
-    assert str(stored) in told
+    assert str(stored) in output
     assert 0.5 < stored.stat().st_size / path.stat().st_size < 0.6  # the header stays
     assert {tensor.dtype for tensor in read_tensors(stored, "policy")[0].values()} <= {
         np.dtype("float16"),
@@ -51,7 +51,7 @@ def test_a_policy_of_half_the_size_chooses_alike(
     }
     assert read_info(stored) == read_info(path)
     (full, _), (half, _) = load_checkpoint(path), load_checkpoint(stored)
-    assert all(each.dtype != torch.float16 for each in half.state_dict().values())
+    assert all(item.dtype != torch.float16 for item in half.state_dict().values())
     observation = pack(seen[:50], layout)
     with torch.no_grad():
         ours, theirs = (policy(observation, policy.initial_state(50))[0] for policy in (full, half))

@@ -73,9 +73,9 @@ def test_nobody_is_attacked_for_the_sake_of_a_style() -> None:
     """The gradient of the target's logits is that of the target's own entropy, however the style is chosen."""
     chosen = distribution([[0.5, 0.25, 0.25]])
     logits = chosen.choices[2].logits
-    (found,) = torch.autograd.grad(entropy(chosen, ignore_idle=True).sum(), logits, retain_graph=True)
+    (result,) = torch.autograd.grad(entropy(chosen, ignore_idle=True).sum(), logits, retain_graph=True)
     (expected,) = torch.autograd.grad(chosen.choices[2].entropy().sum(), logits)
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(result, expected)
 
 
 @pytest.mark.parametrize(("only_target", "chance"), [(NOBODY, 0.0), (1, 1.0)])

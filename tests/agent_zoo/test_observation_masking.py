@@ -50,16 +50,16 @@ def ticks(twins: tuple, vital: str, value: int) -> Iterator[list[np.ndarray]]:
 
 def differences(one: PackedObservation, other: PackedObservation) -> set[str]:
     """Return the parts in which two observations differ, columns of entities by number."""
-    found = set()
+    result = set()
     for part in fields(PackedObservation):
         a, b = getattr(one, part.name), getattr(other, part.name)
         if not isinstance(a, PackedRows):
-            found |= {part.name} if not torch.equal(a, b) else set()
+            result |= {part.name} if not torch.equal(a, b) else set()
         elif not torch.equal(a.counts, b.counts):
-            found.add(part.name)
+            result.add(part.name)
         else:
-            found |= {f"{part.name} {column}" for column in (a.values != b.values).any(0).nonzero().ravel().tolist()}
-    return found
+            result |= {f"{part.name} {column}" for column in (a.values != b.values).any(0).nonzero().ravel().tolist()}
+    return result
 
 
 @pytest.mark.parametrize("vital", ["health", "food", "water"])
@@ -69,7 +69,7 @@ def test_a_body_that_is_withheld_shows_nowhere_else(twins: tuple, vital: str, va
     shown = {f"entity {layout.entity_columns.index(name)}" for name in ("health", "food", "water")}
     seen_fully: set[str] = set()
     for pair in ticks(twins, vital, value):
-        one, other = (pack(each, layout) for each in pair)
+        one, other = (pack(item, layout) for item in pair)
         seen_fully |= differences(one, other)
         for mask in (OWN, STRICT):
             assert differences(mask.apply(one, layout), mask.apply(other, layout)) == set()
@@ -91,7 +91,7 @@ def test_only_what_is_named_is_withheld(played: PackedObservation, layout) -> No
     limited = OWN.apply(played, layout)
     body = [column(name) for name in ("health", "food", "water")]
     assert (own(played)[:, body] > 0).any(0).all() and (own(limited)[:, body] == 0).all()
-    assert differences(played, limited) == {f"entity {each}" for each in body}
+    assert differences(played, limited) == {f"entity {item}" for item in body}
     others = played.entity.values[:, 0] != played.agent_id[played.entity.owner]
     assert torch.equal(played.entity.values[others], limited.entity.values[others])
 
@@ -109,7 +109,7 @@ def test_positions_are_those_relative_to_the_agent(played: PackedObservation, la
     assert (own(limited)[:, places] == 0).all() and (limited.centre == 0).all()
     apart = played.entity.values[:, places] - own(played)[:, places][played.entity.owner]
     assert torch.equal(limited.entity.values[:, places], apart) and apart.abs().max() > 1
-    assert differences(played, limited) == {"centre", *(f"entity {each}" for each in places)}
+    assert differences(played, limited) == {"centre", *(f"entity {place}" for place in places)}
 
 
 @pytest.mark.parametrize("mask", [OWN, STRICT])

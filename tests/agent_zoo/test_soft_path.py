@@ -61,7 +61,7 @@ def any_policy(request: pytest.FixtureRequest, layout: ObservationLayout) -> Rec
 def memory(policy: RecurrentPolicy, agents: int) -> MemoryState:
     empty = policy.initial_state(agents)
     random = torch.Generator().manual_seed(1)
-    return MemoryState(*(torch.randn(each.shape, generator=random) for each in (empty.hidden, empty.cell)))
+    return MemoryState(*(torch.randn(case.shape, generator=random) for case in (empty.hidden, empty.cell)))
 
 
 def test_the_soft_path_equals_the_hard_path(
@@ -80,11 +80,11 @@ def test_the_soft_path_equals_the_hard_path(
     compared = 0
     for index, head in enumerate(layout.heads):
         expected = distribution.log_probabilities_of(index).exp()  # (B, size)
-        found = choices.log_probabilities[head.name].exp()
-        rows = found.shape[1] - 1
+        result = choices.log_probabilities[head.name].exp()
+        rows = result.shape[1] - 1
         if head.candidates:
             expected = torch.cat([expected[:, :rows], expected[:, -1:]], dim=1)
-        torch.testing.assert_close(found, expected, **CLOSE)
+        torch.testing.assert_close(result, expected, **CLOSE)
         compared += int(((expected > 0.01) & (expected < 0.99)).sum())
     assert compared > 1000
 
@@ -124,8 +124,8 @@ def test_gradients_are_those_of_finite_differences(
 
 
 def doubled(soft: SoftObservation) -> SoftObservation:
-    def rows(each: SoftRows) -> SoftRows:
-        return replace(each, **{name: value.double() for name, value in vars(each).items()})
+    def rows(item: SoftRows) -> SoftRows:
+        return replace(item, **{name: value.double() for name, value in vars(item).items()})
 
     return replace(
         soft, material=soft.material.double(), own=rows(soft.own), entity=rows(soft.entity),

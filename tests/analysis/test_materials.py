@@ -9,12 +9,12 @@ GAME = {each.index: each for each in material.All}
 
 
 def test_numbers_and_names_are_exactly_the_games() -> None:
-    assert {m.number: m.name for m in MATERIALS} == {number: each.tex for number, each in GAME.items()}
+    assert {m.number: m.name for m in MATERIALS} == {number: item.tex for number, item in GAME.items()}
     assert [m.number for m in MATERIALS] == list(range(len(GAME)))
 
 
 def test_what_harvesting_leaves_is_the_games() -> None:
-    left = {number: each.deplete.index for number, each in GAME.items() if hasattr(each, "deplete")}
+    left = {number: item.deplete.index for number, item in GAME.items() if hasattr(item, "deplete")}
     assert {m.number: m.leaves for m in MATERIALS if m.leaves is not None} == left
     assert all(HARVESTED[number] == left.get(number, number) for number in GAME)
 

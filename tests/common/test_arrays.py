@@ -13,8 +13,8 @@ from tests.fuzz import limited
 def npy(array: np.ndarray, **header: Any) -> bytes:
     """An .npy file that may claim to be more than it is."""
     file = io.BytesIO()
-    told = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape} | header
-    np.lib.format.write_array_header_1_0(file, told)
+    output = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape} | header
+    np.lib.format.write_array_header_1_0(file, output)
     return file.getvalue() + array.tobytes()
 
 
@@ -30,10 +30,10 @@ def npz(save: Any = np.savez, **arrays: np.ndarray) -> bytes:
 def test_arrays_come_back(array: np.ndarray) -> None:
     file = io.BytesIO()
     np.save(file, array)
-    found = array_of(file.getvalue())
-    assert found.dtype == array.dtype and found.shape == array.shape and (found == array).all()
-    (found,) = arrays_of(npz(a=array, b=np.ones(2)), ["a"]).values()
-    assert found.shape == array.shape and (found == array).all()
+    result = array_of(file.getvalue())
+    assert result.dtype == array.dtype and result.shape == array.shape and (result == array).all()
+    (result,) = arrays_of(npz(a=array, b=np.ones(2)), ["a"]).values()
+    assert result.shape == array.shape and (result == array).all()
 
 
 BAD = {

@@ -34,7 +34,7 @@ def test_a_file_appears_only_at_the_end(tmp_path: Path) -> None:
     with atomic_path(target) as temporary:
         temporary.write_bytes(b"whole")
         assert not target.exists() and temporary.parent == target.parent
-    assert target.read_bytes() == b"whole" and [each.name for each in target.parent.iterdir()] == ["film.gif"]
+    assert target.read_bytes() == b"whole" and [path.name for path in target.parent.iterdir()] == ["film.gif"]
     assert stat.S_IMODE(target.stat().st_mode) & 0o600 == 0o600 and target.stat().st_mode & 0o111 == 0
 
 
@@ -46,7 +46,7 @@ def test_an_exception_leaves_the_old_file(tmp_path: Path, error: type[BaseExcept
         with pytest.raises(error), opened(target) as half:
             half.write_bytes(b"half") if isinstance(half, Path) else half.write(b"half")
             raise error
-        assert target.read_bytes() == b"old" and [each.name for each in tmp_path.iterdir()] == ["film.gif"]
+        assert target.read_bytes() == b"old" and [path.name for path in tmp_path.iterdir()] == ["film.gif"]
 
 
 def test_a_folder_that_cannot_be_made_is_a_user_error(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_a_full_disk_of_the_log_is_told_and_does_not_end_the_work(
         _, errors = process.communicate()
     assert process.returncode == code
     assert errors.decode().splitlines()[1:] == ["error: what was printed could not be written: No space left on device"]
-    assert [each.name for each in tmp_path.iterdir()] == list(arguments[1:])
+    assert [path.name for path in tmp_path.iterdir()] == list(arguments[1:])
 
 
 def test_characters_that_cannot_be_encoded_are_escaped(tmp_path: Path) -> None:

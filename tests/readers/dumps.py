@@ -43,11 +43,11 @@ def metadata(bench: Bench, folder: Path, data: st.DataObject) -> None:
         path.write_bytes(resigned(damaged_json(data, orjson.loads(path.read_bytes()))))
     metadata = read_or_refuse(lambda: read_metadata(folder), folder)
     if metadata is not None:
-        told = orjson.loads(path.read_bytes())
-        same = {"checksum", "schema_version", *({"files"} if told["schema_version"] < SCHEMA_VERSION else ())}
-        expected = {key: value for key, value in told.items() if key not in same}
-        found = orjson.loads(orjson.dumps(metadata.to_json()))
-        assert {key: found[key] for key in expected} == expected
+        output = orjson.loads(path.read_bytes())
+        same = {"checksum", "schema_version", *({"files"} if output["schema_version"] < SCHEMA_VERSION else ())}
+        expected = {key: value for key, value in output.items() if key not in same}
+        result = orjson.loads(orjson.dumps(metadata.to_json()))
+        assert {key: result[key] for key in expected} == expected
         read_or_refuse(lambda: read_dump(folder), folder)
 
 
@@ -105,9 +105,9 @@ def parquet_dumps(bench: Bench, folder: Path, data: st.DataObject) -> None:
     if records is not None:
         first = records.episode == 0
         assert len(records) == before.records and first.sum() == before.files[SHARD].records
-        told = pq.read_table(path, columns=[*IDENTITY, "reward"])
-        for name in told.column_names:
-            assert getattr(records, name)[first].tolist() == told.column(name).to_pylist()
+        output = pq.read_table(path, columns=[*IDENTITY, "reward"])
+        for name in output.column_names:
+            assert getattr(records, name)[first].tolist() == output.column(name).to_pylist()
 
 
 @reader("activation_store.directions:read_directions", cases=150)
@@ -120,15 +120,15 @@ def directions(bench: Bench, folder: Path, data: st.DataObject) -> None:
         for i, weight in enumerate(weights)
     ])  # fmt: skip
     truth = damaged_tensors(data, path, "directions")
-    found = read_or_refuse(lambda: read_directions(path), path)
-    if found is not None:
+    result = read_or_refuse(lambda: read_directions(path), path)
+    if result is not None:
         assert truth is not None, "a file whose hash does not fit was read"
         arrays, text = truth
-        told = orjson.loads(text)["directions"]
-        assert [(each.name, each.layer, each.records) for each in found] == [
-            (each["name"], each["layer"], each["records"]) for each in told
+        output = orjson.loads(text)["directions"]
+        assert [(item.name, item.layer, item.records) for item in result] == [
+            (item["name"], item["layer"], item["records"]) for item in output
         ]
-        for each in found:
+        for item in result:
             assert (
-                np.array_equal(each.weight, arrays[f"{each.name}/weight"]) and each.bias == arrays[f"{each.name}/bias"]
+                np.array_equal(item.weight, arrays[f"{item.name}/weight"]) and item.bias == arrays[f"{item.name}/bias"]
             )

@@ -92,4 +92,4 @@ def states_of_studies(bench: Bench, folder: Path, data: st.DataObject) -> None:
     (folder / STATE_FILE).write_bytes(damaged_json(data, {"clear_a": state}))
     study = Study(())
     run = read_or_refuse(lambda: StudyRun(study, folder, folder), folder)
-    assert run is None or all(isinstance(each, StageState) for each in run.states.values())
+    assert run is None or all(isinstance(item, StageState) for item in run.states.values())

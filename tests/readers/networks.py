@@ -33,8 +33,8 @@ def checkpoints(bench: Bench, folder: Path, data: st.DataObject) -> None:
     assert truth is not None, "a file whose hash does not fit was read"
     arrays, text = truth
     assert loaded[1] == info
-    found = json.loads(loaded[1].to_header())
-    assert found == {"reward": {}} | orjson.loads(text)
+    result = json.loads(loaded[1].to_header())
+    assert result == {"reward": {}} | orjson.loads(text)
     weights = loaded[0].state_dict()
     assert weights.keys() == arrays.keys()
     assert all(np.array_equal(weights[name].numpy(), arrays[name], equal_nan=True) for name in arrays)

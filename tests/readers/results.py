@@ -49,16 +49,16 @@ def replays(bench: Bench, folder: Path, data: st.DataObject) -> None:
     packed = data.draw(st.sampled_from(["plain", "packed", "damaged"]), label="form")
     content = text if packed == "plain" else lzma.compress(text, format=lzma.FORMAT_ALONE, preset=0)
     path.write_bytes(junk(data, content) if packed == "damaged" else content)
-    found = read_or_refuse(lambda: read_replay(path), path)
-    if found is None or packed == "damaged":
+    result = read_or_refuse(lambda: read_replay(path), path)
+    if result is None or packed == "damaged":
         return  # this form of lzma proves nothing: damage may unpack to other values
-    told = orjson.loads(text)
-    assert found.tiles.tolist() == told["map"] and found.ticks == len(told["packets"])
-    for tick, packet in enumerate(told["packets"]):
-        for group, entities in (("player", found.players), ("npc", found.npcs)):
+    output = orjson.loads(text)
+    assert result.tiles.tolist() == output["map"] and result.ticks == len(output["packets"])
+    for tick, packet in enumerate(output["packets"]):
+        for group, entities in (("player", result.players), ("npc", result.npcs)):
             assert sorted(map(int, packet[group])) == sorted(entities.ids[entities.present[tick]].tolist())
             for place in np.flatnonzero(entities.present[tick]).tolist():
-                entity = next(each for key, each in packet[group].items() if int(key) == entities.ids[place])
+                entity = next(item for key, item in packet[group].items() if int(key) == entities.ids[place])
                 for name, value in (("row", entity["base"]["r"]), ("damage", entity["history"]["damage"])):
                     assert getattr(entities, name)[tick, place] == value
 
@@ -74,10 +74,10 @@ def evaluation_results(bench: Bench, folder: Path, data: st.DataObject) -> None:
     runs = read_or_refuse(lambda: read_results(path), path)
     if runs is None:
         return
-    told = {name: each for name, each in orjson.loads(path.read_bytes()).items() if each}
-    assert [run.policy for run in runs] == list(told)
+    output = {name: item for name, item in orjson.loads(path.read_bytes()).items() if item}
+    assert [run.policy for run in runs] == list(output)
     for run in runs:
-        lists = told[run.policy]
+        lists = output[run.policy]
         assert run.ticks.tolist() == lists["length"]
         for place, name in enumerate(TASK_NAMES):
             if name in lists:
@@ -136,16 +136,16 @@ def runs(bench: Bench, folder: Path, data: st.DataObject) -> None:
     else:
         rewrite(folder, name, content)
     dump = data.draw(st.sampled_from([None, bench["analysed"].dump]), label="dump")
-    found = read_or_refuse(lambda: read_run(folder, dump), folder)
-    if found is None:
+    result = read_or_refuse(lambda: read_run(folder, dump), folder)
+    if result is None:
         return
-    read_or_refuse(lambda: (found.permutations, found.clusters.layer, found.clusters.subsample), folder)
-    assert found.summary == orjson.loads((folder / "summary.json").read_bytes())
-    assert found.embedding.shape == (len(found.clusters.label), 2) and np.isfinite(found.embedding).all()
+    read_or_refuse(lambda: (result.permutations, result.clusters.layer, result.clusters.subsample), folder)
+    assert result.summary == orjson.loads((folder / "summary.json").read_bytes())
+    assert result.embedding.shape == (len(result.clusters.label), 2) and np.isfinite(result.embedding).all()
     if name == "run.json":
-        assert found.seed == orjson.loads(content).get("seed", 0)
+        assert result.seed == orjson.loads(content).get("seed", 0)
     if name == "embedding.npy":
-        assert np.array_equal(found.embedding, np.load(folder / name))
+        assert np.array_equal(result.embedding, np.load(folder / name))
 
 
 @functools.cache
@@ -169,10 +169,10 @@ def runs_of_the_panel(bench: Bench, folder: Path, data: st.DataObject) -> None:
         maps = read_or_refuse(lambda: read_saliency(folder), folder)
         assert maps is None or maps.tiles.shape[1:] == (maps.parts.shape[1], 225)
         return
-    found = read_or_refuse(lambda: read_dynamics(folder, None), folder)
-    if found is not None:
-        assert found.r.shape == found.jacobian.shape == found.significant.shape
-        assert len(found.differences) == len(found.shares) == len(found.r)
+    result = read_or_refuse(lambda: read_dynamics(folder, None), folder)
+    if result is not None:
+        assert result.r.shape == result.jacobian.shape == result.significant.shape
+        assert len(result.differences) == len(result.shares) == len(result.r)
 
 
 DESCRIBED = {

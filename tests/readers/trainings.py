@@ -54,16 +54,16 @@ def training_states(bench: Bench, folder: Path, data: st.DataObject) -> None:
     path = folder / "training_state.safetensors"
     state().save(path)
     truth = damaged_tensors(data, path, "training state")
-    found = read_or_refuse(lambda: TrainingState.load(path), path)
-    if found is None:
+    result = read_or_refuse(lambda: TrainingState.load(path), path)
+    if result is None:
         return
     assert truth is not None, "a file whose hash does not fit was read"
-    arrays, told = truth[0], orjson.loads(truth[1])
-    assert (found.steps, found.updates) == (told["steps"], told["updates"])
-    assert [{"first_seed": w.first_seed, "number": w.number} for w in found.worlds] == told["worlds"]
-    assert np.array_equal(found.memory.hidden.numpy(), arrays["memory/hidden"], equal_nan=True)
-    assert {f"policy/{name}" for name in found.policy} == {name for name in arrays if name.startswith("policy/")}
-    for place, world in enumerate(found.worlds):
+    arrays, output = truth[0], orjson.loads(truth[1])
+    assert (result.steps, result.updates) == (output["steps"], output["updates"])
+    assert [{"first_seed": w.first_seed, "number": w.number} for w in result.worlds] == output["worlds"]
+    assert np.array_equal(result.memory.hidden.numpy(), arrays["memory/hidden"], equal_nan=True)
+    assert {f"policy/{name}" for name in result.policy} == {name for name in arrays if name.startswith("policy/")}
+    for place, world in enumerate(result.worlds):
         assert np.array_equal(world.actions.ravel(), arrays.get(f"actions/{place}", np.zeros(0)).ravel())
 
 
@@ -102,16 +102,16 @@ def damaged_yaml(data: st.DataObject, content: bytes) -> bytes:
 def settings_files(bench: Bench, folder: Path, data: st.DataObject) -> None:
     path = folder / "config.yaml"
     path.write_bytes(damaged_yaml(data, CONFIG.read_bytes()))
-    found = read_or_refuse(lambda: load_settings(path, AGENT), path)
-    assert found is None or isinstance(found, Settings)
+    result = read_or_refuse(lambda: load_settings(path, AGENT), path)
+    assert result is None or isinstance(result, Settings)
 
 
 @reader("reinforcement_learning.game.tasks:read_tasks", cases=100)
 def curricula(bench: Bench, folder: Path, data: st.DataObject) -> None:
     path = folder / "mine.yaml"
     path.write_bytes(damaged_yaml(data, TASKS.encode()))
-    found = read_or_refuse(lambda: read_tasks(path), path)
-    assert found is None or all(spec.sampling_weight > 0 for spec in found)
+    result = read_or_refuse(lambda: read_tasks(path), path)
+    assert result is None or all(spec.sampling_weight > 0 for spec in result)
 
 
 @reader(
@@ -122,10 +122,10 @@ def curricula(bench: Bench, folder: Path, data: st.DataObject) -> None:
 def settings_of_runs(bench: Bench, folder: Path, data: st.DataObject) -> None:
     content = {"agent": AGENT, "settings": orjson.loads(orjson.dumps(asdict(Settings()), default=str)), "versions": {}}
     (folder / "settings.json").write_bytes(damaged_json(data, content))
-    found = read_or_refuse(lambda: read_run_settings(folder), folder)
-    if found is not None:
-        told = orjson.loads((folder / "settings.json").read_bytes())
-        assert found[0] == told["agent"] and isinstance(found[1], Settings)
+    result = read_or_refuse(lambda: read_run_settings(folder), folder)
+    if result is not None:
+        output = orjson.loads((folder / "settings.json").read_bytes())
+        assert result[0] == output["agent"] and isinstance(result[1], Settings)
 
 
 EPISODES = 6
@@ -153,7 +153,7 @@ def play(results: SeedResults, groups: int = EPISODES) -> None:
 def lists_in(folder: Path) -> dict[str, dict[str, Any]]:
     content = orjson.loads((folder / "eval_pvp_1.json").read_bytes())
     return {
-        name: {key: each[key] for key in each.keys() - {"provenance", "checksum"}} for name, each in content.items()
+        name: {key: item[key] for key in item.keys() - {"provenance", "checksum"}} for name, item in content.items()
     }
 
 

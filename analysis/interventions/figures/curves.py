@@ -75,7 +75,7 @@ def _draw(axes: Axes, response: DoseResponse) -> None:
 
 def _draw_series(axes: Axes, at: Sequence[float], estimates: Sequence[Estimate], look: dict[str, Any]) -> None:
     """Draw estimates as a line, with their intervals as a band where they have any."""
-    values, low, high = np.array([(each.value, each.low, each.high) for each in estimates]).T
+    values, low, high = np.array([(estimate.value, estimate.low, estimate.high) for estimate in estimates]).T
     known, places = np.isfinite(low), np.array(at)
     axes.fill_between(places[known], low[known], high[known], color=look["color"], alpha=_BAND, linewidth=0)
     axes.plot(places, values, linewidth=1.6, **look)
@@ -105,7 +105,7 @@ def persistence_figure(study: EffectsStudy) -> Figure | None:
         figure = new_figure(max(2, len(shown)) * _PERSISTENCE_WIDTH, _HEIGHT)
         panels = list(figure.subplots(1, len(shown), squeeze=False, sharey=True).flat)
         for axes, what in zip(panels, shown, strict=True):
-            _draw_persistence(axes, what, [each for each in study.persistences if each.what == what])
+            _draw_persistence(axes, what, [item for item in study.persistences if item.what == what])
         panels[0].set_ylabel("share left")
         panels[0].set_ylim(-_ROOM, max(share.value for one in study.persistences for share in one.left) + _ROOM)
         about = (

@@ -89,10 +89,10 @@ def store(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def test_command_line(dumps: dict[str, Path], tmp_path: Path) -> None:
-    told = run("-m", "activation_store", "info", dumps["parquet"])
-    assert told.returncode == 0, told.stderr
+    output = run("-m", "activation_store", "info", dumps["parquet"])
+    assert output.returncode == 0, output.stderr
     shown = ("policy\tplanted", "records\t", "action_decoder (16)", "legal\tuint8 x", "truth/distance\tfloat32\ttiles")
-    assert all(part in told.stdout for part in shown)
+    assert all(part in output.stdout for part in shown)
     assert "is whole" in store("validate", dumps["parquet"]).stdout
     converted = store("convert", dumps["parquet"], tmp_path / "out", "--format", "json")
     assert converted.returncode == 0 and "bytes a record" in converted.stdout

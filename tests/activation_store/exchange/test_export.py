@@ -110,7 +110,7 @@ def test_command_line(dumps: dict[str, Path], tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert f"{pq.read_metadata(out).num_rows} records" in done.stdout
     before = out.read_bytes()
-    for arguments, said in (
+    for arguments, printed in (
         ((dumps["parquet"], out), "already exists"),
         ((dumps["parquet"], tmp_path / "out.csv"), "does not end in .parquet"),
         ((dumps["parquet"], tmp_path / "x.parquet", "--layers", "nonsense"), "no layer 'nonsense'"),
@@ -118,7 +118,7 @@ def test_command_line(dumps: dict[str, Path], tmp_path: Path) -> None:
         ((dumps["parquet"], tmp_path / "x.parquet", "--subsample", 0), "subsample is 0"),
         ((tmp_path / "nowhere", tmp_path / "x.parquet"), "does not exist"),
     ):
-        assert_refused(call(*arguments), said)
+        assert_refused(call(*arguments), printed)
     assert [path.name for path in tmp_path.iterdir()] == ["out.parquet"] and out.read_bytes() == before
 
 

@@ -38,8 +38,8 @@ def test_what_is_illegal_is_never_drawn(number: float) -> None:
     possible = torch.rand(500, 300) < 0.3
     possible[:, 150] = True
     many = choices((torch.rand(500, 300) * possible).tolist())
-    found = many.draw(torch.full((500,), number, dtype=torch.float64))
-    assert possible.gather(1, found.unsqueeze(1)).all()
+    result = many.draw(torch.full((500,), number, dtype=torch.float64))
+    assert possible.gather(1, result.unsqueeze(1)).all()
 
 
 def test_padding_and_company_change_nothing() -> None:
@@ -55,8 +55,8 @@ def test_padding_and_company_change_nothing() -> None:
 def test_frequencies_follow_the_probabilities() -> None:
     probabilities = [0.02, 0.5, 0.0, 0.18, 0.3]
     numbers = torch.rand(20_000, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    found = choices([probabilities] * len(numbers)).draw(numbers)
-    counts = torch.bincount(found, minlength=5).numpy()
+    result = choices([probabilities] * len(numbers)).draw(numbers)
+    counts = torch.bincount(result, minlength=5).numpy()
     assert counts[2] == 0
     expected = torch.tensor(probabilities, dtype=torch.float64).numpy() * len(numbers)
     possible = [0, 1, 3, 4]
@@ -75,8 +75,8 @@ def test_divergence_is_that_of_the_full_tables_however_choices_are_padded() -> N
 
     one = policy([[0.2, 0.8, 0.0], [0.1, 0.3, 0.6]], [[0.5, 0.0, 0.0, 0.5]], [[2, -1, -1, 4]])
     other = policy([[0.5, 0.5, 0.0], [0.1, 0.3, 0.6]], [[0.9, 0.1]], [[2, 4]])
-    found = one.divergence(other)
+    result = one.divergence(other)
     full = zip(one.log_probabilities, other.log_probabilities, strict=True)
     expected = [(before.exp() * (before - after)).sum(dim=1) for before, after in full]
-    torch.testing.assert_close(found, torch.stack(expected, dim=1).double(), rtol=1e-5, atol=1e-7)
-    assert found[0, 0] > 0.1 and found[1, 0] == 0 and found[0, 1] == 0 and found[1, 1] > 0.5
+    torch.testing.assert_close(result, torch.stack(expected, dim=1).double(), rtol=1e-5, atol=1e-7)
+    assert result[0, 0] > 0.1 and result[1, 0] == 0 and result[0, 1] == 0 and result[1, 1] > 0.5

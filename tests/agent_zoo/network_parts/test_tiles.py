@@ -25,11 +25,11 @@ def test_looking_up_equals_describing_and_convolving(layout: ObservationLayout, 
     described = vectors[material.long()].view(-1, side, side, MATERIAL_UNITS).permute(0, 3, 1, 2)
     planes = torch.cat([places.expand(len(material), -1, -1, -1), described], dim=1)
     expected = functional.conv2d(planes, layer.convolution.weight, layer.convolution.bias)
-    found = layer(material, vectors, places)
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    result = layer(material, vectors, places)
+    torch.testing.assert_close(result, expected, rtol=1e-10, atol=1e-10)
 
     weights = torch.randn_like(expected)
-    gradients = [torch.autograd.grad((weights * each).sum(), inputs) for each in (found, expected)]
+    gradients = [torch.autograd.grad((weights * case).sum(), inputs) for case in (result, expected)]
     for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
 
@@ -39,8 +39,8 @@ def test_accelerators_convolve_to_the_same() -> None:
     views = torch.randint(0, 16, (4, 15, 15), dtype=torch.uint8, generator=random)
     kernel = torch.randn(3, 3, 16, 5, dtype=torch.float64, generator=random)
     place_map = torch.randn(5, 13, 13, dtype=torch.float64, generator=random)
-    found, expected = looked_up(views, kernel, place_map), convolved(views, kernel, place_map)
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    result, expected = looked_up(views, kernel, place_map), convolved(views, kernel, place_map)
+    torch.testing.assert_close(result, expected, rtol=1e-10, atol=1e-10)
 
 
 def test_sums_of_rows_have_the_gradient_of_their_definition() -> None:
@@ -48,7 +48,7 @@ def test_sums_of_rows_have_the_gradient_of_their_definition() -> None:
     table = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
     rows = torch.tensor([[0, 0], [4, 1], [1, 0], [4, 4]], dtype=torch.int32)
     torch.testing.assert_close(sums_of_rows(table, rows), table[rows.long()].sum(dim=1))
-    assert torch.autograd.gradcheck(lambda each: sums_of_rows(each, rows), (table,))
+    assert torch.autograd.gradcheck(lambda item: sums_of_rows(item, rows), (table,))
 
 
 def test_no_rows_have_no_sums_and_no_gradient() -> None:

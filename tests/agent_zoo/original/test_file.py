@@ -474,5 +474,5 @@ def test_the_format_of_torch_before_zip_archives_is_refused(tmp_path: Path) -> N
 )  # fmt: skip
 def test_files_that_the_original_wrote(name: str, tensors: int, numbers: int) -> None:
     original = read(FIXTURES / "policies" / f"{name}.pt")
-    assert len(original.tensors) == tensors and sum(each.numel() for each in original.tensors.values()) == numbers
+    assert len(original.tensors) == tensors and sum(item.numel() for item in original.tensors.values()) == numbers
     assert original.classes[0] == "pufferlib.frameworks.cleanrl.RecurrentPolicy" and original.strangers == ()

@@ -63,14 +63,14 @@ def test_every_agent_computes_what_a_plain_restatement_says(agent: str, some: np
     log_probabilities = distribution.log_probabilities
     open_choices = 0
     for place, one in enumerate(some):
-        said = original.tick(one, *before[:, :, place])
-        close(layers["encoder_output"][place], said.encoder_output)
-        close(layers["action_decoder"][place], said.decoder_input)
-        close(value[place], said.value)
-        close(after.hidden[:, place], said.hidden)
-        close(after.cell[:, place], said.cell)
+        printed = original.tick(one, *before[:, :, place])
+        close(layers["encoder_output"][place], printed.encoder_output)
+        close(layers["action_decoder"][place], printed.decoder_input)
+        close(value[place], printed.value)
+        close(after.hidden[:, place], printed.hidden)
+        close(after.cell[:, place], printed.cell)
         for number, head in enumerate(policy.policy.layout.heads):
-            logits = torch.from_numpy(said.logits[head.name])
+            logits = torch.from_numpy(printed.logits[head.name])
             legal = logits > ILLEGAL / 2
             open_choices += int(legal.sum() > 1 and head.candidates is not None)
             close(log_probabilities[number][place][legal], logits.log_softmax(0)[legal].numpy())
@@ -187,10 +187,10 @@ def logits(
         for row, (agent, head) in enumerate(zip(choices.agent.tolist(), choices.head.tolist(), strict=True)):
             legal = choices.logits[row] > ILLEGAL / 2
             option = torch.arange(len(legal)) if choices.option is None else choices.option[row]
-            said = expected[f"out.logits.{policy.policy.layout.heads[head].name}"][tick, agent]
-            assert (said > ILLEGAL / 2).sum() == legal.sum()
+            printed = expected[f"out.logits.{policy.policy.layout.heads[head].name}"][tick, agent]
+            assert (printed > ILLEGAL / 2).sum() == legal.sum()
             ours.append(choices.logits[row][legal])
-            theirs.append(said[option[legal].numpy()])
+            theirs.append(printed[option[legal].numpy()])
             assert ours[-1].argmax() == theirs[-1].argmax()
     return torch.cat(ours), np.concatenate(theirs)
 

@@ -90,32 +90,34 @@ def of_something_hidden(tmp_path_factory: pytest.TempPathFactory) -> Blindness:
 
 
 def test_clusters_of_what_no_feature_holds_say_that_the_list_is_too_short(of_something_hidden: Blindness) -> None:
-    found = of_something_hidden
-    behaviour, state = found.measures
+    result = of_something_hidden
+    behaviour, state = result.measures
     assert (behaviour.about, state.about) == (BEHAVIOUR, STATE)
     move = next(part for part in behaviour.parts if part.name == "Move.Direction")
     assert move.studied > 0.8 and move.listed < 0.1 and behaviour.uncovered > 0.8
-    first, second, last = found.sentences
+    first, second, last = result.sentences
     assert first.startswith(f"In lives held out, clusters tell {behaviour.studied:.1%} (")
-    assert f"variance of {BEHAVIOUR}; all {found.features} listed features together cover " in first and STATE in second
+    assert (
+        f"variance of {BEHAVIOUR}; all {result.features} listed features together cover " in first and STATE in second
+    )
     assert last.startswith("The list of features is too short: ")
     assert f"of what clusters tell about {BEHAVIOUR} (most of all Move.Direction) and " in last
     assert "are in none of them" in last
-    assert any("Move.Direction" in line and f"{move.studied:.1%}" in line for line in found.table)
+    assert any("Move.Direction" in line and f"{move.studied:.1%}" in line for line in result.table)
 
 
 def test_clusters_of_a_listed_feature_are_covered(tmp_path: Path) -> None:
-    found = meter(tmp_path / "dump", in_gold=True)
-    assert found.features + len(found.left_out) == len(EXTENDED_FEATURES) and "self_gold" not in found.left_out
-    assert "distance_to_centre" in found.left_out and "distance_to_centre" in found.table[-1]  # no size of the map
-    assert all(measure.reliable and measure.uncovered < 0.1 for measure in found.measures)
-    assert len(found.sentences) == 2 and "too short" not in " ".join(found.sentences)
+    result = meter(tmp_path / "dump", in_gold=True)
+    assert result.features + len(result.left_out) == len(EXTENDED_FEATURES) and "self_gold" not in result.left_out
+    assert "distance_to_centre" in result.left_out and "distance_to_centre" in result.table[-1]  # no size of the map
+    assert all(measure.reliable and measure.uncovered < 0.1 for measure in result.measures)
+    assert len(result.sentences) == 2 and "too short" not in " ".join(result.sentences)
 
 
 def test_of_clusters_at_random_no_share_is_told(tmp_path: Path) -> None:
-    found = meter(tmp_path / "dump", in_gold=False, noise=True)
-    assert not any(measure.reliable for measure in found.measures) and len(found.sentences) == 2
-    assert all("is not reliably more than nothing" in sentence for sentence in found.sentences)
+    result = meter(tmp_path / "dump", in_gold=False, noise=True)
+    assert not any(measure.reliable for measure in result.measures) and len(result.sentences) == 2
+    assert all("is not reliably more than nothing" in sentence for sentence in result.sentences)
 
 
 def test_components_are_measured_too(tmp_path: Path) -> None:
@@ -123,9 +125,9 @@ def test_components_are_measured_too(tmp_path: Path) -> None:
     data = dataset(planted, tmp_path / "dump")
     components = principal_components(data.activations)
     scores = components.scores(data.activations, 16)
-    found = blindness(read(data, tmp_path / "dump"), data, components, "the first 16 components", scores, FAST)
-    assert found.measures[0].uncovered > 0.7 and found.measures[1].studied > 0.99
-    assert "listed features together cover" in found.sentences[1] and "tell" not in found.sentences[1]
+    result = blindness(read(data, tmp_path / "dump"), data, components, "the first 16 components", scores, FAST)
+    assert result.measures[0].uncovered > 0.7 and result.measures[1].studied > 0.99
+    assert "listed features together cover" in result.sentences[1] and "tell" not in result.sentences[1]
 
 
 def test_the_verdict_and_the_text_of_a_summary_say_it(of_something_hidden: Blindness) -> None:
@@ -133,8 +135,8 @@ def test_the_verdict_and_the_text_of_a_summary_say_it(of_something_hidden: Blind
     summary = replace(planted_summary(planted, planted.behaviour), blindness=of_something_hidden)
     assert any(sentence.startswith("The list of features is too short") for sentence in verdict(summary))
     assert "Move.Direction" in as_text(summary) and "nan" not in as_text(summary)
-    told = summary.to_json()["blindness"]
-    assert [measure["about"] for measure in told["measures"]] == [BEHAVIOUR, STATE]
+    output = summary.to_json()["blindness"]
+    assert [measure["about"] for measure in output["measures"]] == [BEHAVIOUR, STATE]
 
 
 def test_too_few_lives_and_a_missing_tick_give_a_reason(tmp_path: Path) -> None:
@@ -150,9 +152,11 @@ def test_too_few_lives_and_a_missing_tick_give_a_reason(tmp_path: Path) -> None:
         data = dataset(part, tmp_path / str(kept.sum()))
         labels = numbers_of(part, number[kept], data)
         there = read(data, tmp_path / str(kept.sum()))
-        found = blindness(there, data, principal_components(data.activations), "clusters", labels, FAST)
-        assert not found.measures and not found.table and reason in found.reason
-        assert found.sentences == (f"Whether the listed features cover what clusters tell is unknown: {found.reason}.",)
+        result = blindness(there, data, principal_components(data.activations), "clusters", labels, FAST)
+        assert not result.measures and not result.table and reason in result.reason
+        assert result.sentences == (
+            f"Whether the listed features cover what clusters tell is unknown: {result.reason}.",
+        )
 
 
 def test_of_many_records_whole_lives_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

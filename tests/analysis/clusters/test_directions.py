@@ -29,27 +29,27 @@ def labels(data: Dataset) -> np.ndarray:
 
 
 def named(found: list[Direction], data: Dataset) -> dict[str, Direction]:
-    for each in found:
-        assert (each.layer, each.records, each.lives, each.episodes) == (LAYER, len(data), len(data.lives), 3)
-        assert each.source.run == "run" and each.source.dump == "dump" and each.source.policy == "planted"
-        assert next(each.faults(), None) is None
-        value = each.read_out(data.activations)
-        assert each.mean == pytest.approx(value.mean()) and each.spread == pytest.approx(value.std())
-    return {each.name: each for each in found}
+    for item in found:
+        assert (item.layer, item.records, item.lives, item.episodes) == (LAYER, len(data), len(data.lives), 3)
+        assert item.source.run == "run" and item.source.dump == "dump" and item.source.policy == "planted"
+        assert next(item.faults(), None) is None
+        value = item.read_out(data.activations)
+        assert item.mean == pytest.approx(value.mean()) and item.spread == pytest.approx(value.std())
+    return {item.name: item for item in found}
 
 
 def test_a_cluster_reads_one_at_its_mean_and_zero_at_that_of_the_rest(data: Dataset, labels: np.ndarray) -> None:
-    found = named(list(cluster_directions(data, labels, "run", "dump")), data)
-    assert list(found) == ["cluster_0", "cluster_1"]
-    for number, each in enumerate(found.values()):
-        assert each.source.kind == "cluster difference"
+    result = named(list(cluster_directions(data, labels, "run", "dump")), data)
+    assert list(result) == ["cluster_0", "cluster_1"]
+    for number, item in enumerate(result.values()):
+        assert item.source.kind == "cluster difference"
         inside = labels == number
-        value = each.read_out(data.activations)
+        value = item.read_out(data.activations)
         assert value[inside].mean() == pytest.approx(1, abs=1e-5) and value[~inside].mean() == pytest.approx(
             0, abs=1e-5
         )
         # One unit of the read-out, along the weight, is the whole difference.
-        step = each.weight / (each.weight @ each.weight)
+        step = item.weight / (item.weight @ item.weight)
         difference = data.activations[inside].mean(axis=0) - data.activations[~inside].mean(axis=0)
         np.testing.assert_allclose(step, difference, rtol=1e-3, atol=1e-5)
 
@@ -61,10 +61,10 @@ def test_a_cluster_that_does_not_differ_from_the_rest_has_no_direction(data: Dat
 
 def test_components_read_their_scores(data: Dataset) -> None:
     components = principal_components(data.activations)
-    found = named(list(component_directions(data, components, "run", "dump")), data)
-    assert len(found) == components.needed_for((0.99,))[0.99] and next(iter(found)) == "component_1"
-    scores = components.scores(data.activations, len(found))
-    for column, each in enumerate(found.values()):
-        assert each.source.kind == "principal component"
-        np.testing.assert_allclose(each.read_out(data.activations), scores[:, column], atol=1e-4)
-        assert each.mean == pytest.approx(0, abs=1e-5) and each.weight @ each.weight == pytest.approx(1)
+    result = named(list(component_directions(data, components, "run", "dump")), data)
+    assert len(result) == components.needed_for((0.99,))[0.99] and next(iter(result)) == "component_1"
+    scores = components.scores(data.activations, len(result))
+    for column, item in enumerate(result.values()):
+        assert item.source.kind == "principal component"
+        np.testing.assert_allclose(item.read_out(data.activations), scores[:, column], atol=1e-4)
+        assert item.mean == pytest.approx(0, abs=1e-5) and item.weight @ item.weight == pytest.approx(1)

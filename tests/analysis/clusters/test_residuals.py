@@ -39,10 +39,10 @@ def test_variables_come_from_the_records_and_the_features() -> None:
     records = planted_dump(agents=3, episodes=2, ticks=20).records
     lives = lives_of(records)
     health = np.arange(len(records))
-    found = residual_variables(["tick", "age", "row", "self_health"], records, lives, {"self_health": health})
-    assert list(found) == ["tick", "age", "row", "self_health"]
-    np.testing.assert_array_equal(found["age"], found["tick"])  # planted lives begin at tick 0
-    np.testing.assert_array_equal(found["row"], records.tile[:, 112, 0])
-    np.testing.assert_array_equal(found["self_health"], health)
+    result = residual_variables(["tick", "age", "row", "self_health"], records, lives, {"self_health": health})
+    assert list(result) == ["tick", "age", "row", "self_health"]
+    np.testing.assert_array_equal(result["age"], result["tick"])  # planted lives begin at tick 0
+    np.testing.assert_array_equal(result["row"], records.tile[:, 112, 0])
+    np.testing.assert_array_equal(result["self_health"], health)
     with pytest.raises(UserError, match="--residualize tik: there is no such variable; did you mean tick"):
         residual_variables(["tik"], records, lives, {})

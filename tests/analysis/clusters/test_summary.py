@@ -179,21 +179,21 @@ def test_clusters_are_stable_only_beyond_those_of_a_gaussian(
 ) -> None:
     """However high the index: the run's own are .9 with other seeds and other lives."""
     gaussian = dataclasses.replace(summary.stability.gaussian, **{part: reached})
-    told = dataclasses.replace(summary, stability=dataclasses.replace(summary.stability, gaussian=gaussian))
-    assert any(words in line for line in verdict(told))
+    output = dataclasses.replace(summary, stability=dataclasses.replace(summary.stability, gaussian=gaussian))
+    assert any(words in line for line in verdict(output))
 
 
 def test_shares_below_the_flag_are_put_into_words(summary: Summary) -> None:
     cluster = summary.clusters[1]
     tick = dataclasses.replace(cluster.confounds[0], name="tick", q=0.01, excess=0.08, flagged=False)
-    told = dataclasses.replace(cluster, confounds=(tick, *cluster.confounds[1:]))
-    drifting = dataclasses.replace(summary, clusters=(summary.clusters[0], told, *summary.clusters[2:]))
+    output = dataclasses.replace(cluster, confounds=(tick, *cluster.confounds[1:]))
+    drifting = dataclasses.replace(summary, clusters=(summary.clusters[0], output, *summary.clusters[2:]))
     (line,) = [line for line in verdict(drifting) if line.startswith("Below the flag")]
     assert line.startswith("Below the flag, but more than chance: tick (cluster 1, 8.0%)")
 
 
 def test_what_only_tick_and_age_explain_is_no_description(summary: Summary) -> None:
-    effects = tuple(dataclasses.replace(each, survives_given_time=False) for each in fighters(summary).effects)
+    effects = tuple(dataclasses.replace(effect, survives_given_time=False) for effect in fighters(summary).effects)
     assert describe(effects, FEATURES).startswith("no feature that survives given tick and age; without them is_att")
 
 
@@ -230,8 +230,8 @@ def test_small_clusters_that_dissolve_are_told_though_the_index_is_high(summary:
     """The adjusted Rand index is dominated by the large clusters."""
     assert not any("Not found again" in line for line in summary.verdict)
     lost = (*summary.clusters[:-1], dataclasses.replace(summary.clusters[-1], jaccard=0.3))
-    told = verdict(dataclasses.replace(summary, clusters=lost))
-    assert any("Not found again in the same embedding: cluster 2 (overlap below 0.5)." in line for line in told)
+    output = verdict(dataclasses.replace(summary, clusters=lost))
+    assert any("Not found again in the same embedding: cluster 2 (overlap below 0.5)." in line for line in output)
 
 
 def test_descriptions_leave_out_what_is_small_or_did_not_survive(summary: Summary) -> None:

@@ -70,17 +70,17 @@ def test_persistence_is_hdbscans_stability() -> None:
 
 
 def test_persistence_is_finite_where_records_coincide() -> None:
-    found = hdbscan_clusters(POINTS["many coincide"], SMALLEST, 5)
-    tree = cluster_tree(found.tree)
+    result = hdbscan_clusters(POINTS["many coincide"], SMALLEST, 5)
+    tree = cluster_tree(result.tree)
     assert np.isinf(tree.leaves).any() and np.isfinite(tree.persistence).all() and (tree.persistence >= 0).all()
 
 
 @pytest.mark.parametrize("name", list(POINTS))
 def test_the_runs_clusters_are_found_in_the_tree(name: str) -> None:
-    found = hdbscan_clusters(POINTS[name], SMALLEST, 5)
-    tree = cluster_tree(found.tree)
-    for label, cluster in enumerate(run_clusters(tree, found.labels)):
-        member = found.labels == label
+    result = hdbscan_clusters(POINTS[name], SMALLEST, 5)
+    tree = cluster_tree(result.tree)
+    for label, cluster in enumerate(run_clusters(tree, result.labels)):
+        member = result.labels == label
         np.testing.assert_array_equal(tree.gathered(member)[cluster], member.sum())
         assert tree.size[cluster] == member.sum()
 

@@ -74,23 +74,23 @@ def trainings(small_world, task, maps, tmp_path_factory: pytest.TempPathFactory)
         return untrained_entrant(agent, settings, maps, seed)
 
     own, other = made(0), made(1)
-    for each in (own, other):  # five codes where the states of a first recording are
-        save_checkpoint(policies / "own.safetensors", each.policy, each.info)
+    for case in (own, other):  # five codes where the states of a first recording are
+        save_checkpoint(policies / "own.safetensors", case.policy, case.info)
         contest = Contest((load_entrant(policies / "own.safetensors"),), world, task, maps, torch.device("cpu"))
         plan = RecordingPlan(1, None, 3, ("semantic_plane",), format="parquet")
-        first = folder / f"first_{each is own}"
+        first = folder / f"first_{case is own}"
         extract(contest, plan, [first], Workers(1), lambda *_: None)
         places = np.quantile(read_dump(first).activations["semantic_plane"], np.linspace(0.1, 0.9, CODES_EACH), axis=0)
         with torch.no_grad():
-            each.policy.semantic.codebook.copy_(torch.from_numpy(places))
+            case.policy.semantic.codebook.copy_(torch.from_numpy(places))
     save_checkpoint(policies / "other.safetensors", other.policy, other.info)
     save_checkpoint(policies / "own.safetensors", own.policy, own.info)
     with torch.no_grad():
         own.policy.semantic.codebook.copy_(own.policy.semantic.codebook[[3, 0, 4, 1, 2]])
     save_checkpoint(policies / "renumbered.safetensors", own.policy, own.info)
     masked = made(0, replace(world, mask_intrinsics="own"))
-    for name, each in (("plain", made(0, codes=0)), ("masked", masked), ("yao", made(0, agent="yaofeng"))):
-        save_checkpoint(policies / f"{name}.safetensors", each.policy, each.info)
+    for name, case in (("plain", made(0, codes=0)), ("masked", masked), ("yao", made(0, agent="yaofeng"))):
+        save_checkpoint(policies / f"{name}.safetensors", case.policy, case.info)
 
     contest = Contest((load_entrant(policies / "own.safetensors"),), world, task, maps, torch.device("cpu"))
     plan = RecordingPlan(6, None, 4, ALL_LAYERS, SEEN_FIELDS, format="parquet")
@@ -119,8 +119,8 @@ def found(trainings: Trainings) -> Agreement:
 
 def of(found: Agreement, *names: str, way: str = CODES, networks: str = TRAINED) -> Pair:
     """The pair of two networks; the first `own` is the recorded one."""
-    chosen = [each for each in found.pairs if each.way == way and each.networks == networks]
-    return next(each for each in chosen if not names or (each.first, each.second) == names)
+    chosen = [pair for pair in found.pairs if pair.way == way and pair.networks == networks]
+    return next(pair for pair in chosen if not names or (pair.first, pair.second) == names)
 
 
 def test_a_policy_agrees_with_itself_and_with_the_same_codes_in_another_order(found: Agreement) -> None:
@@ -137,7 +137,7 @@ def test_other_weights_give_other_codes(found: Agreement) -> None:
 
 
 def test_controls_are_of_every_pair_of_gaussians_and_of_two_untrained_networks(found: Agreement) -> None:
-    ways = {each.way for each in found.pairs}
+    ways = {pair.way for pair in found.pairs}
     assert len(ways) == 3 and len(found.pairs) == 3 * (6 + 1) + 2 * 6
     for way in ways - {CODES}:
         assert of(found, "own", "own", way=way).adjusted_rand.value > 0.95  # the same states, to rounding
@@ -160,11 +160,11 @@ def agreement(trainings: Trainings, *options: object, dump: Path | None = None):
 def test_the_command_writes_what_it_prints(trainings: Trainings, tmp_path: Path) -> None:
     done = agreement(trainings, "--policies", "other", "--bootstraps", 100, "-o", tmp_path / "results")
     assert done.returncode == 0, done.stderr
-    told = json.loads((tmp_path / "results" / "agreement.json").read_text())
-    assert [each["way"] for each in told["pairs"]].count(CODES) == 2 and told["one_in"] == EVERY
-    assert told["policies"] == {"other": sha256(trainings.policies / "other.safetensors")}
-    value = told["pairs"][0]["adjusted_rand"]["value"]
-    assert f"{value:.2f} (" in done.stdout and f"{told['states']:,} states" in done.stdout
+    output = json.loads((tmp_path / "results" / "agreement.json").read_text())
+    assert [item["way"] for item in output["pairs"]].count(CODES) == 2 and output["one_in"] == EVERY
+    assert output["policies"] == {"other": sha256(trainings.policies / "other.safetensors")}
+    value = output["pairs"][0]["adjusted_rand"]["value"]
+    assert f"{value:.2f} (" in done.stdout and f"{output['states']:,} states" in done.stdout
     assert (tmp_path / "results" / "agreement.tsv").read_text().startswith("way\tnetworks\tfirst\tsecond\tmeasure")
 
 

@@ -52,7 +52,7 @@ def test_planted_groups_are_found_in_states_and_in_new_ones(
     labels_of = way.fit(states, whole_lives(), 0)
     label = labels_of(states)
     again = labels_of(states + RANDOM.normal(scale=0.1, size=states.shape).astype(np.float32))
-    for group_of_label in (group[label == each] for each in np.unique(label)):  # groups may be divided, not mixed
+    for group_of_label in (group[label == item] for item in np.unique(label)):  # groups may be divided, not mixed
         assert (group_of_label == np.bincount(group_of_label).argmax()).mean() > 0.95
     assert adjusted_rand_score(label, again) > 0.8
 
@@ -86,14 +86,14 @@ def test_behaviours_are_found_in_trajectories(planted: tuple[np.ndarray, np.ndar
 
 def test_axes_span_what_separates_the_groups(planted: tuple[np.ndarray, np.ndarray]) -> None:
     states, group = planted
-    found = group_axes(states, group, "kmeans", "lstm_hidden", whole_lives(), 2, SOURCE)
-    assert [each.name for each in found] == ["kmeans_1", "kmeans_2", "kmeans_3"]
-    read = np.stack([each.read_out(states) for each in found], axis=1)
-    between = np.array([read[group == each].mean(axis=0) for each in range(GROUPS)])
+    result = group_axes(states, group, "kmeans", "lstm_hidden", whole_lives(), 2, SOURCE)
+    assert [item.name for item in result] == ["kmeans_1", "kmeans_2", "kmeans_3"]
+    read = np.stack([item.read_out(states) for item in result], axis=1)
+    between = np.array([read[group == item].mean(axis=0) for item in range(GROUPS)])
     assert between.std(axis=0).min() > 2, "each axis separates groups"
-    outside = states - read @ np.stack([each.weight for each in found])
-    assert np.ptp([outside[group == each].mean(axis=0) for each in range(GROUPS)], axis=0).max() < 0.5
-    assert [next(each.faults(), None) for each in found] == [None] * 3
+    outside = states - read @ np.stack([item.weight for item in result])
+    assert np.ptp([outside[group == item].mean(axis=0) for item in range(GROUPS)], axis=0).max() < 0.5
+    assert [next(item.faults(), None) for item in result] == [None] * 3
 
 
 def test_two_groups_have_one_axis_and_one_group_none(planted: tuple[np.ndarray, np.ndarray]) -> None:
@@ -124,8 +124,8 @@ ONES = np.ones(RECORDS)
 def test_information_is_the_sum_over_strata() -> None:
     act = MEASURED.integers(3, size=RECORDS)
     label = np.where(MEASURED.random(RECORDS) < 0.5, act, MEASURED.integers(3, size=RECORDS))
-    shares = [(each == STRATUM).mean() for each in range(5)]
-    parts = [mutual_info_score(label[each == STRATUM], act[each == STRATUM]) / np.log(2) for each in range(5)]
+    shares = [(item == STRATUM).mean() for item in range(5)]
+    parts = [mutual_info_score(label[item == STRATUM], act[item == STRATUM]) / np.log(2) for item in range(5)]
     assert conditional_information(label, act, STRATUM, ONES) == pytest.approx(np.dot(shares, parts))
 
 
@@ -171,15 +171,15 @@ def test_copies_count_like_records() -> None:
 def test_intervals_are_over_lives() -> None:
     """Records of a life that are all the same carry one number, not a hundred."""
     value = MEASURED.normal(size=40)
-    found = LifeResamples(LIFE, 400, 0).estimate(lambda weight: float(np.average(value[LIFE], weights=weight)))
+    result = LifeResamples(LIFE, 400, 0).estimate(lambda weight: float(np.average(value[LIFE], weights=weight)))
     error = value.std() / np.sqrt(40)
-    assert found.value == pytest.approx(value.mean()) and 3 * error < found.high - found.low < 5 * error
+    assert result.value == pytest.approx(value.mean()) and 3 * error < result.high - result.low < 5 * error
     alone = LifeResamples(np.zeros(9, np.int64), 100, 0).estimate(lambda weight: 1.0)
     assert alone.value == 1 and np.isnan(alone.low)
 
 
 def test_intervals_do_not_lean_to_the_side_to_which_resampling_moves_a_measure() -> None:
     """Each life has a label of its own: every resample has fewer of them than there are."""
-    found = LifeResamples(LIFE, 400, 0).estimate(lambda weight: perplexity(LIFE, weight))
-    assert found.value == pytest.approx(40)
-    assert found.low < found.value < found.high and found.high - found.value > 0.3 * (found.value - found.low)
+    result = LifeResamples(LIFE, 400, 0).estimate(lambda weight: perplexity(LIFE, weight))
+    assert result.value == pytest.approx(40)
+    assert result.low < result.value < result.high and result.high - result.value > 0.3 * (result.value - result.low)

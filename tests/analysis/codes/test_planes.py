@@ -18,7 +18,7 @@ def test_numbers_are_the_known_ones() -> None:
     lives = np.repeat(np.arange(16), 10)
     states = PlaneStates(activations, np.zeros(160, np.int64), lives, activations[:, :2], "layer")
     planes = {"part": states.plane, "noise": np.random.default_rng(1).normal(size=(160, 2)), "same": states.activations}
-    kept = {each["name"]: each for each in kept_by(states, planes, 200, 0)}
+    kept = {item["name"]: item for item in kept_by(states, planes, 200, 0)}
     for name, plane in planes.items():
         assert kept[name]["trustworthiness"] == pytest.approx(
             trustworthiness(states.activations, plane, n_neighbors=NEIGHBOURS)

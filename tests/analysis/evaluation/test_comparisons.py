@@ -61,7 +61,7 @@ def test_planted_order_is_found(tmp_path: Path) -> None:
     assert [row.policy for row in ranking(policies, BOOTSTRAP, draws)] == ["best", "middling", "worst"]
     compared = {(row.policy, row.other): row.probability for row in improvements(policies, BOOTSTRAP, draws)}
     assert set(compared) == {("best", "middling"), ("best", "worst"), ("middling", "worst")}
-    assert all(0.6 < each.low < each.value < each.high <= 1 for each in compared.values())
+    assert all(0.6 < item.low < item.value < item.high <= 1 for item in compared.values())
     assert compared["best", "worst"].value > compared["best", "middling"].value
     ratings = {row.policy: row for row in ranking(policies, BOOTSTRAP, draws)}
     assert np.mean([row.rating.value for row in ratings.values()]) == pytest.approx(1000)

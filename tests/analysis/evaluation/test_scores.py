@@ -52,9 +52,9 @@ def test_a_score_worked_out_by_hand() -> None:
     result = scored(run_of(progress[None] * 4, lives, [10, 20, 60, 110]))
     assert result.weighted_score.value == pytest.approx(100 / 6 * (1 + 0.6 / 3 + 0.25))
     assert result.task_progress.value == pytest.approx((1 + 0.6 + 11) / 63)
-    assert [each.value for each in result.category_score] == pytest.approx([100 / 6, 10 / 3, 0, 0, 100 / 24, 0])
-    assert [each.value for each in result.category_progress] == pytest.approx([1, 0.2, 0, 0, 0.25, 0])
-    assert [each.value for each in result.progress_at] == pytest.approx(progress)
+    assert [one.value for one in result.category_score] == pytest.approx([100 / 6, 10 / 3, 0, 0, 100 / 24, 0])
+    assert [one.value for one in result.category_progress] == pytest.approx([1, 0.2, 0, 0, 0.25, 0])
+    assert [one.value for one in result.progress_at] == pytest.approx(progress)
     assert (result.length.value, result.median_length.value) == (50, 40)
     assert np.isnan([result.weighted_score.low, result.length.high]).all(), "one episode allows no interval"
 
@@ -80,10 +80,10 @@ def test_a_seed_without_episodes_is_one_unit() -> None:
         run_of(rng.binomial(5, 0.4, (1, TASKS)).astype(float), lives, [5, 9], seed, episodes=False) for seed in range(5)
     ]
     result = scored(*runs)
-    each = [float(run.task_progress @ TASK_WEIGHTS) for run in runs]
+    item = [float(run.task_progress @ TASK_WEIGHTS) for run in runs]
     low, value, high = result.weighted_score.low, result.weighted_score.value, result.weighted_score.high
-    assert min(each) <= low < value < high <= max(each)
-    assert value == pytest.approx(np.mean(each))
+    assert min(item) <= low < value < high <= max(item)
+    assert value == pytest.approx(np.mean(item))
 
 
 @pytest.mark.slow

@@ -30,11 +30,11 @@ def planted(content: Explored, clusters: int) -> Explored:
     label = np.arange(len(run.clusters.label)) % clusters
     sizes = np.bincount(label, minlength=clusters).tolist()
     first = run.summary["clusters"][0]
-    told = [
+    output = [
         {**first, "label": i, "records": size, "share": size / len(label), "description": f"sign {i}"}
         for i, size in enumerate(sizes)
     ]  # fmt: skip
-    summary = {**run.summary, "clusters": told, "noise_records": 0}
+    summary = {**run.summary, "clusters": output, "noise_records": 0}
     return replace(content, run=replace(run, summary=summary, clusters=replace(run.clusters, label=label)))
 
 
@@ -110,7 +110,7 @@ def test_clusters_are_called_and_coloured_as_planted(page) -> None:
     until(page, "explorer.selection !== null")
     assert page.evaluate("explorer.selection") == list(range(last, page.evaluate("explorer.count"), page.planted))
     shown = page.evaluate("JSON.parse(document.getElementById('explorer-facts').textContent).clusters")
-    assert [each["colour"] for each in shown] == [cluster_colour(number) for number in range(page.planted)]
+    assert [item["colour"] for item in shown] == [cluster_colour(number) for number in range(page.planted)]
 
 
 def test_views_can_be_drawn_in_any_room(page) -> None:

@@ -62,7 +62,7 @@ def texts(figure: Figure) -> list[str]:
 
 def ticks_beyond_axes(figure: Figure) -> list[Text]:
     """Return tick labels that exist but are not drawn, because their ticks are outside the axes."""
-    axes = [axis for each in figure.axes for axis in (each.xaxis, each.yaxis)]
+    axes = [axis for item in figure.axes for axis in (item.xaxis, item.yaxis)]
     ticks = [(axis, tick) for axis in axes for tick in axis.get_major_ticks()]
     return [
         label
@@ -98,7 +98,7 @@ def test_cluster_features(labels: np.ndarray) -> None:
     shown = clusters[:60]
     assert set(FEATURE_NAMES) <= set(written)
     assert sum(text.startswith("cluster ") for text in written) == len(shown)
-    values = Counter(format_number(effect.d_baseline) for each in shown for effect in each.effects)
+    values = Counter(format_number(effect.d_baseline) for item in shown for effect in item.effects)
     assert values <= Counter(written)
 
 

@@ -119,12 +119,16 @@ def test_phases_and_transitions_draw(case: str, tmp_path: Path) -> None:
         "40 clusters": [bouts(rng, 400, states=40, longest=5) for _ in range(6)],
         "lives of one tick": [[0], [1], [0]],
     }[case]
-    told = sequences_of(lives, list(range(len(lives))))
-    edges = phase_edges(told, 5)
-    found = shares(told, edges, np.linspace(0, 1, 6), BOOTSTRAP)
-    tested = association(told, edges, 19, seed=0)
-    written = texts(life_phase_figure(found, tested, told.labels, "share of the life elapsed", HEADING, "lives"))
+    output = sequences_of(lives, list(range(len(lives))))
+    edges = phase_edges(output, 5)
+    result = shares(output, edges, np.linspace(0, 1, 6), BOOTSTRAP)
+    tested = association(output, edges, 19, seed=0)
+    written = texts(life_phase_figure(result, tested, output.labels, "share of the life elapsed", HEADING, "lives"))
     assert ("29 rarer" in written or "28 rarer" in written) == (case == "40 clusters")
-    seen = visits(told)
-    moves = transitions(told, seen, 19, seed=0)
-    texts(transitions_figure(moves, dwelling(told, seen, BOOTSTRAP), told.labels, HEADING, "from one tick to the next"))
+    seen = visits(output)
+    moves = transitions(output, seen, 19, seed=0)
+    texts(
+        transitions_figure(
+            moves, dwelling(output, seen, BOOTSTRAP), output.labels, HEADING, "from one tick to the next"
+        )
+    )

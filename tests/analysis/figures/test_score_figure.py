@@ -38,7 +38,7 @@ def test_score_summary(policies: int, modes: tuple[str, ...], tmp_path: Path) ->
     assert set(CATEGORIES) | {"mean", "median"} <= set(written)
     assert any("90% intervals" in text for text in written)
     assert [text.split(":")[0] for text in written if text[:4] in ("pvp:", "pve:")] == list(modes)
-    values = [f"{each.weighted_score.value:.1f}" for each in scores]
+    values = [f"{item.weighted_score.value:.1f}" for item in scores]
     assert all(written.count(value) >= values.count(value) for value in values)
     assert written.count(LONG.replace("$", r"\$")) == len(modes)
 

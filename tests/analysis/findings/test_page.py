@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
 def study(*said: tuple[str, str, dict[str, TableRow]], tables: tuple[ResultTable, ...] = (), **parts: tuple) -> Study:
     """A study with claims: a sentence, a control, and rows each."""
     claims = [(f"claim_{'abc'[place]}", *claim[:2]) for place, claim in enumerate(said)]
-    shown = tuple(name for name, each in (("tables", tables), ("forests", parts.get("forests"))) if each)
+    shown = tuple(name for name, item in (("tables", tables), ("forests", parts.get("forests"))) if item)
     text = parse_template(template(*claims, parts=shown))
     rows = [claim[2] for claim in said]
     claimed = tuple(Claim(name, *both, own) for (name, both), own in zip(text.claims.items(), rows, strict=True))
@@ -58,8 +58,8 @@ def test_q_covers_every_mean_of_the_page_said_or_not(folder: Path) -> None:
          {"a": mean_of("one"), "own": own, "control": mean_of("three")}),
         ('B {{ b.value.q|f(".6f") }}', "none", {"b": mean_of("two")}),
     )  # fmt: skip
-    for said, numbers in ((claims, 4), (claims[:1], 3)):
-        asked = study(*said)
+    for printed, numbers in ((claims, 4), (claims[:1], 3)):
+        asked = study(*printed)
         text, count = page_text(asked, Results(asked, folder), HISTORY, "t")
         q = stats.false_discovery_control([p_of(1.0, 1.4, 0.8), p_of(5.0, 5.5, 5.1), p_of(0.00, 0.01, 0.02)])
         assert f"A {q[0]:.6f}, table 0.04" in text and count == numbers
@@ -114,7 +114,7 @@ def test_what_no_study_wrote_is_not_replaced(folder: Path, mine: str) -> None:
     kept.parent.mkdir(parents=True)
     kept.write_text("mine")
     assert_refuses("not (of|the page of) a study", write_page, path, folder, HISTORY, folder / "pages" / "t.md")
-    assert kept.read_text() == "mine" and [each.name for each in (folder / "pages").iterdir()] == [mine.split("/")[0]]
+    assert kept.read_text() == "mine" and [item.name for item in (folder / "pages").iterdir()] == [mine.split("/")[0]]
     kept.unlink()
     for _ in range(2):
         write_page(path, folder, HISTORY, folder / "pages" / "t.md")

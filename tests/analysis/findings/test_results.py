@@ -39,11 +39,11 @@ def test_row_is_the_one_that_is_meant(results: Results) -> None:
 
 def test_mean_over_trainings_has_students_interval(results: Results) -> None:
     values = [-58.3, -29.5, -24.2]
-    found = results.values(TableRow("clear_*", "effects.tsv", {"outcome": "ticks"}), ["value"])
+    result = results.values(TableRow("clear_*", "effects.tsv", {"outcome": "ticks"}), ["value"])
     test = stats.ttest_1samp(values, 0)
     wanted = [sum(values) / 3, *test.confidence_interval(0.95), test.pvalue]
-    assert [float(found[f"value.{name}"]) for name in ("mean", "low", "high", "p")] == pytest.approx(wanted)
-    assert found["value.n"] == "3"
+    assert [float(result[f"value.{name}"]) for name in ("mean", "low", "high", "p")] == pytest.approx(wanted)
+    assert result["value.n"] == "3"
     assert_refuses("1 training", mean_over_trainings, [[{"a": 1.0}]])
     assert_refuses("not separate trainings", mean_over_trainings, [[{"a": 1.5}, {"b": 1.5}, {"c": 1.5}]])
     assert float(mean_over_trainings([[{"a": 0.0}, {"b": 0.0}]])["mean"]) == 0
@@ -65,9 +65,9 @@ def test_trainings_that_played_the_same_worlds_need_the_numbers_of_each(tmp_path
         lines = [f"effect\tticks\t7/{place}\t{value}" for place, value in enumerate(numbers)]
         table = "\n".join([f"{heads}\tworld\tvalue", *lines, "effect\tlevel\t7/0\t"])
         (tmp_path / stage.name / "effects_by_episode.tsv").write_text(table)
-    found = Results(STUDY, tmp_path, seeds).values(row, ["value"])
+    result = Results(STUDY, tmp_path, seeds).values(row, ["value"])
     crossed = over_trainings([values], "shared", 0.95)
-    assert [float(found[f"value.{name}"]) for name in ("mean", "p")] == pytest.approx([crossed.value, crossed.p])
+    assert [float(result[f"value.{name}"]) for name in ("mean", "p")] == pytest.approx([crossed.value, crossed.p])
     assert crossed.p > 2 * stats.ttest_1samp(values.mean(axis=1), 0).pvalue
 
 
@@ -81,15 +81,15 @@ def test_rows_and_columns_that_no_episode_has_are_those_of_the_stages(tmp_path: 
         episodes = [f"effect\t{arm}\tticks\t{place}/{n}\t{place + n}" for arm in ("edit", "edit, b") for n in (0, 1)]
         table = "\n".join(["measure\tarm\toutcome\tworld\tvalue", *episodes])
         (tmp_path / stage.name / "effects_by_episode.tsv").write_text(table)
-    found = Results(STUDY, tmp_path)
+    result = Results(STUDY, tmp_path)
     for where, column, wanted in (
         ({"measure": "bend"}, "value", 3.5),
         ({"outcome": "ticks", "q": ".0*"}, "value", 1.5),
         ({"outcome": "ticks", "arm": "edit"}, "spread", 1.0),
     ):
-        assert float(found.values(TableRow("clear_*", "effects.tsv", where), [column])[f"{column}.mean"]) == wanted
+        assert float(result.values(TableRow("clear_*", "effects.tsv", where), [column])[f"{column}.mean"]) == wanted
     with pytest.raises(UserError, match="2 rows with outcome 'ticks'"):  # not the last of both
-        found.values(TableRow("clear_*", "effects.tsv", {"outcome": "ticks"}), ["value"])
+        result.values(TableRow("clear_*", "effects.tsv", {"outcome": "ticks"}), ["value"])
     seeds = {stage.name: "intervene.py --seed 7" for stage in STAGES}
     with pytest.raises(UserError, match=r"same worlds \(seed 7\)"):
         Results(STUDY, tmp_path, seeds).values(TableRow("clear_*", "effects.tsv", {"measure": "bend"}), ["value"])
@@ -104,18 +104,18 @@ def test_difference_of_two_kinds_of_trainings_is_welchs(tmp_path: Path) -> None:
         for number, value in enumerate(values):
             (tmp_path / f"{kind}_{number}").mkdir()
             (tmp_path / f"{kind}_{number}" / "t.tsv").write_text(f"value\n{value}\n")
-    found = Results(Study(stages), tmp_path).values(TableRow("a_*", "t.tsv", {}, "b_*"), ["value"])
+    result = Results(Study(stages), tmp_path).values(TableRow("a_*", "t.tsv", {}, "b_*"), ["value"])
     test = stats.ttest_ind(kinds["a"], kinds["b"], equal_var=False)
     low, high = test.confidence_interval(0.95)
     wanted = [sum(kinds["a"]) / 3 - 6.25, low, high, test.pvalue]
-    assert [float(found[f"value.{name}"]) for name in ("mean", "low", "high", "p")] == pytest.approx(wanted)
-    assert found["value.n"] == "7"
+    assert [float(result[f"value.{name}"]) for name in ("mean", "low", "high", "p")] == pytest.approx(wanted)
+    assert result["value.n"] == "7"
 
 
 def test_numbers_are_written_as_asked() -> None:
     row = {"value": "-58.307292", "q": "0.0238", "n": "12", "word": "effect", "nothing": ""}
     written = [
-        formatted(row, *each) for each in (("value", "+.1f"), ("q", ".3f"), ("q", ".0%"), ("n", "d"), ("word", ""))
+        formatted(row, *case) for case in (("value", "+.1f"), ("q", ".3f"), ("q", ".0%"), ("n", "d"), ("word", ""))
     ]
     assert written == ["-58.3", "0.024", "2%", "12", "effect"]
     for column, form, says in (("x", "", "no column"), ("word", "d", "no number"), ("nothing", ".1f", "no number")):

@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def named(begun: int, outcomes: Sequence[Primary]) -> Named:
-    return Named(datetime.now(UTC).date().isoformat(), begun, [str(each) for each in outcomes])
+    return Named(datetime.now(UTC).date().isoformat(), begun, [str(outcome) for outcome in outcomes])
 
 
 def test_primary_outcomes_are_written_down_before_anything_is_played(folder: Path) -> None:
@@ -59,7 +59,7 @@ def test_what_the_study_did_not_write_is_not_removed(folder: Path, name: str) ->
     mine = folder / "results" / name
     (mine if "." in name else mine / "mine").mkdir(parents=True)
     assert_refuses("is not of this study: move it away", played, STUDY, folder)
-    assert [each.name for each in mine.iterdir()] == ([] if "." in name else ["mine"])
+    assert [path.name for path in mine.iterdir()] == ([] if "." in name else ["mine"])
     assert not (folder / "results" / "study.json").exists()
 
 

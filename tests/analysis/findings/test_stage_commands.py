@@ -111,6 +111,6 @@ def test_the_default_seed_is_a_number_like_any_other() -> None:
         "evaluate.py": evaluate.Arguments,
     }
     for script, of in options.items():
-        (default,) = (each.default for each in fields(of) if each.name == "seed")
+        (default,) = (field.default for field in fields(of) if field.name == "seed")
         assert DEFAULT_SEEDS[script] == default
         assert played(f"{script} x") == played(f"{script} x --seed {default}") == {str(default)}

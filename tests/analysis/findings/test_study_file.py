@@ -32,14 +32,14 @@ CONTROL = 'random memories: {{ one.random|f(".1f") }}'
 
 def template(*claims: tuple[str, str, str], parts: tuple[str, ...] = ("tables", "forests", "figures")) -> str:
     """A page's text with claims, a name, a sentence and a control each, and with parts."""
-    said = "".join(
+    printed = "".join(
         f"{{% claim {name} %}}\n{says}\n{{% control %}}\n{control}\n{{% endclaim %}}\n"
         for name, says, control in claims
     )
     shown = "\n".join(f"\n{{{{ {part} }}}}" for part in parts)
     return (
         "# What the memory is for\n\nDoes `start_kit_3M`\nneed it?\n\n{{ primary }}\n\n## Findings\n\n"
-        f"{said}{shown}\n\n## What this does not show\n\n- One kind of agent.\n\n{{{{ made }}}}\n"
+        f"{printed}{shown}\n\n## What this does not show\n\n- One kind of agent.\n\n{{{{ made }}}}\n"
     )
 
 

@@ -77,16 +77,16 @@ def test_directions_of_a_run_without_totals_are_not_ranked(tmp_path: Path) -> No
 
 def test_what_was_erased_is_a_table(run: tuple[Path, list[str]]) -> None:
     heads, row = [line.split("\t") for line in (run[0] / "erased.tsv").read_text().splitlines()]
-    told = dict(zip(heads, row, strict=True))
-    assert told["variable"] == "self_food" and told["states"] == "1000" and told["before"] == "0.5"
-    assert told["unedited"] == "" and told["in_play"] == "0.125"
+    output = dict(zip(heads, row, strict=True))
+    assert output["variable"] == "self_food" and output["states"] == "1000" and output["before"] == "0.5"
+    assert output["unedited"] == "" and output["in_play"] == "0.125"
 
 
 def test_json_holds_everything(run: tuple[Path, list[str]]) -> None:
     content = json.loads((run[0] / "effects.json").read_text())
     assert content["summary"] == run[1] and content["settings"]["permutations"] == 999
-    ticks = [each for each in content["effects"] if each["outcome"] == "ticks"]
-    assert [each["verdict"] for each in ticks] == ["effect", "effect"]
+    ticks = [tick for tick in content["effects"] if tick["outcome"] == "ticks"]
+    assert [tick["verdict"] for tick in ticks] == ["effect", "effect"]
     assert set(ticks[0]["effect"]) == {"value", "low", "high"}
     assert ticks[0]["against"][0]["control"] == "random directions"
     for part in ("arms", "at_once", "spillovers", "dose_responses", "persistences", "notes"):
@@ -118,15 +118,17 @@ def test_effects_are_means_over_the_episodes_that_are_written(run: tuple[Path, l
     means, episodes = tables
     keys = ("measure", "arm", "dose", "outcome")
     for column in ("value", "twin", "random_directions_value", "random_directions_difference"):
-        found: dict[tuple[str, ...], list[float]] = {}
+        result: dict[tuple[str, ...], list[float]] = {}
         for row in episodes:
             if row[column]:
-                found.setdefault(tuple(row[key] for key in keys), []).append(float(row[column]))
+                result.setdefault(tuple(row[key] for key in keys), []).append(float(row[column]))
         wanted = {
             tuple(row[key] for key in keys): row[column] for row in means if row["measure"] in ("effect", "at once")
         }
-        assert {key for key, value in wanted.items() if value} == set(found) and len(found) > 10
-        assert [np.mean(found[key]) for key in found] == pytest.approx([float(wanted[key]) for key in found], abs=1e-5)
+        assert {key for key, value in wanted.items() if value} == set(result) and len(result) > 10
+        assert [np.mean(result[key]) for key in result] == pytest.approx(
+            [float(wanted[key]) for key in result], abs=1e-5
+        )
     worlds = {row["world"] for row in episodes}
     assert worlds == {f"1/{place}" for place in range(len(worlds))} and len(worlds) > 3
 
@@ -227,7 +229,7 @@ def test_figures_keep_their_text_inside(planted: Planted, extra: int) -> None:
     heads = texts(figure)
     if doses is not None:
         assert sum("slope " in text for text in texts(doses)) == min(20, 14 + extra)
-    for outcome in {each.outcome for each in study.effects if each.spread == each.spread}:
+    for outcome in {effect.outcome for effect in study.effects if effect.spread == effect.spread}:
         assert any(title_with_unit(outcome) in text.replace("\n", " ") for text in effects)
     assert {"Move", "Use item", "all heads"} <= set(heads)
     assert ("it counts" in effects) and ("random directions" in effects) == bool(planted.kinds)

@@ -106,9 +106,9 @@ def test_trades_are_those_that_the_engine_logged_but_for_a_few_in_one_tick(
     words: str, code: int, events: LifeEvents, records: Records, witnessed: tuple[Path, Witness]
 ) -> None:
     """The witness's agents trade at random, several times per tick: a gift may hide the income of a sale."""
-    logged, said = happened(records, witnessed[1].log, is_event(code)), found(events, TRADED, words)
-    assert len(said - logged) <= 0.03 * len(said)
-    assert len(said & logged) >= 0.8 * len(logged) and len(logged) >= 8
+    logged, printed = happened(records, witnessed[1].log, is_event(code)), found(events, TRADED, words)
+    assert len(printed - logged) <= 0.03 * len(printed)
+    assert len(printed & logged) >= 0.8 * len(logged) and len(logged) >= 8
 
 
 def test_deaths_and_their_causes(

@@ -83,9 +83,9 @@ def at(page) -> list:
 
 def test_tables_and_texts_come_back_as_they_were(page) -> None:
     for name, values in VALUES.items():
-        told = page.evaluate(f"Array.from(made.tables.{name}, String)")
+        output = page.evaluate(f"Array.from(made.tables.{name}, String)")
         np.testing.assert_array_equal(
-            np.array([float(text.replace("Infinity", "inf")) for text in told]), values.ravel()
+            np.array([float(text.replace("Infinity", "inf")) for text in output]), values.ravel()
         )
     assert page.evaluate("[made.text, made.tables.words[0]]") == [HOSTILE, HOSTILE]
     assert page.evaluate("document.getElementById('page-content')") is None

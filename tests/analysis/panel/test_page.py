@@ -25,7 +25,7 @@ def identity(lengths: list[int]) -> dict[str, np.ndarray]:
 
 
 def some(places: dict[str, np.ndarray], kept: np.ndarray) -> dict[str, np.ndarray]:
-    return {name: each[kept] for name, each in places.items()}
+    return {name: item[kept] for name, item in places.items()}
 
 
 def test_lives_are_cut_where_maps_begin_and_end() -> None:
@@ -42,9 +42,9 @@ def test_lives_with_maps_come_first_then_those_that_were_followed() -> None:
     places = identity([40, 40, 40, 40])
     mapped = some(places, (places["agent_id"] == 3) & (places["tick"] >= 8))
     followed = some(places, places["agent_id"] == 2)
-    found = choose(places, 4, [followed], [mapped], seed=0)
-    assert found.life[:, 1].tolist() == [3, 3, 2, 2]
-    assert list(zip(found.start.tolist(), found.stop.tolist(), strict=True)) == [(8, 40), (0, 8), (0, 32), (32, 40)]
+    result = choose(places, 4, [followed], [mapped], seed=0)
+    assert result.life[:, 1].tolist() == [3, 3, 2, 2]
+    assert list(zip(result.start.tolist(), result.stop.tolist(), strict=True)) == [(8, 40), (0, 8), (0, 32), (32, 40)]
     assert len(choose(places, 100, [followed], [mapped], seed=0)) == 8
     assert len(choose(places, 3, [], [], seed=0)) == 3
 
@@ -71,8 +71,8 @@ def test_behaviours_follow_the_nearest_labelled_trajectories_and_rollouts_the_co
     rule = rule_from(points, label, np.arange(180) % 6)
     asked = (10 * np.eye(3)[[2, 0, 1, 1, 0]] - rule.mean) @ rule.components.T
     moving = np.array([True, True, True, True, False])
-    found = behaviours_of(rule, {"trajectory": asked, "moving": moving})
-    assert found.tolist() == [2, 0, 1, 1, NOISE]
+    result = behaviours_of(rule, {"trajectory": asked, "moving": moving})
+    assert result.tolist() == [2, 0, 1, 1, NOISE]
     main = main_behaviours(np.array([2, 2, 0, NOISE, NOISE, 1]), np.array([3, 2, 1]), 3)
     assert main.tolist() == [2, NOISE, 1]
 
@@ -85,7 +85,7 @@ def test_rollouts_that_behave_alike_lie_together() -> None:
     label = np.repeat(main, 4)
     trajectory = random.normal(0, 1, (160, 5)) + 30 * label[:, None]
     place = plane(trajectory, label, lengths, main, seed=0)
-    centres = np.stack([place[main == each].mean(axis=0) for each in (0, 1)])
+    centres = np.stack([place[main == case].mean(axis=0) for case in (0, 1)])
     nearest = np.linalg.norm(place[:, None] - centres, axis=2).argmin(axis=1)
     assert (nearest == main).all()
 
@@ -93,9 +93,9 @@ def test_rollouts_that_behave_alike_lie_together() -> None:
 def test_maps_are_turned_from_targets_to_views() -> None:
     sample = np.array([0, 0, 0, 1, 1])
     maps = np.arange(5 * 2, dtype=float).reshape(5, 2, 1)  # of each target: one tick ago, now
-    found = _by_view(maps, _later(sample, 2))[:, :, 0]
-    assert found[:, 0].tolist() == [1, 3, 5, 7, 9]
-    np.testing.assert_array_equal(found[:, 1], [2, 4, np.nan, 8, np.nan])
+    result = _by_view(maps, _later(sample, 2))[:, :, 0]
+    assert result[:, 0].tolist() == [1, 3, 5, 7, 9]
+    np.testing.assert_array_equal(result[:, 1], [2, 4, np.nan, 8, np.nan])
 
 
 def unfolded(changes: np.ndarray, corner: np.ndarray, lengths: np.ndarray) -> np.ndarray:

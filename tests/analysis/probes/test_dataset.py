@@ -92,7 +92,7 @@ def test_remembered_water_is_the_nearest_that_was_seen_and_is_not(data: ProbeDat
     """Against a plain walk through every life with a set of all water tiles seen so far."""
     water = MATERIAL_NAMES.index("water")
     offsets = [(row, col) for row in range(-7, 8) for col in range(-7, 8)]
-    told = np.stack([column(data, f"remembered_water_{each}") for each in ("distance", "rows", "cols")], axis=1)
+    output = np.stack([column(data, f"remembered_water_{case}") for case in ("distance", "rows", "cols")], axis=1)
     for life in by_life(records):
         known: set[tuple[int, int]] = set()
         for i in life:
@@ -101,13 +101,13 @@ def test_remembered_water_is_the_nearest_that_was_seen_and_is_not(data: ProbeDat
             hidden = [way for way in ways if max(map(abs, way)) > 7]
             if hidden:
                 nearest = min((max(map(abs, way)), way[0] ** 2 + way[1] ** 2) for way in hidden)
-                assert told[i, 0] == nearest[0] and tuple(told[i, 1:].astype(int)) in hidden
-                assert (told[i, 1:] ** 2).sum() == nearest[1]
+                assert output[i, 0] == nearest[0] and tuple(output[i, 1:].astype(int)) in hidden
+                assert (output[i, 1:] ** 2).sum() == nearest[1]
             else:
-                assert np.isnan(told[i]).all()
+                assert np.isnan(output[i]).all()
             seen = [o for o, material in zip(offsets, records.tile[i, :, 2], strict=True) if material == water]
             known |= {(place[0] + r, place[1] + c) for r, c in seen}
-    assert np.isfinite(told[:, 0]).sum() > 100
+    assert np.isfinite(output[:, 0]).sum() > 100
 
 
 def test_nothing_withheld_reaches_the_observation(records: Records, metadata: DumpMetadata, data: ProbeData) -> None:
@@ -179,7 +179,7 @@ def in_order(records: Records) -> list[tuple[int, ...]]:
 def test_a_subsample_keeps_what_happened_between(dump: Path, wanted: Wanted, data: ProbeData) -> None:
     subsample = Subsample(5, skip_first=1, seed=3)
     part = read_probe_data(dump, replace(wanted, subsample=subsample))
-    thinned, all_of_them = (read_dump(dump, subsample=each, layers=[]) for each in (subsample, Subsample()))
+    thinned, all_of_them = (read_dump(dump, subsample=case, layers=[]) for case in (subsample, Subsample()))
     place = {key: row for row, key in enumerate(in_order(all_of_them))}
     kept = [place[key] for key in in_order(thinned)]
     assert len(kept) < len(data) / 4

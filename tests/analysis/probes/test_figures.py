@@ -34,9 +34,9 @@ def report(steps: int = 0, targets: int = 3, known: bool = True, name: str = "a$
     scores, advantages, increments = [], [], []
     for target in described:
         about = (f"{name}_{steps:010d}", target["name"], target["measure"], "linear")
-        value, gain = (float(each) for each in (rng.uniform(0.5, 1), rng.normal(0, 0.2)))
+        value, gain = (float(case) for case in (rng.uniform(0.5, 1), rng.normal(0, 0.2)))
         numbers = (value, value - 0.1, value + 0.1) if known else (None,) * 3
-        scores += [ScoreRow(*about, each, "memory", 90, *numbers, *numbers) for each in INPUTS]
+        scores += [ScoreRow(*about, case, "memory", 90, *numbers, *numbers) for case in INPUTS]
         beyond = (gain, gain - 0.1, gain + 0.1, 0.01, 0.02, 0.03, -0.01) if known else (None,) * 7
         advantages.append(
             AdvantageRow(*about, "lstm_hidden", numbers[0], "observation", "mlp", *beyond, *(0.1,) * 6)  # type: ignore[arg-type]
@@ -51,8 +51,8 @@ def report(steps: int = 0, targets: int = 3, known: bool = True, name: str = "a$
 
 def texts(figure: Figure) -> str:
     figure.draw_without_rendering()
-    found = [text.get_text() for axes in figure.axes for text in (*axes.texts, axes.title, *axes.get_yticklabels())]
-    return " ".join([figure.get_suptitle(), *found])
+    result = [text.get_text() for axes in figure.axes for text in (*axes.texts, axes.title, *axes.get_yticklabels())]
+    return " ".join([figure.get_suptitle(), *result])
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def texts(figure: Figure) -> str:
 def test_every_figure_can_be_drawn(reports: Sequence[DumpReport]) -> None:
     shown = texts(probe_summary(reports)), texts(probe_advantage(reports, "lstm_hidden", "linear"))
     assert "target_0" in shown[0] and "R2 (chance 0)" in shown[0]
-    known = any(row.advantage is not None for each in reports for row in each.advantages)
+    known = any(row.advantage is not None for item in reports for row in item.advantages)
     assert ("target_0" in shown[1]) == known
     assert known or shown[1].count("could be probed") == 2
     assert ("none could be probed" in texts(probe_emergence(reports, "lstm_hidden", "linear"))) == (not known)
@@ -89,7 +89,7 @@ def test_advantages_are_sorted_and_the_title_counts_those_above_0() -> None:
     for axes in figure.axes:
         shown = [gain[text.get_text()] for text in axes.get_yticklabels()]
         assert shown == sorted(shown, reverse=True) and len(shown) == 4
-    better = sum(each > 0 for each in gain.values())
+    better = sum(item > 0 for item in gain.values())
     assert f"predicts {better} of 8 targets better than every baseline\n" in figure.get_suptitle()
     (legend,) = figure.legends
     assert legend.get_texts()[0].get_text().endswith(f"({better} of 8 targets above 0)")
@@ -107,8 +107,8 @@ def test_increments_are_counted_by_their_q_over_the_run() -> None:
 
 def test_q_of_a_run_is_over_all_of_its_dumps() -> None:
     corrected = corrected_over_run([report(1, 2), report(2, 30)])
-    assert [len(each.advantages) for each in corrected] == [2, 30]
-    assert {row.q_run for each in corrected for row in each.advantages} == {0.01}  # all p-values are alike
+    assert [len(item.advantages) for item in corrected] == [2, 30]
+    assert {row.q_run for item in corrected for row in item.advantages} == {0.01}  # all p-values are alike
     rows = [replace(row, p=p) for row, p in zip(report(1, 4).advantages, (0.001, 0.02, 0.5, None), strict=True)]
     (first,) = corrected_over_run([replace(report(1, 4), advantages=tuple(rows))])
     assert [row.q_run for row in first.advantages] == pytest.approx([0.003, 0.03, 0.5, None])
@@ -127,7 +127,7 @@ def test_the_look_back_is_drawn_from_one_observation_on() -> None:
     assert "target_0 (R2)" in texts(figure)
     panel = figure.axes[0]
     ticks = [line.get_xdata() for line in panel.lines if line.get_marker() == "o"]
-    assert [list(each) for each in ticks] == [[1, 4, 16]]
+    assert [list(tick) for tick in ticks] == [[1, 4, 16]]
     assert [text.get_text() for text in panel.get_xticklabels()] == ["1", "4", "16"]
     inside(figure)
 
@@ -152,5 +152,5 @@ def test_emergence_draws_the_largest_advantages_and_says_so() -> None:
 
 def test_the_legend_of_emergence_names_only_lines_that_are_drawn() -> None:
     (legend,) = probe_emergence([report(n) for n in (0, 7)], "lstm_hidden", "linear").legends
-    told = [text.get_text() for text in legend.get_texts()]
-    assert [text for text in told if text.startswith("CKA")] == ["CKA of hidden state and encoder output"]
+    output = [text.get_text() for text in legend.get_texts()]
+    assert [text for text in output if text.startswith("CKA")] == ["CKA of hidden state and encoder output"]

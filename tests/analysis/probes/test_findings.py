@@ -87,7 +87,7 @@ def test_an_increment_to_some_baselines_only_is_none_to_every_one() -> None:
     }
     memory = {(LINEAR, "lstm_hidden"): Losses(50 + noise(), stake)}
     planted = Probed(baselines | memory, {}, memory, together, {}, (None,) * 400)
-    inputs = [each for each in INPUTS if each.name in ("lstm_hidden", "observation", "history_3")]
+    inputs = [item for item in INPUTS if item.name in ("lstm_hidden", "observation", "history_3")]
     added = findings(planted, inputs, Resamples.draw(8, 400, 0), np.zeros(400)).increments[LINEAR, "lstm_hidden"]
     assert 0.01 < (added.least.p < 0.05).mean() < 0.08
     assert added.over["observation"].low.min() > 0 and set(added.least_over) == {"history_3"}
@@ -105,9 +105,9 @@ def test_noise_is_neither_known_nor_selective(found: Findings) -> None:
 def test_a_network_finds_what_no_line_can(data: ProbeData, resamples: Resamples) -> None:
     """The square of what is shown is no linear function of it."""
     square = replace(data, targets=data.targets[:, [SHOWN]] ** 2, inputs={"observation": data.inputs["observation"]})
-    inputs = [each for each in INPUTS if each.name == "observation"]
-    found = probe(square, TARGETS[SHOWN : SHOWN + 1], inputs, PROBES, 0, lambda share: None).losses
-    assert found[LINEAR, "observation"].score[0] < 0.3 < 0.6 < found[MLP, "observation"].score[0]
+    inputs = [item for item in INPUTS if item.name == "observation"]
+    result = probe(square, TARGETS[SHOWN : SHOWN + 1], inputs, PROBES, 0, lambda share: None).losses
+    assert result[LINEAR, "observation"].score[0] < 0.3 < 0.6 < result[MLP, "observation"].score[0]
 
 
 def test_read_outs_predict_from_raw_activations(data: ProbeData, probed: Probed) -> None:
@@ -167,19 +167,19 @@ def test_a_target_may_apply_to_some_records_only(data: ProbeData, probed: Probed
 def test_false_discoveries_stay_as_rare_as_promised(worlds: int) -> None:
     """Two inputs that are equally good, and many targets: an advantage is hardly ever found, and p is not too small."""
     rng = np.random.default_rng(0)
-    targets, found, tested = 40, [], []
+    targets, results, tested = 40, [], []
     for seed in range(60):
         stake = rng.uniform(50, 150, (worlds, targets))
         lost = [stake * np.clip(0.5 + 0.1 * rng.normal(size=stake.shape), 0, 1) for _ in range(2)]
-        scored = {(LINEAR, name): Losses(each, stake) for name, each in zip(ALIKE, lost, strict=True)}
+        scored = {(LINEAR, name): Losses(item, stake) for name, item in zip(ALIKE, lost, strict=True)}
         same = Probed(scored, {}, {(LINEAR, "lstm_hidden"): Losses(lost[1], stake)}, {}, {}, (None,) * targets)
-        inputs = [each for each in INPUTS if each.name in ALIKE]
+        inputs = [item for item in INPUTS if item.name in ALIKE]
         result = findings(same, inputs, Resamples.draw(worlds, 400, seed), np.zeros(targets))
         advantage = result.advantages[LINEAR, "lstm_hidden"]
         tested.append(advantage.estimates.p)
-        found.append((advantage.estimates.q < 0.05).any())
+        results.append((advantage.estimates.q < 0.05).any())
     assert 0.02 < (np.concatenate(tested) < 0.05).mean() < 0.075
-    assert np.mean(found) < 0.15
+    assert np.mean(results) < 0.15
 
 
 def test_the_best_of_many_baselines_errs_towards_no_advantage() -> None:
@@ -188,7 +188,7 @@ def test_the_best_of_many_baselines_errs_towards_no_advantage() -> None:
     names = ("lstm_hidden", "observation", "history_3", "untrained")
     lost = {(LINEAR, name): Losses(50 + 10 * rng.normal(size=stake.shape), stake) for name in names}
     same = Probed(lost, {}, {(LINEAR, "lstm_hidden"): lost[LINEAR, "observation"]}, {}, {}, (None,) * 300)
-    inputs = [each for each in INPUTS if each.name in names]
+    inputs = [item for item in INPUTS if item.name in names]
     advantage = findings(same, inputs, Resamples.draw(8, 400, 0), np.zeros(300)).advantages[LINEAR, "lstm_hidden"]
     assert (advantage.estimates.p < 0.05).mean() < 0.03
     assert advantage.bias.mean() < 0

@@ -25,10 +25,10 @@ NORTH, SOUTH, EAST, WEST = range(4)
 
 def values(name: str, *lives: HandMade) -> np.ndarray:
     """Return a target of hand-made lives, in their order; shuffling the records must not change it."""
-    found = FUTURE[name].compute(Observed(*hand_made(lives)))
-    order = np.random.default_rng(3).permutation(len(found))
-    np.testing.assert_array_equal(FUTURE[name].compute(Observed(*hand_made(lives, shuffle=3))), found[order])
-    return found
+    result = FUTURE[name].compute(Observed(*hand_made(lives)))
+    order = np.random.default_rng(3).permutation(len(result))
+    np.testing.assert_array_equal(FUTURE[name].compute(Observed(*hand_made(lives, shuffle=3))), result[order])
+    return result
 
 
 def still(ticks: int, **changes: object) -> HandMade:
@@ -58,11 +58,11 @@ def test_displacement_is_from_here_to_there_and_never_into_the_next_life() -> No
 
 def test_the_next_direction_is_that_of_the_next_tick() -> None:
     lives = still(4, moves=[NORTH, EAST, STAY, WEST]), still(2, moves=[SOUTH, SOUTH], agent=2)
-    found = {name: values(f"next_direction_is_{name}", *lives).tolist() for name in ("north", "south", "east", "none")}
-    assert found["east"] == pytest.approx([1, 0, 0, NAN, 0, NAN], nan_ok=True)
-    assert found["none"] == pytest.approx([0, 1, 0, NAN, 0, NAN], nan_ok=True)
-    assert found["south"] == pytest.approx([0, 0, 0, NAN, 1, NAN], nan_ok=True)
-    assert found["north"] == pytest.approx([0, 0, 0, NAN, 0, NAN], nan_ok=True)
+    result = {name: values(f"next_direction_is_{name}", *lives).tolist() for name in ("north", "south", "east", "none")}
+    assert result["east"] == pytest.approx([1, 0, 0, NAN, 0, NAN], nan_ok=True)
+    assert result["none"] == pytest.approx([0, 1, 0, NAN, 0, NAN], nan_ok=True)
+    assert result["south"] == pytest.approx([0, 0, 0, NAN, 1, NAN], nan_ok=True)
+    assert result["north"] == pytest.approx([0, 0, 0, NAN, 0, NAN], nan_ok=True)
 
 
 def test_meals_drinks_and_harvests_that_follow() -> None:
@@ -74,11 +74,11 @@ def test_meals_drinks_and_harvests_that_follow() -> None:
     life = still(6, own=own), still(3, own={"food": [9, 8, 7], "water": [9, 8, 7]}, agent=2)
     assert values("ticks_to_eating", *life).tolist() == pytest.approx([2, 1, *[NAN] * 7], nan_ok=True)
     assert values("ticks_to_drinking", *life).tolist() == pytest.approx([4, 3, 2, 1, *[NAN] * 5], nan_ok=True)
-    told = {name: values(f"next_resource_is_{name}", *life).tolist() for name in RESOURCES}
-    assert told["food"] == pytest.approx([1, 1, 0, 0, *[NAN] * 5], nan_ok=True)
+    output = {name: values(f"next_resource_is_{name}", *life).tolist() for name in RESOURCES}
+    assert output["food"] == pytest.approx([1, 1, 0, 0, *[NAN] * 5], nan_ok=True)
     for name in ("water", "fish"):
-        assert told[name] == pytest.approx([0, 0, 1, 1, *[NAN] * 5], nan_ok=True)
-    assert told["ore"] == pytest.approx([0, 0, 0, 0, *[NAN] * 5], nan_ok=True)
+        assert output[name] == pytest.approx([0, 0, 1, 1, *[NAN] * 5], nan_ok=True)
+    assert output["ore"] == pytest.approx([0, 0, 0, 0, *[NAN] * 5], nan_ok=True)
 
 
 def test_the_next_target_is_found_where_it_stands_now() -> None:
@@ -117,12 +117,12 @@ def test_the_present_action_is_known_in_every_record() -> None:
     npc = (-7, 2, 8, 4)
     life = still(3, moves=[EAST, STAY, NORTH], others={1: [npc]}, attacks={1: 0})
     seen = Observed(*hand_made([life]))
-    told = {target.name: target.compute(seen).astype(float).tolist() for target in targets_named(["action"])}
-    assert told["is_moving_east"] == [1, 0, 0] and told["is_moving_north"] == [0, 0, 1]
-    assert told["is_attacking_npc"] == [0, 1, 0] and told["is_attacking_player"] == [0, 0, 0]
-    assert told["attacked_rows"] == [0, 3, 0] and told["attacked_cols"] == [0, -1, 0]
-    assert all(np.isfinite(each).all() for each in told.values())
-    assert not set(told) & set(NOT_EVERYWHERE) and set(told) <= set(TARGETS)
+    output = {target.name: target.compute(seen).astype(float).tolist() for target in targets_named(["action"])}
+    assert output["is_moving_east"] == [1, 0, 0] and output["is_moving_north"] == [0, 0, 1]
+    assert output["is_attacking_npc"] == [0, 1, 0] and output["is_attacking_player"] == [0, 0, 0]
+    assert output["attacked_rows"] == [0, 3, 0] and output["attacked_cols"] == [0, -1, 0]
+    assert all(np.isfinite(item).all() for item in output.values())
+    assert not set(output) & set(NOT_EVERYWHERE) and set(output) <= set(TARGETS)
 
 
 def test_lives_with_a_missing_tick_are_refused(tmp_path: Path) -> None:
@@ -142,30 +142,30 @@ def test_recorded_lives_go_where_they_went(small_world, task, maps, tmp_path_fac
     recorded = Observed(read_dump(folder, episodes=[1]), read_metadata(folder))
     records, dead = recorded.records, died(recorded)
     key = list(zip(records.agent_id.tolist(), records.tick.tolist(), strict=True))
-    place = {each: number for number, each in enumerate(key)}
+    place = {item: number for number, item in enumerate(key)}
     own = {name: records.columns[name].astype(float) for name in ("row", "col", "truth/food", "truth/water")}
-    told = {name: target.compute(recorded) for name, target in FUTURE.items()}
+    output = {name: target.compute(recorded) for name, target in FUTURE.items()}
     checked = moved = 0
     for number, (agent, tick) in enumerate(key):
         for axis in ("row", "col"):
             for ahead in HORIZONS:
                 then = place.get((agent, tick + ahead))
                 expected = NAN if then is None else own[axis][then] - own[axis][number]
-                assert told[f"{axis}s_in_{ahead}_ticks"][number] == pytest.approx(expected, nan_ok=True)
+                assert output[f"{axis}s_in_{ahead}_ticks"][number] == pytest.approx(expected, nan_ok=True)
                 moved += bool(expected > 0)
         then = place.get((agent, tick + 1))
         for option, name in enumerate(("north", "south", "east", "west", "none")):
             expected = NAN if then is None else float(recorded.option("Move.Direction")[then] == option)
-            assert told[f"next_direction_is_{name}"][number] == pytest.approx(expected, nan_ok=True)
+            assert output[f"next_direction_is_{name}"][number] == pytest.approx(expected, nan_ok=True)
         following = [place[agent, t] for t in range(tick + 1, tick + 70) if (agent, t) in place]
         for doing, level in (("eating", "truth/food"), ("drinking", "truth/water")):
-            amounts = [own[level][number], *(own[level][each] for each in following)]
+            amounts = [own[level][number], *(own[level][item] for item in following)]
             waits = [t for t in range(1, len(amounts)) if 0 < amounts[t] >= amounts[t - 1]]
-            assert told[f"ticks_to_{doing}"][number] == pytest.approx(waits[0] if waits else NAN, nan_ok=True)
+            assert output[f"ticks_to_{doing}"][number] == pytest.approx(waits[0] if waits else NAN, nan_ok=True)
             checked += bool(waits)
         life = recorded.lives.index[number]
         expected = 0.0 if len(following) >= DEATH_WITHIN else 1.0 if dead[life] else NAN
-        assert told[f"dies_within_{DEATH_WITHIN}_ticks"][number] == pytest.approx(expected, nan_ok=True)
+        assert output[f"dies_within_{DEATH_WITHIN}_ticks"][number] == pytest.approx(expected, nan_ok=True)
     assert moved > 50 and checked > 50 and dead.sum() > 0
 
 
@@ -176,6 +176,6 @@ def test_a_subsample_keeps_the_true_future(small_world, task, maps, tmp_path_fac
     every = read_probe_data(folder, wanted)
     some = read_probe_data(folder, replace(wanted, subsample=Subsample(7, seed=2)))
     assert len(some) < len(every) / 5
-    where = {each.tobytes(): number for number, each in enumerate(every.inputs["lstm_hidden"])}
-    rows = [where[each.tobytes()] for each in some.inputs["lstm_hidden"]]
+    where = {item.tobytes(): number for number, item in enumerate(every.inputs["lstm_hidden"])}
+    rows = [where[item.tobytes()] for item in some.inputs["lstm_hidden"]]
     np.testing.assert_array_equal(some.targets, every.targets[rows])

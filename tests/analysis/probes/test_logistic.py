@@ -43,7 +43,7 @@ def library(x: np.ndarray, y: np.ndarray, penalty: float, solver: str = "lbfgs")
 
 
 def tensors(*arrays: np.ndarray) -> list[list[torch.Tensor]]:
-    return [list(torch.from_numpy(each.astype(np.float32)).split(1000)) for each in arrays]
+    return [list(torch.from_numpy(array.astype(np.float32)).split(1000)) for array in arrays]
 
 
 @pytest.mark.parametrize(("close_enough", "tolerance"), [(1e-10, 1e-3), (None, 0.05)])
@@ -57,7 +57,7 @@ def test_it_is_the_librarys(
     assert y[:, 1].sum() == 20
     blocks, answers = tensors(x, y)
     penalties = np.repeat([1e-4, 1e-2, 1.0], 3)
-    found = solve(
+    result = solve(
         TrainingSet(blocks, answers, ONES),
         basis_of(correlation(blocks), ONES),
         torch.arange(3).repeat(3),
@@ -66,12 +66,12 @@ def test_it_is_the_librarys(
     for column, penalty in enumerate(penalties):
         truth = y[:, column % 3]
         theirs = library(x, truth, penalty, "newton-cholesky")
-        assert np.abs(found[:-1, column] - theirs.coef_[0]).max() < tolerance * np.abs(theirs.coef_).max()
-        assert found[-1, column] == pytest.approx(theirs.intercept_[0], abs=tolerance * 10)
-        ours = log_loss(truth, 1 / (1 + np.exp(-(x @ found[:-1, column] + found[-1, column]))))
+        assert np.abs(result[:-1, column] - theirs.coef_[0]).max() < tolerance * np.abs(theirs.coef_).max()
+        assert result[-1, column] == pytest.approx(theirs.intercept_[0], abs=tolerance * 10)
+        ours = log_loss(truth, 1 / (1 + np.exp(-(x @ result[:-1, column] + result[-1, column]))))
         strength = penalty * truth.mean() * (1 - truth.mean()) / 2
         difference = ours - log_loss(truth, theirs.predict_proba(x)[:, 1])
-        difference += strength * ((found[:-1, column] ** 2).sum() - (theirs.coef_**2).sum())
+        difference += strength * ((result[:-1, column] ** 2).sum() - (theirs.coef_**2).sum())
         entropy = log_loss(truth, np.full(RECORDS, truth.mean()))
         assert -1e-6 < difference < 1e-3 * entropy
 
@@ -99,15 +99,15 @@ def test_it_is_cross_validated_with_the_penalties_of_the_ridge_regression(rng: n
     """The whole cross-validation again, with scikit-learn's: the same predictions, also of rare events."""
     x = correlated(rng)
     y = labels(x, rng)
-    found = fit(x, y, FOLD)
-    assert found.choices.of_fold.keys() == {0, 1, 2, 3}
+    result = fit(x, y, FOLD)
+    assert result.choices.of_fold.keys() == {0, 1, 2, 3}
     for test, chosen in fit_ridge(x, y, FOLD).choices.of_fold.items():
         rest = test != FOLD
         scaler = StandardScaler().fit(x[rest].astype(float))
         for column, penalty in enumerate(chosen.penalty):
             theirs = library(scaler.transform(x[rest]), y[rest, column], penalty)
             expected = theirs.decision_function(scaler.transform(x[test == FOLD]))
-            np.testing.assert_allclose(found.predicted[test == FOLD, column], expected, atol=0.1, rtol=0.02)
+            np.testing.assert_allclose(result.predicted[test == FOLD, column], expected, atol=0.1, rtol=0.02)
 
 
 def test_numbers_beside_yes_or_no_targets_are_the_ridge_regressions(rng: np.random.Generator) -> None:
@@ -145,8 +145,8 @@ def test_another_folds_answers_cannot_help(rng: np.random.Generator) -> None:
     """A leak between folds would show here: the input names the record, and answers are coin flips."""
     y, fold = rng.integers(0, 2, (120, 1)).astype(float), np.arange(120) % 4
     predicted = fit(np.eye(120, dtype=np.float32), y, fold).predicted
-    for each in range(4):
-        np.testing.assert_allclose(np.ptp(predicted[fold == each]), 0, atol=1e-3)
+    for item in range(4):
+        np.testing.assert_allclose(np.ptp(predicted[fold == item]), 0, atol=1e-3)
 
 
 def test_a_column_that_only_the_test_records_vary_in_is_not_used(rng: np.random.Generator) -> None:

@@ -36,9 +36,9 @@ def data(raw: np.ndarray) -> ProbeData:
     lives, world = planted_lives()
     varying = np.arange(UNITS + 1) != FLAT
     x, rng = raw[:, varying], np.random.default_rng(1)
-    told = (x - x.mean(axis=0)) / x.std(axis=0) @ rng.normal(size=(UNITS, len(TARGETS)))
-    told += rng.normal(size=told.shape)
-    targets = np.where([target.yes_or_no for target in TARGETS], told > 0, told)
+    output = (x - x.mean(axis=0)) / x.std(axis=0) @ rng.normal(size=(UNITS, len(TARGETS)))
+    output += rng.normal(size=output.shape)
+    targets = np.where([target.yes_or_no for target in TARGETS], output > 0, output)
     targets[lives.index % 5 == 0, NOT_EVERYWHERE] = np.nan
     return ProbeData(
         inputs={LAYER: x}, varying={LAYER: varying}, targets=targets, given=np.empty((len(world), 0)), world=world,
@@ -48,24 +48,24 @@ def data(raw: np.ndarray) -> ProbeData:
 
 @pytest.fixture(scope="module")
 def probed(data: ProbeData) -> Probed:
-    inputs = [each for each in INPUTS if each.name == LAYER]
+    inputs = [item for item in INPUTS if item.name == LAYER]
     return probe(data, TARGETS, inputs, [LINEAR], 0, lambda share: None)
 
 
 def test_the_file_says_what_the_probes_say(data: ProbeData, probed: Probed, raw: np.ndarray, tmp_path) -> None:
     write_directions(tmp_path / "found", directions_of(data, TARGETS, probed.read_outs, SOURCE))
-    found = read_directions(tmp_path / "found")
-    assert [each.name for each in found] == [f"dump/{LAYER}/{name}" for name in NAMES]
+    result = read_directions(tmp_path / "found")
+    assert [item.name for item in result] == [f"dump/{LAYER}/{name}" for name in NAMES]
     predicted = probed.read_outs[LAYER].predict(data.inputs[LAYER].astype(np.float64))  # (B, T)
-    for column, (target, each) in enumerate(zip(TARGETS, found, strict=True)):
-        value = each.read_out(raw)
+    for column, (target, item) in enumerate(zip(TARGETS, result, strict=True)):
+        value = item.read_out(raw)
         np.testing.assert_allclose(value, predicted[:, column], atol=1e-5, rtol=0)
-        assert each.weight.shape == (UNITS + 1,) and each.weight[FLAT] == 0
-        assert each.unit == ("log-odds" if target.yes_or_no else target.unit)
+        assert item.weight.shape == (UNITS + 1,) and item.weight[FLAT] == 0
+        assert item.unit == ("log-odds" if target.yes_or_no else target.unit)
         applies = np.isfinite(data.targets[:, column])
-        assert each.mean == pytest.approx(value[applies].mean()) and each.spread == pytest.approx(value[applies].std())
+        assert item.mean == pytest.approx(value[applies].mean()) and item.spread == pytest.approx(value[applies].std())
         counts = (applies.sum(), len(np.unique(data.lives.index[applies])), len(np.unique(data.episode[applies])))
-        assert (each.records, each.lives, each.episodes) == counts
+        assert (item.records, item.lives, item.episodes) == counts
         assert applies.all() == (column != NOT_EVERYWHERE)
 
 
@@ -73,8 +73,8 @@ def test_what_was_not_probed_has_no_direction(data: ProbeData, probed: Probed) -
     read_out = probed.read_outs[LAYER]
     bias, weight = read_out.bias.copy(), read_out.weight.copy()
     bias[1], weight[:, 2] = np.nan, 0
-    found = directions_of(data, TARGETS, {LAYER: replace(read_out, bias=bias, weight=weight)}, SOURCE)
-    assert [each.name.split("/")[-1] for each in found] == [name for i, name in enumerate(NAMES) if i not in (1, 2)]
+    result = directions_of(data, TARGETS, {LAYER: replace(read_out, bias=bias, weight=weight)}, SOURCE)
+    assert [item.name.split("/")[-1] for item in result] == [name for i, name in enumerate(NAMES) if i not in (1, 2)]
 
 
 def test_without_baselines_it_says_so_and_not_that_none_of_none_were_found() -> None:

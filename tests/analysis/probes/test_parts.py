@@ -42,7 +42,7 @@ def test_every_record_is_predicted_by_probes_fitted_and_tuned_on_other_folds(rng
     y = x[:, :1] + 2 * rng.normal(size=(200, 1))
     fitted = fit_ridge(x, y, fold)
     for test in range(4):
-        rest = [each for each in range(4) if each != test]
+        rest = [item for item in range(4) if item != test]
         loss = np.zeros(len(PENALTIES))
         for held_out in rest:
             train = Moments.of(x[(fold != test) & (fold != held_out)], y[(fold != test) & (fold != held_out)])
@@ -60,12 +60,12 @@ def test_banded_ridge_is_ridge_on_scaled_columns(rng: np.random.Generator) -> No
     x, y = rng.normal(size=(300, 9)) + 5, rng.normal(size=(300, 2))
     y[:, 0] += x[:, 2]
     scales = np.array([[1.0] * 5 + [10.0] * 4, [1.0] * 5 + [0.0] * 4])
-    found = NormalEquations(Moments.of(x, y)).fit(np.array([0.1, 0.1]), scales)
+    result = NormalEquations(Moments.of(x, y)).fit(np.array([0.1, 0.1]), scales)
     scaled = StandardScaler().fit_transform(x)
     for column, scale in enumerate(scales):
         theirs = Ridge(0.1 * len(x)).fit(scaled * scale, y[:, column]).predict(scaled * scale)
-        np.testing.assert_allclose(found.predict(x)[:, column], theirs, atol=1e-8)
-    assert not found.weight[5:, 1].any()
+        np.testing.assert_allclose(result.predict(x)[:, column], theirs, atol=1e-8)
+    assert not result.weight[5:, 1].any()
 
 
 def test_bands_are_chosen_for_each_target_within_the_folds(rng: np.random.Generator) -> None:
@@ -89,7 +89,7 @@ def test_two_blocks_are_banded_ridge_tuned_on_other_folds(rng: np.random.Generat
     baseline, memory, other = (rng.normal(size=(120, n)).astype(np.float32) * 3 + 1 for n in (25, 4, 3))
     y = np.stack([baseline[:, 0] + memory[:, 1] + rng.normal(size=120), memory[:, 0] * 1.0], axis=1)
     y[:, 1] += 4 * rng.normal(size=120)
-    found = fit_ridge_beside(baseline, {"memory": memory, "other": other}, y, fold)
+    result = fit_ridge_beside(baseline, {"memory": memory, "other": other}, y, fold)
     x = np.concatenate([baseline, memory], axis=1)
 
     def fit(train: np.ndarray, column: int, pair: tuple[float, float]) -> np.ndarray:
@@ -105,51 +105,51 @@ def test_two_blocks_are_banded_ridge_tuned_on_other_folds(rng: np.random.Generat
             for pair in pairs:
                 errors = 0.0
                 for held_out in (n for n in range(3) if n != test):
-                    told = fit((fold != test) & (fold != held_out), column, pair)
-                    errors += ((told - y[:, column])[fold == held_out] ** 2).sum()
+                    output = fit((fold != test) & (fold != held_out), column, pair)
+                    errors += ((output - y[:, column])[fold == held_out] ** 2).sum()
                 loss.append(errors)
             expected = fit(fold != test, column, pairs[int(np.argmin(loss))])[fold == test]
-            np.testing.assert_allclose(found["memory"].predicted[fold == test, column], expected, atol=1e-6)
-    told = found["memory"].read_outs.predict(x)
-    assert np.corrcoef(told[:, 0], y[:, 0])[0, 1] > 0.8
-    assert found["other"].predicted.shape == y.shape and not np.allclose(found["other"].predicted, told, atol=0.1)
+            np.testing.assert_allclose(result["memory"].predicted[fold == test, column], expected, atol=1e-6)
+    output = result["memory"].read_outs.predict(x)
+    assert np.corrcoef(output[:, 0], y[:, 0])[0, 1] > 0.8
+    assert result["other"].predicted.shape == y.shape and not np.allclose(result["other"].predicted, output, atol=0.1)
 
 
 def test_average_precision_is_the_librarys_in_each_world(rng: np.random.Generator) -> None:
     y, predicted = rng.integers(0, 2, (90, 1)).astype(float), rng.normal(size=(90, 1))
     world = np.repeat([0, 1, 2], 30)
     y[world == 2] = 0  # a world without a positive has no say
-    found = average_precision(predicted, y, world, 3)
+    result = average_precision(predicted, y, world, 3)
     parts = [average_precision_score(y[world == n, 0], predicted[world == n, 0]) for n in (0, 1)]
     counts = [y[world == n].sum() for n in (0, 1)]
-    assert found.score[0] == pytest.approx(np.average(parts, weights=counts)) and found.stake[2, 0] == 0
+    assert result.score[0] == pytest.approx(np.average(parts, weights=counts)) and result.stake[2, 0] == 0
 
 
 def test_traces_are_a_plain_loop_over_each_life(rng: np.random.Generator) -> None:
     lives, values = make_lives([1, 40, 7, 40]), rng.normal(size=(88, 3))
-    found = traces(values, lives, (2, 8)).reshape(88, 2, 3)
+    result = traces(values, lives, (2, 8)).reshape(88, 2, 3)
     for start, length in zip(lives.starts, lives.lengths, strict=True):
         for place, constant in enumerate((2, 8)):
             trace = values[start]
             for tick in range(length):
                 trace = trace + (values[start + tick] - trace) / constant
-                np.testing.assert_allclose(found[start + tick, place], trace, rtol=1e-5, atol=1e-6)
+                np.testing.assert_allclose(result[start + tick, place], trace, rtol=1e-5, atol=1e-6)
 
 
 def test_a_reservoir_is_a_plain_loop_over_each_life_and_forgets_slowly(rng: np.random.Generator) -> None:
     lives, values = make_lives([60, 3, 60]), rng.normal(2, 5, (123, 4))
     reservoir = Reservoir.draw(values, seed=1)
-    found = reservoir.run(values, lives)
+    result = reservoir.run(values, lives)
     standardised = (values - values.mean(axis=0)) / values.std(axis=0)
     for start, length in zip(lives.starts, lives.lengths, strict=True):
-        state = np.zeros(found.shape[1])
+        state = np.zeros(result.shape[1])
         for tick in range(start, start + length):
             new = np.tanh(standardised[tick] @ reservoir.inward + state @ reservoir.recurrent)
             state = (1 - reservoir.rate) * state + reservoir.rate * new
-            np.testing.assert_allclose(found[tick], state, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(result[tick], state, rtol=1e-4, atol=1e-5)
     assert np.abs(np.linalg.eigvals(reservoir.recurrent)).max() == pytest.approx(0.95)
     assert (1 / reservoir.rate).min() == 2 and (1 / reservoir.rate).max() == pytest.approx(256)
-    np.testing.assert_array_equal(Reservoir.draw(values, seed=1).run(values, lives), found)
+    np.testing.assert_array_equal(Reservoir.draw(values, seed=1).run(values, lives), result)
 
 
 def test_a_network_takes_the_weight_decay_that_a_target_needs(
@@ -226,8 +226,8 @@ def test_intervals_cover_as_often_as_they_say(rng: np.random.Generator) -> None:
         values = rng.normal(1, 1, (worlds, 2000))
         resamples = Resamples.draw(worlds, 1000, seed=0)
         drawn = resamples.weights @ values / worlds
-        found = resamples.estimate(values.mean(axis=0), drawn, np.full(2000, worlds))
-        assert 0.93 < ((found.low < 1) & (found.high > 1)).mean() < 0.97
+        result = resamples.estimate(values.mean(axis=0), drawn, np.full(2000, worlds))
+        assert 0.93 < ((result.low < 1) & (result.high > 1)).mean() < 0.97
 
 
 def test_cka_is_one_of_rotations_and_none_of_strangers(rng: np.random.Generator) -> None:
@@ -245,7 +245,7 @@ def test_cka_is_that_of_the_kernels(rng: np.random.Generator) -> None:
 
     def hsic(a: np.ndarray, b: np.ndarray) -> float:
         n, one = len(a), np.ones(len(a))
-        k, m = (each @ each.T for each in (a - a.mean(axis=0), b - b.mean(axis=0)))
+        k, m = (case @ case.T for case in (a - a.mean(axis=0), b - b.mean(axis=0)))
         np.fill_diagonal(k, 0), np.fill_diagonal(m, 0)
         sums = (one @ k @ one) * (one @ m @ one) / ((n - 1) * (n - 2))
         return (np.trace(k @ m) + sums - 2 / (n - 2) * (one @ k @ m @ one)) / (n * (n - 3))
@@ -282,6 +282,6 @@ def test_memories_of_checkpoints_are_baselines_where_they_are_named() -> None:
     own, watched = inputs_named(["lstm_cell", name], [4])
     assert own.name == "lstm_cell" and (watched.kind, watched.layers) == ("baseline", (name,))
     assert title_of(name) == watched.title == "cell state after 757,328 steps"
-    assert name not in [each.name for each in inputs_named(["all"], [4])]
-    assert [each.name for each in inputs_named([name], [4])] == [name]
+    assert name not in [item.name for item in inputs_named(["all"], [4])]
+    assert [item.name for item in inputs_named([name], [4])] == [name]
     assert_refuses("no input 'steps_5_lstm_gate'", inputs_named, ["steps_5_lstm_gate"], [4])

@@ -84,7 +84,7 @@ def test_a_plan_is_found_beyond_every_baseline_and_the_present_action(found: Fin
 
 
 def test_the_mere_present_action_looks_like_a_plan_until_it_is_known(found: Findings) -> None:
-    without, known = (each[LINEAR, ACTION] for each in (found.increments, found.increments_given))
+    without, known = (case[LINEAR, ACTION] for case in (found.increments, found.increments_given))
     for target in (SOON, COLS):  # half of what moves the agent in two ticks is the action of the first
         assert without.least.low[target] > 0.3 and without.least.q[target] < 0.01
         assert abs(known.least.value[target]) < 0.01 and known.least.p[target] > 0.05
@@ -93,9 +93,9 @@ def test_the_mere_present_action_looks_like_a_plan_until_it_is_known(found: Find
 def test_networks_also_know_what_is_given(dump: Path) -> None:
     some = inputs_named([ACTION, "encoder_output"], [2])
     fewer = read_probe_data(dump, Wanted(some, TARGETS[:1], targets_named(["action"]), Subsample(3)))
-    found = probe(fewer, TARGETS[:1], some, [MLP], 0, lambda share: None)
-    alone, both = found.known[MLP, "encoder_output"], found.known_together[MLP, ACTION, "encoder_output"]
-    assert alone.score[0] > 0.3 > found.losses[MLP, "encoder_output"].score[0] + 0.2
+    result = probe(fewer, TARGETS[:1], some, [MLP], 0, lambda share: None)
+    alone, both = result.known[MLP, "encoder_output"], result.known_together[MLP, ACTION, "encoder_output"]
+    assert alone.score[0] > 0.3 > result.losses[MLP, "encoder_output"].score[0] + 0.2
     assert both.score[0] - alone.score[0] < 0.03
 
 
@@ -115,12 +115,12 @@ def report(dump: Path, data: ProbeData, probed: Probed, found: Findings) -> Dump
 
 
 def test_the_report_counts_records_and_names_horizons(report: DumpReport, data: ProbeData) -> None:
-    told = {each["name"]: each for each in report.targets}
-    assert told["rows_in_10_ticks"]["records"] == EPISODES * AGENTS * (TICKS - 10)
-    assert (told["rows_in_10_ticks"]["curve"], told["rows_in_10_ticks"]["ticks_ahead"]) == (
+    output = {target["name"]: target for target in report.targets}
+    assert output["rows_in_10_ticks"]["records"] == EPISODES * AGENTS * (TICKS - 10)
+    assert (output["rows_in_10_ticks"]["curve"], output["rows_in_10_ticks"]["ticks_ahead"]) == (
         "displacement in rows", 10,
     )  # fmt: skip
-    assert told["next_direction_is_north"]["curve"] is None
+    assert output["next_direction_is_north"]["curve"] is None
     assert {row.records for row in report.scores if row.target == "rows_in_2_ticks"} == {data.targets.shape[0] - 72}
     given = [row for row in report.increments_given if row.baseline == "every" and row.memory == PLAN]
     assert all(row.q_run is not None for row in given) and len(given) == len(TARGETS)
@@ -143,11 +143,11 @@ def test_the_horizon_is_drawn_for_targets_at_several(report: DumpReport) -> None
     own, best = curves(figure)[0][:2]
     assert own == [scores[name, PLAN] for name in names]
     baselines = ("encoder_output", "observation", "history_2")
-    assert best == [max(scores[name, each] or 0 for each in baselines) for name in names]
+    assert best == [max(scores[name, baseline] or 0 for baseline in baselines) for name in names]
     for line, rows in zip(curves(figure)[1], (report.increments, report.increments_given), strict=False):
-        told = {(row.target, row.baseline): row.increment for row in rows if row.memory == PLAN}
-        strongest = [max(baselines, key=lambda each, name=name: scores[name, each]) for name in names]
-        assert line == [told[name, each] for name, each in zip(names, strongest, strict=True)]
+        output = {(row.target, row.baseline): row.increment for row in rows if row.memory == PLAN}
+        strongest = [max(baselines, key=lambda baseline, name=name: scores[name, baseline]) for name in names]
+        assert line == [output[name, baseline] for name, baseline in zip(names, strongest, strict=True)]
 
 
 def test_no_horizon_is_drawn_without_the_future(report: DumpReport) -> None:
@@ -159,9 +159,9 @@ def test_a_run_leaves_the_future_like_any_other_target(dump: Path, tmp_path: Pat
         "train_probes.py", dump, "--targets", "rows_in_2_ticks,rows_in_10_ticks", "--given", "tick,action", "--probes",
         "linear", "--inputs", f"{PLAN},encoder_output", "--resamples", 100, "--name", "run", "--output-dir", tmp_path,
     )  # fmt: skip
-    told = " ".join(done.stdout.split())
-    assert "Once the given variables are known, it adds to every baseline for" in told
-    assert "For 2 targets, 3.3% to 16.7% of the records are left out" in told
+    output = " ".join(done.stdout.split())
+    assert "Once the given variables are known, it adds to every baseline for" in output
+    assert "For 2 targets, 3.3% to 16.7% of the records are left out" in output
     folder = tmp_path / "run"
     assert (folder / "probe_horizon.png").stat().st_size > 10_000
     lines = (folder / "probe_increments_given.tsv").read_text().splitlines()

@@ -68,8 +68,8 @@ def played(request, small_world, task, maps, tmp_path_factory) -> Played:
         patch.setattr(PolicyPool, "advance", watched)
         for number in range(plan.episodes):
             group = Group(plan.seed, (number,))
-            told = record_group(contest.pool(1), group, plan.layers, plan.fields, plan.most_ticks)
-            write(((group, each) for each in told), [writer], lambda *_: None)
+            output = record_group(contest.pool(1), group, plan.layers, plan.fields, plan.most_ticks)
+            write(((group, item) for item in output), [writer], lambda *_: None)
     return Played(folder, entrant, PackedObservation.concatenate(shown))
 
 
@@ -88,20 +88,20 @@ def assert_equal(one: PackedObservation, other: PackedObservation) -> None:
 def test_records_are_what_the_policy_saw(played: Played) -> None:
     check_shows_everything(played.dump, played.layout)
     records = read_dump(played.dump)
-    found = again(played, records)
-    assert_equal(found, played.shown)
-    assert found.entity.counts.max() > 1 and len(found.inventory.values) > 0
-    assert len(found.task.unique()) > 1 and len(found.legal.unique()) > 1
+    result = again(played, records)
+    assert_equal(result, played.shown)
+    assert result.entity.counts.max() > 1 and len(result.inventory.values) > 0
+    assert len(result.task.unique()) > 1 and len(result.legal.unique()) > 1
 
 
 def test_what_was_withheld_is_withheld_again(played: Played) -> None:
     records = read_dump(played.dump)
-    found, masked = again(played, records), not played.policy.mask.clock
+    result, masked = again(played, records), not played.policy.mask.clock
     columns = [played.layout.entity_columns.index(name) for name in ("health", "food", "row", "time_alive")]
-    own = found.entity.values[found.entity.values[:, 0] == found.agent_id[found.entity.owner]]
+    own = result.entity.values[result.entity.values[:, 0] == result.agent_id[result.entity.owner]]
     assert len(own) == len(records) and records.tick.max() > 0
-    assert ((own[:, columns] == 0).all() and (found.tick == 0).all() and (found.centre == 0).all()) == masked
-    assert ((own[:, columns[:3]] > 0).any() and (found.tick > 0).any()) != masked
+    assert ((own[:, columns] == 0).all() and (result.tick == 0).all() and (result.centre == 0).all()) == masked
+    assert ((own[:, columns[:3]] > 0).any() and (result.tick > 0).any()) != masked
 
 
 @torch.no_grad()
@@ -115,8 +115,8 @@ def test_lives_played_again_tick_by_tick_leave_the_same_activations(played: Play
                 alive, here = torch.from_numpy(batch.there[:, tick].nonzero()[0]), place[batch.there[:, tick], tick]
                 _, value, after = policy(observation.take(torch.from_numpy(here)), state.take(alive))
                 state.put(alive, after)
-                found = {"lstm_hidden": after.hidden[-1], "lstm_cell": after.cell[-1], **captured}
-                for layer, values in found.items():
+                result = {"lstm_hidden": after.hidden[-1], "lstm_cell": after.cell[-1], **captured}
+                for layer, values in result.items():
                     np.testing.assert_allclose(values.numpy(), batch.records.activations[layer][here], **CLOSE)
                 np.testing.assert_allclose(value.numpy(), batch.records.value[here], **CLOSE)
         count += len(batch.records)
@@ -145,8 +145,8 @@ def test_windows_start_from_the_memory_before_them(played: Played) -> None:
         state = MemoryState(*(memory(batch, layer) for layer in ("lstm_hidden", "lstm_cell")))
         with capture(policy, ["action_decoder"]) as captured:
             policy.forward_segments(again(played, batch.records), torch.from_numpy(batch.lengths), state)
-        found = captured["action_decoder"].numpy()
-        np.testing.assert_allclose(found, batch.records.activations["lstm_hidden"], **CLOSE)
+        result = captured["action_decoder"].numpy()
+        np.testing.assert_allclose(result, batch.records.activations["lstm_hidden"], **CLOSE)
         inside += int((batch.first > 0).sum())
     assert inside > 10
 

@@ -33,7 +33,7 @@ def dump(request, planted: Planted, tmp_path_factory) -> Path:
 
 def stretches(batches: list[SequenceBatch]) -> dict[tuple[int, ...], int]:
     """Check every sequence against the dump; return the number of ticks of each by its life and first tick."""
-    found = {}
+    result = {}
     for batch in batches:
         ends = np.cumsum(batch.lengths)
         assert len(batch.records) == ends[-1] and len(batch) == len(batch.first)
@@ -41,35 +41,35 @@ def stretches(batches: list[SequenceBatch]) -> dict[tuple[int, ...], int]:
             part = batch.records.take(np.arange(end - length, end))
             (key,) = {tuple(life) for life in np.stack([getattr(part, name) for name in LIFE_KEY], axis=1).tolist()}
             assert (np.diff(part.tick) == 1).all()
-            found[(*key, int(first))] = int(length)
-    assert len(found) == sum(len(batch) for batch in batches)
-    return found
+            result[(*key, int(first))] = int(length)
+    assert len(result) == sum(len(batch) for batch in batches)
+    return result
 
 
 def lengths(planted: Planted) -> dict[tuple[int, ...], int]:
     keys = np.stack([getattr(planted.records, name) for name in LIFE_KEY], axis=1)
-    found, counts = np.unique(keys, axis=0, return_counts=True)
-    return {tuple(key): int(count) for key, count in zip(found.tolist(), counts, strict=True)}
+    result, counts = np.unique(keys, axis=0, return_counts=True)
+    return {tuple(key): int(count) for key, count in zip(result.tolist(), counts, strict=True)}
 
 
 @pytest.mark.parametrize("seed", [None, 3])
 def test_every_life_comes_once_and_whole(dump: Path, planted: Planted, seed: int | None) -> None:
-    found = stretches(list(lives(dump, batch=3, seed=seed)))
-    assert found == {(*key, 0): count for key, count in lengths(planted).items()}
+    result = stretches(list(lives(dump, batch=3, seed=seed)))
+    assert result == {(*key, 0): count for key, count in lengths(planted).items()}
 
 
 @pytest.mark.parametrize(("length", "stride"), [(6, None), (6, 2), (4, 7), (1, 1), (50, 5)])
 def test_windows_begin_every_stride_and_reach_the_end(dump: Path, planted: Planted, length: int, stride) -> None:
-    found = stretches(list(windows(dump, length, stride=stride, batch=4, seed=1)))
+    result = stretches(list(windows(dump, length, stride=stride, batch=4, seed=1)))
     expected, step = {}, stride or length
     for key, count in lengths(planted).items():
         for first in range(0, count, step):
             expected[(*key, first)] = min(length, count - first)
             if first + length >= count:
                 break
-    assert found == expected
+    assert result == expected
     if step <= length:
-        seen = {(*key, first + i) for (*key, first), ticks in found.items() for i in range(ticks)}
+        seen = {(*key, first + i) for (*key, first), ticks in result.items() for i in range(ticks)}
         assert len(seen) == len(planted.records)
 
 

@@ -65,11 +65,11 @@ def test_every_label_is_at_its_agent_and_tick(
         if episode == recording.episode
     }
     ticks, columns = np.nonzero(clusters.exact)
-    found = {
+    result = {
         (int(tick), int(replay.players.ids[column])): int(clusters.label[tick, column])
         for tick, column in zip(ticks, columns, strict=True)
     }
-    assert found == expected and len(found) > 100 and NOISE in found.values()
+    assert result == expected and len(result) > 100 and NOISE in result.values()
 
 
 def test_between_labels_the_earlier_holds_while_the_agent_lives(clusters: ReplayClusters, replay: Replay) -> None:

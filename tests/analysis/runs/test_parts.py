@@ -21,6 +21,6 @@ def test_parts_of_other_arguments_are_removed(tmp_path: Path) -> None:
     Parts(tmp_path / "run", {"seed": 1}).arrays("a", lambda: {"x": np.zeros(1)})
     assert Parts(tmp_path / "run", {"seed": 1}).there == ["a"]
     folder = Parts(tmp_path / "run", {"seed": 2}).folder
-    assert [each.name for each in folder.iterdir()] == ["key.json"]
+    assert [path.name for path in folder.iterdir()] == ["key.json"]
     (folder / "key.json").rename(folder / ".key.json.x.partial")
     assert Parts(tmp_path / "run", {"seed": 1}).there == []

@@ -48,7 +48,7 @@ def truth_at(planted: Planted, places: dict[str, np.ndarray]) -> np.ndarray:
 def write_run(path: Path, dump: Path, planted: Planted, subsample: int = STRIDE, **arguments: object) -> Path:
     records = read_dump(dump, subsample=Subsample(subsample, skip_first=2, seed=7), layers=[])
     places = {name: getattr(records, name) for name in IDENTITY}
-    told = {
+    output = {
         "layer": "action_decoder",
         "subsample": subsample,
         "skip_first": 2,
@@ -56,7 +56,7 @@ def write_run(path: Path, dump: Path, planted: Planted, subsample: int = STRIDE,
         "dump": str(dump),
         **arguments,
     }
-    run = {"input": {METADATA_FILE: sha256(dump / METADATA_FILE)}, "arguments": told}
+    run = {"input": {METADATA_FILE: sha256(dump / METADATA_FILE)}, "arguments": output}
     with RunFolder(path, run) as folder:
         folder.save_arrays("cluster_labels.npz", **places, label=truth_at(planted, places))
     return path
@@ -151,12 +151,12 @@ def test_rule_and_labels_are_saved_so_that_they_can_be_repeated(
 ) -> None:
     with RunFolder(tmp_path / "out", {}) as folder:
         save_propagated(folder, propagated, run)
-    told = orjson.loads((tmp_path / "out" / "propagation_rule.json").read_bytes())
-    assert told["cluster_labels_sha256"] == sha256(run.path / "cluster_labels.npz")
-    assert told["dump_metadata_sha256"] == run.dump_sha256
-    assert told["labelled_by_the_run"] == len(run.label) and told["records"] == len(planted.records)
+    output = orjson.loads((tmp_path / "out" / "propagation_rule.json").read_bytes())
+    assert output["cluster_labels_sha256"] == sha256(run.path / "cluster_labels.npz")
+    assert output["dump_metadata_sha256"] == run.dump_sha256
+    assert output["labelled_by_the_run"] == len(run.label) and output["records"] == len(planted.records)
     with np.load(tmp_path / "out" / "propagation_rule.npz", allow_pickle=False) as arrays:
-        rule = CarryingRule(**arrays, voters=told["voters"], held_out=None)
+        rule = CarryingRule(**arrays, voters=output["voters"], held_out=None)
     with np.load(tmp_path / "out" / "propagated_labels.npz", allow_pickle=False) as labels:
         again = rule.labels_of(planted.records.activations["action_decoder"])
         np.testing.assert_array_equal(again[~labels["exact"]], labels["label"][~labels["exact"]])

@@ -73,7 +73,7 @@ def test_what_a_killed_run_left_is_removed_by_the_same_run_only(tmp_path: Path) 
     assert (tmp_path / "run" / "a.txt").exists()
     with RunFolder(tmp_path / "run", {"seed": 3}) as again:
         again.save_text("b.txt", "words")
-    assert {each.name for each in (tmp_path / "run").iterdir()} == {RUN_FILE, "b.txt", DONE_FILE}
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {RUN_FILE, "b.txt", DONE_FILE}
     with pytest.raises(UserError, match="already holds"), RunFolder(tmp_path / "run", {"seed": 3}):
         pytest.fail("it is finished")
 
@@ -123,17 +123,17 @@ def test_an_interrupt_of_the_cleaning_leaves_what_the_same_run_can_claim(
         monkeypatch.setattr(Path, "unlink", unlink_once)
         raise KeyboardInterrupt
     monkeypatch.undo()
-    assert removed and sorted(each.name for each in path.iterdir()) != ["run.json"]
+    assert removed and sorted(item.name for item in path.iterdir()) != ["run.json"]
     with RunFolder(path, {}) as folder:
         folder.save_text("c.txt", "words")
-    assert sorted(each.name for each in path.iterdir()) == [DONE_FILE, "c.txt", RUN_FILE]
+    assert sorted(item.name for item in path.iterdir()) == [DONE_FILE, "c.txt", RUN_FILE]
 
 
 def test_it_names_the_machine_and_the_code_that_runs_on_it() -> None:
-    found = processor()
-    assert set(found) == {"name", "architecture", "instructions", "numba target", "BLAS kernels"}
-    assert platform.machine() in found["architecture"] and all(found.values())
-    assert found["BLAS kernels"] != "unknown"  # numpy has loaded one
+    result = processor()
+    assert set(result) == {"name", "architecture", "instructions", "numba target", "BLAS kernels"}
+    assert platform.machine() in result["architecture"] and all(result.values())
+    assert result["BLAS kernels"] != "unknown"  # numpy has loaded one
 
 
 @pytest.mark.parametrize("target", ["generic", "znver3"])

@@ -24,20 +24,20 @@ def attributed(features_dump: RecordedFeatures, layer: str) -> Attributions:
 
 
 def test_the_critic_is_linear_in_what_it_reads(features_dump: RecordedFeatures) -> None:
-    found = attributed(features_dump, "action_decoder")
-    assert found.correlation(0).value > 0.9999
-    np.testing.assert_allclose(found.measured[0], found.predicted[0], atol=1e-5)
-    assert found.correlation(1).value > 0.9
+    result = attributed(features_dump, "action_decoder")
+    assert result.correlation(0).value > 0.9999
+    np.testing.assert_allclose(result.measured[0], result.predicted[0], atol=1e-5)
+    assert result.correlation(1).value > 0.9
 
 
 @pytest.mark.parametrize("layer", ["lstm_cell", "encoder_output"])
 def test_predictions_hold_through_the_memory(features_dump: RecordedFeatures, layer: str) -> None:
-    found = attributed(features_dump, layer)
+    result = attributed(features_dump, layer)
     for output in range(2):
-        estimate = found.correlation(output)
+        estimate = result.correlation(output)
         assert 0.8 < estimate.low <= estimate.value <= estimate.high <= 1
-    means = found.of_features(UNITS)
-    counts = np.bincount(found.feature, minlength=UNITS)
+    means = result.of_features(UNITS)
+    counts = np.bincount(result.feature, minlength=UNITS)
     assert (np.isfinite(means[0]) == (counts >= 3)).all()
 
 
@@ -47,10 +47,10 @@ def test_correlations_and_their_intervals() -> None:
     noise = random.standard_normal((2, 4000))
     measured = np.stack([0.6 * predicted[0] + 0.8 * noise[0], noise[1]])
     units = Units.of(np.repeat(np.arange(200), 20), np.zeros(4000), 0)
-    found = Attributions(np.zeros(4000, np.int64), predicted, measured, units)
+    result = Attributions(np.zeros(4000, np.int64), predicted, measured, units)
     for output, truth in enumerate((0.6, 0.0)):
-        estimate = found.correlation(output)
+        estimate = result.correlation(output)
         assert estimate.value == pytest.approx(float(np.corrcoef(predicted[output], measured[output])[0, 1]))
         assert estimate.low < truth < estimate.high and estimate.high - estimate.low < 0.1
-    none = replace(found, measured=np.zeros_like(measured))
+    none = replace(result, measured=np.zeros_like(measured))
     assert np.isnan(none.correlation(0).value)

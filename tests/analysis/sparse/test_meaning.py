@@ -24,8 +24,8 @@ NOISES = 40
 def smooth(random: np.random.Generator, count: int) -> np.ndarray:
     """Return courses that change slowly over each life, (records, count)."""
     steps = random.standard_normal((LIVES, LENGTH + 20, count)).cumsum(axis=1)
-    found = steps[:, 20:] - steps[:, :-20]
-    return found.reshape(-1, count) / found.std()
+    result = steps[:, 20:] - steps[:, :-20]
+    return result.reshape(-1, count) / result.std()
 
 
 def planted(seed: int) -> tuple[sparse.csr_array, Behaviours]:
@@ -85,11 +85,11 @@ def test_p_values_of_smooth_noise_are_uniform() -> None:
 
 def test_density_over_a_life_and_top_records() -> None:
     strengths, behaviours = planted(3)
-    found = meanings(planted(0), (strengths, behaviours), 0)
+    result = meanings(planted(0), (strengths, behaviours), 0)
     dense = strengths.toarray()
-    np.testing.assert_allclose(found.density, (dense > 0).mean(axis=0))
-    assert (found.by_age[AGE_ONLY, :12] == 0).all() and (found.by_age[AGE_ONLY, 13:] > 0.9).all()
-    np.testing.assert_allclose(found.by_age.mean(axis=1), found.density)
+    np.testing.assert_allclose(result.density, (dense > 0).mean(axis=0))
+    assert (result.by_age[AGE_ONLY, :12] == 0).all() and (result.by_age[AGE_ONLY, 13:] > 0.9).all()
+    np.testing.assert_allclose(result.by_age.mean(axis=1), result.density)
     feature, record = top_records(strengths, behaviours, np.array([FOOD, MOVING]))
     assert (np.diff(record) >= 0).all()
     own = record[feature == FOOD]
@@ -113,11 +113,11 @@ def test_what_is_left_of_an_erased_variable() -> None:
     )  # fmt: skip
     first, second = slice(0, 2000), slice(2000, 4000)
     ways = erasers(states[first], variable[first], sparse.csr_array(strengths[first]), dictionary)
-    found = {
+    result = {
         by: erasure_row("x", by, edit, (states[first], variable[first]), (states[second], variable[second]), np.nan)
         for by, edit in ways.items()
     }
-    assert found["nothing"]["r2"] > 0.99 and found["nothing"]["moved"] == 0
+    assert result["nothing"]["r2"] > 0.99 and result["nothing"]["moved"] == 0
     for by in ("leace", "1 feature"):
-        assert abs(found[by]["r2"]) < 0.02
-    assert 0 < found["leace"]["moved"] <= found["1 feature"]["moved"] + 1e-6 < found["4 features"]["moved"]
+        assert abs(result[by]["r2"]) < 0.02
+    assert 0 < result["leace"]["moved"] <= result["1 feature"]["moved"] + 1e-6 < result["4 features"]["moved"]

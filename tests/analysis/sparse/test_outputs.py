@@ -22,7 +22,7 @@ def dictionary(kind: DictionaryKind) -> SparseDictionary:
     decoder /= np.linalg.norm(decoder, axis=1, keepdims=True)
     threshold = np.zeros(FEATURES) if kind == "topk" else random.uniform(0.5, 1.5, FEATURES)
     arrays = (decoder, random.normal(size=UNITS), random.normal(size=(FEATURES, UNITS)), random.normal(size=FEATURES))
-    decoder, centre, encoder, bias = (each.astype(np.float32) for each in arrays)
+    decoder, centre, encoder, bias = (array.astype(np.float32) for array in arrays)
     return SparseDictionary(kind, K, decoder, centre, SOURCE, encoder, bias, threshold.astype(np.float32))
 
 
@@ -40,9 +40,11 @@ def test_the_formulas_of_its_architectures_give_the_same(kind: DictionaryKind) -
         kept = z > weights["threshold"]
     strengths = np.where(kept, np.maximum(z, 0), 0)
     coder = SparseCoder(own)
-    found = coder.strengths(torch.from_numpy(states))
-    np.testing.assert_allclose(found.numpy(), strengths, atol=1e-5)
-    np.testing.assert_allclose(coder.rebuilt(found).numpy(), strengths @ weights["W_dec"] + weights["b_dec"], atol=1e-4)
+    result = coder.strengths(torch.from_numpy(states))
+    np.testing.assert_allclose(result.numpy(), strengths, atol=1e-5)
+    np.testing.assert_allclose(
+        coder.rebuilt(result).numpy(), strengths @ weights["W_dec"] + weights["b_dec"], atol=1e-4
+    )
     assert (config["d_in"], config["d_sae"]) == (UNITS, FEATURES) and config["metadata"]["hook_name"] == "lstm_cell"
 
 

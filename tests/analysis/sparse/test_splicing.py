@@ -41,8 +41,8 @@ def test_what_changes_depends_on_what_is_kept(features_dump: RecordedFeatures, l
     assert one.low < one.value < one.high
     assert run.kl_less("pca 4", "pca 1").low > 0 > run.kl_less("pca 1", "pca 4").high
     # The values computed again are the recorded ones: rebuilt memory and observation are exact.
-    told = np.concatenate([read_dump(features_dump.dump, episodes=[each]).value for each in (2, 3)])
-    assert run.value_spread == pytest.approx(float(told.std()), rel=1e-3)
+    output = np.concatenate([read_dump(features_dump.dump, episodes=[case]).value for case in (2, 3)])
+    assert run.value_spread == pytest.approx(float(output.std()), rel=1e-3)
 
 
 def test_a_policy_that_was_not_recorded_is_refused(features_dump: RecordedFeatures, tmp_path: Path) -> None:
@@ -81,8 +81,8 @@ def test_matching_pursuit_of_components_takes_the_largest_scores() -> None:
     scores = (states - pca.centre) @ pca.decoder.T
     smallest = np.sort(np.abs(scores), axis=1)[:, [-3]]
     expected = np.where(np.abs(scores) >= smallest, scores, 0)
-    found = SparseCoder(pca).strengths(torch.from_numpy(states)).numpy()
-    np.testing.assert_allclose(found, expected, atol=1e-4)
+    result = SparseCoder(pca).strengths(torch.from_numpy(states)).numpy()
+    np.testing.assert_allclose(result, expected, atol=1e-4)
 
 
 def test_matching_pursuit_keeps_to_its_number_of_atoms() -> None:

@@ -25,8 +25,8 @@ FEATURES = 96
 
 def fitted(plan: FitPlan, states: np.ndarray, path: Path) -> tuple[SparseDictionary, tuple[Epoch, ...]]:
     normal = normalisation(states, 0)
-    found = train(plan, states, normal, path)
-    return folded(plan.kind, plan.k, found.parameters, normal.scale, found.threshold, SOURCE), found.curve
+    result = train(plan, states, normal, path)
+    return folded(plan.kind, plan.k, result.parameters, normal.scale, result.threshold, SOURCE), result.curve
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +81,11 @@ def test_features_that_are_found_again_are_those_that_are_there(
     assert nothing.found_again.value < 0.1 and nothing.stable < 0.02
     assert nothing.mean.value == pytest.approx(nothing.gaussian.value, abs=0.05) and nothing.mean.value > nothing.chance
     assert stability(planted.directions, topk.decoder, reached, 0).found_again.value > 0.9
-    found = stability(topk.decoder, other.decoder, reached, 0)
+    result = stability(topk.decoder, other.decoder, reached, 0)
     assert (
-        found.found_again.value > 0.4 and found.stable > 0.4 and (found.q[found.cosine < reached.mean()] > 0.05).all()
+        result.found_again.value > 0.4
+        and result.stable > 0.4
+        and (result.q[result.cosine < reached.mean()] > 0.05).all()
     )
 
 
@@ -95,9 +97,9 @@ def test_dead_features_are_revived(
     drawn = Parameters.drawn
 
     def mostly_low(*arguments) -> Parameters:
-        found = drawn(*arguments)
-        found.encoder_bias[10:] = bias
-        return found
+        result = drawn(*arguments)
+        result.encoder_bias[10:] = bias
+        return result
 
     monkeypatch.setattr(Parameters, "drawn", staticmethod(mostly_low))
     plan = FitPlan("topk", FEATURES, K, 0, 8)
@@ -149,9 +151,9 @@ def test_strengths_are_the_same_in_raw_units(planted: PlantedFeatures, topk: Spa
     # A planted feature is as strong as it was made.
     for number in range(5):
         partner = int((planted.directions[number] @ topk.decoder.T).argmax())
-        true, found = planted.strengths[:2000, number], strengths[:, partner]
-        both = (true > 0) & (found > 0)
-        assert both.sum() > 20 and np.abs(found[both] - true[both]).mean() < 0.4
+        true, result = planted.strengths[:2000, number], strengths[:, partner]
+        both = (true > 0) & (result > 0)
+        assert both.sum() > 20 and np.abs(result[both] - true[both]).mean() < 0.4
 
 
 def test_the_geometric_median_is_not_moved_by_outliers() -> None:

@@ -26,8 +26,8 @@ def lasting(rng: np.random.Generator, options: int, change: float = 0.3) -> np.n
 
 def measured(code: np.ndarray, labels: np.ndarray, episodes: int = 2) -> Association:
     lives, episode = lives_of_same_length(), np.repeat(np.arange(LIVES) % episodes, LENGTH)
-    (found,) = associations({"move": code}, labels, lives, TICK, episode, SETTINGS)
-    return found
+    (result,) = associations({"move": code}, labels, lives, TICK, episode, SETTINGS)
+    return result
 
 
 def lives_of_same_length() -> Lives:
@@ -48,18 +48,18 @@ def test_v_is_that_of_the_table_where_records_are_many_and_independent() -> None
     code = rng.integers(OPTIONS, size=LIVES * LENGTH)
     labels = np.where(rng.random(len(code)) < 0.5, code % CLUSTERS, rng.integers(CLUSTERS, size=len(code)))
     table = np.array([np.bincount(code[labels == i], minlength=OPTIONS) for i in range(CLUSTERS)])
-    found = measured(code, labels)
-    assert found.v == pytest.approx(association(table, method="cramer"), abs=0.02)
-    assert found.survives and found.chi_square > found.shifted_largest
+    result = measured(code, labels)
+    assert result.v == pytest.approx(association(table, method="cramer"), abs=0.02)
+    assert result.survives and result.chi_square > result.shifted_largest
 
 
 def test_options_that_have_nothing_to_do_with_clusters_are_seldom_called_associated() -> None:
     """Bouts of both last several ticks, so that the chi-square of independent records would reject nearly always."""
     rng = np.random.default_rng(3)
     runs = [(lasting(rng, OPTIONS), lasting(rng, CLUSTERS)) for _ in range(60)]
-    found = [measured(code, labels) for code, labels in runs]
-    assert sum(each.survives for each in found) <= 7  # 60 runs at 5%: more than 7 in 1 of 100
-    assert np.mean([each.v for each in found]) < 0.06
+    result = [measured(code, labels) for code, labels in runs]
+    assert sum(item.survives for item in result) <= 7  # 60 runs at 5%: more than 7 in 1 of 100
+    assert np.mean([item.v for item in result]) < 0.06
     naive = [chi2_contingency(np.histogram2d(code, labels, (OPTIONS, CLUSTERS))[0])[1] < 0.05 for code, labels in runs]
     assert np.mean(naive) > 0.5
 
@@ -69,8 +69,8 @@ def test_what_only_time_explains_does_not_survive_given_time() -> None:
     rng = np.random.default_rng(4)
     code = np.clip(TICK * OPTIONS // LENGTH + (rng.random(len(TICK)) < 0.3), 0, OPTIONS - 1)
     labels = np.clip(TICK * CLUSTERS // LENGTH + (rng.random(len(TICK)) < 0.3), 0, CLUSTERS - 1)
-    found = measured(code, labels)
-    assert found.p < 0.01 and found.p_given_time > 0.01 and not found.survives
+    result = measured(code, labels)
+    assert result.p < 0.01 and result.p_given_time > 0.01 and not result.survives
 
 
 def test_with_enough_episodes_what_happens_to_a_whole_world_is_no_association() -> None:
@@ -101,9 +101,9 @@ def test_components_that_a_choice_divides_are_found() -> None:
     scores = rng.normal(size=(len(code), 3))
     scores[:, 1] += code
     episode = np.repeat(np.arange(LIVES) % 2, LENGTH)
-    (found,) = eta_squares(scores, {"move": code}, lives_of_same_length(), TICK, episode, SETTINGS)
+    (result,) = eta_squares(scores, {"move": code}, lives_of_same_length(), TICK, episode, SETTINGS)
     groups = [scores[code == option, 1] for option in range(OPTIONS)]
     between = sum(len(group) * (group.mean() - scores[:, 1].mean()) ** 2 for group in groups)
-    assert found.value[1] == pytest.approx(between / (scores[:, 1].var() * len(code)), rel=1e-4)
-    assert found.surviving == [1]
-    assert found.name == "move" and len(found.value) == 3
+    assert result.value[1] == pytest.approx(between / (scores[:, 1].var() * len(code)), rel=1e-4)
+    assert result.surviving == [1]
+    assert result.name == "move" and len(result.value) == 3

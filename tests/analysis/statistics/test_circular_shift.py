@@ -27,9 +27,9 @@ RUNS = 100
 
 def stacked(clusters: Iterable[ShiftedSums]) -> ShiftedSums:
     """The sums of all clusters, (..., K, F)."""
-    each = list(clusters)
+    item = list(clusters)
     fields = [field for field in dataclasses.fields(ShiftedSums) if field.name != "together"]
-    return ShiftedSums(*(np.stack([getattr(one, field.name) for one in each], axis=-2) for field in fields))
+    return ShiftedSums(*(np.stack([getattr(one, field.name) for one in item], axis=-2) for field in fields))
 
 
 @settings(max_examples=25, deadline=None)
@@ -45,7 +45,7 @@ def test_sums_equal_those_of_labels_that_are_shifted_one_by_one(seed: int) -> No
         places = lives.order[start : start + length]
         own = values[places] - values[places].mean(axis=0)
         shifted = [np.roll(labels[places], shift) for shift in range(length)]
-        possible.append([[own[each == k].sum(axis=0) for k in range(labels.max() + 1)] for each in shifted])
+        possible.append([[own[item == k].sum(axis=0) for k in range(labels.max() + 1)] for item in shifted])
     np.testing.assert_allclose(sums.total[0], sum(np.array(life[0]) for life in possible), atol=1e-5)
     np.testing.assert_allclose(sums.squares[0], sum(np.array(life[0]) ** 2 for life in possible), atol=1e-5)
     spread = sum(np.array(life).var(axis=0) for life in possible)
@@ -64,16 +64,16 @@ def test_sums_equal_those_of_labels_that_are_shifted_one_by_one(seed: int) -> No
     ],
 )
 def test_independent_features_and_clusters_give_few_findings(feature_course: str, label_course: str) -> None:
-    found, p = 0, []
+    result, p = 0, []
     for run in range(RUNS):
         rng = np.random.default_rng([11, run])
         lengths = uneven_lengths(rng, 30)
         features = values_of(COURSES[feature_course], rng, lengths, 5)
         labels = labels_of(COURSES[label_course], rng, lengths)
         test = circular_shift_test(features, labels, make_lives(lengths), 199, run)
-        found += bool((test.q <= LEVEL).any())
+        result += bool((test.q <= LEVEL).any())
         p.extend(test.p[np.isfinite(test.p)])
-    assert found <= LEVEL * RUNS
+    assert result <= LEVEL * RUNS
     assert len(p) > 500
     assert np.mean(np.array(p) <= 0.05) < 0.065
 
@@ -196,9 +196,9 @@ def test_behaviour_is_found_in_six_worlds_and_needs_them() -> None:
     """
     features, labels, lengths = planted(np.random.default_rng(3), 120)
     lives, life = make_lives(lengths), np.repeat(np.arange(120), lengths)
-    found = circular_shift_test(features, labels, lives, 999, 0, life % 6)
-    assert found.q[0, 0] < LEVEL and found.q[1, 1] < LEVEL and (found.q[:, 2] > LEVEL).all()
-    assert found.informative_episodes is not None and (found.informative_episodes[:, 0] == 6).all()
+    result = circular_shift_test(features, labels, lives, 999, 0, life % 6)
+    assert result.q[0, 0] < LEVEL and result.q[1, 1] < LEVEL and (result.q[:, 2] > LEVEL).all()
+    assert result.informative_episodes is not None and (result.informative_episodes[:, 0] == 6).all()
     few = circular_shift_test(features, labels, lives, 199, 0, life % 5)
     assert few.informative_episodes is None
     np.testing.assert_array_equal(few.p, circular_shift_test(features, labels, lives, 199, 0).p)
@@ -242,9 +242,9 @@ def test_what_drifts_with_the_tick_survives_without_it_only() -> None:
     for run in range(DUMPS):
         features, labels, lives, tick = drifting_together(np.random.default_rng([21, run]))
         settings, episode = Inference(permutations=99, seed=run), np.zeros(len(tick), np.int64)
-        found = circular_shift_test(features, labels, lives, 99, run, episode)
-        again = shift_test_given_time(features, labels, lives, tick, episode, found, found.q <= LEVEL, settings)
-        plain += bool((found.q <= LEVEL).any())
+        result = circular_shift_test(features, labels, lives, 99, run, episode)
+        again = shift_test_given_time(features, labels, lives, tick, episode, result, result.q <= LEVEL, settings)
+        plain += bool((result.q <= LEVEL).any())
         given_time += bool((again.q <= LEVEL).any())
     assert plain > 0.2 * DUMPS and given_time <= LEVEL * DUMPS
 
@@ -252,9 +252,9 @@ def test_what_drifts_with_the_tick_survives_without_it_only() -> None:
 def test_behaviour_beyond_the_tick_survives_both() -> None:
     features, labels, lives, tick = drifting_together(np.random.default_rng([21, 0]), lift=1.5)
     episode = np.zeros(len(tick), np.int64)
-    found = circular_shift_test(features, labels, lives, 199, 0, episode)
-    again = shift_test_given_time(features, labels, lives, tick, episode, found, found.q <= LEVEL, Inference(199))
-    assert found.q[0, 0] <= LEVEL and again.q[0, 0] <= LEVEL and again.direction[0, 0] == 1
+    result = circular_shift_test(features, labels, lives, 199, 0, episode)
+    again = shift_test_given_time(features, labels, lives, tick, episode, result, result.q <= LEVEL, Inference(199))
+    assert result.q[0, 0] <= LEVEL and again.q[0, 0] <= LEVEL and again.direction[0, 0] == 1
 
 
 def test_courses_over_tick_and_age_are_told_apart_and_followed() -> None:
@@ -271,6 +271,6 @@ def test_courses_over_tick_and_age_are_told_apart_and_followed() -> None:
 def test_what_tick_and_age_explain_whole_cannot_be_tested() -> None:
     _, labels, lives, tick = drifting_together(np.random.default_rng([21, 1]))
     features, episode = tick[:, None].astype(float), np.zeros(len(tick), np.int64)
-    found = circular_shift_test(features, labels, lives, 99, 0, episode)
-    again = shift_test_given_time(features, labels, lives, tick, episode, found, np.full((1, 1), True), Inference(99))
-    assert np.isfinite(found.p).all() and np.isnan(again.p).all() and np.isnan(again.q).all()
+    result = circular_shift_test(features, labels, lives, 99, 0, episode)
+    again = shift_test_given_time(features, labels, lives, tick, episode, result, np.full((1, 1), True), Inference(99))
+    assert np.isfinite(result.p).all() and np.isnan(again.p).all() and np.isnan(again.q).all()

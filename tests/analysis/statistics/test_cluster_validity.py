@@ -58,7 +58,7 @@ def test_chance_is_the_mean_over_random_orders() -> None:
     lives, labels = make_lives(lengths, seed=1), labels_of(COURSES["smooth"], rng, lengths)
     tick = np.empty(len(labels), np.int64)
     tick[lives.order] = np.concatenate([np.arange(length) for length in lengths])
-    overall, each = persistence(labels, lives, tick)
+    overall, item = persistence(labels, lives, tick)
     same, first = np.zeros(3), np.zeros(3)
     for _ in range(300):
         ordered = labels[lives.order[np.lexsort((rng.random(len(labels)), lives.index_in_order))]]
@@ -66,7 +66,7 @@ def test_chance_is_the_mean_over_random_orders() -> None:
         for k in range(3):
             first[k] += ((ordered[:-1] == k) & inside).sum()
             same[k] += ((ordered[:-1] == k) & (ordered[1:] == k) & inside).sum()
-    for k, one in enumerate(each):
+    for k, one in enumerate(item):
         assert one.chance_in_life == pytest.approx(same[k] / first[k], rel=0.03)
     assert overall.chance_in_life == pytest.approx(same.sum() / first.sum(), rel=0.03)
     shuffled, _ = persistence(rng.permutation(labels), lives, tick)
@@ -77,5 +77,5 @@ def test_lives_of_one_record_have_no_neighbours() -> None:
     overall, (one,) = persistence(np.zeros(3, np.int64), make_lives([1, 1, 1]), np.arange(3))
     assert np.isnan([overall.lag_ticks, overall.same, one.same, one.chance_in_life]).all()
     assert (overall.pairs, one.chance_overall) == (0, 1.0)
-    nothing, each = persistence(np.full(4, -1), make_lives([4]), np.arange(4))
-    assert each == () and np.isnan(nothing.same) and nothing.pairs == 0
+    nothing, item = persistence(np.full(4, -1), make_lives([4]), np.arange(4))
+    assert item == () and np.isnan(nothing.same) and nothing.pairs == 0

@@ -56,7 +56,7 @@ def test_many_clusters_are_measured_a_few_at_a_time_with_the_same_result(monkeyp
     apart = confounds(variables, labels, lives, SETTINGS)
     for one, other in zip((*apart.clusters, apart.overall), (*together.clusters, together.overall), strict=True):
         for name in ("information", "share", "chance", "p", "q"):
-            numbers = [[getattr(each, name) for each in row] for row in (one, other)]
+            numbers = [[getattr(item, name) for item in row] for row in (one, other)]
             np.testing.assert_allclose(*numbers, rtol=1e-5, atol=1e-7, err_msg=name)
 
 
@@ -79,11 +79,11 @@ def test_a_cluster_in_two_of_twenty_time_bins_is_flagged_among_however_many(clus
     labels = rng.integers(1, clusters + 1, len(lives.index)) if clusters > 1 else np.full(len(lives.index), -1)
     early = variables[0].category < 2
     labels[early & (rng.random(len(early)) < 0.7)] = 0
-    found = confounds(variables, labels, lives, SETTINGS)
-    assert "tick" in flagged(found)
-    (tick,) = (confound for confound in found.clusters[0] if confound.name == "tick")
+    result = confounds(variables, labels, lives, SETTINGS)
+    assert "tick" in flagged(result)
+    (tick,) = (confound for confound in result.clusters[0] if confound.name == "tick")
     assert tick.share > 0.7 and tick.q < 0.01 and tick.excess > 0.5
-    assert not any(flagged(found, other) & {"tick", "row"} for other in range(1, len(found.clusters)))
+    assert not any(flagged(result, other) & {"tick", "row"} for other in range(1, len(result.clusters)))
 
 
 @pytest.mark.parametrize("marked", ["row", "life", "agent", "episode"])
@@ -91,17 +91,17 @@ def test_every_planted_confound_is_flagged(marked: str) -> None:
     rng = np.random.default_rng(1)
     lengths, lives, variables = world(rng)
     labels = labels_of(COURSES["smooth"], rng, lengths, 1)
-    (variable,) = (each for each in variables if each.name == marked)
+    (variable,) = (item for item in variables if item.name == marked)
     chosen = {"row": [3, 4], "life": [variable.counts.argmax()], "agent": [0, 1], "episode": [2]}[marked]
     inside = np.isin(variable.category, chosen)
-    found = confounds(variables, np.where(inside, labels, -1), lives, SETTINGS)
-    assert marked in flagged(found)
+    result = confounds(variables, np.where(inside, labels, -1), lives, SETTINGS)
+    assert marked in flagged(result)
 
 
 def test_a_place_that_whole_lives_keep_to_is_flagged_as_a_place() -> None:
     _, lives, variables = world(np.random.default_rng(2), "life_levels")
-    found = confounds(variables, np.where(variables[1].category >= 15, 0, -1), lives, SETTINGS)
-    assert "row" in flagged(found)
+    result = confounds(variables, np.where(variables[1].category >= 15, 0, -1), lives, SETTINGS)
+    assert "row" in flagged(result)
 
 
 def test_the_first_records_of_all_lives_mark_a_time_and_no_life() -> None:
@@ -122,9 +122,9 @@ def test_clusters_that_know_nothing_are_rarely_flagged(label_course: str, row_co
     for run in range(30):
         rng = np.random.default_rng([4, run])
         lengths, lives, variables = world(rng, row_course)
-        found = confounds(variables, labels_of(COURSES[label_course], rng, lengths), lives, SETTINGS)
-        flags += any(flagged(found, cluster) for cluster in range(3))
-        p.extend(confound.p for row in found.clusters for confound in row if confound.name != "life")
+        result = confounds(variables, labels_of(COURSES[label_course], rng, lengths), lives, SETTINGS)
+        flags += any(flagged(result, cluster) for cluster in range(3))
+        p.extend(confound.p for row in result.clusters for confound in row if confound.name != "life")
     assert flags <= 2
     assert np.mean(np.array(p) <= 0.05) < 0.08 and len(p) == 30 * 3 * 4
 
@@ -132,17 +132,17 @@ def test_clusters_that_know_nothing_are_rarely_flagged(label_course: str, row_co
 def test_clusters_as_slow_as_lives_are_flagged_as_lives_without_a_p_value() -> None:
     rng = np.random.default_rng(5)
     lengths, lives, variables = world(rng)
-    found = confounds(variables, labels_of(COURSES["life_levels"], rng, lengths), lives, SETTINGS)
-    life = [row[2] for row in found.clusters]
+    result = confounds(variables, labels_of(COURSES["life_levels"], rng, lengths), lives, SETTINGS)
+    life = [row[2] for row in result.clusters]
     assert all(np.isnan(confound.p) and confound.share > confound.chance for confound in life)
-    assert any(confound.flagged for confound in life) or found.overall[2].excess >= LARGE_EXCESS
+    assert any(confound.flagged for confound in life) or result.overall[2].excess >= LARGE_EXCESS
 
 
 def test_chance_is_the_mean_of_what_permutations_give() -> None:
     rng = np.random.default_rng(6)
     lengths, lives, variables = world(rng)
-    found = confounds(variables, labels_of(COURSES["smooth"], rng, lengths), lives, SETTINGS)
-    for row in (found.overall, *found.clusters):
+    result = confounds(variables, labels_of(COURSES["smooth"], rng, lengths), lives, SETTINGS)
+    for row in (result.overall, *result.clusters):
         for confound in row:
             assert confound.share == pytest.approx(confound.chance, abs=0.15)
             assert confound.excess == pytest.approx((confound.share - confound.chance) / (1 - confound.chance))
@@ -153,8 +153,8 @@ def test_overall_information_is_the_mutual_information_of_labels_and_categories(
     rng = np.random.default_rng(7)
     lengths, lives, variables = world(rng)
     labels = labels_of(COURSES["smooth"], rng, lengths)
-    found = confounds(variables, labels, lives, SETTINGS)
-    for variable, overall in zip(variables, found.overall, strict=True):
+    result = confounds(variables, labels, lives, SETTINGS)
+    for variable, overall in zip(variables, result.overall, strict=True):
         assert overall.information == pytest.approx(mutual_info_score(variable.category, labels), rel=1e-4)
 
 
@@ -162,19 +162,19 @@ def test_what_cannot_be_told_says_why() -> None:
     records = planted_dump(agents=8, episodes=1, ticks=20).records
     lives = lives_of(records)
     labels = np.random.default_rng(0).integers(-1, 2, len(records))
-    found = confounds(variables_of(records, lives), labels, lives, SETTINGS)
-    reasons = {confound.name: confound.reason for confound in found.overall}
+    result = confounds(variables_of(records, lives), labels, lives, SETTINGS)
+    reasons = {confound.name: confound.reason for confound in result.overall}
     assert reasons["episode"] == "all records have the same episode"
     assert reasons["map"] == "the dump does not record the map"
     assert reasons["policy"] == "all records have the same policy"
     assert reasons["agent"] == "every life has its own agent: see life"
     assert reasons["tick"] == reasons["row"] == reasons["life"] == ""
     nothing = confounds(variables_of(records, lives), np.full(len(records), -1), lives, SETTINGS)
-    assert nothing.clusters == () and {each.reason for each in nothing.overall} >= {"there is no cluster"}
+    assert nothing.clusters == () and {item.reason for item in nothing.overall} >= {"there is no cluster"}
     few = records.take(np.isin(lives.index, [0, 1]))
-    told = confounds(variables_of(few, lives_of(few)), labels[: len(few)], lives_of(few), SETTINGS)
-    assert {each.reason for each in told.overall if each.name == "tick"} == {"there are fewer than 6 lives"}
-    assert all(np.isnan(each.p) and not each.flagged for each in told.overall)
+    output = confounds(variables_of(few, lives_of(few)), labels[: len(few)], lives_of(few), SETTINGS)
+    assert {item.reason for item in output.overall if item.name == "tick"} == {"there are fewer than 6 lives"}
+    assert all(np.isnan(item.p) and not item.flagged for item in output.overall)
 
 
 def test_policies_and_maps_are_variables_too() -> None:
@@ -183,9 +183,9 @@ def test_policies_and_maps_are_variables_too() -> None:
     lives = lives_of(records)
     policy = records.agent_id % 2
     labels = np.where((policy == 0) & (np.random.default_rng(0).random(len(records)) < 0.8), 0, -1)
-    found = confounds(variables_of(records, lives, policy), labels, lives, SETTINGS)
-    assert "policy" in flagged(found) and "map" not in flagged(found)
-    assert [each.name for each in found.overall] == [
+    result = confounds(variables_of(records, lives, policy), labels, lives, SETTINGS)
+    assert "policy" in flagged(result) and "map" not in flagged(result)
+    assert [item.name for item in result.overall] == [
         "tick", "row", "column", "life", "agent", "episode", "map", "policy",
     ]  # fmt: skip
 

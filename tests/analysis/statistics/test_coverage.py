@@ -20,31 +20,31 @@ def measured(how: str, seed: int = 0, lives: int = 40) -> Coverage:
 @pytest.mark.parametrize("how", ["one feature", "two features"])
 def test_groups_made_of_listed_features_are_covered(how: str) -> None:
     """Also where no straight line through the features tells the groups."""
-    found = measured(how)
-    assert found.reliable and found.studied == pytest.approx(0.2, abs=0.06)  # of each part 1/4 / (1 + 1/4)
-    assert found.uncovered < 0.15 and found.uncovered_low < 0.1
+    result = measured(how)
+    assert result.reliable and result.studied == pytest.approx(0.2, abs=0.06)  # of each part 1/4 / (1 + 1/4)
+    assert result.uncovered < 0.15 and result.uncovered_low < 0.1
 
 
 def test_groups_of_something_hidden_are_not_covered() -> None:
-    found = measured("hidden")
-    assert found.reliable and found.listed < 0.02
-    assert found.uncovered > 0.9 and 0.7 < found.uncovered_low < found.uncovered < found.uncovered_high
+    result = measured("hidden")
+    assert result.reliable and result.listed < 0.02
+    assert result.uncovered > 0.9 and 0.7 < result.uncovered_low < result.uncovered < result.uncovered_high
 
 
 def test_half_is_half_and_the_part_that_is_not_covered_is_named() -> None:
-    found = measured("half hidden")
-    assert found.uncovered_low < 0.5 < found.uncovered_high and 0.35 < found.uncovered < 0.65
-    first, second = found.parts
+    result = measured("half hidden")
+    assert result.uncovered_low < 0.5 < result.uncovered_high and 0.35 < result.uncovered < 0.65
+    first, second = result.parts
     assert (first.name, second.name) == ("first", "second")
     assert second.together - second.listed > 0.1 > 0.03 > first.together - first.listed
-    assert found.studied == pytest.approx((first.studied + second.studied) / 2)
+    assert result.studied == pytest.approx((first.studied + second.studied) / 2)
 
 
 def test_of_noise_nothing_is_said() -> None:
     for seed in range(2):
-        found = measured("noise", seed)
-        assert not found.reliable and abs(found.studied) < 0.02
-        assert np.isnan([found.uncovered, found.uncovered_low, found.uncovered_high]).all()
+        result = measured("noise", seed)
+        assert not result.reliable and abs(result.studied) < 0.02
+        assert np.isnan([result.uncovered, result.uncovered_low, result.uncovered_high]).all()
 
 
 def test_a_whole_life_is_held_out() -> None:
@@ -53,8 +53,8 @@ def test_a_whole_life_is_held_out() -> None:
     life = np.repeat(np.arange(12), 20)
     level = rng.normal(size=12)[life][:, None] + 0.1 * rng.normal(size=(240, 1))
     studied = (life[:, None] == np.arange(12)).astype(np.float64)
-    (found,) = coverage(rng.normal(size=(240, 3)), studied, life, {"level": {"level": level}}, life, FAST)
-    assert found.studied < 0.05 and not found.reliable
+    (result,) = coverage(rng.normal(size=(240, 3)), studied, life, {"level": {"level": level}}, life, FAST)
+    assert result.studied < 0.05 and not result.reliable
 
 
 def test_parts_count_alike_whatever_their_units_and_columns() -> None:
@@ -71,5 +71,5 @@ def test_parts_count_alike_whatever_their_units_and_columns() -> None:
 
 def test_fewer_lives_give_wider_intervals() -> None:
     few, many = (measured("half hidden", lives=lives) for lives in (10, 80))
-    width = [found.studied_high - found.studied_low for found in (few, many)]
+    width = [case.studied_high - case.studied_low for case in (few, many)]
     assert width[0] > 1.5 * width[1]

@@ -63,16 +63,18 @@ def test_complements_have_the_moments_of_all_other_rows(seed: int, clusters: int
     labels = rng.integers(-1, clusters, 40)
     values = rng.normal(size=(40, 3)) * [1e-3, 1, 1e3] + [5, 0, -1e3]
     groups = [moments(values[records]) for records in members(labels)]
-    for number, found in enumerate(complements(groups), start=-1):
+    for number, result in enumerate(complements(groups), start=-1):
         expected = moments(values[labels != number])
-        assert found.count == expected.count
-        np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-9)
-        np.testing.assert_allclose(found.variance, expected.variance, rtol=1e-9)
+        assert result.count == expected.count
+        np.testing.assert_allclose(result.mean, expected.mean, rtol=1e-9)
+        np.testing.assert_allclose(result.variance, expected.variance, rtol=1e-9)
 
 
 def test_a_complement_that_never_varies_has_no_spread() -> None:
     groups = [moments(np.full((rows, 1), 0.5)) for rows in (0, 3, 1, 7)]
-    assert [found.variance.tolist() for found in complements([*groups, moments(np.arange(5.0)[:, None])])][-1] == [0.0]
+    assert [complement.variance.tolist() for complement in complements([*groups, moments(np.arange(5.0)[:, None])])][
+        -1
+    ] == [0.0]
 
 
 @settings(max_examples=50, deadline=None)

@@ -25,11 +25,11 @@ def test_trainings_in_worlds_of_their_own_are_compared_as_student_and_welch_do()
 def test_shared_worlds_add_their_own_variance() -> None:
     """By hand: trainings' means 1, 3 (variance over T 1), worlds' means 0, 2, 4 (variance over W 4/3)."""
     values = np.array([[-1.0, 1.0, 3.0], [1.0, 3.0, 5.0]])
-    found = over_trainings([values], "shared", 0.95)
+    result = over_trainings([values], "shared", 0.95)
     quantile = (1 * stats.t.ppf(0.975, 1) + 4 / 3 * stats.t.ppf(0.975, 2)) / (7 / 3)
     reach = quantile * np.sqrt(7 / 3)
-    assert [found.value, found.low, found.high] == pytest.approx([2, 2 - reach, 2 + reach])
-    again = over_trainings([values], "shared", 1 - found.p)
+    assert [result.value, result.low, result.high] == pytest.approx([2, 2 - reach, 2 + reach])
+    again = over_trainings([values], "shared", 1 - result.p)
     assert min(abs(again.low), abs(again.high)) == pytest.approx(0, abs=1e-6)  # p is where the interval meets 0
     apart = over_trainings(
         [values, values[::-1] - 7.0], "shared", 0.95
@@ -41,7 +41,7 @@ def test_the_interaction_of_trainings_and_worlds_counts_once() -> None:
     """Nothing but the interaction varies: the variance is that of the mean of all cells, not twice that."""
     rng = np.random.default_rng(3)
     widths = [over_trainings([rng.standard_normal((20, 20))], "shared", 0.95) for _ in range(200)]
-    mean = np.mean([(each.high - each.low) / 2 for each in widths])
+    mean = np.mean([(width.high - width.low) / 2 for width in widths])
     assert mean == pytest.approx(stats.t.ppf(0.975, 19) / 20, rel=0.15)
 
 
@@ -53,8 +53,8 @@ def test_no_interval_without_two_trainings_two_worlds_or_anything_that_varies() 
         ([equal], "shared"),
         ([equal[:, :1]], "own"),
     ):
-        found = over_trainings(kinds, worlds, 0.95)
-        assert found.value == pytest.approx(kinds[0].mean()) and np.isnan([found.low, found.high, found.p]).all()
+        result = over_trainings(kinds, worlds, 0.95)
+        assert result.value == pytest.approx(kinds[0].mean()) and np.isnan([result.low, result.high, result.p]).all()
     assert np.isnan(over_trainings([np.empty((2, 0))], "shared", 0.95).value)
 
 
@@ -105,8 +105,8 @@ def test_pairs_and_kinds_in_other_worlds() -> None:
 def test_a_training_without_a_value_leaves_nothing_to_test() -> None:
     """Its mean is unknown, and so is p; not the smallest there is."""
     (values,), worlds = in_worlds([[{"a": 1.0}, {"b": np.nan}, {"c": 2.0}]])
-    found = over_trainings([values], worlds, 0.95)
-    assert worlds == "own" and np.isnan([found.value, found.low, found.high, found.p]).all()
+    result = over_trainings([values], worlds, 0.95)
+    assert worlds == "own" and np.isnan([result.value, result.low, result.high, result.p]).all()
 
 
 def test_pairs_that_share_worlds_only_with_each_other_are_compared_by_their_differences() -> None:
@@ -114,10 +114,10 @@ def test_pairs_that_share_worlds_only_with_each_other_are_compared_by_their_diff
     first = [{"a": 3.0, "b": 5.0}, {"c": 4.0, "d": 9.0}, {"e": 8.0, "f": 8.0}]
     second = [{"a": 1.0, "b": 3.0}, {"c": 1.0, "d": np.nan}, {"e": 1.0, "f": 1.0}]
     kinds, worlds = in_worlds([first, second], paired=True)
-    found = over_trainings(kinds, worlds, 0.95, paired=True)
+    result = over_trainings(kinds, worlds, 0.95, paired=True)
     test = stats.ttest_1samp([2.0, 3.0, 7.0], 0)
     assert worlds == "own"
-    assert [found.value, found.low, found.p] == pytest.approx([4, test.confidence_interval(0.95).low, test.pvalue])
+    assert [result.value, result.low, result.p] == pytest.approx([4, test.confidence_interval(0.95).low, test.pvalue])
     assert_refuses("share some of the worlds", in_worlds, [first, second])
     with pytest.raises(UserError, match="share some of the worlds"):
         in_worlds([first, [second[1], second[0], {"g": 1.0, "a": 2.0}]], paired=True)
@@ -130,7 +130,7 @@ def test_one_kind_may_share_worlds_and_the_other_not() -> None:
     quantile = stats.t.ppf(0.975, [2, 1])
     for kinds, sign, wanted in (([first, second], 1, "of the second"), ([second, first], -1, "of the first")):
         values, worlds = in_worlds(kinds, paired=True)
-        found = over_trainings(values, worlds, 0.95, paired=True)
+        result = over_trainings(values, worlds, 0.95, paired=True)
         reach = np.array([28 / 3, 1]) @ quantile / (31 / 3) * np.sqrt(31 / 3)
         assert worlds == wanted
-        assert [found.value, found.high - found.value] == pytest.approx([sign * 2, reach])
+        assert [result.value, result.high - result.value] == pytest.approx([sign * 2, reach])

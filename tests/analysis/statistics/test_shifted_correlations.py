@@ -40,17 +40,17 @@ def test_planted_relations_are_found_and_others_are_not(lives: Lives) -> None:
     rng = np.random.default_rng(2)
     right = smooth(rng, lives, 3)
     left = np.stack([right[:, 1] + smooth(rng, lives, 1)[:, 0], -right[:, 2], np.ones(len(right))], axis=1)
-    found = shifted_correlations(left, right, lives, SHIFTS, 0)
-    assert found.q[0, 1] < 0.01 and found.q[1, 2] < 0.01
-    assert found.r[1, 2] == pytest.approx(-1) and 0.4 < found.r[0, 1] < 0.95
-    assert np.isnan(found.p[2]).all() and np.isnan(found.r[2]).all()
+    result = shifted_correlations(left, right, lives, SHIFTS, 0)
+    assert result.q[0, 1] < 0.01 and result.q[1, 2] < 0.01
+    assert result.r[1, 2] == pytest.approx(-1) and 0.4 < result.r[0, 1] < 0.95
+    assert np.isnan(result.p[2]).all() and np.isnan(result.r[2]).all()
 
 
 def test_smooth_series_alone_are_rarely_related(lives: Lives) -> None:
     rng = np.random.default_rng(3)
-    found = shifted_correlations(smooth(rng, lives, 15), smooth(rng, lives, 15), lives, SHIFTS, 0)
-    assert (found.p < 0.05).mean() < 0.1
-    assert np.nanmin(found.q) > 0.01
+    result = shifted_correlations(smooth(rng, lives, 15), smooth(rng, lives, 15), lives, SHIFTS, 0)
+    assert (result.p < 0.05).mean() < 0.1
+    assert np.nanmin(result.q) > 0.01
 
 
 def test_what_all_lives_of_an_episode_share_is_not_taken_for_a_relation() -> None:
@@ -72,14 +72,14 @@ def test_only_the_chosen_records_count(lives: Lives) -> None:
     inside = np.arange(len(lives.index)) % 40 < 15
     right = drift(rng, lives, 1)
     left = np.where(inside[:, None], right, drift(rng, lives, 1))
-    found = shifted_correlations(left, right, lives, SHIFTS, 0, inside=inside)
+    result = shifted_correlations(left, right, lives, SHIFTS, 0, inside=inside)
     without = shifted_correlations(left, right, lives, SHIFTS, 0, inside=~inside)
-    assert found.r[0, 0] > 0.8 and found.p[0, 0] < 0.01
+    assert result.r[0, 0] > 0.8 and result.p[0, 0] < 0.01
     assert abs(without.r[0, 0]) < 0.4 and without.p[0, 0] > 0.01
 
 
 def test_too_few_lives_are_not_tested() -> None:
     lives = make_lives([30] * 5)
     values = smooth(np.random.default_rng(6), lives, 1)
-    found = shifted_correlations(values, values, lives, SHIFTS, 0)
-    assert np.isnan(found.p).all() and found.r[0, 0] == pytest.approx(1)
+    result = shifted_correlations(values, values, lives, SHIFTS, 0)
+    assert np.isnan(result.p).all() and result.r[0, 0] == pytest.approx(1)

@@ -113,12 +113,12 @@ def test_other_seeds_and_other_lives_are_embedded_anew_and_held_against_the_run(
     lengths = [20] * 400
     method, activations = ClusterMethod(note, METHOD.hdbscan, 50), lumps(6.0, 400)
     labels, seed = METHOD.cluster(activations), 2**32 - 1
-    found = projection_stability(activations, labels, make_lives(lengths), method, seed)
-    assert asked[:SEEDS] == [(SEED_RECORDS, each, sum(lengths)) for each in (0, 1, 2)]
-    assert len(asked) == SEEDS + EMBEDDED_ANEW and {each for _, each, _ in asked[SEEDS:]} == {seed}
+    result = projection_stability(activations, labels, make_lives(lengths), method, seed)
+    assert asked[:SEEDS] == [(SEED_RECORDS, case, sum(lengths)) for case in (0, 1, 2)]
+    assert len(asked) == SEEDS + EMBEDDED_ANEW and {case for _, case, _ in asked[SEEDS:]} == {seed}
     assert all(4_000 < records <= SEED_RECORDS for records, _, _ in asked[SEEDS:])
-    assert len(found.over_seeds) == SEEDS and len(found.over_lives) == EMBEDDED_ANEW
-    assert found.records == SEED_RECORDS and min(found.over_seeds) < 1.0  # planes differ, so what is found does
+    assert len(result.over_seeds) == SEEDS and len(result.over_lives) == EMBEDDED_ANEW
+    assert result.records == SEED_RECORDS and min(result.over_seeds) < 1.0  # planes differ, so what is found does
 
 
 def test_a_projection_that_makes_the_clusters_itself_is_called_out() -> None:
@@ -130,16 +130,16 @@ def test_a_projection_that_makes_the_clusters_itself_is_called_out() -> None:
 
     labels = np.random.default_rng(1).integers(0, 3, 1200)
     method = ClusterMethod(islands, METHOD.hdbscan, 50)
-    found = projection_stability(lumps(1.0), labels, make_lives(LENGTHS), method, 1)
-    assert max(found.over_seeds) < 0.1 and max(found.over_lives) < 0.1
+    result = projection_stability(lumps(1.0), labels, make_lives(LENGTHS), method, 1)
+    assert max(result.over_seeds) < 0.1 and max(result.over_lives) < 0.1
 
 
 def test_why_no_other_seed_can_be_tried() -> None:
     labels = METHOD.cluster(lumps(14.0)[:, :2])
     fixed = ClusterMethod(lambda activations, seed, run_records: activations[:, :2], METHOD.hdbscan, 50, seeded=False)
-    found = projection_stability(lumps(14.0), labels, make_lives(LENGTHS), fixed, 1)
-    assert found.reason == "these clusters do not depend on a seed" and found.over_seeds == ()
-    assert len(found.over_lives) == EMBEDDED_ANEW and min(found.over_lives) > 0.9
+    result = projection_stability(lumps(14.0), labels, make_lives(LENGTHS), fixed, 1)
+    assert result.reason == "these clusters do not depend on a seed" and result.over_seeds == ()
+    assert len(result.over_lives) == EMBEDDED_ANEW and min(result.over_lives) > 0.9
     broken = ClusterMethod(fail, METHOD.hdbscan, 50)
     assert projection_stability(lumps(1.0), labels, make_lives(LENGTHS), broken, 1).reason == "cannot embed"
 
@@ -169,9 +169,9 @@ def test_planted_clusters_are_beyond_a_gaussian_and_a_gaussian_is_not() -> None:
     method = ClusterMethod(lambda states, seed, run_records: states[:, :2], METHOD.hdbscan, 50, seeded=False)
     labels = method.cluster(points[:, :2])
     lives = make_lives(LENGTHS)
-    found, floor = projection_stability(points, labels, lives, method, 0), stability_floor(points, lives, method, 0)
+    result, floor = projection_stability(points, labels, lives, method, 0), stability_floor(points, lives, method, 0)
     assert len(floor.over_lives) == EMBEDDED_ANEW and floor.over_seeds == ()
-    assert max(floor.over_lives) < 0.75 and exceeds(found.over_lives, floor.over_lives)
+    assert max(floor.over_lives) < 0.75 and exceeds(result.over_lives, floor.over_lives)
 
 
 def test_what_a_floor_asks_for() -> None:
@@ -183,7 +183,7 @@ def test_what_a_floor_asks_for() -> None:
 
     lives, activations = make_lives([20] * 400), lumps(6.0, 400)
     floor = stability_floor(activations, lives, ClusterMethod(note, METHOD.hdbscan, 50), 2**32 - 1)
-    assert asked[:FLOOR_SEEDS] == [(SEED_RECORDS, each, 8_000) for each in (2**32 - 1, 0, 1)]
+    assert asked[:FLOOR_SEEDS] == [(SEED_RECORDS, case, 8_000) for case in (2**32 - 1, 0, 1)]
     assert len(asked) == FLOOR_SEEDS + EMBEDDED_ANEW - 1 and len(floor.over_lives) == 2
     assert len(floor.over_seeds) == 3 and len(floor.over_bootstraps) == 12
     assert stability_floor(activations, lives, ClusterMethod(fail, METHOD.hdbscan, 50), 0).over_lives == ()

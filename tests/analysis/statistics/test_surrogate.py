@@ -19,8 +19,8 @@ def bursts(lives: Lives, seed: int) -> np.ndarray:
     rng, states = np.random.default_rng(seed), np.empty((len(lives.index), 4))
     for start, length in zip(lives.starts, lives.lengths, strict=True):
         shocks = rng.exponential(size=(length + 60, 4)) * (rng.random((length + 60, 4)) < 0.05)
-        found = np.stack([lfilter([1], [1, -speed], shocks[:, i]) for i, speed in enumerate(SPEEDS)], axis=1)
-        states[lives.order[start : start + length]] = found[60:]
+        result = np.stack([lfilter([1], [1, -speed], shocks[:, i]) for i, speed in enumerate(SPEEDS)], axis=1)
+        states[lives.order[start : start + length]] = result[60:]
     return 3 + states @ MIXING
 
 
@@ -47,7 +47,7 @@ def test_autocorrelation_within_lives_is_kept() -> None:
     states = bursts(lives, 2)
     drawn = gaussian_surrogate(states, lives, np.random.default_rng(3))
     for lag in (1, 2, 4):
-        own, again = (autocorrelation((each - 3) @ unmix, lives, lag) for each in (states, drawn))
+        own, again = (autocorrelation((case - 3) @ unmix, lives, lag) for case in (states, drawn))
         np.testing.assert_allclose(again, own, atol=0.1)
     assert own[2] > 0.4, "there is some to keep"
 
@@ -70,7 +70,7 @@ def test_its_lives_follow_each_other_in_another_order() -> None:
         gaussian_surrogate(level, lives, np.random.default_rng(seed)).reshape(40, 40).mean(axis=1) for seed in range(40)
     ]
     assert (
-        np.corrcoef(np.concatenate([each[:-1] for each in means]), np.concatenate([each[1:] for each in means]))[0, 1]
+        np.corrcoef(np.concatenate([mean[:-1] for mean in means]), np.concatenate([mean[1:] for mean in means]))[0, 1]
         > -0.4
     )
 

@@ -91,8 +91,8 @@ def test_runs_are_aligned_on_agent_steps_and_compared_where_all_have_been(tmp_pa
     assert a.seeds.tolist() == [2] * 4 and np.isfinite(a.low).all() and np.isnan(b.low).all()
     (only,) = compared.comparisons
     assert abs(only.difference.value) < 10 and math.isnan(only.difference.p)
-    told = ("A_2 is unfinished: 20,002 of 40,000", "B has one seed", "train.gamma (A: 0.99, B: 0.5)")
-    for part in (*told, "18,002 to 20,002"):
+    output = ("A_2 is unfinished: 20,002 of 40,000", "B has one seed", "train.gamma (A: 0.99, B: 0.5)")
+    for part in (*output, "18,002 to 20,002"):
         assert any(part in note for note in compared.notes), part
 
 
@@ -100,13 +100,13 @@ def test_planted_differences_are_found_and_corrected(tmp_path: Path) -> None:
     levels = {"A": [10.0, 11.0, 12.0], "B": [20.5, 20.0, 22.5], "C": [10.5, 11.0, 11.5]}
     groups = planted_groups(tmp_path, levels)
     compared = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
-    assert [each.mean for each in compared.levels] == pytest.approx([11, 21, 11])
-    found = {(each.group, each.other): each for each in compared.comparisons}
-    assert found["A", "B"].difference.value == pytest.approx(-10)
-    assert found["A", "B"].difference.high < 0 and found["A", "B"].corrected_p < 0.01
-    assert found["A", "C"].difference.low < 0 < found["A", "C"].difference.high and found["A", "C"].corrected_p > 0.5
-    p = sorted(each.difference.p for each in compared.comparisons)
-    corrected = sorted(each.corrected_p for each in compared.comparisons)
+    assert [item.mean for item in compared.levels] == pytest.approx([11, 21, 11])
+    result = {(item.group, item.other): item for item in compared.comparisons}
+    assert result["A", "B"].difference.value == pytest.approx(-10)
+    assert result["A", "B"].difference.high < 0 and result["A", "B"].corrected_p < 0.01
+    assert result["A", "C"].difference.low < 0 < result["A", "C"].difference.high and result["A", "C"].corrected_p > 0.5
+    p = sorted(item.difference.p for item in compared.comparisons)
+    corrected = sorted(item.corrected_p for item in compared.comparisons)
     assert corrected[0] == pytest.approx(min(3 * p[0], 1.5 * p[1])) and corrected[2] == pytest.approx(p[2])
 
 
@@ -114,10 +114,10 @@ def test_against_one_group_only_its_differences_are_tested(tmp_path: Path) -> No
     levels = {"A": [10.0, 11.0, 12.0], "B": [20.5, 20.0, 22.5], "C": [10.5, 11.0, 11.5]}
     groups = planted_groups(tmp_path, levels)
     compared = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None, against="B")
-    assert [(each.group, each.other) for each in compared.comparisons] == [("A", "B"), ("C", "B")]
-    assert all(each.difference.value == pytest.approx(-10) for each in compared.comparisons)
-    p = sorted(each.difference.p for each in compared.comparisons)
-    corrected = sorted(each.corrected_p for each in compared.comparisons)
+    assert [(comparison.group, comparison.other) for comparison in compared.comparisons] == [("A", "B"), ("C", "B")]
+    assert all(comparison.difference.value == pytest.approx(-10) for comparison in compared.comparisons)
+    p = sorted(comparison.difference.p for comparison in compared.comparisons)
+    corrected = sorted(comparison.corrected_p for comparison in compared.comparisons)
     assert corrected == pytest.approx([min(2 * p[0], p[1]), p[1]])
 
 
@@ -209,7 +209,7 @@ def test_runs_may_share_held_out_worlds_and_have_training_worlds_of_their_own(tm
         plant_evaluation(run.folder, 10_000 + run.seed, 0.4)
         plant_evaluation(run.folder, 10_000 + run.seed, 0.6, seed=10 + run.seed, map_seed=0)
     compared = compare([group], ["lives/ticks"], 5, 0.5, 0.95, None)
-    gap = next(each for each in compared.gaps if each.measure == "task_progress")
+    gap = next(item for item in compared.gaps if item.measure == "task_progress")
     assert 0 < gap.low[0] <= 0.2 <= gap.high[0] and gap.seeds.tolist() == [3]
 
 
@@ -219,8 +219,10 @@ def test_groups_may_be_evaluated_with_a_seed_for_each_pair(tmp_path: Path) -> No
         for run in group.runs:
             plant_evaluation(run.folder, 10_000 + run.seed, skill, seed=run.seed)
     compared = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
-    (found,) = (each for each in compared.comparisons if each.metric == "task_progress on held-out maps")
-    assert (found.paired, found.worlds) == (True, "own") and found.difference.high < 0
+    (result,) = (
+        comparison for comparison in compared.comparisons if comparison.metric == "task_progress on held-out maps"
+    )
+    assert (result.paired, result.worlds) == (True, "own") and result.difference.high < 0
 
 
 def test_checkpoints_are_scored_on_maps_seen_and_unseen(tmp_path: Path) -> None:
@@ -231,12 +233,12 @@ def test_checkpoints_are_scored_on_maps_seen_and_unseen(tmp_path: Path) -> None:
             plant_evaluation(run.folder, steps, unseen)
             plant_evaluation(run.folder, steps, seen, seed=2, map_seed=0)
     compared = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
-    found = {(each.measure, each.maps): each for each in compared.evaluations}
-    progress = found["task_progress", "held-out"]
+    result = {(item.measure, item.maps): item for item in compared.evaluations}
+    progress = result["task_progress", "held-out"]
     assert progress.steps == pytest.approx([0, 10_002]) and progress.runs.shape == (3, 2)
     assert progress.mean == pytest.approx([0.1, 0.4], abs=0.02) and progress.seeds.tolist() == [3, 3]
-    assert found["weighted_score", "training"].mean == pytest.approx([10, 60], abs=5)
-    gap = next(each for each in compared.gaps if each.measure == "task_progress")
+    assert result["weighted_score", "training"].mean == pytest.approx([10, 60], abs=5)
+    gap = next(item for item in compared.gaps if item.measure == "task_progress")
     assert gap.low[1] <= 0.2 <= gap.high[1] and gap.low[1] > 0 and abs(gap.mean[0]) < 0.02
     assert any("differ in: resilient_population" in note for note in compared.notes)
 
@@ -244,7 +246,7 @@ def test_checkpoints_are_scored_on_maps_seen_and_unseen(tmp_path: Path) -> None:
     elsewhere.mkdir()
     (elsewhere / "eval_pve_1.json").write_bytes((groups[0].runs[0].folder / "checkpoints/eval_pve_1.json").read_bytes())
     only = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, elsewhere).evaluations
-    assert {each.maps for each in only} == {"held-out"} and all(each.seeds.tolist() == [1, 1] for each in only)
+    assert {item.maps for item in only} == {"held-out"} and all(item.seeds.tolist() == [1, 1] for item in only)
     for checkpoint in (groups[0].runs[0].folder / "checkpoints").glob("*.safetensors"):
         checkpoint.write_bytes(b"others")
     with pytest.raises(UserError, match="no pve results of a checkpoint of these runs"):
@@ -269,8 +271,8 @@ def test_checkpoints_that_played_the_same_worlds_have_their_luck_in_common(tmp_p
     assert ticks.runs[:, 0].std() < 0.1 and ticks.high[0] - ticks.mean[0] > 20
     for curve in (ticks, progress, score):
         worlds = curve.by_world[0]
-        assert [len(each) for each in worlds] == [8, 8, 8] and len(set().union(*worlds)) == 8
-        assert [np.mean(list(each.values())) for each in worlds] == pytest.approx(curve.runs[:, 0])
+        assert [len(world) for world in worlds] == [8, 8, 8] and len(set().union(*worlds)) == 8
+        assert [np.mean(list(world.values())) for world in worlds] == pytest.approx(curve.runs[:, 0])
 
 
 def test_deleted_checkpoints_are_known_by_their_listed_hashes(tmp_path: Path) -> None:
@@ -287,8 +289,8 @@ def test_deleted_checkpoints_are_known_by_their_listed_hashes(tmp_path: Path) ->
     for folder in checkpoints:
         next(folder.glob("*.safetensors")).unlink()
     listed = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None).evaluations
-    for found in (both, listed):
-        assert [each.runs.tolist() for each in found] == [each.runs.tolist() for each in before] != []
+    for case in (both, listed):
+        assert [item.runs.tolist() for item in case] == [item.runs.tolist() for item in before] != []
 
     damaged = checkpoints[1] / "SHA256SUMS"
     damaged.write_text(damaged.read_text() + "0123  A_2_0000010000.safetensors\n")
@@ -309,7 +311,9 @@ def test_checkpoints_that_share_worlds_are_compared_where_all_of_them_met(tmp_pa
             for seed in (1, 2):
                 plant_evaluation(run.folder, 10_000, together, seed=seed, mode="pvp", into=shared)
     compared = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, shared, mode="pvp")
-    (progress,) = (each for each in compared.comparisons if each.metric == "task_progress on held-out maps")
+    (progress,) = (
+        comparison for comparison in compared.comparisons if comparison.metric == "task_progress on held-out maps"
+    )
     assert progress.paired and progress.difference.value == pytest.approx(-0.3, abs=0.03)
     assert set(compared.evaluation_files) == {str(shared / f"eval_pvp_{seed}.json") for seed in (1, 2)}
     assert any("share worlds" in note for note in compared.notes)
@@ -343,7 +347,9 @@ def test_evaluations_by_two_protocols_are_never_put_together(tmp_path: Path) -> 
     first, second = (group.runs[0].folder for group in groups)
     rules = {"protocol": "original", "map_seed": 0, "flip_terrain": True}
     plant_evaluation(first, 10_000, 0.5, **rules)
-    assert {each.maps for each in compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None).evaluations} == {"held-out"}
+    assert {evaluation.maps for evaluation in compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None).evaluations} == {
+        "held-out"
+    }
     plant_evaluation(second, 10_000, 0.5, map_seed=2)
     with pytest.raises(UserError, match=r"played by the protocol 'original' and .* by 'toolkit'"):
         compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
@@ -356,7 +362,7 @@ def test_final_scores_are_those_of_the_last_checkpoint_that_every_run_has(tmp_pa
             plant_evaluation(run.folder, 5_000 + run.seed, skill)
     plant_evaluation(groups[0].runs[0].folder, 10_000, 0.9)  # the others were not evaluated there
     compared = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
-    scores = {each.group: each for each in compared.levels if each.metric == "task_progress on held-out maps"}
+    scores = {level.group: level for level in compared.levels if level.metric == "task_progress on held-out maps"}
     assert [scores[name].agent_steps for name in "AB"] == [5_001.5, 5_001.5]
     assert [scores[name].mean for name in "AB"] == pytest.approx([0.2, 0.6], abs=0.02)
 

@@ -37,8 +37,8 @@ def test_curves_of_groups(tmp_path: Path, groups: int, seeds: int, updates: int)
     )
     assert any("90% Student's t intervals" in text for text in curves)
     assert any("events/EAT_FOOD" in text for text in curves) and any("Ticks lived" in text for text in curves)
-    told = "1 seed, no interval" if seeds == 1 else f"{seeds} seeds"
-    assert sum(told in text for text in curves) == groups
+    output = "1 seed, no interval" if seeds == 1 else f"{seeds} seeds"
+    assert sum(output in text for text in curves) == groups
     assert "evaluated on held-out maps" in scores and "evaluated on the training's maps" not in scores
 
 
@@ -54,6 +54,8 @@ def test_a_single_checkpoint_has_its_interval(tmp_path: Path) -> None:
     ticks = next(axes for axes in generalisation(compared).axes if axes.get_title() == "Mean ticks lived")
     (first, *_), (second, *_) = (bars.lines[2] for bars in ticks.containers)
     drawn = [segment for bars in (first, second) for segment in bars.get_segments()]
-    expected = [(each.low[0], each.high[0]) for each in compared.evaluations if each.measure == "ticks"]
-    assert [tuple(segment[:, 1]) for segment in drawn] == [pytest.approx(each) for each in expected]
+    expected = [
+        (evaluation.low[0], evaluation.high[0]) for evaluation in compared.evaluations if evaluation.measure == "ticks"
+    ]
+    assert [tuple(segment[:, 1]) for segment in drawn] == [pytest.approx(evaluation) for evaluation in expected]
     assert 0 < drawn[1][0, 0] - drawn[0][0, 0] < 0.02 * 10_000

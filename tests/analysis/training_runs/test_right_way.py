@@ -41,9 +41,9 @@ def test_ways_are_the_steps_after_the_interrupt(ways: RecordedPolicy) -> None:
         row, column = STEPS[path[0][3]]
         if len(later) > 1:
             expected.append(row * (later[-1][1] - later[0][1]) + column * (later[-1][2] - later[0][2]))
-    found = lives_of_dump(ways.dump)
-    assert sorted(found.way.tolist()) == sorted(expected)
-    assert np.std(expected) > 0 and len(set(found.world.tolist())) == 2
+    result = lives_of_dump(ways.dump)
+    assert sorted(result.way.tolist()) == sorted(expected)
+    assert np.std(expected) > 0 and len(set(result.world.tolist())) == 2
 
 
 def test_a_dump_without_such_tasks_is_refused(recorded: RecordedPolicy) -> None:

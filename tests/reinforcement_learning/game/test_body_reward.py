@@ -31,14 +31,14 @@ def test_agents_are_paid_for_their_bodies(small_world, task, maps, agent: str) -
         RewardSettings(task_coef=1, bonus_coef=1, hp_coef=2, drive_coef=0.5),
     ]
     env = replace(small_world, spawn_immunity=0)
-    worlds = [make_environment(agent, env, task, maps, reward=each) for each in settings]
+    worlds = [make_environment(agent, env, task, maps, reward=setting) for setting in settings]
     deaths = changes = 0
     for before, paid, after, died in play(worlds):
         for slot, (was, now) in enumerate(zip(before, after, strict=True)):
             if was is None:
                 continue
             expected = 2 * (now[0] - was[0]) + 0.5 * (drive(was) - drive(now))
-            plain, body, both = (float(each[slot]) for each in paid)
+            plain, body, both = (float(setting[slot]) for setting in paid)
             assert body == pytest.approx(expected, abs=1e-5)
             assert both == pytest.approx(plain + expected, abs=1e-5)
             changes += expected != 0
@@ -57,7 +57,7 @@ def play(worlds: list) -> Iterator[tuple]:
         seen = worlds[0].obs.view(worlds[0].obs_dtype)[:, 0]
         actions = random_legal_actions(seen, layout, random)
         played = [world.step(actions) for world in worlds]
-        paid = [list(each[1].values()) for each in played]
+        paid = [list(item[1].values()) for item in played]
         yield before, paid, [body(game, agent) for agent in game.possible_agents], list(played[0][2].values())
 
 

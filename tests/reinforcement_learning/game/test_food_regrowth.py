@@ -34,8 +34,8 @@ def test_eaten_food_grows_back_at_the_rate(
     small_world: EnvironmentSettings, task: TaskSettings, maps: Path, rate: float, chance: float
 ) -> None:
     expected = 1 - (1 - chance) ** TICKS
-    found = regrown(replace(small_world, food_regrowth=rate), task, maps)
-    assert found == pytest.approx(expected, abs=4 * np.sqrt(expected * (1 - expected) / 100))
+    result = regrown(replace(small_world, food_regrowth=rate), task, maps)
+    assert result == pytest.approx(expected, abs=4 * np.sqrt(expected * (1 - expected) / 100))
 
 
 @pytest.mark.parametrize("rate", [-1, 41, float("nan")])

@@ -129,7 +129,7 @@ def test_a_killed_generation_never_looks_complete_and_is_taken_up(settings: Envi
         wait_for(process, maps=5)
         os.killpg(process.pid, signal.SIGKILL)
     (left,) = (path for path in settings.maps_dir.iterdir() if path.is_dir())
-    assert all(np.load(each / "map.npy").shape == (96, 96) for each in left.glob("map*/"))  # whole, or not there
+    assert all(np.load(item / "map.npy").shape == (96, 96) for item in left.glob("map*/"))  # whole, or not there
     progress: list[int] = []
     folder = ensure_maps(settings, lambda done, total: progress.append(done))
     assert progress[0] >= 5, "what was whole was made again"

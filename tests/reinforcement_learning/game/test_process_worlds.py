@@ -69,8 +69,8 @@ def test_workers_play_the_same_however_python_starts_others(
         worlds.async_reset()
         others = Started(worlds, [])
         worlds.recv()
-        for each in (started, others):
-            each.play(0, layout)
+        for case in (started, others):
+            case.play(0, layout)
         assert np.array_equal(started.worlds._arrays.observations, worlds._arrays.observations)
         worlds.close()
     finally:

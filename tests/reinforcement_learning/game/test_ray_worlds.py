@@ -110,7 +110,7 @@ def test_a_killed_worker_is_noticed(on_ray, layout) -> None:
     on_ray.async_reset()
     on_ray.recv()
     (victim, *_) = [
-        each for each in psutil.Process().children(recursive=True) if each.name().startswith("ray::_Worker")
+        item for item in psutil.Process().children(recursive=True) if item.name().startswith("ray::_Worker")
     ]
     victim.kill()
     actions = np.zeros((on_ray.agents_per_batch, len(layout.heads)), dtype=np.int64)

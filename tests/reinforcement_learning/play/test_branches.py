@@ -60,28 +60,28 @@ def equal(one: object, other: object) -> bool:
 
 
 def assert_equal(one: Records, other: Records) -> None:
-    for each in fields(Records):
-        assert equal(getattr(one, each.name), getattr(other, each.name)), each.name
+    for field in fields(Records):
+        assert equal(getattr(one, field.name), getattr(other, field.name)), field.name
 
 
 @pytest.fixture(scope="module")
 def branch(pool: WitnessedPool) -> Branch:
-    (found,) = branched(pool)
-    return found
+    (result,) = branched(pool)
+    return result
 
 
 def test_the_same_dice_give_the_same_course_bit_by_bit(pool: WitnessedPool, branch: Branch) -> None:
-    (found,) = branched(pool, replace(PLAN, throw=0))
-    assert_equal(found.real, found.other)
-    assert_equal(found.real, branch.real)
-    assert set(found.real.step) == set(PLAN.ticks(POINT)) and len(np.unique(found.real.agent_id)) == PLAN.agents
+    (result,) = branched(pool, replace(PLAN, throw=0))
+    assert_equal(result.real, result.other)
+    assert_equal(result.real, branch.real)
+    assert set(result.real.step) == set(PLAN.ticks(POINT)) and len(np.unique(result.real.agent_id)) == PLAN.agents
 
 
 def test_the_courses_are_the_same_up_to_the_point_and_part_after_it(branch: Branch) -> None:
-    before = [each.take(each.step <= POINT.tick) for each in (branch.real, branch.other)]
+    before = [case.take(case.step <= POINT.tick) for case in (branch.real, branch.other)]
     for name in ("tile", "entity", "inventory", "activations", "tables", "value", "agent_id", "action"):
-        assert equal(*(getattr(each, name) for each in before)), name
-    after = [each.take(each.step == POINT.tick + 3) for each in (branch.real, branch.other)]
+        assert equal(*(getattr(case, name) for case in before)), name
+    after = [case.take(case.step == POINT.tick + 3) for case in (branch.real, branch.other)]
     assert not equal(after[0].entity, after[1].entity)
     assert not equal(after[0].activations, after[1].activations)
 
@@ -107,24 +107,24 @@ def test_the_drawn_agents_repeat_what_they_did_and_the_others_do_not(pool: Witne
 
 def test_a_branch_is_the_same_alone_and_beside_others(pool: WitnessedPool, branch: Branch) -> None:
     points = [BranchPoint(1, 9), BranchPoint(0, 4), POINT, BranchPoint(1, 5)]
-    found = branched(pool, PLAN, points)
-    assert [each.point for each in found] == [points[1], points[3], POINT, points[0]]
-    assert_equal(found[2].real, branch.real)
-    assert_equal(found[2].other, branch.other)
+    result = branched(pool, PLAN, points)
+    assert [item.point for item in result] == [points[1], points[3], POINT, points[0]]
+    assert_equal(result[2].real, branch.real)
+    assert_equal(result[2].other, branch.other)
 
 
 def test_the_games_own_dice_are_thrown_anew(pool: WitnessedPool) -> None:
     """All agents are drawn, so that nothing else can differ."""
-    (found,) = branched(pool, replace(PLAN, agents=16, after=20))
-    assert not equal(found.real.entity, found.other.entity)
-    first = [each.take(each.step == POINT.tick) for each in (found.real, found.other)]
+    (result,) = branched(pool, replace(PLAN, agents=16, after=20))
+    assert not equal(result.real.entity, result.other.entity)
+    first = [case.take(case.step == POINT.tick) for case in (result.real, result.other)]
     assert_equal(*first)
 
 
 def test_the_real_course_is_the_recorded_one(branch: Branch, features_dump: RecordedFeatures) -> None:
     recorded = read_dump(features_dump.dump, episodes=[POINT.episode])
     place = {(agent, step): row for row, (agent, step) in enumerate(zip(recorded.agent_id, recorded.step, strict=True))}
-    same = recorded.take(np.array([place[each] for each in zip(branch.real.agent_id, branch.real.step, strict=True)]))
+    same = recorded.take(np.array([place[item] for item in zip(branch.real.agent_id, branch.real.step, strict=True)]))
     for name in ("tick", "action", "tile", "entity", "inventory", "reward"):
         assert equal(getattr(same, name), getattr(branch.real, name)), name
     assert np.allclose(same.activations["lstm_cell"], branch.real.activations["lstm_cell"], atol=1e-5)
@@ -136,9 +136,9 @@ def test_points_at_which_nobody_drawn_lives_are_left_out(pool: WitnessedPool) ->
 
 def test_points_are_drawn_among_the_records(features_dump: RecordedFeatures) -> None:
     dump = features_dump.dump
-    found = drawn_points(dump, [0, 2], 12, before=2, seed=3)
-    assert found == drawn_points(dump, [0, 2], 12, before=2, seed=3) != drawn_points(dump, [0, 2], 12, 2, seed=4)
-    assert len(set(found)) == 12 and {each.episode for each in found} == {0, 2} and min(e.tick for e in found) >= 2
+    result = drawn_points(dump, [0, 2], 12, before=2, seed=3)
+    assert result == drawn_points(dump, [0, 2], 12, before=2, seed=3) != drawn_points(dump, [0, 2], 12, 2, seed=4)
+    assert len(set(result)) == 12 and {item.episode for item in result} == {0, 2} and min(e.tick for e in result) >= 2
     with pytest.raises(UserError, match="ticks to branch from, not 5000: ask for fewer branches"):
         drawn_points(dump, [0, 2], 5000, before=2, seed=3)
 
@@ -148,13 +148,13 @@ def test_the_same_thing_is_chosen_in_another_row(layout: ObservationLayout) -> N
     attack, use = heads["Attack.Target"], heads["Use.InventoryItem"]
 
     def rows(columns: Sequence[str], *told: dict[str, int]) -> np.ndarray:
-        return np.array([[each.get(name, 0) for name in columns] for each in told], np.int16).reshape(-1, len(columns))
+        return np.array([[shown.get(name, 0) for name in columns] for shown in told], np.int16).reshape(-1, len(columns))
 
     def entities(*ids: int) -> np.ndarray:
-        return rows(layout.entity_columns, *({"id": each} for each in ids))
+        return rows(layout.entity_columns, *({"id": number} for number in ids))
 
     def items(*told: tuple[int, int, int]) -> np.ndarray:
-        return rows(layout.item_columns, *(dict(zip(("id", "type_id", "level"), each, strict=True)) for each in told))
+        return rows(layout.item_columns, *(dict(zip(("id", "type_id", "level"), item, strict=True)) for item in told))
 
     then, now = entities(3, -7, 9), entities(3, 9, 5, -7)
     assert [_same_row(attack, option, then, now, layout) for option in (0, 1, 2)] == [0, 3, 1]

@@ -128,8 +128,8 @@ def extract_here(contest: Contest, plan: RecordingPlan, folders: Sequence[Path])
         ]
         for group in groups(plan.seed, plan.episodes):
             pool = contest.pool(len(group.numbers))
-            told = record_group(pool, group, plan.layers, plan.fields, plan.most_ticks)
-            write(((group, each) for each in told), writers, lambda *_: None)
+            output = record_group(pool, group, plan.layers, plan.fields, plan.most_ticks)
+            write(((group, item) for item in output), writers, lambda *_: None)
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +174,7 @@ def test_place_and_life_are_the_engines(records: Records, witness: Witness) -> N
     for (episode, _, agent), life in zip(keys(records), records.column("life").tolist(), strict=True):
         lives[episode, agent].add(life)
     for episode in range(EPISODES):
-        assert sorted(life for (at, _), found in lives.items() if at == episode for life in found) == list(range(16))
+        assert sorted(life for (at, _), result in lives.items() if at == episode for life in result) == list(range(16))
 
 
 def test_what_is_withheld_is_not_in_the_observation_but_beside_it(records: Records, witnessed) -> None:
@@ -281,13 +281,13 @@ def test_a_group_that_is_played_again_is_neither_lost_nor_doubled(contest: Conte
     """Its worker may be lost at any moment: in the first ticks, or between two episodes that end."""
     plan = RecordingPlan(2, 6, seed=4, layers=("action_decoder",), format="parquet")
     (group,) = groups(plan.seed, plan.episodes)
-    told: list[Batch | Finished | PlayedAgain] = []
-    told += record_group(contest.pool(2), group, plan.layers, plan.fields, plan.most_ticks)
+    output: list[Batch | Finished | PlayedAgain] = []
+    output += record_group(contest.pool(2), group, plan.layers, plan.fields, plan.most_ticks)
     lost: list[Batch | Finished | PlayedAgain] = [PlayedAgain("a worker was lost")]
     seen: list[Recorded] = []
-    for name, stream in (("once", told), ("again", [*told[:3], *lost, *told[:-1], *lost, *told])):
+    for name, stream in (("once", output), ("again", [*output[:3], *lost, *output[:-1], *lost, *output])):
         with DumpWriter(tmp_path / name, metadata_of(contest, contest.entrants[0], plan)) as writer:
-            write(((group, each) for each in stream), [writer], seen.append)
+            write(((group, item) for item in stream), [writer], seen.append)
     once, again = (read_metadata(tmp_path / name) for name in ("once", "again"))
     assert len(once.files) == 2 and once.files == again.files and once.episodes == again.episodes
     assert (seen[-1].records, seen[-1].episodes) == (once.records, 2)

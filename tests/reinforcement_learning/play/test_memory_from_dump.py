@@ -47,8 +47,8 @@ def episode(contest: Contest, tmp_path_factory) -> tuple[Path, list[PackedObserv
         DumpWriter(folder, metadata_of(contest, contest.entrants[0], plan)) as writer,
     ):
         patch.setattr(PolicyPool, "advance", watched)
-        told = record_group(contest.pool(1), group, plan.layers, plan.fields, plan.most_ticks)
-        write(((group, each) for each in told), [writer], lambda *_: None)
+        output = record_group(contest.pool(1), group, plan.layers, plan.fields, plan.most_ticks)
+        write(((group, item) for item in output), [writer], lambda *_: None)
     return folder, observations
 
 

@@ -92,7 +92,7 @@ def test_each_policy_of_a_shared_world_keeps_its_own_view(
     other = replace(other, name="other", info=replace(other.info, environment=older))
     contest = Contest((entrant, other), env, task, maps, torch.device("cpu"))
     plan = RecordingPlan(1, TICKS, seed=3, layers=("action_decoder",))
-    radii = [metadata_of(contest, each, plan).environment["view_radius"] for each in (entrant, other)]
+    radii = [metadata_of(contest, case, plan).environment["view_radius"] for case in (entrant, other)]
     assert radii == [RADIUS, 7]
 
 
@@ -100,5 +100,5 @@ def test_results_mention_a_view_only_if_it_is_narrow(env: EnvironmentSettings, e
     """So that results of versions without the option stay comparable."""
     contest = Contest((entrant,), env, task, maps, torch.device("cpu"))
     wide = replace(contest, env=replace(env, view_radius=7))
-    near, full = (provenance_of(each, entrant, "pve", 1, 1)["environment"] for each in (contest, wide))
+    near, full = (provenance_of(case, entrant, "pve", 1, 1)["environment"] for case in (contest, wide))
     assert near["view_radius"] == RADIUS and full == {key: value for key, value in near.items() if key != "view_radius"}

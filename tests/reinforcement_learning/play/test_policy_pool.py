@@ -118,7 +118,7 @@ def test_all_lives_are_counted_for_who_lived_them(pool: PolicyPool) -> None:
 
 def test_seats_are_shared_evenly_and_change() -> None:
     drawn = [seats(0, number, 128, 3) for number in range(30)]
-    counts = np.array([np.bincount(each, minlength=3) for each in drawn])
+    counts = np.array([np.bincount(item, minlength=3) for item in drawn])
     assert set(counts.ravel()) == {42, 43} and len(set(counts.sum(axis=0))) == 1
     assert np.mean(drawn[0] == drawn[3]) < 0.6
     # Seats are random: no entrant holds the same seat more often than chance allows.
@@ -145,10 +145,10 @@ def test_each_policy_is_told_its_tasks_as_it_was_trained_to_know_them(
     pool.start(seed=1, numbers=[0, 1])
     for choice in pool.decide():
         size = (16, 24)[choice.entrant]
-        for slot, told in zip(choice.decision.present, choice.decision.observation.task.numpy(), strict=True):
+        for slot, output in zip(choice.decision.present, choice.decision.observation.task.numpy(), strict=True):
             world, agent = divmod(int(slot), pool.agents)
             name = pool.shared[world].world.game.agent_task_map[agent + 1][0].spec_name
-            assert np.array_equal(told, encode_task(specs[name], size))
+            assert np.array_equal(output, encode_task(specs[name], size))
     pool.advance(list(pool.decide()))
     with pytest.raises(UserError, match="other was trained in a world whose task_size is 24, not 16"):
         PolicyPool([entrants[0], replace(other, own_tasks=None)], small_world, tasks, maps, CPU, worlds=1)

@@ -96,8 +96,8 @@ def test_the_memory_is_the_policys(dump: Path, contest: Contest) -> None:
 @pytest.mark.parametrize("share", [0.2, 0.7])
 def test_a_share_of_the_agents_acts_at_random_and_the_others_as_ever(contest: Contest, share: float) -> None:
     pool, plain = at_random(contest, share).pool(2), contest.pool(2)
-    for each in (pool, plain):
-        each.start(4, (2, 3))
+    for case in (pool, plain):
+        case.start(4, (2, 3))
     changed = acted = 0
     first = True
     while not pool.is_over:

@@ -49,12 +49,12 @@ class SecondNode:
 
     def play_groups(self, *arguments) -> Iterator[tuple[Group, object]]:
         """Do what `play_groups` does; at the first result during which the node plays, kill it."""
-        for group, told in play_groups(*arguments):
+        for group, output in play_groups(*arguments):
             if self.node is not None and self._plays():
                 self.kill()
-            if isinstance(told, PlayedAgain):
+            if isinstance(output, PlayedAgain):
                 self.again.append(group)
-            yield group, told
+            yield group, output
 
     def _plays(self) -> bool:
         (raylet,) = self.node.all_processes["raylet"]

@@ -24,9 +24,9 @@ def test_what_runs_is_not_counted_as_ended() -> None:
         tally.finish_episode(group)
     recorded = tally.recorded(250, 250_000_000)
     assert recorded.records == 270 and recorded.expected_records(6) == 720
-    told = projection(recorded, episodes=6, seconds=540)
-    assert told.startswith("3 of 6 episodes are finished") and "about 720 records, 0.72 GB" in told
-    assert "about 15 more minutes" in told  # 450 records more, at 270 in 9 minutes
+    output = projection(recorded, episodes=6, seconds=540)
+    assert output.startswith("3 of 6 episodes are finished") and "about 720 records, 0.72 GB" in output
+    assert "about 15 more minutes" in output  # 450 records more, at 270 in 9 minutes
 
 
 def test_ticks_count_until_their_group_ends() -> None:

@@ -95,7 +95,7 @@ def test_a_memory_without_cell_states_watches_too(small_world, task, maps, tmp_p
         Workers(1),
         print,
     )
-    found = read_dump(tmp_path / "dump").activations
-    assert set(found) == {"lstm_hidden", "itself_lstm_hidden", "untrained_lstm_hidden"}
-    np.testing.assert_allclose(found["itself_lstm_hidden"], found["lstm_hidden"], atol=1e-6)
-    assert np.abs(found["untrained_lstm_hidden"] - found["lstm_hidden"]).mean() > 1e-3
+    result = read_dump(tmp_path / "dump").activations
+    assert set(result) == {"lstm_hidden", "itself_lstm_hidden", "untrained_lstm_hidden"}
+    np.testing.assert_allclose(result["itself_lstm_hidden"], result["lstm_hidden"], atol=1e-6)
+    assert np.abs(result["untrained_lstm_hidden"] - result["lstm_hidden"]).mean() > 1e-3

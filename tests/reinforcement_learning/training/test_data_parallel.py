@@ -217,7 +217,7 @@ def until_first_update(process: subprocess.Popen[str]) -> str:
 
 def processes_of(torchrun: subprocess.Popen[str]) -> tuple[psutil.Process, psutil.Process]:
     """Return the leader and the other process."""
-    leader, other = sorted(psutil.Process(torchrun.pid).children(), key=lambda each: int(each.environ()["RANK"]))
+    leader, other = sorted(psutil.Process(torchrun.pid).children(), key=lambda item: int(item.environ()["RANK"]))
     return leader, other
 
 

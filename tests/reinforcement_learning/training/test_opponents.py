@@ -31,10 +31,10 @@ def opponents(small_world, task, maps, layout, tmp_path: Path) -> Opponents:
     worlds = make_worlds(AGENT, small_world, task, RolloutSettings(num_envs=2, vectorization="serial"), maps, starts)
     learner = untrained_entrant(AGENT, settings, maps, seed=0).policy
     stepper = OpposedStepper(worlds, learner, layout, Stopwatch(), EpisodeJournal(starts))
-    found = Opponents([stepper], KERNEL, tmp_path / "checkpoints", seed=0, ratings=Ratings())
-    found.choose(steps=1)
+    result = Opponents([stepper], KERNEL, tmp_path / "checkpoints", seed=0, ratings=Ratings())
+    result.choose(steps=1)
     stepper.reset()
-    return found
+    return result
 
 
 def test_only_the_learners_seats_are_learnt_from(opponents: Opponents) -> None:

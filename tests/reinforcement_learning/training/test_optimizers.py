@@ -33,9 +33,14 @@ def learn(policy: RecurrentPolicy, optimizer: torch.optim.Optimizer, steps: int)
 
 def test_muon_trains_the_matrices_between_hidden_units(policy: RecurrentPolicy) -> None:
     names = {id(parameter): name for name, parameter in policy.named_parameters()}
-    found = {names[id(matrix)] for matrix in hidden_matrices(policy)}
-    assert {"policy.projection.weight", "lstm.weight_ih_l0", "lstm.weight_hh_l0", "policy.task_encoder.weight"} <= found
-    assert not any(part in name for name in found for part in ("action_decoder", "critic", "material", "bias", "noop"))
+    result = {names[id(matrix)] for matrix in hidden_matrices(policy)}
+    assert {
+        "policy.projection.weight",
+        "lstm.weight_ih_l0",
+        "lstm.weight_hh_l0",
+        "policy.task_encoder.weight",
+    } <= result
+    assert not any(part in name for name in result for part in ("action_decoder", "critic", "material", "bias", "noop"))
     groups = make_optimizer(policy, MUON).param_groups
     trained = [id(parameter) for group in groups for parameter in group["params"]]
     assert sorted(trained) == sorted(names), "every parameter is trained exactly once"
@@ -44,9 +49,9 @@ def test_muon_trains_the_matrices_between_hidden_units(policy: RecurrentPolicy) 
 def test_a_muon_step_is_orthogonal_and_the_rest_is_adams(policy: RecurrentPolicy) -> None:
     """Jordan et al. (2024): singular values of a step are near each other; Adam's first step is the learning rate."""
     matrices = hidden_matrices(policy)
-    before = {id(each): each.detach().clone() for each in policy.parameters()}
+    before = {id(item): item.detach().clone() for item in policy.parameters()}
     learn(policy, make_optimizer(policy, MUON), steps=1)
-    wide = next(each for each in matrices if each is policy.policy.projection.weight)
+    wide = next(item for item in matrices if item is policy.policy.projection.weight)
     singular = torch.linalg.svdvals((wide - before[id(wide)]).detach())
     assert singular.max() < 3 * singular.min()
     bias = policy.policy.projection.bias
@@ -74,7 +79,7 @@ def test_a_restored_optimizer_goes_on_alike(policy: RecurrentPolicy, layout: Obs
 
 @pytest.mark.parametrize("chosen", ["adam", "muon"])
 def test_a_learning_rate_of_zero_changes_nothing(policy: RecurrentPolicy, chosen: str) -> None:
-    before = [each.detach().clone() for each in policy.parameters()]
+    before = [parameter.detach().clone() for parameter in policy.parameters()]
     optimizer = make_optimizer(policy, replace(MUON, optimizer=chosen))
     set_learning_rate(optimizer, 0.0)
     learn(policy, optimizer, steps=1)

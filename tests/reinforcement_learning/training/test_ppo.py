@@ -53,7 +53,7 @@ def same_weights(one, other) -> bool:
 def test_minibatches_deal_every_decision_once_and_keep_segments_whole(rollout: Rollout) -> None:
     dealt = list(minibatches(rollout, SETTINGS, torch.Generator().manual_seed(0)))
     assert len(dealt) == SETTINGS.batch_size // (SETTINGS.minibatch_rows * SETTINGS.bptt_horizon)
-    assert torch.equal(torch.cat([each.rows for each in dealt]).sort().values, torch.arange(len(rollout)))
+    assert torch.equal(torch.cat([item.rows for item in dealt]).sort().values, torch.arange(len(rollout)))
     for minibatch in dealt:
         assert (minibatch.lengths[1:] <= minibatch.lengths[:-1]).all()
         assert torch.equal(minibatch.lengths, rollout.lengths[minibatch.segments])
@@ -95,7 +95,7 @@ def test_advantageous_actions_become_likelier(policy, rollout: Rollout) -> None:
     moving = rollout.action[:, [head.name for head in policy.policy.layout.heads].index("Move.Direction")]
     paid = replace(rollout, advantage=torch.where(moving == 0, 1.0, -1.0))
     learner, _ = updated(policy, paid)
-    north_before, north_after = (_share_of_north(each, rollout) for each in (policy, learner))
+    north_before, north_after = (_share_of_north(case, rollout) for case in (policy, learner))
     assert north_after > north_before + 0.02
 
 

@@ -99,13 +99,13 @@ def test_groups_that_take_turns_play_as_each_would_alone(policy, layout, small_w
     for start, count in zip(starts, counts, strict=True):
         with collector(policy, layout, small_world, task, maps, [start]) as one:
             alone.append(one.collect(count, on_tick=lambda _: None))
-    assert [len(each) for each in alone] == counts
+    assert [len(item) for item in alone] == counts
     for name in ("action", "log_probability", "value", "advantage", "lengths"):
-        assert torch.equal(getattr(rollout, name), torch.cat([getattr(each, name) for each in alone])), name
-    assert torch.equal(rollout.observation.material, torch.cat([each.observation.material for each in alone]))
-    assert torch.equal(rollout.state.cell, torch.cat([each.state.cell for each in alone], dim=1))
+        assert torch.equal(getattr(rollout, name), torch.cat([getattr(item, name) for item in alone])), name
+    assert torch.equal(rollout.observation.material, torch.cat([item.observation.material for item in alone]))
+    assert torch.equal(rollout.state.cell, torch.cat([item.state.cell for item in alone], dim=1))
     assert torch.equal(rollout.order, torch.cat([alone[0].order, alone[1].order + counts[0]]))
-    assert rollout.lives == [life for each in alone for life in each.lives]
+    assert rollout.lives == [life for item in alone for life in item.lives]
 
 
 def test_holds_what_was_asked_for_and_lives_that_ended(rollout) -> None:

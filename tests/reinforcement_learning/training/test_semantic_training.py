@@ -79,7 +79,7 @@ def test_the_losses_are_those_of_the_minibatchs_states(rollout_of, small: Settin
     outputs = policy.forward_segments(
         rollout.observation.take(minibatch.rows), minibatch.lengths, rollout.state.take(minibatch.segments)
     )
-    pairwise, quantisation = (each(outputs, rollout, minibatch) for each in training(policy).losses)
+    pairwise, quantisation = (loss(outputs, rollout, minibatch) for loss in training(policy).losses)
     spaced = rollout.spaced[minibatch.rows]
     features = outputs.hidden[spaced]
     assert 10 < len(features) < CHOSEN.states
@@ -90,7 +90,7 @@ def test_the_losses_are_those_of_the_minibatchs_states(rollout_of, small: Settin
     assert (pairwise.weight, quantisation.weight) == (500.0, 1.0)
     (gradient,) = torch.autograd.grad(pairwise.value, outputs.hidden, retain_graph=True)
     assert torch.equal(gradient.abs().sum(1) > 0, spaced)
-    (few, _) = (each(outputs, rollout, minibatch) for each in training(policy, replace(CHOSEN, states=16)).losses)
+    (few, _) = (loss(outputs, rollout, minibatch) for loss in training(policy, replace(CHOSEN, states=16)).losses)
     (gradient,) = torch.autograd.grad(few.value, outputs.hidden)
     assert int((gradient.abs().sum(1) > 0).sum()) == 16 and spaced[gradient.abs().sum(1) > 0].all()
 
@@ -101,7 +101,7 @@ def test_the_weight_follows_the_return_between_0_and_1(rollout_of, small: Settin
     weights = [made.weight]
     for returns in ([-3.0] * 500, [2.0] * 2000, [4.0] * 5000):
         made._latest.append(torch.randn(8, policy.policy.hidden_size))
-        metrics = made.after_update([life(each) for each in returns], optimizer, 1)
+        metrics = made.after_update([life(item) for item in returns], optimizer, 1)
         assert metrics["semantic/weight"] == weights[-1], "the weight of the update that was made"
         weights.append(made.weight)
     assert weights[:2] == [0, 0] and 0.5 < weights[2] < 1 and weights[3] == 1
@@ -144,8 +144,8 @@ def test_learning_improves_plane_and_codebook(rollout_of, small: Settings) -> No
     optimizer, generator, made = make_optimizer(policy, train), torch.Generator().manual_seed(1), training(policy)
     losses = []
     for number in range(12):
-        found = update(policy, optimizer, rollout, train, generator, lambda: None, ALONE, made.losses)
-        losses.append(found["semantic_pairwise"])
+        result = update(policy, optimizer, rollout, train, generator, lambda: None, ALONE, made.losses)
+        losses.append(result["semantic_pairwise"])
         metrics = made.after_update([], optimizer, number)
     assert losses[-1] < losses[0] and metrics["semantic/perplexity"] > 2
 
@@ -155,7 +155,7 @@ def test_the_codebook_learns_faster_and_other_policies_as_before(rollout_of, sma
     optimizer = make_optimizer(policy, small.train)
     set_learning_rate(optimizer, 2e-4)
     assert [group["lr"] for group in optimizer.param_groups] == [2e-4, 2e-4 * CODEBOOK_SPEED]
-    assert [each for group in optimizer.param_groups for each in group["params"]][-1] is policy.semantic.codebook
+    assert [item for group in optimizer.param_groups for item in group["params"]][-1] is policy.semantic.codebook
     plain = copy.deepcopy(policy)
     plain.semantic = None
     (group,) = make_optimizer(plain, small.train).param_groups

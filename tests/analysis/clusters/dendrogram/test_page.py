@@ -74,9 +74,9 @@ def densities(page) -> list[float]:
 def test_it_opens_with_the_runs_own_clusters(page, tree: ClusterTree, clustering: Clustering) -> None:
     own = np.append(run_clusters(tree, clustering.labels), NO_CLUSTER)[clustering.labels]
     np.testing.assert_array_equal(shown(page), own)
-    told = page.locator("#words").inner_text()
-    assert told.startswith("The run's own clusters: ")
-    assert f"{100 * np.mean(clustering.labels == NOISE):.1f}% are noise" in told
+    output = page.locator("#words").inner_text()
+    assert output.startswith("The run's own clusters: ")
+    assert f"{100 * np.mean(clustering.labels == NOISE):.1f}% are noise" in output
     numbers = page.evaluate("document.getElementById('plane')._fullLayout.annotations.map((a) => a.text)")
     assert sorted(numbers) == sorted(f"<b>{label}</b>" for label in range(clustering.labels.max() + 1))
 
@@ -89,8 +89,11 @@ def test_the_slider_cuts_the_tree(page, tree: ClusterTree) -> None:
         set_level(page, level)
         cut = tree.cut(levels[level])
         np.testing.assert_array_equal(shown(page), np.where(cut == NOISE, NO_CLUSTER, cut))
-        told = page.locator("#words").inner_text()
-        assert f"{100 * np.mean(cut == NOISE):.1f}% are noise" in told and f"level {level + 1} of {len(levels)}" in told
+        output = page.locator("#words").inner_text()
+        assert (
+            f"{100 * np.mean(cut == NOISE):.1f}% are noise" in output
+            and f"level {level + 1} of {len(levels)}" in output
+        )
         seen.append(page.evaluate("JSON.stringify(document.getElementById('plane').data[0].marker.color)"))
         lit = page.evaluate("document.getElementById('tree').data[0].marker.color.map((c, i) => c === UNLIT ? -1 : i)")
         assert {i for i in lit if i >= 0} == set(np.unique(cut)) - {NOISE}
@@ -141,9 +144,9 @@ def test_hovering_a_point_tells_its_cluster_or_that_it_is_noise(page) -> None:
     set_level(page, len(densities(page)) // 2)
     clusters = shown(page)
     for wanted in ("noise", "cluster"):
-        found = np.flatnonzero((clusters == NO_CLUSTER) == (wanted == "noise"))
+        result = np.flatnonzero((clusters == NO_CLUSTER) == (wanted == "noise"))
         texts = page.evaluate("document.getElementById('plane').data[0].text")
-        assert all(texts[i].startswith("noise here" if wanted == "noise" else "<b>cluster") for i in found)
+        assert all(texts[i].startswith("noise here" if wanted == "noise" else "<b>cluster") for i in result)
     i = int(np.flatnonzero(clusters != NO_CLUSTER)[0])
     at = page.evaluate(
         """(i) => { const plot = document.getElementById('plane'), full = plot._fullLayout;

@@ -76,8 +76,8 @@ def test_folded_parts_are_printed(browser, analysed: Analysed) -> None:
 
 def test_every_figure_is_inside_and_told_in_words(page, analysed: Analysed) -> None:
     figures = sorted(path.name for path in analysed.run.glob("*.png"))
-    told = "Array.from(document.images, ({ naturalWidth, alt, src }) => [naturalWidth, alt, src.slice(0, 14)])"
-    images = page.evaluate(told)
+    output = "Array.from(document.images, ({ naturalWidth, alt, src }) => [naturalWidth, alt, src.slice(0, 14)])"
+    images = page.evaluate(output)
     assert len(images) == len(figures) >= 3 and set(figures) <= set(CAPTIONS)
     assert all(width > 100 and len(alt) > 30 and source == "data:image/png" for width, alt, source in images)
     captions = page.locator("figcaption").all_inner_texts()
@@ -88,23 +88,23 @@ def test_every_figure_is_inside_and_told_in_words(page, analysed: Analysed) -> N
 def test_clusters_and_effects_are_those_of_the_summary(page, summary: dict[str, Any]) -> None:
     assert len(summary["clusters"]) > 2
     for cluster in summary["clusters"]:
-        told = cells(page.locator(f"#clusters tr[data-cluster='{cluster['label']}']"))
-        assert told[0] == cluster["description"]
-        assert told[1] == f"{cluster['records']:,} {cluster['share']:.1%}" and told[2] == f"{cluster['lives']:,}"
-        assert told[4:6] == [number(cluster["jaccard"]), number(cluster["dbcv"])]
+        output = cells(page.locator(f"#clusters tr[data-cluster='{cluster['label']}']"))
+        assert output[0] == cluster["description"]
+        assert output[1] == f"{cluster['records']:,} {cluster['share']:.1%}" and output[2] == f"{cluster['lives']:,}"
+        assert output[4:6] == [number(cluster["jaccard"]), number(cluster["dbcv"])]
     for cluster in (summary["clusters"][0], summary["clusters"][-1]):
         table = page.locator(f"table[data-effects='{cluster['label']}']")
         strengths = []
         for effect in cluster["effects"]:
-            told = cells(table.locator(f"tr[data-feature='{effect['name']}']"))
-            assert told[:2] == [number(effect["mean"]), number(effect["complement_mean"])]
-            for text, name in ((told[2], "d_complement"), (told[3], "d_baseline")):
+            output = cells(table.locator(f"tr[data-feature='{effect['name']}']"))
+            assert output[:2] == [number(effect["mean"]), number(effect["complement_mean"])]
+            for text, name in ((output[2], "d_complement"), (output[3], "d_baseline")):
                 ends = [number(effect[f"{name}_{end}"], sign=True) for end in ("low", "high")]
                 interval = "" if "n/a" in ends else f" [{ends[0]}, {ends[1]}]"
                 assert text == number(effect[name], sign=True) + interval
-            assert told[4:6] == [p_value(effect["p"]), p_value(effect["q"])]
-            assert ("survives" in told[8]) == effect["survives"]
-            assert ("survives" in told[9]) == effect["survives_given_time"]
+            assert output[4:6] == [p_value(effect["p"]), p_value(effect["q"])]
+            assert ("survives" in output[8]) == effect["survives"]
+            assert ("survives" in output[9]) == effect["survives_given_time"]
         order = [row.get_attribute("data-feature") for row in table.locator("tbody tr").all()]
         strengths = {effect["name"]: abs(effect["d_complement"] or 0) for effect in cluster["effects"]}
         assert [strengths[name] for name in order] == sorted(strengths.values(), reverse=True)
@@ -113,8 +113,8 @@ def test_clusters_and_effects_are_those_of_the_summary(page, summary: dict[str, 
 def test_confounds_and_stability_are_those_of_the_summary(page, summary: dict[str, Any]) -> None:
     rows = {"all": summary["confounds"], **{str(c["label"]): c["confounds"] for c in summary["clusters"]}}
     for label, confounds in rows.items():
-        told = cells(page.locator(f"#confounds tr[data-cluster='{label}']"))
-        for text, confound in zip(told, confounds, strict=True):
+        output = cells(page.locator(f"#confounds tr[data-cluster='{label}']"))
+        for text, confound in zip(output, confounds, strict=True):
             if confound["reason"]:
                 assert text == "n/a"
                 continue
@@ -139,9 +139,9 @@ def test_it_says_how_to_make_it_again(page, analysed: Analysed) -> None:
         assert part in text
     again = tyro.cli(AnalysisSettings, args=words[2:])
     again.check()
-    told = {name: getattr(again, name) for name in run["arguments"]}
+    output = {name: getattr(again, name) for name in run["arguments"]}
     made = {**run["arguments"], "output_dir": "analysis_results_again"}
-    assert {name: str(value) for name, value in told.items()} == {name: str(value) for name, value in made.items()}
+    assert {name: str(value) for name, value in output.items()} == {name: str(value) for name, value in made.items()}
     page.locator("#reproduce pre code").click()
     assert page.evaluate("getSelection().toString()").strip() == command.strip()
 

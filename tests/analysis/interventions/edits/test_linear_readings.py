@@ -53,20 +53,20 @@ def erased(states: np.ndarray, eraser) -> np.ndarray:
 
 def test_r_squared_is_that_of_a_regression(planted) -> None:
     states, rows, _ = planted
-    found = moments(READING, states, rows)
+    result = moments(READING, states, rows)
     wanted = [r_squared(states, rows[:, place]) for place in (0, 1)]
-    np.testing.assert_allclose(found.r_squared(), wanted, rtol=1e-5)
+    np.testing.assert_allclose(result.r_squared(), wanted, rtol=1e-5)
     assert min(wanted) > 0.2 and max(wanted) < 0.99
 
 
 def test_an_eraser_leaves_nothing_to_read_but_what_was_not_named(planted) -> None:
     states, rows, other = planted
-    found = moments(READING, states, rows)
-    eraser = fitted_eraser(READING, found, "trained")
+    result = moments(READING, states, rows)
+    eraser = fitted_eraser(READING, result, "trained")
     after = erased(states, eraser)
     assert eraser.left.shape == (UNITS, 2)
     assert moments(READING, after, rows).r_squared() == pytest.approx([0, 0], abs=1e-6)
-    assert found.r_squared(eraser.kept) == pytest.approx([0, 0], abs=1e-6)
+    assert result.r_squared(eraser.kept) == pytest.approx([0, 0], abs=1e-6)
     assert r_squared(after, other) > r_squared(states, other) - 0.05 > 0.5
     np.testing.assert_allclose(after.mean(axis=0), states.mean(axis=0), atol=1e-4)
     np.testing.assert_array_equal(after[:, 6], states[:, 6])
@@ -79,11 +79,11 @@ def test_an_eraser_leaves_nothing_to_read_but_what_was_not_named(planted) -> Non
 def test_an_eraser_changes_states_less_than_any_other_that_leaves_nothing(planted) -> None:
     """Where states are white, as the paper proves; compared with the orthogonal projection."""
     states, rows, _ = planted
-    found = moments(READING, states, rows)
-    eraser = fitted_eraser(READING, found, "trained")
+    result = moments(READING, states, rows)
+    eraser = fitted_eraser(READING, result, "trained")
     centred = states - states.mean(axis=0)
-    cross = np.linalg.qr(found.covariance[:UNITS, UNITS:])[0]
-    values, vectors = np.linalg.eigh(found.states.covariance)
+    cross = np.linalg.qr(result.covariance[:UNITS, UNITS:])[0]
+    values, vectors = np.linalg.eigh(result.states.covariance)
     white = vectors / np.sqrt(values)
     by_leace, orthogonal = ((erased(states, eraser) - states) @ white, centred @ cross @ cross.T @ white)
     assert (by_leace**2).sum() < 0.9 * (orthogonal**2).sum()
@@ -106,10 +106,10 @@ def test_a_variable_that_does_not_vary_is_refused(planted) -> None:
 
 def test_a_random_eraser_takes_as_much_variance_and_leaves_the_variables(planted) -> None:
     states, rows, _ = planted
-    found = moments(READING, states, rows)
-    eraser = fitted_eraser(READING, found, "trained")
-    control = random_eraser(eraser, found.states, np.random.default_rng(1))
-    moved, also = (((erased(states, each) - states) ** 2).sum() for each in (eraser, control))
+    result = moments(READING, states, rows)
+    eraser = fitted_eraser(READING, result, "trained")
+    control = random_eraser(eraser, result.states, np.random.default_rng(1))
+    moved, also = (((erased(states, case) - states) ** 2).sum() for case in (eraser, control))
     assert also == pytest.approx(moved, rel=0.05)
     np.testing.assert_allclose(control.right @ control.left, np.eye(2), atol=1e-9)
     for which in (eraser, control):  # what is erased is uncorrelated with what is left
@@ -133,7 +133,7 @@ def test_held_out_r_squared_finds_what_is_there_and_nothing_else(planted) -> Non
     states, rows, _ = planted
     few = np.array_split(np.arange(90), 3)
     alike = [READING.of(READING.sums(states[batch], rows[batch], COLUMNS, 0)) for batch in few]
-    found = held_out_r_squared(alike)
+    result = held_out_r_squared(alike)
     wanted = []
     for place in (0, 1):
         residual = spread = 0.0
@@ -144,7 +144,7 @@ def test_held_out_r_squared_finds_what_is_there_and_nothing_else(planted) -> Non
             residual += ((values - fitted.predict(states[batch].astype(np.float64))) ** 2).sum()
             spread += ((values - values.mean()) ** 2).sum()
         wanted.append(1 - residual / spread)
-    assert found == pytest.approx(wanted, rel=1e-4)
+    assert result == pytest.approx(wanted, rel=1e-4)
     unrelated = np.random.default_rng(3).standard_normal(states.shape).astype(np.float32)
     nothing = held_out_r_squared([READING.of(READING.sums(unrelated[b], rows[b], COLUMNS, 0)) for b in few])
     assert nothing is not None and nothing.max() < 0

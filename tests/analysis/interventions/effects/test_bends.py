@@ -40,7 +40,7 @@ def with_paths(
 def bends(way: np.ndarray, kinds: tuple[str, ...] = (EDIT,)) -> dict[float | None, Bend]:
     table, arms = plant(PLANTED)
     study = study_effects(with_paths(table, arms, way, kinds), arms, SETTINGS)
-    return {each.dose: each for each in study.bends}
+    return {bend.dose: bend for bend in study.bends}
 
 
 @pytest.fixture(scope="module")
@@ -50,15 +50,15 @@ def study() -> EffectsStudy:
 
 
 def test_path_that_bends_as_planned_is_an_effect(study: EffectsStudy) -> None:
-    assert [each.dose for each in study.bends] == [-2.0, 2.0]
-    for each in study.bends:
-        assert (each.plan, each.ticks, each.episodes, each.lives) == ("p/lstm_cell", 10, 10, 80)
-        assert each.predicted == pytest.approx(2.0, abs=0.05)
-        assert each.along.low < 0.8 < each.along.high and each.along.low > 0.7
-        assert each.across.low < 0 < each.across.high
-        assert each.angle.low < 0 < each.angle.high and abs(each.angle.value) < 10
-        assert each.verdict == "effect"
-        assert {control.control for control in each.against} == {"random directions", "untrained policy"}
+    assert [bend.dose for bend in study.bends] == [-2.0, 2.0]
+    for bend in study.bends:
+        assert (bend.plan, bend.ticks, bend.episodes, bend.lives) == ("p/lstm_cell", 10, 10, 80)
+        assert bend.predicted == pytest.approx(2.0, abs=0.05)
+        assert bend.along.low < 0.8 < bend.along.high and bend.along.low > 0.7
+        assert bend.across.low < 0 < bend.across.high
+        assert bend.angle.low < 0 < bend.angle.high and abs(bend.angle.value) < 10
+        assert bend.verdict == "effect"
+        assert {control.control for control in bend.against} == {"random directions", "untrained policy"}
 
 
 def test_angle_says_to_which_side_a_path_bends() -> None:
@@ -70,17 +70,17 @@ def test_angle_says_to_which_side_a_path_bends() -> None:
 
 
 def test_path_that_bends_in_controls_too_is_no_effect() -> None:
-    assert {each.verdict for each in bends(8 * SOUTH_EAST, (EDIT, RANDOM)).values()} == {"no more than controls"}
+    assert {bend.verdict for bend in bends(8 * SOUTH_EAST, (EDIT, RANDOM)).values()} == {"no more than controls"}
 
 
 def test_a_straight_path_is_undecided() -> None:
-    assert {each.verdict for each in bends(np.zeros(2)).values()} == {"undecided"}
+    assert {bend.verdict for bend in bends(np.zeros(2)).values()} == {"undecided"}
 
 
 def test_plan_along_one_axis_alone_is_no_plan() -> None:
     table, arms = plant(PLANTED)
     table = with_paths(table, arms, 8 * SOUTH_EAST)
-    table = replace(table, outcomes={name: each for name, each in table.outcomes.items() if "/cols_in" not in name})
+    table = replace(table, outcomes={name: item for name, item in table.outcomes.items() if "/cols_in" not in name})
     assert study_effects(table, arms, SETTINGS).bends == ()
 
 
@@ -89,4 +89,4 @@ def test_bends_are_told_and_tabled(study: EffectsStudy) -> None:
     assert sum("predicted by p/lstm_cell" in line and "effect" in line for line in lines) == 2
     rows = effects_table(study).rows
     assert [row[3] for row in rows if row[0] == "bend"] == ["bend/p/lstm_cell/10"] * 2
-    assert not any("planned" in each.outcome for each in [*study.at_once, *study.effects])
+    assert not any("planned" in case.outcome for case in [*study.at_once, *study.effects])

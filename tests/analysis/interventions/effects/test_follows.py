@@ -54,26 +54,26 @@ def study() -> EffectsStudy:
 
 
 def test_planted_options_follow_beyond_controls(study: EffectsStudy) -> None:
-    found = {each.option: each for each in study.follows}
-    verdicts = {name: each.verdict for name, each in found.items()}
+    result = {follow.option: follow for follow in study.follows}
+    verdicts = {name: follow.verdict for name, follow in result.items()}
     assert verdicts == {
         "Move/North": "effect", "Move/South": "effect", "Move/East": "undecided", "Move/West": "no more than controls",
     }  # fmt: skip
-    north = found["Move/North"]
+    north = result["Move/North"]
     assert north.effect.low < 0.3 < north.effect.high and north.effect.low > 0.2
     assert (north.feature, north.episodes, north.lives) == ("self_food", 10, 80)
-    assert [each.control for each in north.against] == ["random directions", "random donors", "untrained policy"]
-    assert all(abs(each.effect.value) < 0.05 for each in north.against)
-    assert found["Move/South"].effect.value == pytest.approx(-0.25, abs=0.03)
+    assert [follow.control for follow in north.against] == ["random directions", "random donors", "untrained policy"]
+    assert all(abs(follow.effect.value) < 0.05 for follow in north.against)
+    assert result["Move/South"].effect.value == pytest.approx(-0.25, abs=0.03)
 
 
 def test_moves_to_one_side_are_no_following_even_if_most_donors_are_on_the_other(study: EffectsStudy) -> None:
-    east = next(each for each in study.follows if each.option == "Move/East")
+    east = next(follow for follow in study.follows if follow.option == "Move/East")
     assert abs(east.effect.value) < 0.05
 
 
 def test_shares_of_one_side_are_no_outcomes_of_their_own(study: EffectsStudy) -> None:
-    assert not any("follows" in each.outcome for each in [*study.at_once, *study.effects])
+    assert not any("follows" in case.outcome for case in [*study.at_once, *study.effects])
 
 
 def test_summary_names_the_options_that_follow_most_and_least(study: EffectsStudy) -> None:
@@ -87,14 +87,14 @@ def test_table_and_figures_have_them(tmp_path: Path) -> None:
     write_effects(tmp_path, *planted(), draws=99, seed=1)
     heads, *rows = [line.split("\t") for line in (tmp_path / "effects.tsv").read_text().splitlines()]
     named = [dict(zip(heads, row, strict=True)) for row in rows if row[0] == "follows"]
-    assert [each["outcome"] for each in named][:2] == ["follows/self_food/Move/East", "follows/self_food/Move/North"]
+    assert [item["outcome"] for item in named][:2] == ["follows/self_food/Move/East", "follows/self_food/Move/North"]
     assert named[1]["verdict"] == "effect" and float(named[1]["random_donors_difference"]) > 0.2
 
 
 def test_broken_pairing_takes_their_verdicts() -> None:
     table, arms = planted()
     broken = replace(table, outcomes={**table.outcomes, "ticks": table.outcomes["ticks"] + (table.arm == "no edit")})
-    assert {each.verdict for each in study_effects(broken, arms, SETTINGS).follows} == {"pairing is broken"}
+    assert {follow.verdict for follow in study_effects(broken, arms, SETTINGS).follows} == {"pairing is broken"}
 
 
 def test_donors_on_one_side_only_leave_no_share() -> None:
@@ -116,9 +116,9 @@ def test_too_few_random_directions_for_a_rank_are_noted() -> None:
             replace(PLANTED, kinds=(RANDOM,), randoms=randoms, directions=dict.fromkeys(directions, 1.0))
         )
         table = shares(table, "North", {arm.name: (0.8, 0.8) for arm in arms if arm.kind != "unedited"})
-        found = study_effects(table, arms, SETTINGS)
-        assert {each.verdict for each in found.follows} <= {"no more than controls", "undecided"}
-        return [note for note in found.notes if note.startswith("No action that follows a variable can count")]
+        result = study_effects(table, arms, SETTINGS)
+        assert {follow.verdict for follow in result.follows} <= {"no more than controls", "undecided"}
+        return [note for note in result.notes if note.startswith("No action that follows a variable can count")]
 
     assert notes(20, (None,)) == []
     assert "with 1 direction, its rank takes 19 random directions, and here are 5." in notes(5, (None,))[0]
@@ -129,9 +129,9 @@ def test_too_few_random_directions_for_a_rank_are_noted() -> None:
 def test_changes_outside_the_data_are_noted() -> None:
     table, arms = plant(PLANTED)
     part = np.where(table.edited & np.isfinite(table.outcomes["kl_total"]), 0.2, np.nan)
-    found = study_effects(replace(table, outcomes={**table.outcomes, "within_data": part}), arms, SETTINGS)
-    assert any(note.startswith("Only part of the squared change lies where") for note in found.notes)
-    assert any("change within the span of recorded states (share) 0.2" in line for line in summary_lines(found))
+    result = study_effects(replace(table, outcomes={**table.outcomes, "within_data": part}), arms, SETTINGS)
+    assert any(note.startswith("Only part of the squared change lies where") for note in result.notes)
+    assert any("change within the span of recorded states (share) 0.2" in line for line in summary_lines(result))
 
 
 def test_too_few_episodes_for_any_option_are_noted() -> None:

@@ -33,8 +33,8 @@ def covered(shape: str, episodes: int, times: int) -> float:
     draw, truth = SHAPES[shape]
     rng = np.random.default_rng(episodes)
     over = OverEpisodes(Inference(bootstraps=999))
-    found = [over.estimate(draw(rng, episodes)) for _ in range(times)]
-    return float(np.mean([each.low <= truth <= each.high for each in found]))
+    result = [over.estimate(draw(rng, episodes)) for _ in range(times)]
+    return float(np.mean([item.low <= truth <= item.high for item in result]))
 
 
 @pytest.mark.parametrize("episodes", [6, 12])
@@ -55,15 +55,15 @@ def test_estimate_leaves_out_episodes_without_a_value() -> None:
     values = np.array([1.0, 2.0, 4.0, 3.0])
     with_gaps = np.array([1.0, np.nan, 2.0, 4.0, np.nan, 3.0])
     assert over.estimate(with_gaps) == over.estimate(values)
-    found = over.estimate(values)
-    assert found.value == 2.5 and 0 < found.low < 2.5 < found.high < 5 and excludes_zero(found)
+    result = over.estimate(values)
+    assert result.value == 2.5 and 0 < result.low < 2.5 < result.high < 5 and excludes_zero(result)
 
 
 @pytest.mark.parametrize("values", [[], [np.nan], [3.0], [2.0, 2.0, 2.0]])
 def test_no_interval_where_resampling_has_nothing_to_say(values: list[float]) -> None:
-    found = OverEpisodes(Inference()).estimate(np.array(values))
-    assert np.isnan([found.low, found.high]).all() and not excludes_zero(found)
-    assert np.isnan(found.value) == (not np.isfinite(values).any())
+    result = OverEpisodes(Inference()).estimate(np.array(values))
+    assert np.isnan([result.low, result.high]).all() and not excludes_zero(result)
+    assert np.isnan(result.value) == (not np.isfinite(values).any())
 
 
 @pytest.mark.parametrize(
@@ -108,17 +108,17 @@ def test_sign_flips_hold_their_level(episodes: int, shape: str) -> None:
 
 
 def test_one_more_draw_by_hand() -> None:
-    found = from_one_more(10.0, np.array([1.0, 2.0, 3.0]), 0.95)
-    assert found.estimate.value == pytest.approx(8) and found.freedom == 2
-    assert found.error == pytest.approx(np.sqrt(4 / 3))
-    assert found.estimate.low == pytest.approx(8 - 4.302653 * np.sqrt(4 / 3), abs=1e-4)
-    assert found.p == pytest.approx(0.0202, abs=1e-3)
+    result = from_one_more(10.0, np.array([1.0, 2.0, 3.0]), 0.95)
+    assert result.estimate.value == pytest.approx(8) and result.freedom == 2
+    assert result.error == pytest.approx(np.sqrt(4 / 3))
+    assert result.estimate.low == pytest.approx(8 - 4.302653 * np.sqrt(4 / 3), abs=1e-4)
+    assert result.p == pytest.approx(0.0202, abs=1e-3)
 
 
 @pytest.mark.parametrize("draws", [[1.0], [2.0, 2.0]])
 def test_draws_without_a_spread_tell_nothing(draws: list[float]) -> None:
-    found = from_one_more(10.0, np.array(draws), 0.95)
-    assert np.isnan(found.p) and np.isnan(found.estimate.low) and found.freedom == 0
+    result = from_one_more(10.0, np.array(draws), 0.95)
+    assert np.isnan(result.p) and np.isnan(result.estimate.low) and result.freedom == 0
 
 
 @pytest.mark.parametrize("count", [2, 3, 8, 20])
@@ -130,8 +130,8 @@ def test_one_more_draw_is_called_different_in_one_case_of_twenty(count: int) -> 
 
 def test_ranks_hold_over_many_effects_of_any_distribution() -> None:
     random = np.random.default_rng(0)
-    found = [ranks_among(random.beta(0.3, 0.3, (21, 30)) - 0.5).min() <= 0.05 for _ in range(1000)]
-    assert 0.02 < np.mean(found) <= 0.065
+    result = [ranks_among(random.beta(0.3, 0.3, (21, 30)) - 0.5).min() <= 0.05 for _ in range(1000)]
+    assert 0.02 < np.mean(result) <= 0.065
 
 
 def test_a_rank_needs_nineteen_others_and_a_size_beyond_all_of_them() -> None:

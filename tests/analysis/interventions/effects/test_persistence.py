@@ -17,11 +17,11 @@ def study_with(rate: float) -> EffectsStudy:
 
 def test_the_planted_half_life_is_within_its_interval() -> None:
     study = study_with(0.5**0.5)  # half is left after two ticks
-    (found,) = study.persistences
-    assert found.what == "cell" and found.episodes == 8 and len(found.left) == TICKS + 1
-    assert found.half_life.low <= 2 <= found.half_life.high
-    assert found.half_life.high - found.half_life.low < 0.5
-    assert not any("lasting" in each.outcome for each in (*study.effects, *study.at_once, *study.spillovers))
+    (result,) = study.persistences
+    assert result.what == "cell" and result.episodes == 8 and len(result.left) == TICKS + 1
+    assert result.half_life.low <= 2 <= result.half_life.high
+    assert result.half_life.high - result.half_life.low < 0.5
+    assert not any("lasting" in case.outcome for case in (*study.effects, *study.at_once, *study.spillovers))
     assert any("cell state: 2.0 ticks" in line or "cell state: 1.9 ticks" in line for line in summary_lines(study))
 
 
@@ -51,4 +51,4 @@ def test_actions_that_an_edit_moves_by_no_more_than_rounding_are_left_out() -> N
     for lag in range(TICKS + 1):
         table.outcomes[f"lasting/actions/{lag}"] = table.outcomes[f"lasting/cell/{lag}"] * 1e-7  # type: ignore[index]
     study = study_effects(table, arms, Inference(permutations=99, bootstraps=99))
-    assert [each.what for each in study.persistences] == ["cell"]
+    assert [persistence.what for persistence in study.persistences] == ["cell"]

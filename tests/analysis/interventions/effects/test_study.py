@@ -22,42 +22,42 @@ def study(planted: Planted, seed: int = 0, settings: Inference = SETTINGS) -> Ef
 
 
 def verdicts(found: EffectsStudy) -> dict[str, str]:
-    return {each.outcome: each.verdict for each in found.effects}
+    return {effect.outcome: effect.verdict for effect in found.effects}
 
 
 def test_planted_effects_are_found_and_no_others() -> None:
-    found = study(replace(LARGE, per_dose={EDIT: STARVING}))
-    assert {name for name, verdict in verdicts(found).items() if verdict == "effect"} == set(STARVING)
-    assert set(verdicts(found).values()) == {"effect", "undecided"}
-    ticks = next(each for each in found.effects if each.outcome == "ticks")
+    result = study(replace(LARGE, per_dose={EDIT: STARVING}))
+    assert {name for name, verdict in verdicts(result).items() if verdict == "effect"} == set(STARVING)
+    assert set(verdicts(result).values()) == {"effect", "undecided"}
+    ticks = next(item for item in result.effects if item.outcome == "ticks")
     assert ticks.effect.low < -25 < ticks.effect.high < 0
     assert ticks.q <= 0.05 and ticks.test == "randomisation over who was edited"
     assert (ticks.episodes, ticks.pairs, ticks.left_out) == (8, 128, 0)
-    assert {each.control: len(each.arms) for each in ticks.against} == {
+    assert {item.control: len(item.arms) for item in ticks.against} == {
         "random directions": 5, "same variance": 5, "untrained policy": 1,
     }  # fmt: skip
     for control in ticks.against:
         assert abs(control.effect.value) < 8 and control.difference.low < -25 < control.difference.high < 0
-    assert not any(each.is_found for each in found.spillovers) and not found.broken and found.checked == ("no edit",)
+    assert not any(item.is_found for item in result.spillovers) and not result.broken and result.checked == ("no edit",)
 
 
 @pytest.mark.parametrize("control", [RANDOM, SAME, UNTRAINED])
 def test_a_control_that_does_the_same_takes_the_verdict(control: str) -> None:
-    found = study(replace(LARGE, per_dose={EDIT: STARVING, control: {"ticks": -25.0}}))
-    assert verdicts(found)["ticks"] == "no more than controls" and verdicts(found)["meals"] == "effect"
+    result = study(replace(LARGE, per_dose={EDIT: STARVING, control: {"ticks": -25.0}}))
+    assert verdicts(result)["ticks"] == "no more than controls" and verdicts(result)["meals"] == "effect"
 
 
 def test_an_effect_smaller_than_that_of_a_control_does_not_count() -> None:
-    found = study(replace(LARGE, per_dose={EDIT: STARVING, RANDOM: {"ticks": -60.0}}))
-    assert verdicts(found)["ticks"] == "no more than controls"
+    result = study(replace(LARGE, per_dose={EDIT: STARVING, RANDOM: {"ticks": -60.0}}))
+    assert verdicts(result)["ticks"] == "no more than controls"
 
 
 def test_missing_controls_are_said_to_be_missing() -> None:
-    found = study(replace(LARGE, per_dose={EDIT: STARVING}, kinds=(RANDOM,)))
-    assert verdicts(found)["ticks"] == "effect"
-    assert found.effects[0].without == ("same variance", "untrained policy")
-    assert any("No control: untrained policy" in note for note in found.notes)
-    assert any("not checked" in note for note in found.notes)
+    result = study(replace(LARGE, per_dose={EDIT: STARVING}, kinds=(RANDOM,)))
+    assert verdicts(result)["ticks"] == "effect"
+    assert result.effects[0].without == ("same variance", "untrained policy")
+    assert any("No control: untrained policy" in note for note in result.notes)
+    assert any("not checked" in note for note in result.notes)
     alone = study(replace(LARGE, per_dose={EDIT: STARVING}, kinds=()))
     assert verdicts(alone)["ticks"] == "no controls" and verdicts(alone)["reward"] == "undecided"
 
@@ -65,8 +65,8 @@ def test_missing_controls_are_said_to_be_missing() -> None:
 def test_controls_of_another_dose_are_not_compared() -> None:
     table, arms = plant(replace(LARGE, per_dose={EDIT: STARVING}, kinds=(RANDOM,)))
     arms = [replace(arm, dose=2.0) if arm.kind == "random direction" else arm for arm in arms]
-    found = study_effects(table, arms, SETTINGS)
-    assert all(each.against == () for each in found.effects) and verdicts(found)["ticks"] == "no controls"
+    result = study_effects(table, arms, SETTINGS)
+    assert all(effect.against == () for effect in result.effects) and verdicts(result)["ticks"] == "no controls"
 
 
 def test_directions_edited_one_by_one_are_ranked_and_compared_with_their_own_controls() -> None:
@@ -74,15 +74,17 @@ def test_directions_edited_one_by_one_are_ranked_and_compared_with_their_own_con
         {EDIT: {"ticks": -25.0}, RANDOM: {"ticks": -20.0}}, doses=(None,), agents=32, edited=16,
         directions={"weak": 0.0, "strong": 2.0, "middle": 0.5},
     )  # fmt: skip
-    found = study(planted)
-    ranked = ranking(found)
-    assert [each.direction for each in ranked] == ["strong", "middle", "weak"]
-    strong, _, weak = (each.effects["ticks"] for each in ranked)
+    result = study(planted)
+    ranked = ranking(result)
+    assert [effect.direction for effect in ranked] == ["strong", "middle", "weak"]
+    strong, _, weak = (effect.effects["ticks"] for effect in ranked)
     assert strong.q < 0.05 < weak.q, "the effects are the planted ones, not one of all directions together"
-    random = {each.direction: each.effects["ticks"].against[0] for each in ranked}
+    random = {effect.direction: effect.effects["ticks"].against[0] for effect in ranked}
     assert random["strong"].arms == tuple(f"random direction {number}, strong" for number in range(1, 6))
     assert random["strong"].effect.value < -25 < -10 < random["weak"].effect.value
-    assert len([each for each in found.effects if each.outcome == "ticks"]) == 3, "q is corrected over all of them"
+    assert len([effect for effect in result.effects if effect.outcome == "ticks"]) == 3, (
+        "q is corrected over all of them"
+    )
     assert ranking(study(Planted(agents=4, edited=2))) == []
 
 
@@ -90,45 +92,45 @@ def test_a_direction_without_a_kl_is_ranked_last() -> None:
     planted = Planted(doses=(None,), agents=4, edited=2, directions={"b": 1.0, "a": 1.0, "c": 2.0})
     table, arms = plant(planted)
     kl = np.where(table.arm == "steer is_starving, b", np.nan, table.outcomes["kl_total"])
-    found = study_effects(changed(table, "kl_total", kl), arms, SETTINGS)
-    assert [each.direction for each in ranking(found)] == ["c", "a", "b"]
+    result = study_effects(changed(table, "kl_total", kl), arms, SETTINGS)
+    assert [item.direction for item in ranking(result)] == ["c", "a", "b"]
 
 
 def test_a_run_without_totals_says_what_is_missing() -> None:
     table, arms = plant(Planted(agents=4, edited=2))
     outcomes = {name: values for name, values in table.outcomes.items() if not name.startswith("kl_total")}
     (note,) = (
-        each for each in study_effects(replace(table, outcomes=outcomes), arms, SETTINGS).notes if "total" in each
+        item for item in study_effects(replace(table, outcomes=outcomes), arms, SETTINGS).notes if "total" in item
     )
     assert "Bends of paths and kl_by_head.png" in note
 
 
 def test_planted_spillover_is_found_in_neighbours_only() -> None:
-    found = study(replace(LARGE, episodes=12, spilled={"drinks": -1.0}))
-    assert [each.outcome for each in found.spillovers if each.is_found] == ["drinks"]
-    drinks = next(each for each in found.spillovers if each.outcome == "drinks")
+    result = study(replace(LARGE, episodes=12, spilled={"drinks": -1.0}))
+    assert [spillover.outcome for spillover in result.spillovers if spillover.is_found] == ["drinks"]
+    drinks = next(spillover for spillover in result.spillovers if spillover.outcome == "drinks")
     assert drinks.effect.low < -1.0 < drinks.effect.high and drinks.pairs == 12 * 16
-    assert verdicts(found)["drinks"] == "undecided"  # unedited agents changed, edited ones did not
+    assert verdicts(result)["drinks"] == "undecided"  # unedited agents changed, edited ones did not
 
 
 def test_an_edit_that_changes_everyone_alike_is_not_an_effect_on_the_edited() -> None:
-    found = study(replace(LARGE, per_dose={EDIT: {"ticks": -25.0}}, spilled={"ticks": -25.0}))
-    assert verdicts(found)["ticks"] == "undecided"
+    result = study(replace(LARGE, per_dose={EDIT: {"ticks": -25.0}}, spilled={"ticks": -25.0}))
+    assert verdicts(result)["ticks"] == "undecided"
 
 
 def test_with_everyone_edited_signs_of_episodes_are_flipped() -> None:
-    found = study(Planted({EDIT: STARVING}, episodes=14, edited=16))
-    assert {each.test for each in found.effects} == {"sign flips over episodes"}
-    assert verdicts(found)["ticks"] == "effect" and verdicts(found)["reward"] == "undecided"
-    assert found.spillovers == () and any("no unedited lives" in note for note in found.notes)
+    result = study(Planted({EDIT: STARVING}, episodes=14, edited=16))
+    assert {effect.test for effect in result.effects} == {"sign flips over episodes"}
+    assert verdicts(result)["ticks"] == "effect" and verdicts(result)["reward"] == "undecided"
+    assert result.spillovers == () and any("no unedited lives" in note for note in result.notes)
 
 
 def null_rate(seeds: int, planted: Planted) -> float:
     """Return in what share of runs anything is found beyond chance; without controls even if compared with nothing."""
     settings = Inference(permutations=799, bootstraps=199)
     runs = [study(planted, seed, settings) for seed in range(seeds)]
-    found = [any(each.verdict in ("effect", "no controls") for each in run.effects) for run in runs]
-    return float(np.mean(found))
+    result = [any(effect.verdict in ("effect", "no controls") for effect in run.effects) for run in runs]
+    return float(np.mean(result))
 
 
 NULL = Planted(doses=(1.0, 2.0), kinds=(RANDOM,), randoms=1)
@@ -153,9 +155,9 @@ def test_broken_pairing_takes_all_verdicts() -> None:
     for outcome, difference in (("meals", 1e-6), ("kl_total", 1e-3), ("value_change_in_play", 1e-3)):
         values = table.outcomes[outcome].copy()
         values[np.flatnonzero((table.arm == "no edit") & table.edited)[5]] += difference
-        found = study_effects(changed(table, outcome, values), arms, SETTINGS)
-        assert found.broken == {"no edit": outcome}
-        assert set(verdicts(found).values()) == {"pairing is broken"}
+        result = study_effects(changed(table, outcome, values), arms, SETTINGS)
+        assert result.broken == {"no edit": outcome}
+        assert set(verdicts(result).values()) == {"pairing is broken"}
 
 
 def test_pairs_without_a_value_are_left_out_and_counted() -> None:
@@ -167,24 +169,24 @@ def test_pairs_without_a_value_are_left_out_and_counted() -> None:
     values[np.flatnonzero((table.arm == TWIN.name) & (table.episode == 0) & table.edited)[:2]] = np.nan
     # The arm that edits nothing must lack the same lives as the twin.
     values[np.flatnonzero((table.arm == "no edit") & (table.episode == 0) & table.edited)[:2]] = np.nan
-    found = study_effects(changed(table, "ticks", values), arms, SETTINGS)
-    ticks = next(each for each in found.effects if each.outcome == "ticks")
+    result = study_effects(changed(table, "ticks", values), arms, SETTINGS)
+    ticks = next(effect for effect in result.effects if effect.outcome == "ticks")
     assert (ticks.episodes, ticks.pairs, ticks.left_out) == (7, 128 - 18, 18)
-    assert ticks.effect.low < -25 < ticks.effect.high and not found.broken
-    assert any(note.startswith("ticks lived: 18 of 128 pairs") for note in found.notes)
+    assert ticks.effect.low < -25 < ticks.effect.high and not result.broken
+    assert any(note.startswith("ticks lived: 18 of 128 pairs") for note in result.notes)
 
 
 def test_outcomes_at_once_are_levels_beside_those_of_controls() -> None:
-    found = study(LARGE)
-    at_once = {each.outcome: each for each in found.at_once}
+    result = study(LARGE)
+    at_once = {effect.outcome: effect for effect in result.at_once}
     assert {
         "kl_total", "kl_in_play", "kl_total/Move", "value_change_total", "gain_total/Move/North", "off_manifold",
         "edited_ticks",
     } <= set(at_once)  # fmt: skip
-    assert set(at_once).isdisjoint(each.outcome for each in found.effects)
+    assert set(at_once).isdisjoint(effect.outcome for effect in result.effects)
     value = at_once["value_change_total"]
     assert value.level.value == pytest.approx(-0.4, abs=0.03) and value.lives == 128
-    random = next(each for each in value.against if each.control == "random directions")
+    random = next(effect for effect in value.against if effect.control == "random directions")
     assert random.effect.value == pytest.approx(-0.06, abs=0.02) and random.difference.high < -0.3
     assert at_once["edited_ticks"].level.value == 50
 
@@ -192,10 +194,10 @@ def test_outcomes_at_once_are_levels_beside_those_of_controls() -> None:
 def test_unknown_outcomes_are_studied_too() -> None:
     table, arms = plant(replace(LARGE, per_dose={EDIT: STARVING}))
     more = {**table.outcomes, "gold_held": table.outcomes["ticks"] * 2, "entropy_change": table.outcomes["kl_total"]}
-    found = study_effects(replace(table, outcomes={**more, "never": np.full(len(table), np.nan)}), arms, SETTINGS)
-    assert verdicts(found)["gold_held"] == "effect"
-    assert "entropy_change" in {each.outcome for each in found.at_once}
-    assert "never" not in {*verdicts(found), *(each.outcome for each in found.at_once)}
+    result = study_effects(replace(table, outcomes={**more, "never": np.full(len(table), np.nan)}), arms, SETTINGS)
+    assert verdicts(result)["gold_held"] == "effect"
+    assert "entropy_change" in {item.outcome for item in result.at_once}
+    assert "never" not in {*verdicts(result), *(item.outcome for item in result.at_once)}
 
 
 def test_few_episodes_and_few_draws_are_warned_of() -> None:
@@ -203,7 +205,7 @@ def test_few_episodes_and_few_draws_are_warned_of() -> None:
     assert any(note.startswith("Only 3 episodes") for note in few.notes)
     assert any("99 permutations are too few for 11 tests" in note for note in few.notes)
     one = study(Planted(episodes=1))
-    assert all(np.isnan(each.effect.low) and each.verdict == "undecided" for each in one.effects)
+    assert all(np.isnan(effect.effect.low) and effect.verdict == "undecided" for effect in one.effects)
 
 
 def test_far_states_are_noted() -> None:
@@ -217,7 +219,7 @@ def test_an_edit_that_nobody_got_is_noted() -> None:
     assert not any(note.startswith("Nobody was edited") for note in study_effects(table, arms, SETTINGS).notes)
     waiting = np.where(table.arm == "steer is_starving, dose +1", np.nan, table.outcomes["edited_ticks"])
     never = changed(table, "edited_ticks", waiting)
-    (note,) = [each for each in study_effects(never, arms, SETTINGS).notes if each.startswith("Nobody was edited")]
+    (note,) = [item for item in study_effects(never, arms, SETTINGS).notes if item.startswith("Nobody was edited")]
     assert note.startswith("Nobody was edited in any tick (steer is_starving, dose +1): ")
 
 
@@ -232,14 +234,14 @@ def test_a_run_without_edits_is_refused() -> None:
 
 def test_dose_response_has_the_planted_slope() -> None:
     planted = replace(LARGE, per_dose={EDIT: {"ticks": -10.0}}, doses=(-1.0, 1.0, 2.0, 4.0), kinds=(RANDOM, NO_EDIT))
-    found = study(planted)
-    slopes = {each.outcome: each for each in found.dose_responses}
+    result = study(planted)
+    slopes = {response.outcome: response for response in result.dose_responses}
     ticks = slopes["ticks"]
     assert ticks.doses == (-1.0, 1.0, 2.0, 4.0)
     assert ticks.slope.low < -10 < ticks.slope.high < 0 and ticks.is_found and ticks.shape == "falls with every dose"
     assert ticks.against is not None and ticks.against.difference.low < -10 < ticks.against.difference.high < 0
     assert abs(ticks.against.effect.value) < 2 and len(ticks.random) == 4
-    assert [name for name, each in slopes.items() if each.is_found and not each.at_once] == ["ticks"]
+    assert [name for name, response in slopes.items() if response.is_found and not response.at_once] == ["ticks"]
     assert slopes["value_change_total"].slope.value == pytest.approx(-0.4, abs=0.03)
     assert (
         slopes["kl_total"].shape == "rises with every dose"
@@ -248,23 +250,25 @@ def test_dose_response_has_the_planted_slope() -> None:
 
 
 def test_a_curved_dose_response_is_not_called_monotone() -> None:
-    found = study(replace(LARGE, doses=(-3.0, -1.0, 1.0, 3.0), kinds=()))
-    kl = next(each for each in found.dose_responses if each.outcome == "kl_total")
+    result = study(replace(LARGE, doses=(-3.0, -1.0, 1.0, 3.0), kinds=()))
+    kl = next(response for response in result.dose_responses if response.outcome == "kl_total")
     assert kl.shape == "rises and falls" and kl.random == () and kl.against is None
 
 
 def test_a_slope_that_random_directions_have_too_is_said_to_be_no_more() -> None:
     slopes = {EDIT: {"ticks": -10.0, "meals": -0.4}, RANDOM: {"ticks": -10.0}}
-    found = study(replace(LARGE, per_dose=slopes, doses=(-2.0, 1.0, 2.0), kinds=(RANDOM,)))
-    ticks, meals = (each for each in found.dose_responses if each.outcome in ("ticks", "meals"))
+    result = study(replace(LARGE, per_dose=slopes, doses=(-2.0, 1.0, 2.0), kinds=(RANDOM,)))
+    ticks, meals = (response for response in result.dose_responses if response.outcome in ("ticks", "meals"))
     assert ticks.is_found and not ticks.beyond_random and meals.is_found and meals.beyond_random
-    assert any(line.startswith("  no more than random directions: ticks lived") for line in summary_lines(found))
+    assert any(line.startswith("  no more than random directions: ticks lived") for line in summary_lines(result))
 
 
 def test_slope_by_hand_and_no_slope_of_one_dose() -> None:
     table, arms = plant(Planted(doses=(1.0, 3.0), kinds=()))
-    found = next(each for each in study_effects(table, arms, SETTINGS).dose_responses if each.outcome == "ticks")
-    assert found.slope.value == pytest.approx((found.effects[1].value - found.effects[0].value) / 2)
+    result = next(
+        response for response in study_effects(table, arms, SETTINGS).dose_responses if response.outcome == "ticks"
+    )
+    assert result.slope.value == pytest.approx((result.effects[1].value - result.effects[0].value) / 2)
     assert study(Planted(kinds=())).dose_responses == () and study(Planted(doses=(None,))).dose_responses == ()
 
 

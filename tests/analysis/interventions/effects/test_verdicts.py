@@ -27,18 +27,18 @@ def study(planted: Planted, said: str = "", seed: int = 0) -> EffectsStudy:
 
 
 def named(found: EffectsStudy) -> dict[str, Effect]:
-    return {each.outcome: each for each in found.effects}
+    return {effect.outcome: effect for effect in found.effects}
 
 
 def test_directions_that_all_do_something_are_no_effect() -> None:
     """Each is as large as an effect would be; the difference to their mean leaves 0 out in two runs of three."""
     runs = [all_random(np.random.default_rng(run), replace(SETTINGS, seed=run), 3, 1) for run in range(20)]
-    assert sum(each["effect"] for each in runs) <= 3  # more than 3 of 20 at 5% in 1.6% of such tests
+    assert sum(item["effect"] for item in runs) <= 3  # more than 3 of 20 at 5% in 1.6% of such tests
 
 
 def test_shares_of_random_directions_are_no_effect() -> None:
     runs = [shares_at_random(np.random.default_rng(run), SETTINGS) for run in range(8)]
-    assert sum(each["effect"] for each in runs) <= 2
+    assert sum(item["effect"] for item in runs) <= 2
 
 
 def test_a_single_random_direction_is_no_control() -> None:
@@ -53,14 +53,14 @@ def test_a_single_random_direction_is_no_control() -> None:
 
 @pytest.mark.parametrize("randoms", [0, 1])
 def test_without_a_distribution_of_random_directions_nothing_could_be_found(randoms: int) -> None:
-    found = study(replace(LARGE, randoms=randoms, kinds=(RANDOM, UNTRAINED), doses=(1.0, 2.0)))
-    assert {each.verdict for each in found.effects} == {"undecided", "no controls"}
-    assert all(np.isinf(each.detectable) for each in found.effects)
-    slopes = [each for each in found.dose_responses if not each.at_once]
-    assert all(np.isinf(each.detectable) for each in slopes) and any(each.is_found for each in slopes)
-    assert not any(each.beyond_random for each in slopes)
-    assert any(line.startswith("  no controls: ticks lived, per unit of dose -") for line in summary_lines(found))
-    assert any(note.startswith("Without random directions, nothing can") for note in found.notes) == (randoms == 0)
+    result = study(replace(LARGE, randoms=randoms, kinds=(RANDOM, UNTRAINED), doses=(1.0, 2.0)))
+    assert {item.verdict for item in result.effects} == {"undecided", "no controls"}
+    assert all(np.isinf(item.detectable) for item in result.effects)
+    slopes = [item for item in result.dose_responses if not item.at_once]
+    assert all(np.isinf(item.detectable) for item in slopes) and any(item.is_found for item in slopes)
+    assert not any(item.beyond_random for item in slopes)
+    assert any(line.startswith("  no controls: ticks lived, per unit of dose -") for line in summary_lines(result))
+    assert any(note.startswith("Without random directions, nothing can") for note in result.notes) == (randoms == 0)
 
 
 def test_random_directions_that_all_do_nothing_are_controls() -> None:
@@ -75,11 +75,11 @@ def test_random_directions_that_all_do_nothing_are_controls() -> None:
 def test_broken_pairing_leaves_no_slope_and_no_spillover() -> None:
     table, arms = plant(replace(LARGE, kinds=(RANDOM, NO_EDIT), doses=(1.0, 2.0), spilled={"meals": -1.0}))
     ticks = table.outcomes["ticks"] + (table.arm == "no edit")
-    found = study_effects(replace(table, outcomes={**table.outcomes, "ticks": ticks}), arms, SETTINGS)
-    lines = summary_lines(found)
+    result = study_effects(replace(table, outcomes={**table.outcomes, "ticks": ticks}), arms, SETTINGS)
+    lines = summary_lines(result)
     assert any(line.startswith("  pairing is broken: ticks lived; ") for line in lines)
     assert not any("per unit of dose" in line or "unedited neighbours: " in line for line in lines)
-    assert {row[18] for row in effects_table(found).rows if row[0] in ("slope", "spillover")} == {"pairing is broken"}
+    assert {row[18] for row in effects_table(result).rows if row[0] in ("slope", "spillover")} == {"pairing is broken"}
 
 
 def test_what_would_be_found_is_unknown_with_one_episode() -> None:
@@ -89,15 +89,15 @@ def test_what_would_be_found_is_unknown_with_one_episode() -> None:
 
 
 def test_margins_of_outcomes_that_a_run_lacks_are_refused() -> None:
-    for said in ("level=1", "follows=0.1", "bend=1"):
-        assert_refuses("this run has no '" + said.partition("=")[0], study, LARGE, said)
+    for case in ("level=1", "follows=0.1", "bend=1"):
+        assert_refuses("this run has no '" + case.partition("=")[0], study, LARGE, case)
 
 
 def test_a_negative_says_what_could_have_been_found() -> None:
-    found = study(LARGE)
-    reward = named(found)["reward"]
+    result = study(LARGE)
+    reward = named(result)["reward"]
     assert reward.verdict == "undecided" and 0 < reward.detectable < 3
-    text = "\n".join(summary_lines(found))
+    text = "\n".join(summary_lines(result))
     assert f"undecided: reward ({reward.detectable:.3f} would be found)" in text
     assert "not found" not in text and "unedited neighbours, undecided: ticks lived (" in text
     fewer = named(study(replace(LARGE, episodes=3)))["reward"]
@@ -105,12 +105,12 @@ def test_a_negative_says_what_could_have_been_found() -> None:
 
 
 def test_a_smaller_effect_than_the_margin_is_equivalent_to_none() -> None:
-    found = study(LARGE, "0.5,ticks=10")
-    of = named(found)
+    result = study(LARGE, "0.5,ticks=10")
+    of = named(result)
     assert of["ticks"].verdict == "effect" and of["ticks"].margin == 10
     assert of["meals"].verdict == "equivalent to none" and of["meals"].margin == pytest.approx(0.5 * of["meals"].spread)
     assert of["meals"].words.startswith("equivalent to none within 0.4")
-    assert any(line.startswith("  equivalent to none: reward (total) ") for line in summary_lines(found))
+    assert any(line.startswith("  equivalent to none: reward (total) ") for line in summary_lines(result))
     narrow = named(study(LARGE, "meals=0.0001"))
     assert narrow["meals"].verdict == "undecided" and np.isnan(narrow["reward"].margin)
 
@@ -125,8 +125,8 @@ def test_margins_are_read_and_wrong_ones_refused() -> None:
     read = margins("0.1, ticks=10,died_of/starved=0.05")
     assert read.of("ticks", 200) == 10 and read.of("meals", 8) == pytest.approx(0.8)
     assert np.isnan(margins("").of("ticks", 200)) and np.isnan(margins("ticks=3").of("meals", 8))
-    for said in ("0", "ticks", "ticks=-1", "tics=3", "ticks=nan", "0.1,0.2", "ticks=1,ticks=2", "=3"):
-        assert_refuses("--equivalent-within", margins, said)
+    for case in ("0", "ticks", "ticks=-1", "tics=3", "ticks=nan", "0.1,0.2", "ticks=1,ticks=2", "=3"):
+        assert_refuses("--equivalent-within", margins, case)
 
 
 def test_detectable_effect_is_found_in_four_of_five() -> None:
@@ -168,15 +168,15 @@ def test_controls_at_once_are_compared_with_at_once_alone() -> None:
         *(np.concatenate([getattr(part, key) for part in (table, *rows)]) for key in KEYS),
         {name: np.concatenate([part.outcomes[name] for part in (table, *rows)]) for name in table.outcomes},
     )
-    found = study_effects(whole, [*arms, *more], SETTINGS)
-    kl = next(each for each in found.at_once if each.outcome == "kl_in_play")
+    result = study_effects(whole, [*arms, *more], SETTINGS)
+    kl = next(item for item in result.at_once if item.outcome == "kl_in_play")
     assert len(kl.against[0].arms) == 20 and kl.against[0].as_large == sum(
         0.01 * (1 + place) >= kl.level.value for place in range(20)
     )
-    assert len(named(found)["ticks"].against[0].arms) == 2
-    off = next(each for each in found.at_once if each.outcome == "off_manifold")
+    assert len(named(result)["ticks"].against[0].arms) == 2
+    off = next(item for item in result.at_once if item.outcome == "off_manifold")
     assert len(off.against[0].arms) == 2, "what was not measured at once is compared with arms that were played"
-    assert found.lives == len(table) and "4 arms, " in summary_lines(found)[0]
+    assert result.lives == len(table) and "4 arms, " in summary_lines(result)[0]
 
 
 def _at_once(lives: LivesTable, arm: Arm, kl: float) -> LivesTable:

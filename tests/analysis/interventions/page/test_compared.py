@@ -22,8 +22,8 @@ def changed(replay: Replay, column: str, tick: int, agents: tuple[int, ...]) -> 
 def cut(replay: Replay, ticks: int) -> Replay:
     """The first ticks of a replay."""
     players, npcs = (
-        replace(each, **{n: t[:ticks] for n, t in vars(each).items() if n not in ("ids", "names")})
-        for each in (replay.players, replay.npcs)
+        replace(case, **{n: t[:ticks] for n, t in vars(case).items() if n not in ("ids", "names")})
+        for case in (replay.players, replay.npcs)
     )
     return replace(replay, harvested=replay.harvested[:ticks], players=players, npcs=npcs)
 

@@ -83,17 +83,17 @@ def seek(page, tick: int) -> None:
 
 def truth(replay: Replay, tick: int) -> dict[int, tuple[int, int, bool]]:
     """Row, column and whether alive of everyone who is there."""
-    found = {}
+    result = {}
     for group in (replay.players, replay.npcs):
         for column in np.flatnonzero(group.present[tick]):
             place = int(group.row[tick, column]), int(group.col[tick, column])
-            found[int(group.ids[column])] = (*place, bool(group.alive[tick, column]))
-    return found
+            result[int(group.ids[column])] = (*place, bool(group.alive[tick, column]))
+    return result
 
 
 def on_map(page, side: str) -> dict[int, tuple[int, int, bool]]:
     shown = page.evaluate(f"window.compared.shown('{side}')")
-    return {each["id"]: (each["row"], each["col"], each["alive"]) for each in shown}
+    return {item["id"]: (item["row"], item["col"], item["alive"]) for item in shown}
 
 
 def pictures(page) -> list[str]:
@@ -129,11 +129,11 @@ def test_the_page_says_what_it_shows(page, compared: ComparedReplays, run_folder
     assert page.locator("#arms h3").all_inner_texts() == ["Unedited", "Edited, dose +1"]
     for side in SIDES:
         alive = getattr(compared, side).players.alive[tick]
-        told = f"Alive: {(alive & compared.drawn).sum()} of {DRAWN} agents drawn at random, "
+        output = f"Alive: {(alive & compared.drawn).sum()} of {DRAWN} agents drawn at random, "
         assert (
             page.locator(f"#{side}-living")
             .inner_text()
-            .startswith(f"{told}{(alive & ~compared.drawn).sum()} of {16 - DRAWN} others.")
+            .startswith(f"{output}{(alive & ~compared.drawn).sum()} of {16 - DRAWN} others.")
         )
     first, others = page.locator("#summary img").count(), page.locator("#figures img").count()
     assert first == 1 and first + others == len([*run_folder.glob("*.png")]) > 1
@@ -158,13 +158,13 @@ def test_a_clicked_agent_is_told_in_both_arms_and_has_two_paths(page, compared: 
     before = pictures(page)
     everyone = page.evaluate("window.compared.shown('edited')")
     alone = [
-        each for each in everyone
-        if each["id"] > 0 and all(
-            other is each or math.dist((each["x"], each["y"]), (other["x"], other["y"])) > 12 for other in everyone
+        item for item in everyone
+        if item["id"] > 0 and all(
+            other is item or math.dist((item["x"], item["y"]), (other["x"], other["y"])) > 12 for other in everyone
         )
     ]  # fmt: skip
     ids = compared.ids.tolist()
-    chosen = next(each for each in alone if compared.first[ids.index(each["id"])] in range(tick + 1))
+    chosen = next(item for item in alone if compared.first[ids.index(item["id"])] in range(tick + 1))
     player = ids.index(chosen["id"])
     box = page.locator("#edited-map-canvas").bounding_box()
     page.mouse.move(box["x"] + chosen["x"], box["y"] + chosen["y"])
@@ -222,7 +222,7 @@ def test_both_maps_zoom_together(page) -> None:
     page.get_by_role("button", name="Zoom in").click()
     settle(page)
     places = [
-        {each["id"]: (each["x"], each["y"]) for each in page.evaluate(f"window.compared.shown('{side}')")}
+        {item["id"]: (item["x"], item["y"]) for item in page.evaluate(f"window.compared.shown('{side}')")}
         for side in SIDES
     ]
     tiles = [on_map(page, side) for side in SIDES]

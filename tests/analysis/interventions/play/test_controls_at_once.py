@@ -56,15 +56,15 @@ def test_edits_have_twenty_controls_at_once_of_each_kind_of_direction() -> None:
         return Experiment(RunOptions(dose="-1,2", controls=controls), (edit,), 4, memory=("lstm_cell",))
 
     assert experiment(0).all_arms() == experiment(0).arms()
-    found = experiment(3)
-    more = found.all_arms()[len(found.arms()) :]
-    assert len(more) == 2 * 2 * AT_ONCE_CONTROLS >= 2 * 2 * 19 and len({arm.name for arm in found.all_arms()}) > 80
-    arm = next(arm for arm in found.arms() if arm.name == "edit, dose +2")
+    result = experiment(3)
+    more = result.all_arms()[len(result.arms()) :]
+    assert len(more) == 2 * 2 * AT_ONCE_CONTROLS >= 2 * 2 * 19 and len({arm.name for arm in result.all_arms()}) > 80
+    arm = next(arm for arm in result.arms() if arm.name == "edit, dose +2")
     states = np.random.default_rng(0).normal(size=(20, 6)).astype(np.float32)
     moments = {"lstm_hidden": StateMoments.of(states)}
-    plan = found.plan(arm, moments)
-    assert [each.name for each in plan.controls] == [each.name for each in more if each.dose == 2]
-    played = found.plan(next(arm for arm in found.arms() if arm.name == "random direction 2, dose +2"), moments)
-    twin = next(each for each in plan.controls if each.name == "random direction 2 at once, dose +2")
+    plan = result.plan(arm, moments)
+    assert [control.name for control in plan.controls] == [control.name for control in more if control.dose == 2]
+    played = result.plan(next(arm for arm in result.arms() if arm.name == "random direction 2, dose +2"), moments)
+    twin = next(control for control in plan.controls if control.name == "random direction 2 at once, dose +2")
     np.testing.assert_array_equal(twin.states[0].directions, played.states[0].directions)  # type: ignore[union-attr]
     assert not played.controls

@@ -67,8 +67,8 @@ def outcomes(pool: PolicyPool, **given: object) -> Mapping[str, np.ndarray]:
 def followed(found: Mapping[str, np.ndarray], option: str) -> list[float]:
     """Mean shares over lives: with a lower and with a higher donor."""
     sides = [found[f"follows_{side}/self_row/{option}"] for side in ("lower", "higher")]
-    assert all(np.isfinite(each).sum() > 5 for each in sides)
-    return [float(np.nanmean(each)) for each in sides]
+    assert all(np.isfinite(item).sum() > 5 for item in sides)
+    return [float(np.nanmean(item)) for item in sides]
 
 
 def along(place: int, **given: object) -> tuple[Interchange, ...]:
@@ -77,33 +77,33 @@ def along(place: int, **given: object) -> tuple[Interchange, ...]:
 
 def test_actions_follow_the_variable_that_drives_them(pool: PolicyPool) -> None:
     """An agent whose donor is further south goes north more, at the cost of all other options."""
-    found = outcomes(pool, states=along(ROWS))
-    assert followed(found, NORTH) == [1, 1] and followed(found, "Move.Direction/South") == [0, 0]
-    assert f"follows_higher/self_row/{MELEE}" not in found
+    result = outcomes(pool, states=along(ROWS))
+    assert followed(result, NORTH) == [1, 1] and followed(result, "Move.Direction/South") == [0, 0]
+    assert f"follows_higher/self_row/{MELEE}" not in result
 
 
 def test_actions_do_not_follow_a_variable_that_the_edited_direction_does_not_hold(pool: PolicyPool) -> None:
     """Columns of the map vary independently of rows."""
-    found = outcomes(pool, states=along(COLUMNS), drawn=10)
-    assert 0.3 < np.mean(followed(found, MELEE)) < 0.7
-    assert f"follows_higher/self_row/{NORTH}" not in found
+    result = outcomes(pool, states=along(COLUMNS), drawn=10)
+    assert 0.3 < np.mean(followed(result, MELEE)) < 0.7
+    assert f"follows_higher/self_row/{NORTH}" not in result
 
 
 def test_a_direction_that_drives_nothing_has_no_share(pool: PolicyPool) -> None:
-    found = outcomes(pool, states=along(IDLE), when=When(4, 6))
-    assert not any("follows" in name for name in found) and np.nanmax(found["kl_total"]) < 1e-6
+    result = outcomes(pool, states=along(IDLE), when=When(4, 6))
+    assert not any("follows" in name for name in result) and np.nanmax(result["kl_total"]) < 1e-6
 
 
 def test_the_memory_of_another_agent_moves_actions_as_planted(pool: PolicyPool) -> None:
-    found = outcomes(pool, memories=(Transplant(BY_ROW, 1),), when=When(4))
-    assert followed(found, NORTH) == [1, 1]
-    assert 0.3 < np.mean(followed(found, MELEE)) < 0.7
+    result = outcomes(pool, memories=(Transplant(BY_ROW, 1),), when=When(4))
+    assert followed(result, NORTH) == [1, 1]
+    assert 0.3 < np.mean(followed(result, MELEE)) < 0.7
 
 
 def test_a_memory_moved_in_a_random_direction_moves_actions_to_one_side(pool: PolicyPool) -> None:
     """So they follow all donors of one side and none of the other, which is half."""
-    found = outcomes(pool, memories=(MovedAsFar(Transplant(BY_ROW, 1), seed=3),), when=When(4))
-    assert sorted(followed(found, NORTH)) == [0, 1]
+    result = outcomes(pool, memories=(MovedAsFar(Transplant(BY_ROW, 1), seed=3),), when=When(4))
+    assert sorted(followed(result, NORTH)) == [0, 1]
 
 
 def test_a_memory_transplanted_once_fades(pool: PolicyPool) -> None:
@@ -117,8 +117,8 @@ def test_changes_are_compared_with_the_span_of_unedited_states(pool: PolicyPool)
     """States vary in two ways only, since two units always change together. A change of one of them is half unusual."""
     layers = ("lstm_hidden", "lstm_cell")
     moments = played(pool, GROUP, ArmPlan("edit", 6, watched=layers)).moments
-    spans = {layer: data_span(each) for layer, each in moments.items()}
-    assert [len(each) for each in spans.values()] == [2, 2]
+    spans = {layer: data_span(span) for layer, span in moments.items()}
+    assert [len(span) for span in spans.values()] == [2, 2]
     given = {"spans": spans, "when": When(4)}
     for plan, share in (
         ({"states": along(COLUMNS)}, 1), ({"states": along(ROWS)}, 0.5), ({"memories": (Transplant(BY_ROW, 2),)}, 1),
@@ -132,7 +132,7 @@ def test_donors_are_never_edited(pool: PolicyPool, monkeypatch: pytest.MonkeyPat
 
     def spy(self: DonorLots, edited, slots, *more):
         kept, donors = draw(self, edited, slots, *more)
-        seen.extend((len(kept), self._drawn[slots[each.rows]].sum()) for each in donors.values())
+        seen.extend((len(kept), self._drawn[slots[donor.rows]].sum()) for donor in donors.values())
         assert self._drawn[slots[kept]].all()
         return kept, donors
 
@@ -143,8 +143,8 @@ def test_donors_are_never_edited(pool: PolicyPool, monkeypatch: pytest.MonkeyPat
 
 def test_without_anyone_who_differs_nobody_is_edited(pool: PolicyPool) -> None:
     """All agents have full health at first."""
-    found = outcomes(pool, memories=(Transplant(DonorRule("self_health"), 1),), when=When(0, 1))
-    assert "kl_total" not in found and "edited_ticks" not in found
+    result = outcomes(pool, memories=(Transplant(DonorRule("self_health"), 1),), when=When(0, 1))
+    assert "kl_total" not in result and "edited_ticks" not in result
 
 
 def test_the_same_plan_gives_the_same_lives(pool: PolicyPool) -> None:

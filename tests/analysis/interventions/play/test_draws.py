@@ -63,7 +63,7 @@ def test_an_agent_needs_a_donor_for_every_edit() -> None:
     rows = np.stack([np.arange(SLOTS), np.zeros(SLOTS), FOOD], axis=1).astype(int)
     lots = DonorLots([BY_FOOD, DonorRule("self_row")], DRAWN, 1, (0,))
     edited, donors = lots.draw(np.flatnonzero(DRAWN), np.arange(SLOTS), rows, COLUMNS, 0)
-    assert len(edited) == 0 and {len(each.rows) for each in donors.values()} == {0}
+    assert len(edited) == 0 and {len(donor.rows) for donor in donors.values()} == {0}
 
 
 @pytest.mark.parametrize(("feature", "said"), [("self_fod", "did you mean self_food"), ("tick", "the same tick")])

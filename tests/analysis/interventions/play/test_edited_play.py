@@ -36,8 +36,8 @@ def twin(pool: PolicyPool) -> LivesTable:
 
 
 def steered(pool: PolicyPool, direction: Direction, doses: Sequence[float], outcome: str) -> list[float]:
-    found = [lives(pool, steer(direction, dose)) for dose in doses]
-    return [float(np.nanmean(each.outcomes[outcome][each.edited])) for each in found]
+    result = [lives(pool, steer(direction, dose)) for dose in doses]
+    return [float(np.nanmean(item.outcomes[outcome][item.edited])) for item in result]
 
 
 def test_every_agent_of_every_episode_has_a_row(twin: LivesTable) -> None:
@@ -67,13 +67,13 @@ def test_an_idle_direction_moves_nothing_at_once(pool: PolicyPool) -> None:
 
 def test_a_call_without_an_edit_leaves_every_life_as_it_was(pool: PolicyPool, twin: LivesTable) -> None:
     for plan in ({"states": (Untouched("lstm_cell"),)}, {"memories": (KeptMemory(),)}):
-        found = lives_of(pool, GROUP, ArmPlan("edit", 4, **plan)).of_arm("edit")
+        result = lives_of(pool, GROUP, ArmPlan("edit", 4, **plan)).of_arm("edit")
         for name, values in twin.outcomes.items():
-            np.testing.assert_array_equal(found.outcomes[name], values, err_msg=name)
+            np.testing.assert_array_equal(result.outcomes[name], values, err_msg=name)
         assert (
-            max(np.nanmax(np.abs(found.outcomes[name])) for name in ("kl_in_play", "value_change_in_play")) < ROUNDING
+            max(np.nanmax(np.abs(result.outcomes[name])) for name in ("kl_in_play", "value_change_in_play")) < ROUNDING
         )
-        changes = [values[found.edited] for name, values in found.outcomes.items() if "_total" in name]
+        changes = [values[result.edited] for name, values in result.outcomes.items() if "_total" in name]
         assert len(changes) > 10 and not np.any(changes), "in total, exactly nothing"
 
 
@@ -111,7 +111,7 @@ def test_a_random_direction_has_no_effect_at_once_unless_it_points_at_the_cause(
 
 def test_an_emptied_memory_begins_every_tick_like_the_first(pool: PolicyPool) -> None:
     """So clearing before each tick makes the policy reactive: freezing an empty memory is the same."""
-    cleared, frozen = (lives_of(pool, GROUP, ArmPlan("edit", 4, memories=(each,))) for each in (Clear(1), Freeze()))
+    cleared, frozen = (lives_of(pool, GROUP, ArmPlan("edit", 4, memories=(case,))) for case in (Clear(1), Freeze()))
     for name, values in cleared.outcomes.items():
         if "_total" not in name and "_in_play" not in name:
             np.testing.assert_array_equal(values, frozen.outcomes[name], err_msg=name)

@@ -39,8 +39,8 @@ def pool(small_world, task, maps) -> PolicyPool:
         input_weight, hidden_weight, input_bias, hidden_bias = memory.all_weights[0]
         for place in (CLOCK, PENDULUM):
             rows = torch.arange(4) * UNITS + place
-            for each in (input_weight, hidden_weight, input_bias, hidden_bias):
-                each[rows] = 0
+            for case in (input_weight, hidden_weight, input_bias, hidden_bias):
+                case[rows] = 0
             input_bias[rows[[IN, OUT]]] = 20
         input_bias[FORGET * UNITS + CLOCK] = 20
         input_bias[CANDIDATE * UNITS + CLOCK] = float(np.arctanh(STEP))
@@ -80,14 +80,14 @@ def test_in_play_edited_cells_no_longer_tell_the_tick_but_other_units_swing_as_b
 ) -> None:
     distant = replace(eraser, left=np.zeros((UNITS, 0)), right=np.zeros((0, UNITS)))  # erases nothing
     before, after = (
-        READING.of(played(pool, states=(each,), readings=(READING,)).moments[READING.name])
-        for each in (distant, eraser)
+        READING.of(played(pool, states=(case,), readings=(READING,)).moments[READING.name])
+        for case in (distant, eraser)
     )
-    spreads = [np.sqrt(np.diag(each.covariance)) for each in (before, after)]
+    spreads = [np.sqrt(np.diag(case.covariance)) for case in (before, after)]
     assert spreads[0][CLOCK] > 0.2 and spreads[1][CLOCK] < 0.02 * spreads[0][CLOCK]
     assert spreads[0][PENDULUM] > 0.5
     assert spreads[1][PENDULUM] == pytest.approx(spreads[0][PENDULUM], rel=0.1)
-    swings = [each.covariance[PENDULUM, PENDULUM] for each in (before, after)]
+    swings = [case.covariance[PENDULUM, PENDULUM] for case in (before, after)]
     assert swings[1] == pytest.approx(swings[0], rel=0.1)
 
 

@@ -44,8 +44,8 @@ def test_the_control_of_the_same_variance_reads_nothing_of_what_is_edited() -> N
     states = generator.standard_normal((400, UNITS)) * [1, 1, 9, 1, 1, 1]
     moments = {"lstm_hidden": StateMoments.of(states.astype(np.float32))}
     covariance, own = moments["lstm_hidden"].covariance, np.eye(UNITS)[2]
-    found = experiment(INTERCHANGE)
-    (made,) = found.plan(arms(INTERCHANGE)["same variance 1"], moments).states
+    result = experiment(INTERCHANGE)
+    (made,) = result.plan(arms(INTERCHANGE)["same variance 1"], moments).states
     assert isinstance(made, Interchange)
     (read,) = made.read_outs.read
     assert abs(read @ covariance @ own) < 1e-4 * np.sqrt((read @ covariance @ read) * (own @ covariance @ own))
@@ -54,8 +54,8 @@ def test_the_control_of_the_same_variance_reads_nothing_of_what_is_edited() -> N
 
 
 def test_each_arm_of_a_transplant_draws_its_own_donors() -> None:
-    found = experiment(TRANSPLANT)
-    plans = {name: found.plan(arm, MOMENTS) for name, arm in arms(TRANSPLANT).items()}
+    result = experiment(TRANSPLANT)
+    plans = {name: result.plan(arm, MOMENTS) for name, arm in arms(TRANSPLANT).items()}
     assert plans["unedited"].watched == ("lstm_hidden", "lstm_cell") and not plans["no edit"].donors
     assert plans["edit"].memories == (Transplant(BY_FOOD, 8),) == plans["untrained, edit"].memories
     assert [plans[f"random donor {number}"].donors[0].lottery for number in (1, 2)] == [1, 2]
@@ -67,17 +67,17 @@ def test_each_arm_of_a_transplant_draws_its_own_donors() -> None:
 def test_an_interchange_takes_the_donors_read_outs_and_leaves_the_rest() -> None:
     oblique, other = direction([1, 2, 0, 0, 0, 0.5], bias=3.0), direction([0, 1, 1, 0, 0, 0], "other")
     after = interchange([oblique, other], BY_FOOD).taking(DONORS).edited(None, STATES).numpy()
-    for each in (oblique, other):
-        np.testing.assert_allclose(each.read_out(after), each.read_out(DONORS.numpy()), rtol=1e-4, atol=1e-5)
+    for case in (oblique, other):
+        np.testing.assert_allclose(case.read_out(after), case.read_out(DONORS.numpy()), rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(after[:, [3, 4]], STATES.numpy()[:, [3, 4]])
 
 
 def test_the_random_direction_of_an_interchange_goes_as_far_towards_the_donor() -> None:
-    found = experiment(INTERCHANGE)
-    (edit,) = found.plan(arms(INTERCHANGE)["edit"], MOMENTS).states
-    (moved,) = found.plan(arms(INTERCHANGE)["random direction 1"], MOMENTS).states
+    result = experiment(INTERCHANGE)
+    (edit,) = result.plan(arms(INTERCHANGE)["edit"], MOMENTS).states
+    (moved,) = result.plan(arms(INTERCHANGE)["random direction 1"], MOMENTS).states
     assert isinstance(edit, Interchange) and isinstance(moved, Interchange) and moved.along is not None
-    meant, change = ((each.taking(DONORS).edited(None, STATES) - STATES).double() for each in (edit, moved))
+    meant, change = ((case.taking(DONORS).edited(None, STATES) - STATES).double() for case in (edit, moved))
     torch.testing.assert_close(change.norm(dim=1), meant.norm(dim=1), rtol=1e-4, atol=1e-5)
     along = torch.from_numpy(moved.along[0])
     torch.testing.assert_close((change @ along).abs(), change.norm(dim=1), rtol=1e-4, atol=1e-5)

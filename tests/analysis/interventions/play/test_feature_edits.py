@@ -88,8 +88,8 @@ def test_only_while_a_feature_is_strong(pool: PolicyPool) -> None:
 
     def edits(comparison: str, number: float) -> np.ndarray:
         condition = FeatureCondition(dictionary, DRIVER, comparison, number)
-        found = lives(pool, ArmPlan("edit", 4, When(condition=condition), states=(edit,)))
-        return np.isfinite(found.outcomes.get("kl_total", np.full(len(found), np.nan)))
+        result = lives(pool, ArmPlan("edit", 4, When(condition=condition), states=(edit,)))
+        return np.isfinite(result.outcomes.get("kl_total", np.full(len(result), np.nan)))
 
     assert edits(">=", 0).sum() == 8 and edits(">", 1e6).sum() == 0
     # An edit that begins with the empty memory of a new life sets what the condition looks for in every later tick.
@@ -105,9 +105,9 @@ def test_doses_are_those_of_the_edit_that_steers() -> None:
     )  # type: ignore[arg-type]
     experiment = Experiment(RunOptions(dose="5", controls=0), edits, 4)
     moments = {"lstm_cell": StateMoments.of(np.random.default_rng(0).standard_normal((50, 6)))}
-    (arm,) = (each for each in experiment.arms() if each.kind == "edit" and each.policy == "trained")
-    found = experiment.plan(arm, moments).states
-    assert [each.strength for each in found] == [5, 0]  # type: ignore[union-attr]
+    (arm,) = (item for item in experiment.arms() if item.kind == "edit" and item.policy == "trained")
+    result = experiment.plan(arm, moments).states
+    assert [item.strength for item in result] == [5, 0]  # type: ignore[union-attr]
 
 
 def test_dictionaries_that_do_not_fit_are_refused() -> None:
@@ -132,21 +132,21 @@ def test_a_whole_run_with_features(three_policies: Path, small_world, tmp_path: 
     }  # fmt: skip
     spliced = RunOptions(edit="splice", output=tmp_path / "splice", **shared)  # type: ignore[arg-type]
     play(spliced, Workers(1), lambda *planned: ())
-    found = read_lives(spliced.folder / LIVES_FILE)
-    arms = set(found.arm.tolist())
+    result = read_lives(spliced.folder / LIVES_FILE)
+    arms = set(result.arm.tolist())
     at_once = {name for name in arms if name.endswith(" at once")}
     assert arms - at_once == {
         "unedited", "untrained, unedited", "no edit", "edit", "untrained, edit", "random direction 1"
     } and len(at_once) == AT_ONCE_CONTROLS  # fmt: skip
-    assert np.nanmean(found.of_arm("edit").outcomes["kl_total"]) > 0
-    assert np.nanmax(found.of_arm("no edit").outcomes["kl_total"]) < 1e-6
+    assert np.nanmean(result.of_arm("edit").outcomes["kl_total"]) > 0
+    assert np.nanmax(result.of_arm("no edit").outcomes["kl_total"]) < 1e-6
     assert report_run(spliced.folder)
     steered = RunOptions(
         edit="steer", direction="feature_3", dose="0,2", condition="feature_3 >= 0", output=tmp_path / "steer", **shared
     )  # type: ignore[arg-type]
     play(steered, Workers(1), lambda *planned: ())
-    found = read_lives(steered.folder / LIVES_FILE)
-    kl = [np.nanmean(found.of_arm(f"edit, dose {dose}").outcomes["kl_total"]) for dose in ("+0", "+2")]
+    result = read_lives(steered.folder / LIVES_FILE)
+    kl = [np.nanmean(result.of_arm(f"edit, dose {dose}").outcomes["kl_total"]) for dose in ("+0", "+2")]
     assert 0 <= kl[0] < kl[1]
     wrong = replace(steered, direction="feature_64", output=tmp_path / "wrong")
     assert_refuses("it has feature_0 to feature_63", play, wrong, Workers(1), lambda *planned: ())

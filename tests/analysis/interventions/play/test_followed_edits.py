@@ -45,10 +45,10 @@ def test_a_cell_that_halves_has_lost_half_of_an_edit_after_a_tick(pool: PolicyPo
     lives = edited_once(pool, When(2, 3))
     halves = 0.5 ** np.arange(FOLLOW + 1)
     for what, expected in (("cell", halves), ("hidden", np.tanh(0.9 * halves) / np.tanh(0.9))):
-        found = left(lives, what)
-        known = np.isfinite(found)
+        result = left(lives, what)
+        known = np.isfinite(result)
         assert known[:, 0].any()
-        np.testing.assert_allclose(found[known], np.broadcast_to(expected, found.shape)[known], rtol=1e-5)
+        np.testing.assert_allclose(result[known], np.broadcast_to(expected, result.shape)[known], rtol=1e-5)
     actions = np.nanmean(left(lives, "actions"), axis=0)
     assert (np.diff(actions) < 0).all() and actions[0] > 0.1
 

@@ -160,13 +160,13 @@ def test_an_interrupted_run_ends_like_one_in_one_go(
 def test_what_was_erased_can_be_read_before_and_not_after(options: RunOptions, lives: LivesTable) -> None:
     run = read_run_file(options.folder / RUN_FILE)
     edits = [arm.name for arm in run.arms if arm.kind == "edit"]
-    assert [(each.arm, each.variable) for each in run.erased] == [
+    assert [(item.arm, item.variable) for item in run.erased] == [
         (arm, variable) for arm in edits for variable in ("tick", "self_food")
     ]
-    for each in run.erased:
-        assert each.states > 1000 and each.layer == "action_decoder"
-        assert each.before > 0.05 and each.after == pytest.approx(0, abs=1e-6)
-        assert each.unedited is not None and each.in_play is not None
+    for item in run.erased:
+        assert item.states > 1000 and item.layer == "action_decoder"
+        assert item.before > 0.05 and item.after == pytest.approx(0, abs=1e-6)
+        assert item.unedited is not None and item.in_play is not None
 
 
 def test_the_report_says_what_happened_and_proves_its_files(
@@ -254,15 +254,15 @@ def test_directions_edited_one_by_one_equal_runs_of_their_own(options: RunOption
     }  # fmt: skip
     both = again(options, tmp_path / "both", direction="unit_0,unit_1", one_by_one=True, **base)
     play(both, Workers(2), QUIET)
-    found = read_lives(both.folder / LIVES_FILE)
+    result = read_lives(both.folder / LIVES_FILE)
     moved = {}
     for name in ("unit_0", "unit_1"):
         alone = again(options, tmp_path / name, direction=name, **base)
         play(alone, Workers(2), QUIET)
-        own, shared = read_lives(alone.folder / LIVES_FILE).of_arm("edit"), found.of_arm(f"edit, {name}")
+        own, shared = read_lives(alone.folder / LIVES_FILE).of_arm("edit"), result.of_arm(f"edit, {name}")
         for outcome, values in own.outcomes.items():
             np.testing.assert_array_equal(shared.outcomes[outcome], values, err_msg=outcome)
-        moved[name] = np.nanmean(found.of_arm(f"random direction 1, {name}").outcomes["kl_total"])
+        moved[name] = np.nanmean(result.of_arm(f"random direction 1, {name}").outcomes["kl_total"])
     assert moved["unit_0"] != moved["unit_1"], "each has random directions of its own"
     assert sum(line.startswith("    at once: KL") for line in report_run(both.folder, draws=99)) == 4
     assert (both.folder / "ranking.png").exists() and not (both.folder / "effects.png").exists()

@@ -34,7 +34,7 @@ STEERED = ArmPlan(EDIT.name, 4, When(2, 9), states=(steer(unit(DRIVER, UNITS), -
 
 
 def batches(pool: PolicyPool, plan: ArmPlan) -> list[Batch]:
-    return [told for told in play_arm(pool, GROUPS[0], plan) if isinstance(told, Batch)]
+    return [output for output in play_arm(pool, GROUPS[0], plan) if isinstance(output, Batch)]
 
 
 def test_an_unedited_arm_records_what_an_extraction_does(pool: PolicyPool) -> None:
@@ -90,7 +90,7 @@ def test_an_emptied_memory_is_recorded_as_it_goes_on(pool: PolicyPool) -> None:
     cleared, twin = (
         batches(pool, ArmPlan("edit", 16, memories=memories, recorded=LAYERS)) for memories in ((Clear(1),), ())
     )
-    first, second = (each.records.activations["lstm_cell"] for each in cleared[:2])
+    first, second = (item.records.activations["lstm_cell"] for item in cleared[:2])
     np.testing.assert_array_equal(first, twin[0].records.activations["lstm_cell"])  # empty at birth anyway
     assert np.abs(second - twin[1].records.activations["lstm_cell"]).max() > 1e-4
 
@@ -109,12 +109,12 @@ def record(folder: Path, contest: Contest, pool: PolicyPool, stop_after: int | N
             for group in GROUPS:
                 if dumps.hold(arm, group):
                     continue
-                for told in play_arm(pool, group, plans[arm.name]):
+                for output in play_arm(pool, group, plans[arm.name]):
                     told_so_far += 1
                     if told_so_far == stop_after:
                         raise Stop
-                    if isinstance(told, Batch | Finished):
-                        dumps.take(arm.name, told)
+                    if isinstance(output, Batch | Finished):
+                        dumps.take(arm.name, output)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -133,7 +133,7 @@ def test_dumps_can_be_read_and_say_what_they_are(run_folder: Path) -> None:
         folder = dump_folder(run_folder, arm)
         metadata, records = read_metadata(folder), read_dump(folder)
         assert metadata.environment["intervention"] == {"arm": arm.name, "kind": arm.kind, "dose": arm.dose}
-        assert [each["episode"] for each in metadata.episodes] == [0, 1, 2, 3] and metadata.lives == 4 * 16
+        assert [episode["episode"] for episode in metadata.episodes] == [0, 1, 2, 3] and metadata.lives == 4 * 16
         assert set(records.activations) == set(LAYERS)
         drawn, edited = records.column("drawn"), records.column("edited")
         assert len({*zip(records.episode[drawn].tolist(), records.agent_id[drawn].tolist(), strict=True)}) == 4 * 4
@@ -156,9 +156,9 @@ def test_whole_dumps_are_left_alone(run_folder: Path, contest: Contest, pool: Po
     before = contents(run_folder)
     record(run_folder, contest, pool, stop_after=1)  # nothing is played, so nothing stops it
     with RecordedArms(run_folder, contest, ARMS, RecordingPlan(4, None, 4, LAYERS, format="parquet")) as dumps:
-        for told in play_arm(pool, GROUPS[0], STEERED):  # as if the group's lives had been lost
-            if isinstance(told, Batch | Finished):
-                dumps.take(EDIT.name, told)
+        for output in play_arm(pool, GROUPS[0], STEERED):  # as if the group's lives had been lost
+            if isinstance(output, Batch | Finished):
+                dumps.take(EDIT.name, output)
     assert contents(run_folder) == before
 
 

@@ -29,7 +29,7 @@ def test_each_edit_has_its_own_options(policies: Path) -> None:
         policies, "--edit", "steer", "--direction", "a", "--dose", "-4,-2,0,2.5", "--directions", "d.safetensors",
         "--edit", "swap", "--from", "b", "--to", "c", "--change", "-n", "4", "--edit", "clear", "--every=3",
     )  # fmt: skip
-    assert [each.edit for each in options.edits] == ["steer", "swap", "clear"]
+    assert [edit.edit for edit in options.edits] == ["steer", "swap", "clear"]
     assert options.edits[0].doses == (-4, -2, 0, 2.5)
     assert (options.edits[1].names, options.edits[1].change) == (("b", "c"), True)
     assert (options.edits[2].every, options.episodes) == (3, 4)
@@ -41,8 +41,8 @@ def test_layers_can_be_erased_together(policies: Path) -> None:
         policies, "--edit", "erase", "--variable", "tick, self_food", "--edit", "erase", "--variable", "tick",
         "--layer", "lstm_cell",
     )  # fmt: skip
-    assert [each.erased_layer for each in options.edits] == ["lstm_hidden", "lstm_cell"]
-    assert [each.variables for each in options.edits] == [("tick", "self_food"), ("tick",)]
+    assert [edit.erased_layer for edit in options.edits] == ["lstm_hidden", "lstm_cell"]
+    assert [edit.variables for edit in options.edits] == [("tick", "self_food"), ("tick",)]
     assert str(options.folder) == "interventions/kit-erase-tick-self_food-lstm_hidden-erase-tick-lstm_cell"
 
 
@@ -51,7 +51,7 @@ def test_each_edit_has_its_own_donors(policies: Path) -> None:
         policies, "--edit", "transplant", "--donor", "self_food", "--every", "16",
         "--edit", "interchange", "--direction", "a", "--donor", "self_water", "--directions", "d.safetensors",
     )  # fmt: skip
-    assert [(each.edit, each.donor, each.every) for each in options.edits] == [
+    assert [(edit.edit, edit.donor, edit.every) for edit in options.edits] == [
         ("transplant", "self_food", 16), ("interchange", "self_water", 1),
     ]  # fmt: skip
     assert str(options.folder) == "interventions/kit-transplant-self_food-interchange-a-self_water"

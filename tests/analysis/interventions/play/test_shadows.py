@@ -52,11 +52,11 @@ def played(pool: PolicyPool, **given: Any) -> Played:
 
     pool.decide = watched  # type: ignore[method-assign]
     edited, rows = [], []
-    for each in play_arm(pool, GROUP, ArmPlan("edit", 6, recorded=("encoder_output",), **given)):
-        if isinstance(each, Batch):
-            edited.append(each.slots[each.records.columns["edited"]])
-        elif isinstance(each, PlayedGroup):
-            rows = each.rows
+    for item in play_arm(pool, GROUP, ArmPlan("edit", 6, recorded=("encoder_output",), **given)):
+        if isinstance(item, Batch):
+            edited.append(item.slots[item.records.columns["edited"]])
+        elif isinstance(item, PlayedGroup):
+            rows = item.rows
     del pool.decide
     return LivesTable.of_rows(rows), list(zip(choices, edited, strict=True))
 
@@ -64,7 +64,7 @@ def played(pool: PolicyPool, **given: Any) -> Played:
 @torch.no_grad()
 def in_total(policy: RecurrentPolicy, ticks: list[tuple[EntrantActions, np.ndarray]], slot: int) -> tuple[float, float]:
     """KL and change of the value in one life: an unedited memory reads every observation, and nothing else is done."""
-    memory, found = policy.initial_state(1), []
+    memory, result = policy.initial_state(1), []
     for choice, edited in ticks:
         row = torch.from_numpy(np.flatnonzero(choice.decision.present == slot))
         if not len(row):
@@ -72,8 +72,8 @@ def in_total(policy: RecurrentPolicy, ticks: list[tuple[EntrantActions, np.ndarr
         distribution, value, memory = policy(choice.decision.observation.take(row), memory)
         if slot in edited:
             kl = distribution.divergence(choice.decision.distribution.take(row)).sum()
-            found.append((float(kl), choice.decision.value[row].item() - value.item()))
-    return tuple(np.mean(found, axis=0)) if found else (np.nan, np.nan)
+            result.append((float(kl), choice.decision.value[row].item() - value.item()))
+    return tuple(np.mean(result, axis=0)) if result else (np.nan, np.nan)
 
 
 @pytest.fixture(scope="module")
@@ -119,12 +119,12 @@ def test_the_shadow_is_a_memory_that_reads_all_observations_without_an_edit(name
     lives, ticks = played(pool, **plan)
     slots = [pool.shared[0].agents.index(agent) for agent in lives.agent]
     expected = np.array([in_total(pool.policies[0], ticks, slot) for slot in slots])
-    found = np.stack([lives.outcomes[outcome] for outcome in ("kl_total", "value_change_total")], axis=1)
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6)
-    assert np.isfinite(found).any() and np.nanmax(found[:, 0]) > 1e-4
+    result = np.stack([lives.outcomes[outcome] for outcome in ("kl_total", "value_change_total")], axis=1)
+    np.testing.assert_allclose(result, expected, rtol=1e-3, atol=1e-6)
+    assert np.isfinite(result).any() and np.nanmax(result[:, 0]) > 1e-4
     in_play = lives.outcomes["kl_in_play"]
     one_tick = name in ("after the memory", "no memory")  # nothing of an edit lasts
-    assert np.allclose(found[:, 0], in_play, atol=1e-6, equal_nan=True) == one_tick
+    assert np.allclose(result[:, 0], in_play, atol=1e-6, equal_nan=True) == one_tick
 
 
 def test_a_run_that_was_begun_before_totals_were_measured_is_not_continued(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def pair(small_world: EnvironmentSettings, task: TaskSettings, maps: Path) -> Po
                 entering[:], forgetting[:], output[:] = 100, -100, 100
                 entering[SLOW], forgetting[SLOW] = torch.logit(torch.tensor([ADDED, KEPT]))
                 candidate[SLOW], candidate[FAST] = 100, np.arctanh(AT_ONCE)
-        north = next(each for key, each in policy.policy.action_decoder.heads.items() if "Move" in key)
+        north = next(item for key, item in policy.policy.action_decoder.heads.items() if "Move" in key)
         north.weight[0, DRIVER], north.weight[0, SLOW], north.weight[0, FAST] = 0, 5, 3
     return contest.pool(1)
 
@@ -179,7 +179,7 @@ def test_a_slow_unit_moves_as_far_as_it_has_come_in_all_ticks_so_far(pair: Polic
 def test_the_unit_that_matters_more_in_total_is_ranked_first(pair: PolicyPool) -> None:
     arms = [Arm("unedited", "unedited", "trained", None, "unedited")]
     arms += [Arm(name, "edit", "trained", None, "unedited", name) for name in ("fast", "slow")]
-    (twin,) = (each for each in play_arm(pair, GROUP, ArmPlan("unedited", 6)))
+    (twin,) = (case for case in play_arm(pair, GROUP, ArmPlan("unedited", 6)))
     tables = [LivesTable.of_rows(twin.rows), held(pair, FAST, "fast"), held(pair, SLOW, "slow")]  # type: ignore[union-attr]
     rows = [
         {"arm": arm.name, "episode": table.episode[place], "agent": table.agent[place], "edited": table.edited[place]}
@@ -189,7 +189,7 @@ def test_the_unit_that_matters_more_in_total_is_ranked_first(pair: PolicyPool) -
     ]
     slow, fast = ranking(study_effects(LivesTable.of_rows(rows), arms, Inference(99, 99)))
     assert (slow.direction, fast.direction) == ("slow", "fast")
-    total, in_play = ([each.at_once[name].level.value for each in (slow, fast)] for name in ("kl_total", "kl_in_play"))
+    total, in_play = ([case.at_once[name].level.value for case in (slow, fast)] for name in ("kl_total", "kl_in_play"))
     assert total[0] > 1.3 * total[1] and in_play[0] < 0.5 * in_play[1], "in play, the wrong one would be first"
     assert fast.at_once["kl_total"].level.value == pytest.approx(in_play[1], rel=1e-4)
 
@@ -213,7 +213,7 @@ def test_a_slot_that_stops_acting_loses_its_shadow_as_it_loses_its_memory(pair: 
         shadows.begin(slots, MemoryState(memory.hidden, memory.cell + cell), torch.tensor(changed))
 
     def cells() -> list[float]:
-        return [round(float(each), 4) for each in shadows._memory.cell[0, slots, SLOW]]
+        return [round(float(item), 4) for item in shadows._memory.cell[0, slots, SLOW]]
 
     begin(0.5, [True, False])
     shadows.read(decision)

@@ -22,49 +22,49 @@ def bouts(rng: np.random.Generator, ticks: int, states: int = 3, longest: int = 
 
 
 def test_sequences_are_lives_in_order_with_noise_last() -> None:
-    found = sequences_of([[0, 0, NOISE], [2, 2], [NOISE] * 4], episodes=[1, 0, 1], shortest=3)
-    assert found.labels.tolist() == [0, NOISE] and found.lengths.tolist() == [3, 4]
-    assert found.state.tolist() == [0, 0, 1, 1, 1, 1, 1] and found.tick.tolist() == [0, 1, 2, 0, 1, 2, 3]
-    assert found.units == ((1, (0, 1)),)
-    assert found.counts().tolist() == [[2, 1], [0, 4]]
+    result = sequences_of([[0, 0, NOISE], [2, 2], [NOISE] * 4], episodes=[1, 0, 1], shortest=3)
+    assert result.labels.tolist() == [0, NOISE] and result.lengths.tolist() == [3, 4]
+    assert result.state.tolist() == [0, 0, 1, 1, 1, 1, 1] and result.tick.tolist() == [0, 1, 2, 0, 1, 2, 3]
+    assert result.units == ((1, (0, 1)),)
+    assert result.counts().tolist() == [[2, 1], [0, 4]]
 
 
 def test_each_life_weighs_equally_however_long() -> None:
-    told = sequences_of([[0] * 10 + [1] * 10, [1] * 200])
-    found = shares(told, phase_edges(told, 2), np.linspace(0, 1, 3), BOOTSTRAP)
-    np.testing.assert_allclose(found.mean, [[0.5, 0.5], [0.0, 1.0]])
-    assert found.lives.tolist() == [2, 2]
+    output = sequences_of([[0] * 10 + [1] * 10, [1] * 200])
+    result = shares(output, phase_edges(output, 2), np.linspace(0, 1, 3), BOOTSTRAP)
+    np.testing.assert_allclose(result.mean, [[0.5, 0.5], [0.0, 1.0]])
+    assert result.lives.tolist() == [2, 2]
 
 
 def test_a_life_shorter_than_the_bins_is_spread_over_them() -> None:
-    told = sequences_of([[0, 1, 1]])
-    found = shares(told, phase_edges(told, 6), np.linspace(0, 1, 7), BOOTSTRAP)
-    np.testing.assert_allclose(found.mean[:, 0], [1, 1, 0, 0, 0, 0])
-    assert np.isnan(found.low).all()
-    uneven = shares(told, phase_edges(told, 2), np.linspace(0, 1, 3), BOOTSTRAP)
+    output = sequences_of([[0, 1, 1]])
+    result = shares(output, phase_edges(output, 6), np.linspace(0, 1, 7), BOOTSTRAP)
+    np.testing.assert_allclose(result.mean[:, 0], [1, 1, 0, 0, 0, 0])
+    assert np.isnan(result.low).all()
+    uneven = shares(output, phase_edges(output, 2), np.linspace(0, 1, 3), BOOTSTRAP)
     np.testing.assert_allclose(uneven.mean[:, 0], [2 / 3, 0])
 
 
 def test_shares_of_ticks_are_of_the_lives_that_have_them() -> None:
-    told = sequences_of([[0] * 4, [1] * 10])
+    output = sequences_of([[0] * 4, [1] * 10])
     edges = np.array([0.0, 2.0, 6.0, 10.0])
-    found = shares(told, tick_edges(told, edges), edges, BOOTSTRAP)
-    np.testing.assert_allclose(found.mean[:, 0], [0.5, 0.5, 0.0])
-    assert found.lives.tolist() == [2, 2, 1]
+    result = shares(output, tick_edges(output, edges), edges, BOOTSTRAP)
+    np.testing.assert_allclose(result.mean[:, 0], [0.5, 0.5, 0.0])
+    assert result.lives.tolist() == [2, 2, 1]
 
 
 def test_time_in_a_state_is_what_turning_the_labels_gives() -> None:
     """Against the slow way: turn the labels by hand, cut every record into a thousand parts, and count."""
     rng = np.random.default_rng(3)
-    told = sequences_of([bouts(rng, ticks) for ticks in (1, 2, 7, 40, 41)])
-    shift = rng.integers(told.lengths)
-    edges = phase_edges(told, 8)
-    for state in range(len(told.labels)):
-        found = told.time_in(state, edges, shift)
-        for life, (start, length) in enumerate(zip(told.starts, told.lengths, strict=True)):
-            turned = np.roll(told.state[start : start + length], -shift[life]) == state
+    output = sequences_of([bouts(rng, ticks) for ticks in (1, 2, 7, 40, 41)])
+    shift = rng.integers(output.lengths)
+    edges = phase_edges(output, 8)
+    for state in range(len(output.labels)):
+        result = output.time_in(state, edges, shift)
+        for life, (start, length) in enumerate(zip(output.starts, output.lengths, strict=True)):
+            turned = np.roll(output.state[start : start + length], -shift[life]) == state
             fine = np.repeat(turned, 1000).reshape(8, -1).sum(axis=1) / 1000
-            np.testing.assert_allclose(found[life], fine, atol=1e-9)
+            np.testing.assert_allclose(result[life], fine, atol=1e-9)
 
 
 def test_bands_hold_the_truth_as_often_as_they_say() -> None:
@@ -74,24 +74,24 @@ def test_bands_hold_the_truth_as_often_as_they_say() -> None:
         episodes = np.repeat(np.arange(12), 8)
         chance = np.clip(rng.normal(0.5, 0.15, 12), 0, 1)[episodes]
         lives = [[int(rng.random() < p)] * 10 for p in chance]
-        told = sequences_of(lives, episodes.tolist())
-        found = shares(told, phase_edges(told, 2), np.linspace(0, 1, 3), BOOTSTRAP)
-        held += bool(found.low[0, 1] <= 0.5 <= found.high[0, 1])
+        output = sequences_of(lives, episodes.tolist())
+        result = shares(output, phase_edges(output, 2), np.linspace(0, 1, 3), BOOTSTRAP)
+        held += bool(result.low[0, 1] <= 0.5 <= result.high[0, 1])
     assert 50 <= held <= 60
 
 
 def test_a_planted_phase_is_found() -> None:
     rng = np.random.default_rng(5)
     lives = [bouts(rng, 60, states=2) + [2] * 20 for _ in range(30)]
-    told = sequences_of(lives)
-    found = association(told, phase_edges(told, 20), 199, seed=0)
-    assert found.p == pytest.approx(1 / 200) and found.explained > 0.4 > 5 * found.chance
-    assert found.state_q[2] < 0.05 and found.state_explained[2] > 0.9
+    output = sequences_of(lives)
+    result = association(output, phase_edges(output, 20), 199, seed=0)
+    assert result.p == pytest.approx(1 / 200) and result.explained > 0.4 > 5 * result.chance
+    assert result.state_q[2] < 0.05 and result.state_explained[2] > 0.9
 
 
 def test_a_whole_entropy_is_explained_where_time_decides_everything() -> None:
-    told = sequences_of([[0] * 10 + [1] * 10] * 6)
-    assert association(told, phase_edges(told, 4), 19, seed=0).explained == pytest.approx(1)
+    output = sequences_of([[0] * 10 + [1] * 10] * 6)
+    assert association(output, phase_edges(output, 4), 19, seed=0).explained == pytest.approx(1)
 
 
 @pytest.mark.slow
@@ -100,8 +100,8 @@ def test_autocorrelated_labels_without_phases_are_found_as_seldom_as_they_should
     rng = np.random.default_rng(6)
     p = []
     for _ in range(120):
-        told = sequences_of([bouts(rng, int(rng.integers(50, 120))) for _ in range(8)])
-        p.append(association(told, phase_edges(told, 10), 59, seed=int(rng.integers(1000))).p)
+        output = sequences_of([bouts(rng, int(rng.integers(50, 120))) for _ in range(8)])
+        p.append(association(output, phase_edges(output, 10), 59, seed=int(rng.integers(1000))).p)
     assert 0.02 <= np.mean(np.array(p) <= 0.1) <= 0.2
 
 
@@ -112,15 +112,15 @@ def test_a_planted_tick_is_found_though_lives_differ_in_length() -> None:
         life = bouts(rng, int(rng.integers(60, 200)), states=2)
         life[30:40] = [2] * 10
         lives.append(life)
-    told = sequences_of(lives)
-    by_tick = association(told, tick_edges(told, np.arange(0, 201, 10.0)), 199, seed=0)
-    by_phase = association(told, phase_edges(told, 20), 199, seed=0)
+    output = sequences_of(lives)
+    by_tick = association(output, tick_edges(output, np.arange(0, 201, 10.0)), 199, seed=0)
+    by_phase = association(output, phase_edges(output, 20), 199, seed=0)
     assert by_tick.p < 0.01 and by_tick.state_explained[2] > by_phase.state_explained[2]
 
 
 @pytest.mark.parametrize("life", [[NOISE] * 30, [0] * 30, [0]], ids=["all noise", "one cluster", "one tick"])
 def test_one_label_only_explains_nothing(life: list[int]) -> None:
-    told = sequences_of([life, life])
-    for edges in (phase_edges(told, 4), tick_edges(told, np.linspace(0, len(life), 5))):
-        found = association(told, edges, 19, seed=0)
-        assert np.isnan(found.explained) and found.p == 1 and (found.state_p == 1).all()
+    output = sequences_of([life, life])
+    for edges in (phase_edges(output, 4), tick_edges(output, np.linspace(0, len(life), 5))):
+        result = association(output, edges, 19, seed=0)
+        assert np.isnan(result.explained) and result.p == 1 and (result.state_p == 1).all()

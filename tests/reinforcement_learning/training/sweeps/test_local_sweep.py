@@ -58,8 +58,8 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
 
 @pytest.mark.slow
 def test_trials_are_trained_and_the_best_settings_written(swept: tuple[Path, str, str]) -> None:
-    folder, said, warned = swept
-    assert "train.batch_size 250 must be a multiple" in warned and "trial 1 failed: exit code 2" in said
+    folder, printed, warned = swept
+    assert "train.batch_size 250 must be a multiple" in warned and "trial 1 failed: exit code 2" in printed
     first, second = trials_of(folder / "sweeps" / "tuned")
     assert (first["state"], second["state"]) == ("finished", "failed")
     last = json.loads((folder / "runs" / "tuned_000" / "metrics.jsonl").read_text().splitlines()[-1])
@@ -70,7 +70,7 @@ def test_trials_are_trained_and_the_best_settings_written(swept: tuple[Path, str
     assert [row[:3] for row in rows] == [["0", "tuned_000", "finished"], ["1", "tuned_001", "failed"]]
     assert float(rows[0][3]) == first["metric"] and rows[1][3:] == ["", "", "250", "0.002"]
     best = folder / "sweeps" / "tuned" / "best.yaml"
-    assert f"best settings: {best}" in said
+    assert f"best settings: {best}" in printed
     agent, trained = read_run_settings(folder / "runs" / "tuned_000")
     assert load_settings(best, agent) == trained
     assert trained.train.learning_rate == 0.002
@@ -90,7 +90,7 @@ def test_an_interrupted_trial_is_continued_and_a_grid_ends(swept: tuple[Path, st
     assert result.returncode == 0, result.stdout + result.stderr
     assert "the grid is complete: all 3 combinations were tried" in result.stdout
     trials = trials_of(folder)
-    assert [each["state"] for each in trials] == ["finished", "failed", "finished"]
+    assert [trial["state"] for trial in trials] == ["finished", "failed", "finished"]
     assert trials[0] == orjson.loads(before[0])
     assert trials[2]["values"]["train.batch_size"] == 512
 
@@ -104,9 +104,9 @@ def test_ctrl_c_stops_the_trial_and_the_sweep(tmp_path: Path) -> None:
         while " agent-steps" not in process.stdout.readline():
             pass
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-        said = process.stdout.read()
-    assert process.returncode == 130, said
-    assert "to continue trial 0, repeat the command with -n endless" in said and "Traceback" not in said
+        printed = process.stdout.read()
+    assert process.returncode == 130, printed
+    assert "to continue trial 0, repeat the command with -n endless" in printed and "Traceback" not in printed
     (trial,) = trials_of(tmp_path / "sweeps" / "endless")
     assert trial["state"] == "running" and (tmp_path / "runs" / "endless_000" / "training_state.safetensors").exists()
 
