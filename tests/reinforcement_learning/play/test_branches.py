@@ -147,14 +147,14 @@ def test_the_same_thing_is_chosen_in_another_row(layout: ObservationLayout) -> N
     heads = {head.name: head for head in layout.heads}
     attack, use = heads["Attack.Target"], heads["Use.InventoryItem"]
 
-    def rows(columns: Sequence[str], *told: dict[str, int]) -> np.ndarray:
-        return np.array([[shown.get(name, 0) for name in columns] for shown in told], np.int16).reshape(-1, len(columns))
+    def rows(columns: Sequence[str], *shown: dict[str, int]) -> np.ndarray:
+        return np.array([[row.get(name, 0) for name in columns] for row in shown], np.int16).reshape(-1, len(columns))
 
     def entities(*ids: int) -> np.ndarray:
         return rows(layout.entity_columns, *({"id": number} for number in ids))
 
-    def items(*told: tuple[int, int, int]) -> np.ndarray:
-        return rows(layout.item_columns, *(dict(zip(("id", "type_id", "level"), item, strict=True)) for item in told))
+    def items(*shown: tuple[int, int, int]) -> np.ndarray:
+        return rows(layout.item_columns, *(dict(zip(("id", "type_id", "level"), item, strict=True)) for item in shown))
 
     then, now = entities(3, -7, 9), entities(3, 9, 5, -7)
     assert [_same_row(attack, option, then, now, layout) for option in (0, 1, 2)] == [0, 3, 1]
