@@ -215,12 +215,12 @@ def extract_policies(arguments: Arguments, workers: Workers, device: str) -> Non
 
     processes_of(workers)  # refuses a cluster that does not answer or is too small
     plan = _plan(arguments)
-    planned = contests(_subjects(arguments), plan, device)
+    planned = contests(_subjects(arguments), plan.seed, device)
     places = _places(arguments, [[entrant.name for entrant in contest.entrants] for contest in planned])
     for folder in chain(*places):
         refuse_existing_dump(folder, arguments.resume)
     for contest in planned:
-        make_maps(contest, plan)
+        make_maps(contest, plan.seed, plan.episodes)
     for contest, folders in zip(planned, places, strict=True):
         print(expected_size(contest, plan, arguments.output))
         print(other_sizes(contest, plan))

@@ -36,24 +36,25 @@ Checkpoint = int | Literal["all", "trained"]
 SMOKE_TEST_AGENT = "neurips23_start_kit"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Subjects:
     """The policies to record, and their tasks."""
 
     names: tuple[str, ...]
-    share_world: bool  # whether all play in one world; otherwise each plays all agents of its own world
-    checkpoint: Checkpoint  # which of each policy's checkpoints
-    untrained_twin: bool | Literal["of memories"]
-    """Record a network with fresh weights beside each, or beside each that has a memory."""
-    shadow_steps: tuple[int | None, ...]  # agent-steps of checkpoints to record beside each; None stands for all
-    curriculum: str | None  # tasks that agents are given; None takes the policy's own
-    task: str | None  # given to everyone; None draws from the curriculum
-    map_seed: int | None  # of the maps; None gives maps that none of the policies was trained on
-    food_regrowth: float | None  # how fast eaten food grows back, as in `EnvironmentSettings`; None for as in training
     policies_dir: Path  # folder of trained policies
-    runs_dir: Path  # folder of training runs with checkpoints
     maps_dir: Path  # folder of generated maps
     embeddings_dir: Path  # cache folder for task embeddings computed by language models
+    runs_dir: Path = Path("runs")  # folder of training runs with checkpoints
+    share_world: bool = False  # whether all play in one world; otherwise each plays all agents of its own world
+    checkpoint: Checkpoint = "trained"  # which of each policy's checkpoints
+    untrained_twin: bool | Literal["of memories"] = False
+    """Record a network with fresh weights beside each, or beside each that has a memory."""
+    shadow_steps: tuple[int | None, ...] = ()  # agent-steps of checkpoints to record beside each; None stands for all
+    curriculum: str | None = None  # tasks that agents are given; None takes the policy's own
+    task: str | None = None  # given to everyone; None draws from the curriculum
+    map_seed: int | None = None  # of the maps; None gives maps that none of the policies was trained on
+    food_regrowth: float | None = None
+    """How fast eaten food grows back, as in `EnvironmentSettings`; None for as in training."""
     random_actions: float = 0  # probability that an agent acts at random in a tick
     embeddings: str | None = None
     """File of task embeddings for the policies that were trained on one; None for the one they name."""
@@ -66,16 +67,19 @@ class Subjects:
         return "pvp" if self.share_world else "pve"
 
 
-def contests(subjects: Subjects, plan: RecordingPlan, device_name: str) -> list[Contest]:
+def contests(subjects: Subjects, seed: int, device_name: str) -> list[Contest]:
     """Load the policies and decide who shares a world: the first one's training world, by default on other maps.
 
     The maps are not made yet: see `make_maps`.
+
+    Args:
+        seed: of the weights of untrained twins.
 
     Raises:
         UserError: a policy or checkpoint is missing, or only one policy is given to share a world.
     """
     device = pick_device(device_name)
-    entrants = [with_embeddings(entrant, subjects.embeddings) for entrant in _load(subjects, plan.seed)]
+    entrants = [with_embeddings(entrant, subjects.embeddings) for entrant in _load(subjects, seed)]
     if subjects.share_world and len(entrants) < 2:
         raise UserError(f"pvp needs at least two policies, not {entrants[0].name} alone: add one to -p, or use pve")
     planned = []
@@ -94,10 +98,10 @@ def contests(subjects: Subjects, plan: RecordingPlan, device_name: str) -> list[
     return planned
 
 
-def make_maps(contest: Contest, plan: RecordingPlan) -> None:
+def make_maps(contest: Contest, seed: int, episodes: int) -> None:
     """Generate those maps of a contest's episodes that are not there, with progress."""
     with counted_progress("generating maps", "maps") as progress:
-        ensure_maps(contest.env, progress, maps_of(contest.env, [plan.seed], plan.episodes))
+        ensure_maps(contest.env, progress, maps_of(contest.env, [seed], episodes))
 
 
 def _unseen_map_seed(entrants: Sequence[Entrant]) -> int:

@@ -61,15 +61,14 @@ def play(options: RunOptions, workers: Workers, announce: Announce) -> None:
         UserError: the policy, the directions, the condition or the layer do not fit, the folder holds another run, or
             a variable that is to be erased does not vary; nothing is left of the run then.
     """
-    plan = RecordingPlan(options.episodes, None, options.seed, layers=())
-    contest = _contest(options, plan)
+    contest = _contest(options)
     experiment = _experiment(options, contest)
     folder = options.folder
     described = _described(experiment, contest)
     _claim(folder, described, resume=options.resume)
     for line in announce(experiment.arms(), experiment.drawn, contest.env.num_agents):
         print(line, flush=True)
-    make_maps(contest, plan)
+    make_maps(contest, options.seed, options.episodes)
     with locked_folder(folder):
         write_json(folder / RUN_FILE, with_checksum(described))
         try:
@@ -114,15 +113,14 @@ def _dumps(experiment: Experiment, contest: Contest) -> RecordedArms:
     return dumps
 
 
-def _contest(options: RunOptions, plan: RecordingPlan) -> Contest:
+def _contest(options: RunOptions) -> Contest:
     """The policy alone in its training world, by default on other maps."""
     subjects = Subjects(
-        names=(str(options.policy),), share_world=False, checkpoint="trained", untrained_twin=False, shadow_steps=(),
-        curriculum=None, task=None, map_seed=options.map_seed, food_regrowth=options.food_regrowth,
-        policies_dir=options.policies_dir, runs_dir=Path("runs"), maps_dir=options.maps_dir,
-        embeddings_dir=options.embeddings_dir, embeddings=options.embeddings,
+        names=(str(options.policy),), map_seed=options.map_seed, food_regrowth=options.food_regrowth,
+        policies_dir=options.policies_dir, maps_dir=options.maps_dir, embeddings_dir=options.embeddings_dir,
+        embeddings=options.embeddings,
     )  # fmt: skip
-    (contest,) = contests(subjects, plan, "cpu")
+    (contest,) = contests(subjects, options.seed, "cpu")
     (entrant,) = contest.entrants
     if options.embeddings is not None and encoding_of(entrant)["encoder"] != "file":
         raise UserError(f"--task.embeddings: the policy {entrant.name} reads no file of task embeddings: leave it out")
