@@ -126,8 +126,8 @@ def _on_controls(everything: Sequence[Pairs]) -> list[str]:
     notes = []
     if not all(controls.get(RANDOM) or controls.get(SAME_VARIANCE) for controls in played.values()):
         notes.append(
-            "Without random directions, nothing can count as an effect, since other edits may do as much. Play "
-            "several, with --controls."
+            "Without random directions nothing can count as an effect, since other edits may do as much: play several "
+            "with --controls."
         )
     for kind in dict.fromkeys(kind for controls in played.values() for kind in controls):
         without = [name for name, controls in played.items() if not controls.get(kind)]
@@ -138,13 +138,15 @@ def _on_controls(everything: Sequence[Pairs]) -> list[str]:
         fewest = min((len(controls[kind]) for controls in played.values() if controls.get(kind)), default=0)
         if kind in DRAWN_DIRECTIONS and fewest == 1:
             notes.append(
-                f"One draw is no control: of {kind} a single arm was played, which does not tell how they differ, so "
-                "nothing can count as an effect. Play several, with --controls."
+                f"Only one arm of {kind} was played. It does not show how such controls vary, so nothing can count as "
+                "an effect: play several with --controls."
             )
     if any(UNTRAINED in controls and controls[UNTRAINED] for controls in played.values()):
-        notes.append("The untrained policy is one network: it does not tell how others would differ from it.")
+        notes.append("The untrained policy is a single network, which does not show how such networks vary.")
     if not any(pairs.arm.kind == "no edit" for pairs in everything):
-        notes.append("No arm without an edit was played, so it was not checked that such an arm equals its twin.")
+        notes.append(
+            "No arm that edits nothing was played, so it was not checked that such an arm is identical to its twin."
+        )
     return notes
 
 

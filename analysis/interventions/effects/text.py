@@ -78,13 +78,13 @@ def _about(study: EffectsStudy) -> list[str]:
     played = [arm for arm in study.arms if not arm.is_at_once]
     return [
         f"{episodes} in each arm, {len(played)} arms, {study.lives:,} lives; {study.edited:.0%} of agents edited.",
-        "Effects are differences of edited agents from themselves in the unedited twin, with "
-        f"{100 * study.settings.confidence:g}% intervals over episodes. They count if they are beyond chance and "
-        f"beyond every kind of control, both corrected for all tests (q at most {LEVEL:g}). Random directions differ "
-        "among each other, so an edit must lie beyond what one more of them may do. In brackets where a result is "
-        "undecided: the effect that 80% of such runs would find.",
-        "At once, in total: against what the same agents would do if nobody had ever edited them, after the same "
-        "observations. In play: against what they would do without the edit of the same tick alone.",
+        "Effects compare edited agents with the same agents in an unedited replay of the same episodes, their twin, "
+        f"with {100 * study.settings.confidence:g}% intervals over episodes. An effect counts if it exceeds both "
+        f"chance and every kind of control, corrected for all tests (q at most {LEVEL:g}). Random directions differ "
+        "from one another, so an edit must exceed what one more of them could do. For undecided results, brackets give the "
+        "effect that 80% of such runs would detect.",
+        "At once, in total: compared with what the same agents would do after the same observations had nobody ever "
+        "edited them. In play: compared with what they would do without the edit of this tick alone.",
     ]
 
 
@@ -95,7 +95,7 @@ def _on_pairing(study: EffectsStudy) -> list[str]:
             f"PAIRING IS BROKEN: the arm {arm!r} edits nothing, yet differs from its twin in {title(outcome)}. "
             "No result below can be trusted."
         ]
-    return [f"Check passed: {', '.join(study.checked)} equals its twin exactly."] if study.checked else []
+    return ["Check passed: an arm that edits nothing is identical to its twin."] if study.checked else []
 
 
 def _ranking(ranked: list[Ranked], study: EffectsStudy) -> Iterator[str]:
@@ -125,7 +125,7 @@ def _effects(effects: list[Effect]) -> Iterator[str]:
 
 
 def _effect_line(effect: Effect) -> str:
-    beyond = [f"beyond controls q {p_text(effect.beyond_q)}"] if effect.can_be_compared else []
+    beyond = [f"q against controls {p_text(effect.beyond_q)}"] if effect.can_be_compared else []
     size = [_size_of(effect.detectable, effect.effect)] if effect.verdict == "no more than controls" else []
     more = [f"q {p_text(effect.q)}", *_controls(effect.against, sign=True), *beyond, *size]
     return with_interval(title_with_unit(effect.outcome), effect.effect, *more)
@@ -146,10 +146,10 @@ def _not_found(effect: Effect) -> str:
 def _size_of(detectable: float, measured: Estimate) -> str:
     """Say how large an effect would probably have been found; unknown if the spread over episodes is."""
     if math.isinf(detectable):
-        return "none could be found"
+        return "no effect is detectable"
     if math.isfinite(detectable):
-        return f"{number(detectable, sign=False)} would be found"
-    return "nothing differs" if measured.value == 0 else "what would be found is unknown"
+        return f"detectable: {number(detectable, sign=False)}"
+    return "no difference" if measured.value == 0 else "detectable effect unknown"
 
 
 def _controls(against: Iterable[Against], sign: bool) -> list[str]:
@@ -182,7 +182,7 @@ def _at_once(levels: list[AtOnce]) -> Iterator[str]:
             yield f"  at once: {verb} probable, in total: {', '.join(parts)}"
     if moved := _largest("moved", levels)[:_OPTIONS_SHOWN]:
         parts = (f"{name} {number(change.level.value)}" for name, change in moved)
-        yield f"  at once: largest changes along other directions, in total, in spreads: {', '.join(parts)}"
+        yield f"  at once: largest changes along other directions, in total, in standard deviations: {', '.join(parts)}"
 
 
 def _follows(options: list[Follows]) -> Iterator[str]:
@@ -208,7 +208,7 @@ def _bends(bends: list[Bend]) -> Iterator[str]:
 
 def _conclusion(judged: Judged) -> list[str]:
     """Return what to say last of a result: the verdict, and what could have been found where it is negative."""
-    beyond = [f"beyond controls q {p_text(judged.beyond_q)}"] if judged.can_be_compared else []
+    beyond = [f"q against controls {p_text(judged.beyond_q)}"] if judged.can_be_compared else []
     negative = judged.verdict in ("undecided", "no more than controls")
     return [*beyond, judged.words, *([_size_of(judged.detectable, judged.measured)] if negative else [])]
 
@@ -254,7 +254,7 @@ def _slopes(study: EffectsStudy) -> Iterator[str]:
     for response in shown:
         if response.is_found:
             random = _controls([response.against], sign=True) if response.against else []
-            beyond = [f"beyond controls q {p_text(response.beyond_q)}"] if math.isfinite(response.beyond_q) else []
+            beyond = [f"q against controls {p_text(response.beyond_q)}"] if math.isfinite(response.beyond_q) else []
             name = f"{title_with_unit(response.outcome)}, per unit of dose"
             line = with_interval(name, response.slope, f"q {p_text(response.q)}", *random, *beyond)
             yield f"  {_before(response)}{line}; {response.shape}"

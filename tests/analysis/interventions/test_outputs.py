@@ -136,10 +136,10 @@ def test_effects_are_means_over_the_episodes_that_are_written(run: tuple[Path, l
 def test_summary_says_what_counts(run: tuple[Path, list[str]]) -> None:
     text = "\n".join(run[1])
     assert "8 episodes in each arm, 28 arms, 7,168 lives; 50% of agents edited." in text
-    assert "Check passed: no edit equals its twin exactly." in text
+    assert "Check passed: an arm that edits nothing is identical to its twin." in text
     (line,) = [line for line in run[1] if line.startswith("  ticks lived -2")]
     assert "; q 0.0" in line and "; random directions " in line and "; untrained policy " in line
-    assert "undecided: reward (" in text and " would be found); task progress (" in text
+    assert "undecided: reward (detectable: " in text and "); task progress (" in text
     assert "ticks lived, per unit of dose -2" in text and "falls with every dose" in text
     assert "more probable, in total: Move Stay +0.0" in text and "largest KL by head, in total, nats: Move 0.0" in text
 

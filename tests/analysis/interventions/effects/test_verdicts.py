@@ -45,7 +45,7 @@ def test_a_single_random_direction_is_no_control() -> None:
     one = study(replace(LARGE, randoms=1))
     ticks = named(one)["ticks"]
     assert ticks.verdict == "no controls" and np.isnan(ticks.against[0].difference.low)
-    assert any(note.startswith("One draw is no control: of random directions") for note in one.notes)
+    assert any(note.startswith("Only one arm of random directions was played") for note in one.notes)
     several = study(LARGE)
     assert named(several)["ticks"].verdict == "effect" and not any("One draw" in note for note in several.notes)
     assert named(several)["ticks"].against[0].as_large == 0
@@ -60,7 +60,7 @@ def test_without_a_distribution_of_random_directions_nothing_could_be_found(rand
     assert all(np.isinf(item.detectable) for item in slopes) and any(item.is_found for item in slopes)
     assert not any(item.beyond_random for item in slopes)
     assert any(line.startswith("  no controls: ticks lived, per unit of dose -") for line in summary_lines(result))
-    assert any(note.startswith("Without random directions, nothing can") for note in result.notes) == (randoms == 0)
+    assert any(note.startswith("Without random directions nothing can") for note in result.notes) == (randoms == 0)
 
 
 def test_random_directions_that_all_do_nothing_are_controls() -> None:
@@ -85,7 +85,7 @@ def test_broken_pairing_leaves_no_slope_and_no_spillover() -> None:
 def test_what_would_be_found_is_unknown_with_one_episode() -> None:
     lines = summary_lines(study(replace(LARGE, episodes=1)))
     (line,) = (line for line in lines if line.startswith("  undecided: "))
-    assert "reward (what would be found is unknown)" in line and "nothing differs" not in line
+    assert "reward (detectable effect unknown)" in line and "no difference" not in line
 
 
 def test_margins_of_outcomes_that_a_run_lacks_are_refused() -> None:
@@ -98,7 +98,7 @@ def test_a_negative_says_what_could_have_been_found() -> None:
     reward = named(result)["reward"]
     assert reward.verdict == "undecided" and 0 < reward.detectable < 3
     text = "\n".join(summary_lines(result))
-    assert f"undecided: reward ({reward.detectable:.3f} would be found)" in text
+    assert f"undecided: reward (detectable: {reward.detectable:.3f})" in text
     assert "not found" not in text and "unedited neighbours, undecided: ticks lived (" in text
     fewer = named(study(replace(LARGE, episodes=3)))["reward"]
     assert fewer.detectable > 2 * reward.detectable

@@ -175,7 +175,7 @@ def test_the_report_says_what_happened_and_proves_its_files(
     folder = tmp_path / "run"
     shutil.copytree(options.folder, folder)
     lines = report_run(folder, draws=99)
-    assert any("no edit equals its twin exactly" in line for line in lines)
+    assert any("an arm that edits nothing is identical to its twin" in line for line in lines)
     erased = [line for line in lines if "tick in action_decoder" in line]
     assert len(erased) == 4 and all("0.000 once they are erased; in other episodes" in line for line in erased)
     assert report_run(folder, draws=99) == lines
