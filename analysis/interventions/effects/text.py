@@ -81,8 +81,8 @@ def _about(study: EffectsStudy) -> list[str]:
         "Effects compare edited agents with the same agents in an unedited replay of the same episodes, their twin, "
         f"with {100 * study.settings.confidence:g}% intervals over episodes. An effect counts if it exceeds both "
         f"chance and every kind of control, corrected for all tests (q at most {LEVEL:g}). Random directions differ "
-        "from one another, so an edit must exceed what one more of them could do. For undecided results, brackets give the "
-        "effect that 80% of such runs would detect.",
+        "from one another, so an edit must exceed what one more of them could do. For undecided results, brackets give "
+        "the effect that 80% of such runs would detect.",
         "At once, in total: compared with what the same agents would do after the same observations had nobody ever "
         "edited them. In play: compared with what they would do without the edit of this tick alone.",
     ]
