@@ -24,6 +24,7 @@ from common.user_error import UserError
 
 EditOf = Literal["state", "change"]
 _ORTHOGONAL = 1e-3  # largest cosine of directions that count as orthogonal
+_INDEPENDENT = 1e-6  # smallest eigenvalue of the cosines, or correlations, of directions that count as independent
 
 
 class StateEdit(ABC):
@@ -294,12 +295,14 @@ def _read_out_edit(
     if len(layers) > 1:
         raise UserError(f"directions of several layers ({', '.join(sorted(layers))}) need an --edit each")
     read = np.stack([direction.weight for direction in directions]).astype(np.float64)
-    if np.linalg.matrix_rank(read) < len(read):
+    spanned = read if covariance is None else read @ covariance  # (K, units)
+    products = spanned @ read.T
+    lengths = np.sqrt(np.diag(products))
+    if not lengths.all() or np.linalg.eigvalsh(products / np.outer(lengths, lengths))[0] < _INDEPENDENT:
         raise UserError(
             f"the directions {', '.join(direction.name for direction in directions)} are not independent: leave one out"
         )
-    spanned = read if covariance is None else read @ covariance  # (K, units)
-    write = np.linalg.solve(spanned @ read.T, spanned)
+    write = np.linalg.solve(products, spanned)
     bias = np.zeros(len(read)) if of == "change" else np.array([direction.bias for direction in directions])
     return ReadOutEdit(layers.pop(), of, read, bias, write, mixture, np.array(constant, dtype=np.float64))
 

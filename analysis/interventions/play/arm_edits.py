@@ -34,9 +34,7 @@ def made_in_arm(
     if arm.policy == "untrained":
         directions = [measured_in(direction, moments) for direction in directions]
     if arm.played_kind == "same variance":
-        directions = [
-            _same_variance(direction, directions, moments[direction.layer], random) for direction in directions
-        ]
+        directions = same_variance(directions, moments, random)
     donor = edit.donor
     if donor and arm.kind == "random donor":
         donor = replace(donor, lottery=arm.number)
@@ -82,22 +80,24 @@ def orthonormal(count: int, units: int, random: np.random.Generator) -> np.ndarr
     return np.linalg.qr(random.standard_normal((units, count)))[0].T
 
 
-def _same_variance(
-    direction: Direction, edited: Sequence[Direction], moments: StateMoments, random: np.random.Generator
-) -> Direction:
-    """Return a random direction along which the states vary as much as along this one, or as nearly as possible.
+def same_variance(edited: Sequence[Direction], moments: Moments, random: np.random.Generator) -> list[Direction]:
+    """Return random directions along which states vary as much as along K edited ones, or as nearly as possible.
 
-    Its read-out is uncorrelated with those of the edited directions. Otherwise the control of a direction that varies
-    more than nearly all others would be turned towards that direction, and do what the edit does.
+    Their read-outs are uncorrelated with those of the edited directions. Otherwise the control of a direction that
+    varies more than nearly all others would be turned towards that direction, and do what the edit does. As far as
+    there are units left, they are uncorrelated with each other too: two controls of such directions would be turned
+    towards the same one, and an edit of both would be without bounds.
     """
-    covariance = moments.covariance
-    own = _unit(direction.weight.astype(np.float64))
-    weights = np.array([other.weight for other in edited if other.layer == direction.layer], np.float64)
-    apart = np.linalg.svd(weights @ covariance)[2][len(weights) :].T  # orthonormal columns, (units, units - K)
-    turned = apart @ _unit_of_variance(apart.T @ covariance @ apart, _variance(own, covariance), random)
-    weight = (turned * np.linalg.norm(direction.weight)).astype(np.float32)
-    like_it = replace(direction, name=f"like {direction.name}", weight=weight, bias=0.0)
-    return measured_in(like_it, {direction.layer: moments})
+    drawn: list[Direction] = []
+    for direction in edited:
+        covariance = moments[direction.layer].covariance
+        own = _unit(direction.weight.astype(np.float64))
+        weights = np.array([other.weight for other in (*edited, *drawn)], np.float64)[: len(covariance) - 1]
+        apart = np.linalg.svd(weights @ covariance)[2][len(weights) :].T  # orthonormal columns, (units, units - K)
+        turned = apart @ _unit_of_variance(apart.T @ covariance @ apart, _variance(own, covariance), random)
+        weight = (turned * np.linalg.norm(direction.weight)).astype(np.float32)
+        drawn.append(measured_in(replace(direction, name=f"like {direction.name}", weight=weight, bias=0.0), moments))
+    return drawn
 
 
 def random_eraser(eraser: Eraser, states: StateMoments, random: np.random.Generator) -> Eraser:

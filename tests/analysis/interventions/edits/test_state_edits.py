@@ -1,5 +1,7 @@
 """Edits of states do what their formulas say, and nothing else."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -126,7 +128,11 @@ def test_no_edit_returns_the_same_tensor() -> None:
 
 
 def test_directions_that_cannot_be_edited_together_are_refused() -> None:
-    assert_refuses("not independent", collapse, [OBLIQUE, OBLIQUE], "state")
+    nearly = replace(
+        OBLIQUE, weight=OBLIQUE.weight + np.float32(1e-5) * np.arange(len(OBLIQUE.weight), dtype=np.float32)
+    )
+    for same in (OBLIQUE, nearly, replace(OBLIQUE, weight=np.zeros_like(OBLIQUE.weight))):
+        assert_refuses("not independent", collapse, [OBLIQUE, same], "state")
     assert_refuses("several layers", collapse, [OBLIQUE, unit(0, UNITS, layer="lstm_cell")], "state")
     assert_refuses("same layer", swap, OBLIQUE, unit(0, UNITS, layer="lstm_cell"), "state", None)
     assert_refuses("does not vary", swap, unit(0, UNITS, "still", spread=0.0), OTHER, "state", None)

@@ -17,6 +17,7 @@ from analysis.interventions.play.when import BodyCondition, When
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from tests.analysis.interventions.play.directions import unit
+from tests.command import assert_refuses
 from tests.driven import DRIVER, UNITS, lives_of, played
 
 IDLE = 5
@@ -56,6 +57,12 @@ def test_a_planted_cause_moves_nothing_else(pool: PolicyPool) -> None:
     edited = lives(pool, steer(unit(DRIVER, UNITS), 0.9))
     moved = {name for name, values in edited.outcomes.items() if name.startswith("kl") and np.nanmax(values) > ROUNDING}
     assert moved == {f"kl{of}{head}" for of in ("_total", "_in_play") for head in ("", "/Move.Direction")}
+
+
+def test_states_that_are_not_finite_are_refused(pool: PolicyPool) -> None:
+    assert_refuses(
+        "the arm 'edit' gives lstm_hidden values that are not finite", lives, pool, steer(unit(3, UNITS), 1e39)
+    )
 
 
 def test_an_idle_direction_moves_nothing_at_once(pool: PolicyPool) -> None:

@@ -9,7 +9,8 @@ from analysis.interventions.edits.donor_rule import DonorRule
 from analysis.interventions.edits.edit import Edit
 from analysis.interventions.edits.linear_readings import StateMoments
 from analysis.interventions.edits.memory_edits import MovedAsFar, Transplant
-from analysis.interventions.edits.state_edits import Interchange, interchange
+from analysis.interventions.edits.state_edits import Interchange, interchange, swap
+from analysis.interventions.play.arm_edits import measured_in, same_variance
 from analysis.interventions.play.experiment import Experiment
 from analysis.interventions.play.request import RunOptions
 from tests.analysis.interventions.play.directions import direction, unit
@@ -51,6 +52,18 @@ def test_the_control_of_the_same_variance_reads_nothing_of_what_is_edited() -> N
     assert abs(read @ covariance @ own) < 1e-4 * np.sqrt((read @ covariance @ read) * (own @ covariance @ own))
     rest = np.delete(np.delete(covariance, 2, axis=0), 2, axis=1)
     assert read @ covariance @ read == pytest.approx(np.linalg.eigvalsh(rest)[-1], rel=0.05)  # as near as there is
+
+
+def test_controls_of_several_directions_do_not_coincide() -> None:
+    """Even if states vary more along each edited direction than along any other: the nearest is the same for both."""
+    states = np.random.default_rng(0).standard_normal((400, 16)) * np.array([9, 9, 3, 2.9, *[1] * 12])
+    moments = {"lstm_hidden": StateMoments.of(states.astype(np.float32))}
+    edited = [measured_in(unit(number, 16), moments) for number in (0, 1)]
+    one, other = same_variance(edited, moments, np.random.default_rng(0))
+    covariance = moments["lstm_hidden"].covariance
+    assert abs(one.weight @ covariance @ other.weight) < 1e-3 * one.spread * other.spread
+    assert one.spread == pytest.approx(3, rel=0.1) and other.spread == pytest.approx(2.9, rel=0.1)
+    assert np.abs(swap(one, other, "change", covariance).write).max() < 2
 
 
 def test_each_arm_of_a_transplant_draws_its_own_donors() -> None:
