@@ -16,7 +16,7 @@ from analysis.interventions.effects.inference import (
     excludes_zero,
     from_one_more,
 )
-from analysis.interventions.effects.outcomes import equivalence_p
+from analysis.interventions.effects.outcomes import KL_IN_PLAY, equivalence_p
 from analysis.interventions.effects.pairs import Pairs
 from analysis.statistics.inference import LEVEL, false_discovery
 from analysis.statistics.resampling import Estimate
@@ -72,6 +72,7 @@ def controls_of(edit: Pairs, everything: Sequence[Pairs], at_once: str | None = 
     """Return the control arms of an edit by kind: those with the same dose and direction.
 
     A kind that was not played is empty; random donors, which only transplants can have, are then no kind at all.
+    Arms that do exactly the same are one draw, and count once.
 
     Args:
         at_once: name of an outcome, if controls that were measured only at once and have it are to take the place of
@@ -83,8 +84,8 @@ def controls_of(edit: Pairs, everything: Sequence[Pairs], at_once: str | None = 
     def of_kind(kind: ArmKind) -> list[Pairs]:
         measured = [pairs for pairs in trained if at_once and pairs.arm.kind == AT_ONCE.get(kind)]
         if at_once and any(np.isfinite(pairs.values[at_once]).any() for pairs in measured):
-            return measured
-        return [pairs for pairs in trained if pairs.arm.kind == kind]
+            return _different(measured)
+        return _different([pairs for pairs in trained if pairs.arm.kind == kind])
 
     controls = {
         RANDOM: of_kind("random direction"),
@@ -93,6 +94,19 @@ def controls_of(edit: Pairs, everything: Sequence[Pairs], at_once: str | None = 
         UNTRAINED: [pairs for pairs in matching if pairs.arm.policy == "untrained" and pairs.arm.kind == "edit"],
     }
     return {kind: arms for kind, arms in controls.items() if arms or kind != RANDOM_DONOR}
+
+
+def _different(arms: list[Pairs]) -> list[Pairs]:
+    """Leave out arms whose edit changes all distributions over actions exactly as that of an earlier one.
+
+    Versions before 26 November 2026 drew all controls of the same variance alike where states vary more along the
+    edited direction than along all that are uncorrelated with it.
+    """
+    kept: dict[bytes | int, Pairs] = {}
+    for place, arm in enumerate(arms):
+        changes = arm.values.get(KL_IN_PLAY, np.zeros(0))
+        kept.setdefault(changes.tobytes() if np.nansum(np.abs(changes)) > 0 else place, arm)
+    return list(kept.values())
 
 
 def compare(

@@ -138,7 +138,7 @@ def _on_controls(everything: Sequence[Pairs]) -> list[str]:
         fewest = min((len(controls[kind]) for controls in played.values() if controls.get(kind)), default=0)
         if kind in DRAWN_DIRECTIONS and fewest == 1:
             notes.append(
-                f"Only one arm of {kind} was played. It does not show how such controls vary, so nothing can count as "
+                f"There is only one draw of {kind}. It does not show how such controls vary, so nothing can count as "
                 "an effect: play several with --controls."
             )
     if any(UNTRAINED in controls and controls[UNTRAINED] for controls in played.values()):

@@ -123,15 +123,21 @@ def random_eraser(eraser: Eraser, states: StateMoments, random: np.random.Genera
 def _unit_of_variance(covariance: np.ndarray, wanted: float, random: np.random.Generator) -> np.ndarray:
     """Return a random direction of length 1 along which states have a given variance, (units,).
 
-    A random direction is turned towards the component of the largest or of the smallest variance until it fits; if
-    even that component does not reach the variance, it is the result.
+    A random direction is turned towards the component of the largest or of the smallest variance until it fits. If not
+    even that component reaches the variance, the result is drawn as the difference of two states would be, or for too
+    small a variance as if their components had the inverse variances: the component itself would be the same each time,
+    and controls must differ to tell what one more of them may do.
 
     Args:
         covariance: of the states, (units, units).
     """
-    start = _unit(random.standard_normal(len(covariance)))
-    _, vectors = np.linalg.eigh(covariance)
-    end = vectors[:, -1] if _variance(start, covariance) < wanted else vectors[:, 0]
+    drawn = random.standard_normal(len(covariance))
+    start = _unit(drawn)
+    values, vectors = np.linalg.eigh(covariance)
+    larger = _variance(start, covariance) < wanted
+    end = vectors[:, -1] if larger else vectors[:, 0]
+    if wanted > values[-1] or wanted < values[0]:
+        return _unit(vectors @ (values ** (0.5 if larger else -0.5) * drawn))
     low, high = 0.0, 1.0
     turned = start
     for _ in range(60):  # by bisection: the variance at 0 and at 1 lie on both sides of the wanted one

@@ -45,7 +45,7 @@ def test_a_single_random_direction_is_no_control() -> None:
     one = study(replace(LARGE, randoms=1))
     ticks = named(one)["ticks"]
     assert ticks.verdict == "no controls" and np.isnan(ticks.against[0].difference.low)
-    assert any(note.startswith("Only one arm of random directions was played") for note in one.notes)
+    assert any(note.startswith("There is only one draw of random directions") for note in one.notes)
     several = study(LARGE)
     assert named(several)["ticks"].verdict == "effect" and not any("One draw" in note for note in several.notes)
     assert named(several)["ticks"].against[0].as_large == 0

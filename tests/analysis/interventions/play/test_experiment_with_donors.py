@@ -1,7 +1,6 @@
 """Which arms edits with donors have, and how each arm is edited; what interchanges do to states."""
 
 import numpy as np
-import pytest
 import torch
 
 from activation_store.interventions import Arm
@@ -51,7 +50,8 @@ def test_the_control_of_the_same_variance_reads_nothing_of_what_is_edited() -> N
     (read,) = made.read_outs.read
     assert abs(read @ covariance @ own) < 1e-4 * np.sqrt((read @ covariance @ read) * (own @ covariance @ own))
     rest = np.delete(np.delete(covariance, 2, axis=0), 2, axis=1)
-    assert read @ covariance @ read == pytest.approx(np.linalg.eigvalsh(rest)[-1], rel=0.05)  # as near as there is
+    lowest, highest = np.linalg.eigvalsh(rest)[[0, -1]]
+    assert 0.999 * lowest < read @ covariance @ read < 1.001 * highest
 
 
 def test_controls_of_several_directions_do_not_coincide() -> None:
@@ -62,8 +62,11 @@ def test_controls_of_several_directions_do_not_coincide() -> None:
     one, other = same_variance(edited, moments, np.random.default_rng(0))
     covariance = moments["lstm_hidden"].covariance
     assert abs(one.weight @ covariance @ other.weight) < 1e-3 * one.spread * other.spread
-    assert one.spread == pytest.approx(3, rel=0.1) and other.spread == pytest.approx(2.9, rel=0.1)
-    assert np.abs(swap(one, other, "change", covariance).write).max() < 2
+    assert np.abs(swap(one, other, "change", covariance).write).max() < 5
+    again, _ = same_variance(edited, moments, np.random.default_rng(1))
+    assert abs(one.weight @ again.weight) < 0.95, "controls differ, and vary as states do: more than most directions"
+    drawn = [same_variance(edited, moments, np.random.default_rng(seed))[0].spread for seed in range(40)]
+    assert np.median(drawn) > 1.5
 
 
 def test_each_arm_of_a_transplant_draws_its_own_donors() -> None:
