@@ -115,7 +115,7 @@ def test_nothing_is_pickled(path: Path) -> None:
     [
         "train -a takru --no-track",
         "train -m replay -p policies -n takeru",
-        "evaluate policies pvp -p takeru,hybrid_3M",
+        "evaluate policies pvp -p takeru,hybrid_10M",
         "evaluate policies pvp --untrained takru",
         "extract_activations pve -p takeru",
         "extract_activations pve -p takeru_3M --layers lstm_hiden",

@@ -116,7 +116,7 @@ def test_a_file_of_another_kind(tmp_path: Path, text: str) -> None:
 
 def test_a_policy_in_place_of_directions(tmp_path: Path) -> None:
     write_tensors(tmp_path / "new", {"weight": np.zeros(3, np.float32)}, "{}", "policy")
-    older = Path(__file__).parents[2] / "policies" / "hybrid_3M.safetensors"  # from before files said their kind
+    older = Path(__file__).parents[2] / "policies" / "start_kit_3M.safetensors"  # from before files said their kind
     for path in (tmp_path / "new", older):
         assert "is a policy, but a file of directions is needed here" in refused(path)
 
