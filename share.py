@@ -53,7 +53,7 @@ class Pull:
 
 
 @dataclass(frozen=True)
-class WandbFile:
+class WandbArguments:
     """Keep policies, dumps and folders of results as artifacts of Weights & Biases."""
 
     paths: tyro.conf.Positional[tuple[Path, ...]]
@@ -69,7 +69,7 @@ class WandbFile:
 Command = (
     Annotated[Push, tyro.conf.subcommand("push")]
     | Annotated[Pull, tyro.conf.subcommand("pull")]
-    | Annotated[WandbFile, tyro.conf.subcommand("wandb")]
+    | Annotated[WandbArguments, tyro.conf.subcommand("wandb")]
 )
 
 
@@ -77,7 +77,7 @@ def main() -> None:
     """Parse, share, report."""
     command_type: Any = Command
     command = command_line.parse(command_type, __doc__)
-    if isinstance(command, WandbFile):
+    if isinstance(command, WandbArguments):
         keep(command)
         return
     from agent_zoo.hub import pull, push
@@ -99,7 +99,7 @@ def report(done: str, shared: "Shared") -> None:
     print(f"SHA-256: {shared.sha256}")
 
 
-def keep(wanted: WandbFile) -> None:
+def keep(wanted: WandbArguments) -> None:
     """Log all paths as artifacts of one run, after all of them have been checked."""
     from common.weights_and_biases import share
 

@@ -137,7 +137,7 @@ def play(
         before, *after = simulate(held_out, options, list(arms.values()), show)
     for arm in arms.values():
         if arm.folder:
-            print(f"dump of {options.lives:,} simulated lives: {arm.folder}")
+            print(f"dump of {options.wanted:,} simulated lives: {arm.folder}")
     return before, dict(zip(list(arms)[1:], after, strict=True))
 
 
@@ -252,7 +252,7 @@ def compare_jacobians(options: JacobiansOptions, held_out: "HeldOut", folder: Pa
     from common.progress_view import progress
 
     dynamics, folder = jacobians.read_dynamics(options.run, held_out.origin), folder / "jacobians"
-    with progress("JacobiansOptions") as share:
+    with progress("comparing Jacobians") as share:
         rows, by_lag = jacobians.compare_jacobians(held_out, dynamics, options.lives, options.lags, options.seed, share)
     write_table(folder / "agreement.tsv", rows)
     title = "sign agreement of Jacobians with lagged correlations, and what passes through the world"

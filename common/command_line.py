@@ -143,7 +143,7 @@ def parse_command(
     """
     first = next(iter(arguments), HELP[0])
     if first not in commands and first not in HELP:
-        hint = did_you_mean(first, commands)
+        hint = did_you_mean(first, commands) if first.isalpha() else ""
         if usual is None or (hint and not Path(first).exists()):
             raise UserError(f"there is no command {first!r}; there are: {', '.join(commands)}{hint}")
         first, arguments = usual, [usual, *arguments]

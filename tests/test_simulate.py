@@ -328,7 +328,8 @@ def test_other_dice_that_cannot_be_thrown_are_refused(trained, features_dump, tm
         (["--ticks", 1, "--act", "north,north"], "more than --ticks 1"),
         (["--dump", "nowhere"], "nowhere"),
         (["--from", "interpolate", "--steps", 1], "--steps is 1"),
-        (["--from", "interpolate", "--steps", 4], "must be a multiple of --steps 4"),
+        (["--steps", 4], "--steps does nothing without --from interpolate"),
+        (["--from", "interpolate", "--steps", 6], "-n is 5: a way alone takes --steps 6"),
         (
             ["--swap-directions-from", "10", "5", "--swap-directions-to", "12", "None"],
             "use --edit swap --from ic_10 --to ic_12 --change --edit collapse --direction ic_5 --change",
@@ -347,6 +348,7 @@ def test_edits_that_make_no_sense_are_refused(more, message, trained, features_d
         ("moves", ["--first", 4], "--first is 4: must be 1 to 3"),
         ("moves", ["--edit", "clear"], "--edit does nothing with moves"),
         ("maximise", ["ic_1"], "ic_1 is a direction, and --directions names no file"),
+        ("maximise", ["value", "--directions", "nowhere"], "--directions does nothing with value"),
         ("jacobians", ["nowhere"], "nowhere does not exist: give a folder that analyze_dynamics.py wrote"),
         ("compare", ["--ticks", 1], "--ticks is 1: must be 2 to 1024"),
         ("qualty", [], "no command 'qualty'; there are: lives, moves"),
@@ -360,5 +362,8 @@ def test_the_start_and_the_direction_are_told_apart() -> None:
     words = "world_models/NAME --from random --directions FILE --edit swap --from ic_1 --to ic_2"
     name, options = simulate.parse(words.split())
     assert name == "lives" and options.beginning == "random" and options.edits[0].names == ("ic_1", "ic_2")
+    assert simulate.parse(["--lives", "10", "world_models/NAME"])[1].wanted == 10
+    ways = "world_models/compare_3 --from interpolate --steps 7"
+    assert simulate.parse(ways.split())[1].wanted == 5999
     with pytest.raises(UserError, match=r"use --edit swap --from ic_3 --to ic_4 --change$"):
         simulate.parse(["world_models/NAME", "--swap_directions_from=3", "--swap_directions_to=4"])

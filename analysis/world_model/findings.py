@@ -204,7 +204,8 @@ def compared(real: LifeTicks, simulated: LifeTicks, seed: int) -> list[Finding]:
     lives = random.permutation(np.unique(real.life))
     if len(lives) < 2 * FEWEST_LIVES:
         raise UserError(
-            f"there must be {2 * FEWEST_LIVES} recorded lives on test maps to compare, and there are {len(lives)}"
+            f"a comparison needs {2 * FEWEST_LIVES} recorded lives on test maps, and there are {len(lives)}: record "
+            "more episodes"
         )
     fitted, read = lives[: len(lives) // 2], lives[len(lives) // 2 :]
     train = real.take(np.flatnonzero(np.isin(real.life, fitted)))

@@ -137,6 +137,11 @@ class SimulationOptions(QuestionOptions):
     """Lives to simulate, at least 1."""
 
     @property
+    def wanted(self) -> int:
+        """Lives to simulate, of each sequence of moves."""
+        return self.lives
+
+    @property
     def beginning(self) -> Beginning:
         """Where lives begin."""
         return "informed"
@@ -157,13 +162,13 @@ class LivesOptions(SimulationOptions):
     """Simulate lives of the policy, and write them as a dump; the command where none is named."""
 
     lives: Annotated[int, tyro.conf.arg(aliases=["-n"])] = 6000
-    """Lives to simulate, at least 1; with --from interpolate a multiple of --steps."""
+    """Lives to simulate, at least 1; with --from interpolate those of whole ways, of --steps lives each."""
     start: Annotated[Beginning, tyro.conf.arg(name="from")] = "informed"
     """informed: go on from recorded ticks on maps that the model was not trained on; random: from the model's random
     starts; interpolate: from --steps points on the way from one recorded start to another. Give it before --edit, after
     which --from names a direction."""
-    steps: int = 8
-    """Starts on each way of --from interpolate, both ends included, 2 to 128."""
+    steps: int | None = None
+    """Starts on each way of --from interpolate, both ends included, 2 to 128; by default 8."""
     act: str = ""
     """Comma-separated moves that every agent makes in its first ticks: north, south, east, west, stay, or policy for
     the policy's own choice."""
@@ -188,7 +193,12 @@ class LivesOptions(SimulationOptions):
     @property
     def ways_steps(self) -> int:
         """See `SimulationOptions.ways_steps`."""
-        return self.steps if self.start == "interpolate" else 1
+        return (self.steps or 8) if self.start == "interpolate" else 1
+
+    @property
+    def wanted(self) -> int:
+        """See `SimulationOptions.wanted`."""
+        return self.lives // self.ways_steps * self.ways_steps
 
     @property
     def moves(self) -> tuple[int | None, ...]:
@@ -208,9 +218,11 @@ class LivesOptions(SimulationOptions):
     def check(self) -> None:
         """See `QuestionOptions.check`."""
         super().check()
-        check(self, name=result_name(self.name), steps=between(self.steps, 2, 128))
-        if self.lives % self.ways_steps:
-            raise UserError(f"-n is {self.lives}: must be a multiple of --steps {self.steps}")
+        check(self, name=result_name(self.name), steps=between(2 if self.steps is None else self.steps, 2, 128))
+        if self.steps is not None and self.start != "interpolate":
+            raise UserError("--steps does nothing without --from interpolate: leave it out")
+        if not self.wanted:
+            raise UserError(f"-n is {self.lives}: a way alone takes --steps {self.ways_steps}")
         if len(self.moves) > self.ticks:
             raise UserError(f"--act names {len(self.moves)} moves, more than --ticks {self.ticks}")
         for edit in self.edits:
@@ -268,6 +280,8 @@ class SearchOptions(SimulationOptions):
         check(self, name=result_name(self.name))
         if self.target != "value" and self.directions is None:
             raise UserError(f"{self.target} is a direction, and --directions names no file that holds it")
+        if self.target == "value" and self.directions is not None:
+            raise UserError("--directions does nothing with value: leave it out")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -170,13 +170,15 @@ def number_of(target: Target, model: WorldModel, request: str) -> Number:
     if isinstance(target, ReadOut):
         if target.direction.layer not in (LSTM_HIDDEN, LSTM_CELL):
             layer = target.direction.layer
-            raise UserError(f"--saliency {request}: a direction of {layer}, which is no state of the memory")
+            raise UserError(f"{request} is a direction of {layer}, which is no state of the memory")
         return read_out(target.direction)
     assert isinstance(target, Action)
     head = model.layout.heads[target.head].name
     if head not in (MOVE_HEAD, STYLE_HEAD):
-        raise UserError(f"--saliency {request}: options of {head} are rows, which simulated views do not share: give "
-                        f"{MOVE_HEAD} or {STYLE_HEAD}")  # fmt: skip
+        raise UserError(
+            f"the target is {request}: options of {head} are rows, which simulated views do not share: give "
+            f"{MOVE_HEAD} or {STYLE_HEAD}"
+        )
 
     def log_probability(tick: ImaginedTick) -> torch.Tensor:
         table = tick.choices.log_probabilities[head]

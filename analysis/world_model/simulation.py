@@ -211,7 +211,7 @@ def simulate(
     Raises:
         UserError: a folder already holds a dump, or the recorded one has too few windows.
     """
-    model, done, total = held_out.model, 0, options.lives * len(arms)
+    model, done, total = held_out.model, 0, options.wanted * len(arms)
     with_donors = [arm.edits for arm in arms if arm.edits and arm.edits.donors]
     watched = tuple({layer for branch in with_donors for layer in branch.layers})
     with torch.no_grad(), ExitStack() as stack:
@@ -220,7 +220,7 @@ def simulate(
             if branch.arm.folder:
                 metadata = simulated_metadata(held_out, options, branch.arm)
                 branch.writer = stack.enter_context(DumpWriter(branch.arm.folder, metadata))
-        batches = held_out.starts(options.beginning, options.lives, options.seed, options.ways_steps)
+        batches = held_out.starts(options.beginning, options.wanted, options.seed, options.ways_steps)
         for episode, (start, life) in enumerate(batches):
             unedited = UneditedLives(watched)
             for branch in played:
@@ -272,7 +272,7 @@ def simulated_metadata(held_out: HeldOut, options: SimulationOptions, arm: Arm) 
         "task": task_column(layout.task_size), "legal": legal_column([head.size for head in layout.heads]),
     }  # fmt: skip
     simulated: dict[str, Any] = {
-        "lives": options.lives, "ticks": options.ticks, "from": options.beginning, "moves": arm.moves
+        "lives": options.wanted, "ticks": options.ticks, "from": options.beginning, "moves": arm.moves
     }  # fmt: skip
     if options.beginning == "interpolate":
         simulated["steps"] = options.ways_steps

@@ -150,7 +150,8 @@ def _options(folder: Path, arguments: Mapping[str, Any]) -> tuple[EditOptions, .
     for edit_options in options:
         if edit_options.edit not in _EDITS:
             raise UserError(
-                f"{folder} made the edit {edit_options.edit}, which is not compared: only {', '.join(_EDITS)}"
+                f"{folder} made the edit {edit_options.edit}, which cannot be compared: give runs of "
+                f"{', '.join(_EDITS)}"
             )
         edit_options.check()
     return options

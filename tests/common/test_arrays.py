@@ -13,8 +13,8 @@ from tests.fuzz import limited
 def npy(array: np.ndarray, **header: Any) -> bytes:
     """An .npy file that may claim to be more than it is."""
     file = io.BytesIO()
-    output = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape} | header
-    np.lib.format.write_array_header_1_0(file, output)
+    claimed = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape} | header
+    np.lib.format.write_array_header_1_0(file, claimed)
     return file.getvalue() + array.tobytes()
 
 

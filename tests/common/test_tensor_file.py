@@ -30,8 +30,8 @@ def write_older(path: Path, text: str) -> None:
 
 
 def check_read(path: Path, kind: Kind, text: str) -> None:
-    arrays, output = read_tensors(path, kind)
-    assert output == text
+    arrays, metadata = read_tensors(path, kind)
+    assert metadata == text
     for name, array in ARRAYS.items():
         np.testing.assert_array_equal(arrays[name], array)
 

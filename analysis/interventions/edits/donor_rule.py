@@ -103,7 +103,7 @@ class DonorLots:
         Args:
             drawn: which slots are edited, and so never donors, (slots,) bool.
         """
-        self.rules = tuple(dict.fromkeys(rules))
+        self.rules = tuple(rules)
         self._drawn, self._seed, self._numbers = drawn, seed, numbers
 
     def draw(

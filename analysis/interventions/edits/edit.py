@@ -26,6 +26,7 @@ from analysis.interventions.edits.state_edits import (
     edit_along,
     interchange,
 )
+from common.user_error import UserError
 
 
 @dataclass(frozen=True)
@@ -195,11 +196,19 @@ class MadeEdits:
             before: memory with which the tick begins, of B agents.
             states: that the tick computed, (B, units).
             donors: their donors' states of the layer, by rule, (B, units) each.
+
+        Raises:
+            UserError: edited states are not finite.
         """
         was = memory_states(before).get(layer)
         for edit in self.states:
             if edit.layer == layer:
                 states = (edit.taking(donors[edit.donor]) if edit.donor else edit).edited(was, states)
+        if not states.isfinite().all():
+            raise UserError(
+                f"an edit of {layer} gives values that are not finite: its dose may be too large, or its directions "
+                "may nearly coincide"
+            )
         return states
 
 

@@ -297,8 +297,11 @@ def _read_out_edit(
     read = np.stack([direction.weight for direction in directions]).astype(np.float64)
     spanned = read if covariance is None else read @ covariance  # (K, units)
     products = spanned @ read.T
+    for direction, square in zip(directions, np.diag(products), strict=True):
+        if not square > 0:
+            raise UserError(f"the direction {direction.name} does not vary, so it cannot be edited")
     lengths = np.sqrt(np.diag(products))
-    if not lengths.all() or np.linalg.eigvalsh(products / np.outer(lengths, lengths))[0] < _INDEPENDENT:
+    if np.linalg.eigvalsh(products / np.outer(lengths, lengths))[0] < _INDEPENDENT:
         raise UserError(
             f"the directions {', '.join(direction.name for direction in directions)} are not independent: leave one out"
         )

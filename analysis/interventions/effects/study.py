@@ -138,8 +138,8 @@ def _on_controls(everything: Sequence[Pairs]) -> list[str]:
         fewest = min((len(controls[kind]) for controls in played.values() if controls.get(kind)), default=0)
         if kind in DRAWN_DIRECTIONS and fewest == 1:
             notes.append(
-                f"There is only one draw of {kind}. It does not show how such controls vary, so nothing can count as "
-                "an effect: play several with --controls."
+                f"Only one control of the kind {kind!r} was played, or all of them did exactly the same. It is unknown "
+                "how such controls vary, so nothing can count as an effect: play several in a new run, with --controls."
             )
     if any(UNTRAINED in controls and controls[UNTRAINED] for controls in played.values()):
         notes.append("The untrained policy is a single network, which does not show how such networks vary.")

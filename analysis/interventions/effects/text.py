@@ -83,8 +83,8 @@ def _about(study: EffectsStudy) -> list[str]:
         f"chance and every kind of control, corrected for all tests (q at most {LEVEL:g}). Random directions differ "
         "from one another, so an edit must exceed what one more of them could do. For undecided results, brackets give "
         "the effect that 80% of such runs would detect.",
-        "At once, in total: compared with what the same agents would do after the same observations had nobody ever "
-        "edited them. In play: compared with what they would do without the edit of this tick alone.",
+        "At once, in total: compared with what the same agents would do, after the same observations, if nobody had "
+        "ever edited them. In play: compared with what they would do without this one tick's edit.",
     ]
 
 

@@ -1,6 +1,6 @@
 """How an edit of a run is made in each arm: as it is, or as a control of the same size."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +13,7 @@ from analysis.interventions.edits.linear_readings import StateMoments
 from analysis.interventions.edits.memory_edits import KeptMemory, MemoryEdit, MovedAsFar
 from analysis.interventions.edits.state_edits import AsFarAs, DirectedEdit, Eraser, Interchange, StateEdit, Untouched
 
+_MOST_ALIKE = 0.5  # largest share of a control's direction that all controls may have in common
 Moments = Mapping[str, StateMoments]
 """Of the unedited states of a policy, by layer, and by the names of readings with their variables."""
 
@@ -123,29 +124,33 @@ def random_eraser(eraser: Eraser, states: StateMoments, random: np.random.Genera
 def _unit_of_variance(covariance: np.ndarray, wanted: float, random: np.random.Generator) -> np.ndarray:
     """Return a random direction of length 1 along which states have a given variance, (units,).
 
-    A random direction is turned towards the component of the largest or of the smallest variance until it fits. If not
-    even that component reaches the variance, the result is drawn as the difference of two states would be, or for too
-    small a variance as if their components had the inverse variances: the component itself would be the same each time,
-    and controls must differ to tell what one more of them may do.
+    A random direction is turned towards the component of the largest or of the smallest variance until it fits. Draws
+    that end near that component would be much the same, and controls must differ to tell what one more of them may do.
+    These are made of all components, weighted by up to the first power of their variances or of the inverse: the
+    variance is then the wanted one, or as near to it as such a mixture comes.
 
     Args:
         covariance: of the states, (units, units).
     """
-    drawn = random.standard_normal(len(covariance))
-    start = _unit(drawn)
+    start = _unit(random.standard_normal(len(covariance)))
     values, vectors = np.linalg.eigh(covariance)
     larger = _variance(start, covariance) < wanted
     end = vectors[:, -1] if larger else vectors[:, 0]
-    if wanted > values[-1] or wanted < values[0]:
-        return _unit(vectors @ (values ** (0.5 if larger else -0.5) * drawn))
-    low, high = 0.0, 1.0
-    turned = start
-    for _ in range(60):  # by bisection: the variance at 0 and at 1 lie on both sides of the wanted one
-        middle = (low + high) / 2
-        turned = _unit((1 - middle) * start + middle * end)
-        beyond = (_variance(turned, covariance) - wanted) * (_variance(start, covariance) - wanted) < 0
-        low, high = (low, middle) if beyond else (middle, high)
-    return turned
+    power = 1.0 if larger else -1.0
+
+    def fitting(moved: Callable[[float], np.ndarray]) -> np.ndarray:
+        low, high, direction = 0.0, 1.0, start
+        for _ in range(60):  # by bisection: the variance at 0 and at 1 lie on both sides of the wanted one
+            middle = (low + high) / 2
+            direction = moved(middle)
+            beyond = (_variance(direction, covariance) - wanted) * (_variance(start, covariance) - wanted) < 0
+            low, high = (low, middle) if beyond else (middle, high)
+        return direction
+
+    turned = fitting(lambda share: _unit((1 - share) * start + share * end))
+    if (turned @ end) ** 2 <= _MOST_ALIKE:
+        return turned
+    return fitting(lambda share: _unit(vectors @ (values ** (power * share) * (vectors.T @ start))))
 
 
 def _variance(direction: np.ndarray, covariance: np.ndarray) -> float:

@@ -23,7 +23,6 @@ from analysis.interventions.play.experiment import ArmPlan
 from analysis.interventions.play.outcomes import DonorOutcomes, FollowedEdits, LifeOutcomes, goals_of, share_within
 from analysis.interventions.play.recordings import ArmRecorder, KeptReplay
 from analysis.interventions.play.request import PATHS
-from common.user_error import UserError
 from reinforcement_learning.game.ground_truth import OwnRows
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
@@ -271,15 +270,13 @@ class _Tick:
             if not len(self.rows):
                 return None
             rows = self.rows.to(states.device)
+            if layer not in self._plan.layers:
+                self.edited[layer] = states[rows]
+                return None
             given = {rule: states[donor.rows.to(states.device)] for rule, donor in self.donors.items()}
             edited = self._plan.edited(layer, self.before.take(rows), states[rows], given)
-            if not edited.isfinite().all():
-                raise UserError(
-                    f"the arm {self._plan.name!r} gives {layer} values that are not finite: its directions nearly "
-                    "coincide, or its dose is too large"
-                )
             self.edited[layer] = edited
             self.changed = self.changed | (edited != states[rows]).any(dim=1)
-            return states.index_copy(0, rows, edited) if layer in self._plan.layers else None
+            return states.index_copy(0, rows, edited)
 
         return hook

@@ -54,8 +54,8 @@ def test_intervals_cover_planted_effects_at_their_nominal_rate(
     against_all, against_rest = true_effects(episodes, world)
     settings, hits = Inference(bootstraps=199), {"all": [], "rest": []}
     for run in range(120):
-        values, labels, item, episode = dump(np.random.default_rng([1, run]), lives, episodes, world)
-        result = effect_intervals(values, labels, item, episode, settings)
+        values, labels, life, episode = dump(np.random.default_rng([1, run]), lives, episodes, world)
+        result = effect_intervals(values, labels, life, episode, settings)
         assert result.unit == unit and result.units == (lives if unit == "life" else episodes)
         hits["all"].extend((result.baseline_low[0] <= against_all) & (against_all <= result.baseline_high[0]))
         hits["rest"].extend((result.complement_low[0] <= against_rest) & (against_rest <= result.complement_high[0]))
@@ -68,9 +68,9 @@ def test_a_dozen_lives_are_wide_rather_than_wrong() -> None:
     _, against_rest = true_effects(1, 0.0)
     hits = []
     for run in range(120):
-        values, labels, item, episode = dump(np.random.default_rng([2, run]), 12, 1, 0.0)
+        values, labels, life, episode = dump(np.random.default_rng([2, run]), 12, 1, 0.0)
         if (labels == 0).any():
-            result = effect_intervals(values, labels, item, episode, Inference(bootstraps=199))
+            result = effect_intervals(values, labels, life, episode, Inference(bootstraps=199))
             known = np.isfinite(result.complement_low[0])
             inside = (result.complement_low[0] <= against_rest) & (against_rest <= result.complement_high[0])
             hits.extend(inside[known])
@@ -91,9 +91,9 @@ def test_two_clusters_that_share_a_dump_are_as_sure_of_what_sets_them_apart(hold
 
 
 def test_less_confidence_gives_shorter_intervals_around_the_estimate() -> None:
-    values, labels, item, episode = dump(np.random.default_rng(3), 60, 1, 0.0)
-    estimate = effect_sizes(values, labels, item, 0).d_complement
-    wide, short = (effect_intervals(values, labels, item, episode, Inference(confidence=c)) for c in (0.95, 0.5))
+    values, labels, life, episode = dump(np.random.default_rng(3), 60, 1, 0.0)
+    estimate = effect_sizes(values, labels, life, 0).d_complement
+    wide, short = (effect_intervals(values, labels, life, episode, Inference(confidence=c)) for c in (0.95, 0.5))
     assert (wide.complement_low < short.complement_low).all() and (short.complement_high < wide.complement_high).all()
     assert ((short.complement_low < estimate) & (estimate < short.complement_high)).all()
 
@@ -103,36 +103,36 @@ def all_ends(found: EffectIntervals) -> np.ndarray:
 
 
 def test_what_cannot_be_resampled_has_no_interval() -> None:
-    values, labels, item, episode = dump(np.random.default_rng(4), 30, 1, 0.0)
+    values, labels, life, episode = dump(np.random.default_rng(4), 30, 1, 0.0)
     settings = Inference(bootstraps=99)
-    in_one_life = np.where(item.index == 3, 0, -1)
-    assert np.isnan(all_ends(effect_intervals(values, in_one_life, item, episode, settings))).all()
+    in_one_life = np.where(life.index == 3, 0, -1)
+    assert np.isnan(all_ends(effect_intervals(values, in_one_life, life, episode, settings))).all()
     one = make_lives([len(labels)])
     assert np.isnan(all_ends(effect_intervals(values, labels, one, episode, settings))).all()
-    everything = effect_intervals(values, np.zeros_like(labels), item, episode, settings)
+    everything = effect_intervals(values, np.zeros_like(labels), life, episode, settings)
     assert np.isnan(everything.complement_low).all() and everything.episodes[0] == 0
-    assert effect_intervals(values, np.full_like(labels, -1), item, episode, settings).baseline_low.shape == (0, 3)
+    assert effect_intervals(values, np.full_like(labels, -1), life, episode, settings).baseline_low.shape == (0, 3)
     constant = np.column_stack([np.full(len(labels), 0.1), values])
-    beside = effect_intervals(constant, labels, item, episode, settings)
+    beside = effect_intervals(constant, labels, life, episode, settings)
     assert np.isnan(beside.complement_low[0, 0]) or beside.complement_low[0, 0] == 0
     assert np.isfinite(beside.complement_low[0, 1:]).all()
 
 
 def test_episodes_that_agree_in_sign_are_counted() -> None:
-    values, labels, item, episode = dump(np.random.default_rng(5), 200, ENOUGH_EPISODES, 0.0)
+    values, labels, life, episode = dump(np.random.default_rng(5), 200, ENOUGH_EPISODES, 0.0)
     turned = np.where((episode == 1)[:, None], -values, values)
-    result = effect_intervals(turned, labels, item, episode, Inference(bootstraps=99))
+    result = effect_intervals(turned, labels, life, episode, Inference(bootstraps=99))
     assert result.episodes[0] == ENOUGH_EPISODES
     assert (result.agreeing[0] == ENOUGH_EPISODES - 1).all()
 
 
 def test_what_is_always_so_in_a_cluster_and_never_elsewhere_is_infinitely_apart() -> None:
-    _, labels, item, episode = dump(np.random.default_rng(6), 60, 1, 0.0)
+    _, labels, life, episode = dump(np.random.default_rng(6), 60, 1, 0.0)
     for inside, sign in ((0.3, 1), (-7.1, -1)):
         values = np.where(labels == 0, inside, -0.1)[:, None]
         for first_in_cluster in (True, False):
             order = np.argsort((labels == 0) != first_in_cluster, kind="stable")
-            lives = lives_with(item.index[order])
+            lives = lives_with(life.index[order])
             result = effect_intervals(values[order], labels[order], lives, episode[order], Inference(bootstraps=99))
             assert result.complement_low[0, 0] == result.complement_high[0, 0] == sign * np.inf
 
@@ -155,8 +155,8 @@ def smooth_dump(run: int, lives: int, lift: float) -> tuple[np.ndarray, np.ndarr
 
 
 def intervals(run: int, lives: int, episodes: int, lift: float) -> EffectIntervals:
-    values, labels, item = smooth_dump(run, lives, lift)
-    return effect_intervals(values, labels, item, item.index % episodes, SETTINGS)
+    values, labels, life = smooth_dump(run, lives, lift)
+    return effect_intervals(values, labels, life, life.index % episodes, SETTINGS)
 
 
 @pytest.mark.parametrize(("lives", "episodes"), [(40, 1), (60, 12), (40, 4)])

@@ -110,4 +110,4 @@ def test_the_values_saliency_is_its_gradient_times_input(recorded) -> None:
 
 def test_too_few_lives_are_refused() -> None:
     few = planted().take(np.arange(15 * LENGTH))
-    assert_refuses("there must be 16 recorded lives on test maps to compare, and there are 15", compared, few, few, 0)
+    assert_refuses("a comparison needs 16 recorded lives on test maps, and there are 15", compared, few, few, 0)

@@ -131,7 +131,9 @@ def test_directions_that_cannot_be_edited_together_are_refused() -> None:
     nearly = replace(
         OBLIQUE, weight=OBLIQUE.weight + np.float32(1e-5) * np.arange(len(OBLIQUE.weight), dtype=np.float32)
     )
-    for same in (OBLIQUE, nearly, replace(OBLIQUE, weight=np.zeros_like(OBLIQUE.weight))):
+    none = replace(OBLIQUE, weight=np.zeros_like(OBLIQUE.weight))
+    assert_refuses("does not vary", collapse, [none], "state")
+    for same in (OBLIQUE, nearly):
         assert_refuses("not independent", collapse, [OBLIQUE, same], "state")
     assert_refuses("several layers", collapse, [OBLIQUE, unit(0, UNITS, layer="lstm_cell")], "state")
     assert_refuses("same layer", swap, OBLIQUE, unit(0, UNITS, layer="lstm_cell"), "state", None)

@@ -62,8 +62,8 @@ def test_planted_options_follow_beyond_controls(study: EffectsStudy) -> None:
     north = result["Move/North"]
     assert north.effect.low < 0.3 < north.effect.high and north.effect.low > 0.2
     assert (north.feature, north.episodes, north.lives) == ("self_food", 10, 80)
-    assert [follow.control for follow in north.against] == ["random directions", "random donors", "untrained policy"]
-    assert all(abs(follow.effect.value) < 0.05 for follow in north.against)
+    assert [control.control for control in north.against] == ["random directions", "random donors", "untrained policy"]
+    assert all(abs(control.effect.value) < 0.05 for control in north.against)
     assert result["Move/South"].effect.value == pytest.approx(-0.25, abs=0.03)
 
 

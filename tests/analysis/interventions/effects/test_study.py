@@ -21,8 +21,8 @@ def study(planted: Planted, seed: int = 0, settings: Inference = SETTINGS) -> Ef
     return study_effects(*plant(planted, seed), settings)
 
 
-def verdicts(found: EffectsStudy) -> dict[str, str]:
-    return {effect.outcome: effect.verdict for effect in found.effects}
+def verdicts(result: EffectsStudy) -> dict[str, str]:
+    return {effect.outcome: effect.verdict for effect in result.effects}
 
 
 def test_planted_effects_are_found_and_no_others() -> None:
@@ -76,10 +76,10 @@ def test_directions_edited_one_by_one_are_ranked_and_compared_with_their_own_con
     )  # fmt: skip
     result = study(planted)
     ranked = ranking(result)
-    assert [effect.direction for effect in ranked] == ["strong", "middle", "weak"]
-    strong, _, weak = (effect.effects["ticks"] for effect in ranked)
+    assert [entry.direction for entry in ranked] == ["strong", "middle", "weak"]
+    strong, _, weak = (entry.effects["ticks"] for entry in ranked)
     assert strong.q < 0.05 < weak.q, "the effects are the planted ones, not one of all directions together"
-    random = {effect.direction: effect.effects["ticks"].against[0] for effect in ranked}
+    random = {entry.direction: entry.effects["ticks"].against[0] for entry in ranked}
     assert random["strong"].arms == tuple(f"random direction {number}, strong" for number in range(1, 6))
     assert random["strong"].effect.value < -25 < -10 < random["weak"].effect.value
     assert len([effect for effect in result.effects if effect.outcome == "ticks"]) == 3, (
@@ -178,7 +178,7 @@ def test_pairs_without_a_value_are_left_out_and_counted() -> None:
 
 def test_outcomes_at_once_are_levels_beside_those_of_controls() -> None:
     result = study(LARGE)
-    at_once = {effect.outcome: effect for effect in result.at_once}
+    at_once = {level.outcome: level for level in result.at_once}
     assert {
         "kl_total", "kl_in_play", "kl_total/Move", "value_change_total", "gain_total/Move/North", "off_manifold",
         "edited_ticks",
@@ -186,7 +186,7 @@ def test_outcomes_at_once_are_levels_beside_those_of_controls() -> None:
     assert set(at_once).isdisjoint(effect.outcome for effect in result.effects)
     value = at_once["value_change_total"]
     assert value.level.value == pytest.approx(-0.4, abs=0.03) and value.lives == 128
-    random = next(effect for effect in value.against if effect.control == "random directions")
+    random = next(control for control in value.against if control.control == "random directions")
     assert random.effect.value == pytest.approx(-0.06, abs=0.02) and random.difference.high < -0.3
     assert at_once["edited_ticks"].level.value == 50
 

@@ -22,12 +22,12 @@ SETTINGS = Inference(permutations=999, bootstraps=199)
 LARGE = Planted({EDIT: {"ticks": -25.0}}, kinds=(RANDOM,), randoms=8, agents=32, edited=16)
 
 
-def study(planted: Planted, said: str = "", seed: int = 0) -> EffectsStudy:
-    return study_effects(*plant(planted, seed), SETTINGS, margins(said))
+def study(planted: Planted, within: str = "", seed: int = 0) -> EffectsStudy:
+    return study_effects(*plant(planted, seed), SETTINGS, margins(within))
 
 
-def named(found: EffectsStudy) -> dict[str, Effect]:
-    return {effect.outcome: effect for effect in found.effects}
+def named(result: EffectsStudy) -> dict[str, Effect]:
+    return {effect.outcome: effect for effect in result.effects}
 
 
 def test_directions_that_all_do_something_are_no_effect() -> None:
@@ -45,7 +45,7 @@ def test_a_single_random_direction_is_no_control() -> None:
     one = study(replace(LARGE, randoms=1))
     ticks = named(one)["ticks"]
     assert ticks.verdict == "no controls" and np.isnan(ticks.against[0].difference.low)
-    assert any(note.startswith("There is only one draw of random directions") for note in one.notes)
+    assert any(note.startswith("Only one control of the kind 'random directions' was played") for note in one.notes)
     several = study(LARGE)
     assert named(several)["ticks"].verdict == "effect" and not any("One draw" in note for note in several.notes)
     assert named(several)["ticks"].against[0].as_large == 0

@@ -117,7 +117,7 @@ def test_changes_are_compared_with_the_span_of_unedited_states(pool: PolicyPool)
     """States vary in two ways only, since two units always change together. A change of one of them is half unusual."""
     layers = ("lstm_hidden", "lstm_cell")
     moments = played(pool, GROUP, ArmPlan("edit", 6, watched=layers)).moments
-    spans = {layer: data_span(span) for layer, span in moments.items()}
+    spans = {layer: data_span(own) for layer, own in moments.items()}
     assert [len(span) for span in spans.values()] == [2, 2]
     given = {"spans": spans, "when": When(4)}
     for plan, share in (

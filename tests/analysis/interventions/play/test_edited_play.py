@@ -60,9 +60,7 @@ def test_a_planted_cause_moves_nothing_else(pool: PolicyPool) -> None:
 
 
 def test_states_that_are_not_finite_are_refused(pool: PolicyPool) -> None:
-    assert_refuses(
-        "the arm 'edit' gives lstm_hidden values that are not finite", lives, pool, steer(unit(3, UNITS), 1e39)
-    )
+    assert_refuses("an edit of lstm_hidden gives values that are not finite", lives, pool, steer(unit(3, UNITS), 1e39))
 
 
 def test_an_idle_direction_moves_nothing_at_once(pool: PolicyPool) -> None:

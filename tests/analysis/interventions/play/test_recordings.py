@@ -101,7 +101,7 @@ class Stop(Exception):
 
 def record(folder: Path, contest: Contest, pool: PolicyPool, stop_after: int | None = None) -> None:
     """Play what is missing, as a run does; optionally end after this many messages."""
-    plan, told_so_far = RecordingPlan(4, None, 4, LAYERS, format="parquet"), 0
+    plan, reported = RecordingPlan(4, None, 4, LAYERS, format="parquet"), 0
     plans = {TWIN.name: ArmPlan(TWIN.name, 4, recorded=LAYERS), EDIT.name: STEERED}
     with RecordedArms(folder, contest, ARMS, plan) as dumps:
         assert [dumps.layers_of(arm) for arm in ARMS] == [LAYERS, LAYERS, (), ()]
@@ -110,8 +110,8 @@ def record(folder: Path, contest: Contest, pool: PolicyPool, stop_after: int | N
                 if dumps.hold(arm, group):
                     continue
                 for output in play_arm(pool, group, plans[arm.name]):
-                    told_so_far += 1
-                    if told_so_far == stop_after:
+                    reported += 1
+                    if reported == stop_after:
                         raise Stop
                     if isinstance(output, Batch | Finished):
                         dumps.take(arm.name, output)

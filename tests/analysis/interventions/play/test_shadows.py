@@ -179,7 +179,7 @@ def test_a_slow_unit_moves_as_far_as_it_has_come_in_all_ticks_so_far(pair: Polic
 def test_the_unit_that_matters_more_in_total_is_ranked_first(pair: PolicyPool) -> None:
     arms = [Arm("unedited", "unedited", "trained", None, "unedited")]
     arms += [Arm(name, "edit", "trained", None, "unedited", name) for name in ("fast", "slow")]
-    (twin,) = (case for case in play_arm(pair, GROUP, ArmPlan("unedited", 6)))
+    (twin,) = play_arm(pair, GROUP, ArmPlan("unedited", 6))
     tables = [LivesTable.of_rows(twin.rows), held(pair, FAST, "fast"), held(pair, SLOW, "slow")]  # type: ignore[union-attr]
     rows = [
         {"arm": arm.name, "episode": table.episode[place], "agent": table.agent[place], "edited": table.edited[place]}
