@@ -84,7 +84,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a question with the known names closest to an unknown one, or "".
 
     Returns:
-        Such as "; did you mean takeru_3M?", to append to a sentence.
+        Such as "; did you mean takeru_10M?", to append to a sentence.
     """
     suggestions = nearest(name, known)
     return f"; did you mean {' or '.join(suggestions)}?" if suggestions else ""

@@ -118,7 +118,7 @@ def test_nothing_is_pickled(path: Path) -> None:
         "evaluate policies pvp -p takeru,hybrid_10M",
         "evaluate policies pvp --untrained takru",
         "extract_activations pve -p takeru",
-        "extract_activations pve -p takeru_3M --layers lstm_hiden",
+        "extract_activations pve -p takeru_10M --layers lstm_hiden",
     ],
 )
 def test_wrong_names_are_refused_before_anything_heavy_is_loaded(command: str) -> None:
@@ -134,7 +134,7 @@ except user_error.UserError as error:
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     message, loaded = done.stdout.strip().split("|")
-    assert re.search(r"did you mean (takeru|takeru_3M|lstm_hidden or lstm_cell)\?$", message) and loaded == "[]"
+    assert re.search(r"did you mean (takeru|takeru_10M|lstm_hidden or lstm_cell)\?$", message) and loaded == "[]"
 
 
 @pytest.mark.parametrize("script", [*sorted(SCRIPTS), "analysis.proc_eval_result", "analysis.score_ways"])

@@ -181,7 +181,7 @@ def test_a_cache_of_earlier_versions_is_read_and_other_files_are_refused(
     kept.write_bytes(safetensors.numpy.save(safetensors.numpy.load_file(kept)))  # they wrote the arrays alone
     monkeypatch.setattr(transformers.AutoModel, "from_pretrained", lambda *_, **__: pytest.fail("loaded again"))
     np.testing.assert_array_equal(language_model_embeddings(specs, task), expected)
-    kept.write_bytes((ROOT / "policies" / "takeru_3M.safetensors").read_bytes())
+    kept.write_bytes((ROOT / "policies" / "takeru_10M.safetensors").read_bytes())
     assert_refuses("is a policy, but a cache of task embeddings is needed here", language_model_embeddings, specs, task)
     kept.write_bytes(safetensors.numpy.save({"weight": np.zeros(3, np.float32)}))
     assert_refuses("is not a cache of task embeddings", language_model_embeddings, specs, task)
