@@ -228,6 +228,7 @@ def differentiate(options: SaliencyOptions, held_out: "HeldOut", folder: Path) -
     from common.progress_view import progress
 
     model, sha, folder = held_out.model, held_out.origin.policy_sha256, folder / "saliency"
+    assert options.directions
     directions = read_directions(options.directions)
     target = target_named(options.target, model.layout, model.policy, directions, sha, "the target")
     number = saliency.number_of(target, model, options.target)

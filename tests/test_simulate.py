@@ -347,6 +347,7 @@ def test_edits_that_make_no_sense_are_refused(more, message, trained, features_d
     [
         ("moves", ["--first", 4], "--first is 4: must be 1 to 3"),
         ("moves", ["--edit", "clear"], "--edit does nothing with moves"),
+        ("saliency", ["value"], "--directions names no file"),
         ("maximise", ["ic_1"], "ic_1 is a direction, and --directions names no file"),
         ("maximise", ["value", "--directions", "nowhere"], "--directions does nothing with value"),
         ("jacobians", ["nowhere"], "nowhere does not exist: give a folder that analyze_dynamics.py wrote"),

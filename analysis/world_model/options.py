@@ -1,5 +1,6 @@
 """Every option of train_world_model.py, and of the commands of simulate.py; loads nothing heavy."""
 
+import functools
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -9,6 +10,7 @@ import tyro
 from analysis.interventions.edits.edit_options import EditOptions, check_features, check_together, needs_directions
 from analysis.recorded.tracking import Wandb
 from common.argument_checks import at_least, between, check, did_you_mean, result_name, seed_value, split
+from common.files import sha256
 from common.result_places import OutputFolder
 from common.user_error import UserError
 
@@ -119,6 +121,11 @@ class QuestionOptions:
     def file(self) -> Path:
         """The model's file."""
         return self.model / MODEL_FILE if self.model.is_dir() else self.model
+
+    @functools.cached_property
+    def sha256(self) -> str:
+        """Hash of the model's file, which every dump names."""
+        return sha256(self.file)
 
     def check(self) -> None:
         """Refuse values that make no sense.
@@ -368,10 +375,16 @@ class SaliencyOptions(LaggedOptions):
 
     target: tyro.conf.Positional[str]
     """value, Move.Direction:north or Move.Direction:north-south, Attack.Style:melee, or direction:NAME."""
-    directions: Path
-    """directions.safetensors of a run on this policy."""
+    directions: Path | None = None
+    """directions.safetensors of a run on this policy; must be given."""
     components: str = "ic"
     """Comma-separated directions of the memory, or what comes before the number in their names: ic for all ic_N."""
+
+    def check(self) -> None:
+        """See `QuestionOptions.check`."""
+        super().check()
+        if self.directions is None:
+            raise UserError("--directions names no file: give the directions.safetensors of a run on this policy")
 
 
 @dataclass(frozen=True, kw_only=True)

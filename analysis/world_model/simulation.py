@@ -30,7 +30,6 @@ from analysis.world_model.model import WorldModel
 from analysis.world_model.options import SimulationOptions
 from analysis.world_model.outcomes import Outcomes, OutcomeSums
 from analysis.world_model.scene import own_columns
-from common.files import sha256
 
 _FIRST_PLAYER = 1001
 _LARGEST = 32767
@@ -282,5 +281,5 @@ def simulated_metadata(held_out: HeldOut, options: SimulationOptions, arm: Arm) 
         played, layers=layer_units(held_out.model), columns=columns, tables={"Market": layout.item_columns},
         environment={**played.environment, "simulated": {**simulated, **arm.described}}, seed=options.seed,
         precision="float32", format="parquet", precision_error={}, episodes=[], records=0, lives=0, files={},
-        unrecorded=(), origin="simulated", world_model_sha256=sha256(options.file),
+        unrecorded=(), origin="simulated", world_model_sha256=options.sha256,
     )  # fmt: skip
