@@ -83,9 +83,11 @@ def curves_of(groups: Sequence[RunGroup], metrics: Sequence[str], points: int, c
 
 
 def stretch_means(run: ComparedRun, metric: str, edges: np.ndarray) -> np.ndarray:
-    """Return a metric's mean over stretches of agent-steps, each update weighted with its agent-steps in the stretch.
+    """Return a metric's mean over stretches of agent-steps.
 
-    An update's value holds for the agent-steps from the update before to its own.
+    An update's value holds for the agent-steps from the update before to its own. It weighs as much as what it is a
+    mean over: lives that ended, deaths, or agent-steps. Otherwise rollouts in which few lives ended would count for too
+    much, and their lives are longer than others.
 
     Args:
         run: of which updates that did not report the metric are passed over.
@@ -96,13 +98,23 @@ def stretch_means(run: ComparedRun, metric: str, edges: np.ndarray) -> np.ndarra
     """
     values = run.metrics.get(metric, np.full(len(run.steps), np.nan))
     known = np.isfinite(values)
+    weights = np.where(known, _weights(run, metric), 0.0)
     starts = np.append(0.0, run.steps)
     # Integrals from 0 to any number of agent-steps are straight lines between updates.
-    length = np.append(0.0, np.cumsum(np.where(known, np.diff(starts), 0.0)))
-    area = np.append(0.0, np.cumsum(np.where(known, values, 0.0) * np.diff(starts)))
-    lengths, areas = (np.diff(np.interp(edges, starts, whole)) for whole in (length, area))
-    enough = lengths > 1e-9 * np.diff(edges)
-    return np.divide(areas, lengths, out=np.full(len(edges) - 1, np.nan), where=enough)
+    weight = np.append(0.0, np.cumsum(weights))
+    area = np.append(0.0, np.cumsum(np.where(known, values, 0.0) * weights))
+    totals, areas = (np.diff(np.interp(edges, starts, whole)) for whole in (weight, area))
+    enough = totals > 1e-9 * weight[-1]
+    return np.divide(areas, totals, out=np.full(len(edges) - 1, np.nan), where=enough)
+
+
+def _weights(run: ComparedRun, metric: str) -> np.ndarray:
+    """What an update's value is a mean over: lives that ended, deaths, or agent-steps (U,)."""
+    kind = metric.partition("/")[0]
+    if kind not in ("lives", "events", "death") or metric == "lives/ended" or "lives/ended" not in run.metrics:
+        return np.diff(run.steps, prepend=0.0)
+    ended = np.nan_to_num(run.metrics["lives/ended"])
+    return ended * np.nan_to_num(run.metrics["lives/died"]) if kind == "death" else ended
 
 
 def fewest_updates(groups: Sequence[RunGroup]) -> int:

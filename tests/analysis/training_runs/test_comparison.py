@@ -46,6 +46,30 @@ def test_a_stretch_weighs_each_update_with_its_agent_steps() -> None:
     assert np.isnan(stretch_means(run, "no such metric", np.array([0.0, 400.0]))).all()
 
 
+def test_a_mean_over_lives_weighs_each_life_alike() -> None:
+    """As if all lives and deaths of the stretch were counted together."""
+    lives = [np.full(30, 20.0), np.full(2, 500.0), np.empty(0), np.full(8, 60.0)]  # ticks lived, by update
+    died, starved = [27, 1, 0, 2], [9, 1, 0, 0]
+    metrics = {
+        "lives/ended": np.array([len(ended) or np.nan for ended in lives]),
+        "lives/ticks": np.array([ended.mean() if len(ended) else np.nan for ended in lives]),
+        "lives/died": np.array(
+            [dead / len(ended) if len(ended) else np.nan for dead, ended in zip(died, lives, strict=True)]
+        ),
+        "events/EAT_FOOD": np.array([1.0, 9.0, np.nan, 3.0]),
+        "death/starved": np.array([part / dead if dead else np.nan for part, dead in zip(starved, died, strict=True)]),
+    }
+    run = ComparedRun(Path("run"), {}, np.array([100.0, 200.0, 300.0, 400.0]), metrics, "")
+    everything = np.array([0.0, 400.0])
+    means = {metric: stretch_means(run, metric, everything)[0] for metric in metrics}
+    assert means["lives/ticks"] == pytest.approx(np.concatenate(lives).mean())
+    assert means["events/EAT_FOOD"] == pytest.approx((30 * 1 + 2 * 9 + 8 * 3) / 40)
+    assert means["lives/died"] == pytest.approx(sum(died) / 40)
+    assert means["death/starved"] == pytest.approx(sum(starved) / sum(died))
+    assert means["lives/ended"] == pytest.approx(40 / 3)  # of an update in which any ended
+    assert np.isnan(stretch_means(run, "lives/ticks", np.array([200.0, 300.0]))).all()
+
+
 def test_student_intervals_over_seeds() -> None:
     values = np.array([[1.0, 5.0, np.nan], [2.0, 7.0, 3.0], [6.0, np.nan, np.nan]])
     mean, low, high, seeds = mean_over_seeds(values, 0.95)
