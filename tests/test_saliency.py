@@ -35,6 +35,7 @@ def test_everything_is_there_and_whole(results: Path) -> None:
     done = json.loads((results / "DONE.json").read_text())["files"]
     assert set(done) >= {
         "saliency.html", "saliency.mp4", "overview.png", "sanity.png", "sanity.json", "maps.npz", "summary.txt",
+        "parts.tsv",
     }  # fmt: skip
     assert all(one["sha256"] == sha256(results / name) for name, one in done.items())
 
@@ -162,7 +163,7 @@ def test_bad_input_is_refused_in_one_line(recorded: RecordedPolicy, recording, t
     refused(*ours, "--components", "ic", parts=("--components is ic: name the file",))
     refused(*ours, "--event", "distance_to_ncp < 3", parts=("there is no feature", "did you mean distance_to_npc"))
     quick = ("--ticks", 4, "--lags", 1)
-    refused(*ours, *quick, "--event", "tick >= 900", parts=("--event happens in 0 lives", "after 2 ticks in which"))
+    refused(*ours, *quick, "--event", "tick >= 900", parts=("--event happens in 0 lives", "the last 2 without it"))
     refused(*ours, "--clusters", tmp_path, parts=(str(tmp_path),))
     refused(recorded.dump, "--policies-dir", three_policies, parts=("does not exist: name the checkpoint",))
     refused(

@@ -146,6 +146,24 @@ def summary_lines(maps: Attributions, title: str, method: str, seed: int) -> lis
     return lines
 
 
+def part_shares(maps: Attributions, seed: int) -> list[dict[str, object]]:
+    """Return the share of the summed |attribution| that each part has in all ticks, and in each tick, as rows.
+
+    Intervals (95%) are over samples. The memory before the window counts in the window's first tick.
+    """
+    sizes = maps.sizes()[:, ::-1]  # (N, T, parts), the present tick first
+    over, total = OverSamples(maps.sample, seed), sizes.sum(axis=(1, 2))
+    of_ticks = [("all", sizes.sum(axis=1)), *((str(lag), sizes[:, lag]) for lag in range(sizes.shape[1]))]
+    rows: list[dict[str, object]] = []
+    for number, part in enumerate(PARTS):
+        for ticks_ago, amounts in of_ticks:
+            share = over.mean(amounts[:, number], total)
+            rows.append(
+                {"part": part, "ticks_ago": ticks_ago, "share": share.value, "low": share.low, "high": share.high}
+            )
+    return rows
+
+
 def component_lines(maps: Attributions, seed: int) -> list[str]:
     """Return what is attributed to each component of the memory, largest first; nothing without components."""
     if not maps.component_names:

@@ -57,7 +57,7 @@ def overview(maps: Attributions, heading: str, failures: Sequence[str]) -> Figur
                 parts.bar(range(len(sizes)), sizes[:, number], bottom=base, label=name, color=category_colour(number))
                 base = base + sizes[:, number]
         parts.set(xlabel="ticks ago", ylabel="mean |attribution|")
-        parts.legend(loc="upper right")
+        parts.legend(loc="upper center")  # the present tick is on the left, the memory before the window on the right
         figure.suptitle(_marked(heading, "What it depends on", failures))
     return figure
 

@@ -23,6 +23,7 @@ from analysis.attribution.attributions import (
     Attributions,
     group_lines,
     joined,
+    part_shares,
     summary_lines,
     widened,
 )
@@ -52,6 +53,7 @@ from analysis.replays.film import write_film
 from analysis.runs.cluster_run import LABELS_FILE, ClusterRun, read_cluster_run
 from analysis.runs.parts import Parts
 from analysis.runs.run_folder import RunFolder
+from analysis.tables import tab_separated
 from common.files import sha256
 from common.progress_view import step
 from common.user_error import UserError
@@ -248,6 +250,7 @@ def _write(
     }, component_names=np.array(attributed.component_names, dtype=np.str_))  # fmt: skip
     if attributed.component_names:
         folder.save_figure("components.png", figures.memory_components(attributed, heading, failures, settings.seed))
+    folder.save_text("parts.tsv", tab_separated(part_shares(attributed, settings.seed)))
     folder.save_figure("overview.png", figures.overview(attributed, heading, failures))
     folder.save_figure("sanity.png", figures.sanity_figure(sanity, heading))
     folder.save_text("summary.txt", "\n".join([*lines, ""]))

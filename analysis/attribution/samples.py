@@ -85,9 +85,9 @@ def read_samples(
         where = "that --clusters labels " if among is not None else ""
         if starts is not None:
             raise UserError(
-                f"--event happens in {len(chosen)} lives {where}of {dump}, after {ticks // 2} ticks in which it does "
-                f"not hold and {ticks - ticks // 2} ticks before the end: --samples {count} needs as many; lower "
-                "--samples or --ticks, or extract more"
+                f"--event happens in {len(chosen)} lives {where}of {dump} {lead + ticks // 2} ticks or more after the "
+                f"life began, the last {ticks // 2} without it, and {ticks - ticks // 2} before its end: --samples "
+                f"{count} needs as many; lower --samples, --ticks or --lags, or extract more"
             )
         raise UserError(
             f"{dump} has {len(chosen)} lives {where}of {lead + ticks} ticks or more, --samples {count} needs as many: "

@@ -1,9 +1,11 @@
 """Events begin where they were planted, and what changes at them is found, with intervals over samples."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from analysis.attribution.attributions import ARRAYS, PARTS, Attributions, OverSamples
+from analysis.attribution.attributions import ARRAYS, PARTS, Attributions, OverSamples, part_shares
 from analysis.attribution.events import Event, around_event, event_lines, event_table, onsets
 from tests.command import assert_refuses
 
@@ -49,6 +51,26 @@ def planted() -> Attributions:
         sample, value, material, tiles, entities, nothing, nothing, np.zeros((count, 2)), np.zeros((count, 0)),
         components, kind, ("health",), ("ic_1", "ic_2"),
     )  # fmt: skip
+
+
+def test_parts_have_their_shares_in_each_tick() -> None:
+    """The task has 3 of 4 two ticks ago in each sample, tiles 1 of 4 in the present; nothing else has any."""
+    count, ticks = 8, 3
+    tiles, task = np.zeros((count, ticks, 9)), np.zeros((count, ticks))
+    tiles[:, -1, 0], task[:, 0] = -1, 3
+    nothing = np.zeros((count, ticks, 1))
+    maps = Attributions(
+        np.repeat(np.arange(4), 2), np.zeros(count), np.zeros((count, 9), int), tiles, nothing, nothing, nothing, task,
+        np.zeros((count, 2)), np.zeros((count, 0)), np.zeros((count, 1), int), ("health",),
+    )  # fmt: skip
+    shares = {(row["part"], row["ticks_ago"]): (row["share"], row["low"], row["high"]) for row in part_shares(maps, 1)}
+    assert len(shares) == len(PARTS) * (ticks + 1)
+    there = {("task", "2"): 0.75, ("task", "all"): 0.75, ("tiles", "0"): 0.25, ("tiles", "all"): 0.25}
+    assert all(share == pytest.approx((there.get(key, 0),) * 3) for key, share in shares.items())
+    uneven = np.arange(count)[:, None] % 3  # samples that differ have an interval around their share
+    maps = replace(maps, task=task * uneven)
+    (row,) = (row for row in part_shares(maps, 1) if (row["part"], row["ticks_ago"]) == ("task", "2"))
+    assert row["share"] == pytest.approx(21 / 29) and row["low"] < row["share"] < row["high"]
 
 
 def test_a_sample_is_taken_from_among_others() -> None:
