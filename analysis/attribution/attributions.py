@@ -101,6 +101,8 @@ def joined(
         if name in RAGGED:
             values = widened(values)
         arrays[name] = np.concatenate(values)
+    # Earlier ticks of a window may have had more entities in view than any present tick.
+    arrays["entity_kind"], _ = widened([arrays["entity_kind"], arrays["entities"]])
     sample = np.repeat(np.arange(len(parts)), [len(part["value"]) for part in parts])
     return Attributions(sample=sample, columns=columns, component_names=component_names, has_cell=has_cell, **arrays)
 

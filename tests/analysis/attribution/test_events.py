@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.attribution.attributions import ARRAYS, PARTS, Attributions, OverSamples, part_shares
+from analysis.attribution.attributions import ARRAYS, PARTS, Attributions, OverSamples, joined, part_shares
 from analysis.attribution.events import Event, around_event, event_lines, event_table, onsets
 from tests.command import assert_refuses
 
@@ -71,6 +71,18 @@ def test_parts_have_their_shares_in_each_tick() -> None:
     maps = replace(maps, task=task * uneven)
     (row,) = (row for row in part_shares(maps, 1) if (row["part"], row["ticks_ago"]) == ("task", "2"))
     assert row["share"] == pytest.approx(21 / 29) and row["low"] < row["share"] < row["high"]
+
+
+def test_fewer_entities_in_view_at_present_than_before_can_be_compared_too() -> None:
+    arrays = {name: getattr(planted(), name) for name in ARRAYS}
+    before = np.pad(arrays["entities"], [(0, 0), (0, 0), (0, 3)], constant_values=0.7)
+    before[:, -1, 2:] = 0
+    maps = joined([arrays | {"entities": before}], ("health",), ("ic_1", "ic_2"), has_cell=False)
+    known = planted()
+    maps = replace(maps, sample=known.sample)
+    assert maps.entity_kind.shape == (SAMPLES * TICKS, 5) and not maps.entity_kind[:, 2:].any()
+    rows = {row.measure: row for row in around_event(maps, "x > 0", 1.0, BEFORE, 0).rows}
+    assert rows["attribution of an NPC in view"].difference.value == pytest.approx(0.4)
 
 
 def test_a_sample_is_taken_from_among_others() -> None:
