@@ -322,6 +322,6 @@ def _draw_points(axes: object, held: HeldInput, where: np.ndarray) -> None:
     for kept, look in (
         (fixed & stable, {"marker": "o", "c": "#bd1f01"}),
         (fixed & ~stable, {"marker": "o", "facecolors": "none", "edgecolors": "#bd1f01"}),
-        (~fixed, {"marker": "x", "c": "#bd1f01"}),
+        (~fixed, {"marker": "x", "c": "#bd1f01", "s": 12, "linewidths": 0.8}),
     ):
-        axes.scatter(*where[kept].T, s=45, zorder=3, **look)  # type: ignore[attr-defined]
+        axes.scatter(*where[kept].T, zorder=3, **{"s": 45, **look})  # type: ignore[attr-defined]

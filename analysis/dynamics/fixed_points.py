@@ -9,6 +9,8 @@ import torch
 from analysis.dynamics.tracks import tensor
 from analysis.dynamics.update import Update
 
+TICKS = 2000
+"""For how long the memory is followed from each start."""
 ITERATIONS = 400
 _RATE = 0.05
 _NEWTON_STEPS = 6
@@ -20,12 +22,18 @@ _SAME = 1e-2
 
 @dataclass(frozen=True, eq=False)
 class FixedPoints:
-    """Points found for one held input, most often reached first. n points, S numbers in a state."""
+    """Points for one held input, those at which most starts settle first. n points, S numbers in a state.
+
+    Attributes:
+        half_spread: ticks until the starts lie half as far apart as at first (root mean square); inf if that takes more
+            than `TICKS`. A memory with one stable point still tells its starts apart for so long.
+    """
 
     state: np.ndarray  # (n, S)
     speed: np.ndarray  # q = |F(s) - s|^2 / 2, (n,)
-    reached: np.ndarray  # starts that led there, (n,) int64
+    settled: np.ndarray  # starts from which it comes there in `TICKS` ticks, (n,) int64; else 0
     eigenvalues: np.ndarray  # of the Jacobian at each point, by decreasing modulus, (n, S) complex128
+    half_spread: float
 
     @property
     def fixed(self) -> np.ndarray:
@@ -41,14 +49,58 @@ class FixedPoints:
 def find_fixed_points(
     update: Update, read: np.ndarray, starts: np.ndarray, progress: Callable[[float], None] = lambda share: None
 ) -> FixedPoints:
-    """Minimise the speed from many states: gradient descent (Adam), then Newton's method where it lowers the speed.
+    """Look for points that the memory comes to, or moves away from.
+
+    From each start the memory is followed, which leads to stable points; and its speed is minimised by gradient descent
+    (Adam), which leads to unstable ones too, such as those between two stable ones. Newton's method ends both, where it
+    lowers the speed.
 
     Args:
         read: the held input of the memory, (units,).
         starts: states to start from, (n, S).
     """
-    held = tensor(read).expand(len(starts), -1)
-    state = tensor(starts).clone().requires_grad_(True)
+    first, held = tensor(starts), tensor(read).expand(len(starts), -1)
+    followed, half_spread = _followed(update, first, held, lambda share: progress(0.2 * share))
+    descended = _descended(update, first, held, lambda share: progress(0.2 + 0.5 * share))
+    state, twice = torch.cat([followed, descended]), torch.cat([held, held])  # (2 n, S), (2 n, units)
+    points = _polished(update, state, twice, lambda share: progress(0.7 + 0.3 * share))
+    speed = _speed(update, points, twice)
+    spread = float(first.std(dim=0).norm())
+    kept, group = _distinct(points, speed, spread)
+    settled = np.bincount(group[: len(starts)], minlength=len(kept))
+    order = np.lexsort((speed[kept].numpy(), -settled))
+    chosen = points[kept][order]
+    values = [torch.linalg.eigvals(update.jacobian(point[None], held[:1])[0]).numpy() for point in chosen]
+    eigenvalues = np.stack([row[np.argsort(-np.abs(row), kind="stable")] for row in values])
+    return FixedPoints(chosen.numpy(), speed[kept][order].numpy(), settled[order], eigenvalues, half_spread)
+
+
+@torch.no_grad()
+def _followed(
+    update: Update, state: torch.Tensor, held: torch.Tensor, progress: Callable[[float], None]
+) -> tuple[torch.Tensor, float]:
+    """Return the states after `TICKS` ticks, and after how many ticks they lie half as far apart as at first."""
+    spread = [_spread(state)]
+    for tick in range(TICKS):
+        state = update(state, held)
+        spread.append(_spread(state))
+        progress((tick + 1) / TICKS)
+    left = np.array(spread) / (spread[0] or 1.0)
+    (below,) = (left <= 0.5).nonzero()
+    if not len(below) or below[0] == 0:
+        return state, 0.0 if len(below) else float("inf")
+    before, after = left[below[0] - 1], left[below[0]]
+    return state, float(below[0] - 1 + (before - 0.5) / (before - after))
+
+
+def _spread(state: torch.Tensor) -> float:
+    return float((state - state.mean(dim=0)).norm())
+
+
+def _descended(
+    update: Update, starts: torch.Tensor, held: torch.Tensor, progress: Callable[[float], None]
+) -> torch.Tensor:
+    state = starts.clone().requires_grad_(True)
     optimiser = torch.optim.Adam([state], lr=_RATE)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, ITERATIONS, eta_min=_RATE / 1000)
     for iteration in range(ITERATIONS):
@@ -56,10 +108,8 @@ def find_fixed_points(
         _speed(update, state, held).sum().backward()
         optimiser.step()
         schedule.step()
-        progress(0.7 * (iteration + 1) / ITERATIONS)
-    points = _polished(update, state.detach(), held, progress)
-    speed = _speed(update, points, held)
-    return _distinct(update, points, speed, tensor(read), float(tensor(starts).std(dim=0).norm()))
+        progress((iteration + 1) / ITERATIONS)
+    return state.detach()
 
 
 def _speed(update: Update, state: torch.Tensor, held: torch.Tensor) -> torch.Tensor:
@@ -81,29 +131,25 @@ def _polished(
             reached = _speed(update, tried, held[some])
             better = reached < speed[some]
             state[some[better]], speed[some[better]] = tried[better], reached[better]
-        progress(0.7 + 0.3 * (step + 1) / _NEWTON_STEPS)
+        progress((step + 1) / _NEWTON_STEPS)
     return state
 
 
-def _distinct(
-    update: Update, points: torch.Tensor, speed: torch.Tensor, read: torch.Tensor, spread: float
-) -> FixedPoints:
-    """Merge points that lie close together, the slowest of each group stands for it."""
+def _distinct(points: torch.Tensor, speed: torch.Tensor, spread: float) -> tuple[list[int], np.ndarray]:
+    """Merge points that lie close together; the slowest of each group stands for it.
+
+    Returns:
+        Places of the points kept, n; and the group of every point, (len(points),) int64.
+    """
     kept: list[int] = []
-    reached: list[int] = []
+    group = np.zeros(len(points), np.int64)
     for index in torch.argsort(speed).tolist():
         near = [
             number
             for number, place in enumerate(kept)
             if float((points[place] - points[index]).norm()) < _SAME * spread
         ]
-        if near:
-            reached[near[0]] += 1
-        else:
+        group[index] = near[0] if near else len(kept)
+        if not near:
             kept.append(index)
-            reached.append(1)
-    order = np.argsort(-np.array(reached), kind="stable")
-    chosen = points[[kept[i] for i in order]]
-    values = [torch.linalg.eigvals(update.jacobian(point[None], read[None])[0]).numpy() for point in chosen]
-    eigenvalues = np.stack([row[np.argsort(-np.abs(row), kind="stable")] for row in values])
-    return FixedPoints(chosen.numpy(), speed[[kept[i] for i in order]].numpy(), np.array(reached)[order], eigenvalues)
+    return kept, group

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.dynamics.fixed_points import TICKS
 from analysis.dynamics.jacobians import time_constants
 from analysis.dynamics.motion_stages import HeldInput, Persisting
 from analysis.dynamics.perturbations import FollowedEdit
@@ -25,7 +26,8 @@ def persistence_lines(persisting: Persisting, states: StudiedStates, reach: int)
         "",
         *_length_lines(persisting),
         "",
-        "Fixed and slow points for held input, looked for from recorded states:",
+        f"Where the memory settles with held input, followed for {TICKS:,} ticks from recorded states, and other "
+        "points at which it hardly moves:",
         *(f"  {_held_line(held)}" for held in persisting.held),
     ]
 
@@ -61,19 +63,22 @@ def _length_lines(persisting: Persisting) -> Iterator[str]:
 
 
 def _held_line(held: HeldInput) -> str:
-    points = held.points
+    points, starts = held.points, len(held.starts)
     kinds = []
     for i in range(min(3, len(points.speed))):
         kind = "slow point" if not points.fixed[i] else "stable fixed point"
         if points.fixed[i] and points.unstable[i]:
             kind = f"fixed point with {points.unstable[i]} unstable directions"
         slowest = float(time_constants(points.eigenvalues[i, :1])[0])
-        constant = f", slowest time constant {slowest:.1f} ticks" if np.isfinite(slowest) else ""
-        kinds.append(
-            f"{kind} from {points.reached[i]} of {points.reached.sum()} starts (q = {points.speed[i]:.1g}{constant})"
+        constant = f"slowest time constant {slowest:.1f} ticks" if np.isfinite(slowest) else ""
+        details = ", ".join(filter(None, ("" if points.fixed[i] else f"q = {points.speed[i]:.1g}", constant)))
+        settled = (
+            f"{points.settled[i]} of {starts} starts settle at a" if points.settled[i] else "no start settles at a"
         )
-    more = f", and {len(points.speed) - 3} more" if len(points.speed) > 3 else ""
-    return f"{held.name}: {'; '.join(kinds)}{more}"
+        kinds.append(f"{settled} {kind}{f' ({details})' if details else ''}")
+    more = f"; {len(points.speed) - 3} more points" if len(points.speed) > 3 else ""
+    half = f"after {points.half_spread:.1f}" if np.isfinite(points.half_spread) else f"not within {TICKS:,}"
+    return f"{held.name}: {'; '.join(kinds)}{more}. Half of the starts' spread is gone {half} ticks"
 
 
 def edit_rows(edits: Sequence[FollowedEdit]) -> list[dict[str, Any]]:
@@ -139,7 +144,8 @@ def _held_summary(held: HeldInput) -> dict[str, Any]:
     return {
         "input": held.name,
         "speed": np.where(points.fixed, 0.0, points.speed).tolist(),
-        "reached": points.reached.tolist(),
+        "settled": points.settled.tolist(),
+        "half_spread": points.half_spread if np.isfinite(points.half_spread) else None,
         "unstable": points.unstable.tolist(),
         "largest_modulus": np.abs(points.eigenvalues[:, 0]).tolist(),
     }

@@ -110,7 +110,8 @@ def test_the_fixed_points_of_a_toggle_are_found_with_their_stability() -> None:
     np.testing.assert_allclose(fixed[middle], 0, atol=1e-6)
     assert points.unstable[points.fixed][[low, middle, high]].tolist() == [0, 1, 0]
     np.testing.assert_allclose(abs(points.eigenvalues[points.fixed][middle, 0]), 3.5, rtol=1e-5)
-    assert points.reached.sum() == 40
+    below = int((starts[:, 1] < 0).sum())  # the cell's sign decides to which side it goes
+    assert points.settled[points.fixed][[low, middle, high]].tolist() == [below, 0, 40 - below]
 
 
 def test_the_fixed_point_of_a_leaky_average_is_its_input() -> None:
@@ -119,8 +120,21 @@ def test_the_fixed_point_of_a_leaky_average_is_its_input() -> None:
     read = np.array([0.3, -0.2, 0.5, 0.1])
     points = find_fixed_points(update, read, np.random.default_rng(3).normal(size=(12, UNITS)))
     expected = memory.readers[0](torch.from_numpy(read).float()).tanh().detach().numpy()
-    assert len(points.state) == 1 and points.reached.tolist() == [12] and points.unstable[0] == 0
+    assert len(points.state) == 1 and points.settled.tolist() == [12] and points.unstable[0] == 0
     np.testing.assert_allclose(points.state[0], expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(("ticks", "half"), [(150.0, 150 * np.log(2)), (np.inf, np.inf)])
+def test_a_memory_that_leaks_slowly_has_one_point_and_tells_its_starts_apart_for_long(
+    ticks: float, half: float
+) -> None:
+    """Two groups of starts look like two attractors at first. Where the cell keeps everything, they are two."""
+    keeps = OPEN if np.isinf(ticks) else float(-np.log(np.expm1(1 / ticks)))  # sigmoid(keeps) = exp(-1 / ticks)
+    update = Update(policy_of(lstm_with(keeps, SHUT), "lstm"))
+    starts = np.repeat([[0.5, 0.5], [-0.5, -0.5]], 6, axis=0)
+    points = find_fixed_points(update, np.zeros(1), starts)
+    assert points.half_spread == (pytest.approx(half, abs=2) if np.isfinite(half) else np.inf)
+    assert points.settled.sum() == 12 and points.settled[0] == (12 if np.isfinite(half) else 6)
 
 
 class _Decider:
