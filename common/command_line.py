@@ -5,7 +5,9 @@ interrupted by Ctrl-C. Losing the output never ends the work; see `common.lastin
 """
 
 import atexit
+import contextlib
 import functools
+import io
 import os
 import re
 import shlex
@@ -121,7 +123,37 @@ def parse(
         join_lines_of_options()
         if arguments[0] in HELP or isinstance(arguments_type, type):  # commands of a script have their own descriptions
             print_description(description)
-    return tyro.cli(arguments_type, description="", config=markers, compact_help=brief, **options)
+    written = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(written):
+            return tyro.cli(arguments_type, description="", config=markers, compact_help=brief, **options)
+    except SystemExit as ended:
+        if ended.code != EXIT_BAD_INPUT:
+            raise
+        raise UserError(in_one_line(written.getvalue())) from None
+
+
+_INSIDE_BOX = re.compile(r"(?:│ |  )(.*?) *│?$")  # without lines where the output cannot have them
+_NAME = re.compile(r" {4}(\S.*)")
+
+
+def in_one_line(box: str) -> str:
+    """Return what tyro finds wrong with a command line, which it draws as a box of paragraphs between rules.
+
+    The first says what is wrong, or names arguments that are missing; another may name similar options. Names stand on
+    lines of their own, indented by four. What is not in a box is returned as it is, on one line.
+    """
+    inside = "\n".join(line[1] for line in map(_INSIDE_BOX.match, box.splitlines()) if line)
+    wrong, *others = [paragraph.splitlines() for paragraph in re.split(r"^[─-]+$", inside or box, flags=re.MULTILINE)]
+    missing = _names(wrong) if wrong and wrong[0].startswith("Missing from") else []
+    similar = [name for lines in others if any("Perhaps you meant" in line for line in lines) for name in _names(lines)]
+    text = f"missing: {', '.join(missing)}" if missing else " ".join(" ".join(wrong).split()).rstrip(".")
+    hint = f"did you mean {similar[0].split()[0]}? " if similar else ""
+    return f"{text[:1].lower()}{text[1:]}; {hint}--help lists all arguments"
+
+
+def _names(lines: Sequence[str]) -> list[str]:
+    return [name[1] for name in map(_NAME.match, lines) if name]
 
 
 def parse_command(
