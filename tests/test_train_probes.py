@@ -92,7 +92,7 @@ def test_scores_are_what_they_can_be(results: Path) -> None:
 def test_every_baseline_is_probed_and_a_look_back_is_drawn(dumps: list[Path], tmp_path: Path) -> None:
     done = run(
         "train_probes.py", dumps[0], "--targets", "self_food,is_moving", "--history", "4,2", "--resamples", 100,
-        "--output-dir", tmp_path,
+        "--subsample", 4, "--output-dir", tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     (folder,) = tmp_path.iterdir()
