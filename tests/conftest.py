@@ -35,10 +35,20 @@ LONGEST_FIRST = (
     "test_export.py", "test_training_view.py",
 )  # fmt: skip
 """Files of tests that take longest. A worker runs whole files, so the last ones to be taken should be short."""
+SLOW_LONGEST_FIRST = (
+    "test_readme_rows.py", "test_kills.py", "test_train.py", "test_intervention_run.py", "test_planted_world.py",
+    "test_analyze_activations.py", "test_data_parallel.py", "test_troubles.py", "test_local_processes.py",
+    "test_study.py", "test_analyze_dynamics.py", "test_ray_play.py", "test_simulate.py", "test_extract_activations.py",
+    "test_resume.py", "test_evaluate.py", "test_train_probes.py", "test_panel.py", "test_ray_worlds.py",
+    "test_explorer_page.py", "test_semantic_clusters.py", "test_local_sweep.py", "test_analyze_dynamics_simulated.py",
+    "test_automatic_curriculum.py", "test_agreement.py", "test_feature_edits.py", "test_page.py", "test_fast_game.py",
+)  # fmt: skip
+"""The same for slow tests alone."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    order = {name: place for place, name in enumerate(LONGEST_FIRST)}
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    only_slow = config.getoption("markexpr") == "slow"
+    order = {name: place for place, name in enumerate(SLOW_LONGEST_FIRST if only_slow else LONGEST_FIRST)}
     items.sort(key=lambda item: order.get(item.path.name, len(order)))
 
 
