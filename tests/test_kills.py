@@ -125,7 +125,7 @@ def explore(bench: Bench, folder: Path) -> tuple[Any, ...]:
 
 
 def world_model(bench: Bench, folder: Path) -> tuple[Any, ...]:
-    return "train_world_model.py", *arguments(bench["features_dump"], folder)
+    return "train_world_model.py", *arguments(bench["features_dump"], folder, "--records", 300)
 
 
 def train(bench: Bench, folder: Path) -> tuple[Any, ...]:
@@ -160,7 +160,7 @@ def intervene(bench: Bench, folder: Path) -> tuple[Any, ...]:
     return (
         "intervene.py", "-p", POLICY, "--policies-dir", bench["features_dump"].policies, "--maps-dir",
         bench["maps"].parent, "--edit", "clear", "--episodes", 2, "--controls", 1, "--share", 0.5, "--workers", 1,
-        "-o", folder,
+        "--max-steps", 16, "-o", folder,
     )  # fmt: skip
 
 
