@@ -20,6 +20,7 @@ import yaml
 
 from common.files import PARTIAL_SUFFIX
 from tests.command import ROOT, environment
+from tests.forked import run_forked
 from tests.fuzz import Bench
 from tests.planted_panel import planted_dynamics_run
 from tests.planted_training_runs import plant_run
@@ -229,16 +230,9 @@ WRITERS = (
 def run(command: tuple[Any, ...], kill_at: int = 0) -> tuple[int, int, str]:
     """Run a command, or kill it; returns its exit code, the files that it named, and what it said last."""
     reading, writing = os.pipe()
-    with subprocess.Popen(
-        ["bash", "-c", f'exec 9>&{writing}; exec "$@"', "bash", sys.executable, "-c", KILLED, str(kill_at),
-         *map(str, command)],
-        cwd=ROOT, env=environment(), start_new_session=True, pass_fds=[writing], stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
-        os.close(writing)
-        printed = process.communicate(timeout=600)[1]
+    code, printed = run_forked(("-c", kill_at, *command), ROOT, KILLED, {9: writing})
     with os.fdopen(reading, "rb") as named:
-        return process.returncode, len(named.read()), printed[-2000:]
+        return code, len(named.read()), printed[-2000:]
 
 
 def contents(folder: Path) -> set[str]:
