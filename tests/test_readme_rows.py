@@ -16,9 +16,10 @@ LESS = {
     "--train.batch-size 1024 --train.minibatch-rows 32 --train.total-agent-steps 1024",
     "evaluate.py": "-r 1 -n 2 --env.horizon 16",
     "extract_activations.py": "-n 4 --max-steps 40",
-    "analyze_activations.py": "--subsample 40 --permutations 99 --bootstraps 99",
+    "analyze_activations.py": "--subsample 40 --projection pca --permutations 99 --bootstraps 99",
     "explore.py": "",
-    "train_probes.py": "--targets self_food --probes linear --subsample 16 --resamples 100",
+    "train_probes.py": "--targets self_food --probes linear --inputs lstm_hidden,encoder_output,observation,untrained "
+    "--subsample 16 --resamples 100",
     "analyze_dynamics.py": "--reach 8 --states 50 --spectrum-states 10 --followed-states 10 --tsne-records 200 "
     "--permutations 99 --bootstraps 2 --components 4 --clusters 8 --behaviours 4 --lives 24 --lags 4 --subsample 20",
     "saliency.py": "--samples 4 --ticks 4 --lags 2 --check-states 8",
