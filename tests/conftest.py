@@ -26,24 +26,19 @@ from tests.witness import Witness
 
 AGENT = "neurips23_start_kit"
 LONGEST_FIRST = (
-    "test_fuzz.py", "test_train.py", "test_data_parallel.py", "test_analyze_activations.py", "test_explore.py",
-    "test_resume.py", "test_evaluate.py", "test_extract_activations.py", "test_extraction.py", "test_train_probes.py",
-    "test_figures.py", "test_ray_worlds.py", "test_explorer_page.py", "test_render_replay.py",
-    "test_recorded_observation.py", "test_fast_game.py", "test_train_tasks.py", "test_original_tools.py",
-    "test_automatic_curriculum.py", "test_analyze_dynamics.py", "test_saliency.py", "test_train_sparse_autoencoder.py",
-    "test_train_world_model.py", "test_study.py", "test_semantic_clusters.py", "test_conversion.py", "test_reader.py",
-    "test_export.py", "test_training_view.py",
+    "test_kills.py", "test_readme_rows.py", "test_fuzz.py", "test_train.py", "test_intervention_run.py",
+    "test_planted_world.py", "test_data_parallel.py", "test_analyze_activations.py", "test_troubles.py",
+    "test_local_processes.py", "test_study.py", "test_ray_play.py", "test_analyze_dynamics.py", "test_train_probes.py",
+    "test_simulate.py", "test_explore.py", "test_extract_activations.py", "test_resume.py", "test_evaluate.py",
+    "test_panel.py", "test_extraction.py", "test_figures.py", "test_ray_worlds.py", "test_explorer_page.py",
+    "test_render_replay.py", "test_recorded_observation.py", "test_fast_game.py", "test_train_tasks.py",
+    "test_original_tools.py", "test_semantic_clusters.py", "test_local_sweep.py", "test_automatic_curriculum.py",
+    "test_analyze_dynamics_simulated.py", "test_agreement.py", "test_feature_edits.py", "test_saliency.py",
+    "test_train_sparse_autoencoder.py", "test_train_world_model.py", "test_custom_policy.py", "test_conversion.py",
+    "test_reader.py", "test_export.py", "test_training_view.py",
 )  # fmt: skip
-"""Files of tests that take longest. A worker runs whole files, so the last ones to be taken should be short."""
-SLOW_LONGEST_FIRST = (
-    "test_readme_rows.py", "test_kills.py", "test_train.py", "test_intervention_run.py", "test_planted_world.py",
-    "test_analyze_activations.py", "test_data_parallel.py", "test_troubles.py", "test_local_processes.py",
-    "test_study.py", "test_analyze_dynamics.py", "test_ray_play.py", "test_simulate.py", "test_extract_activations.py",
-    "test_resume.py", "test_evaluate.py", "test_train_probes.py", "test_panel.py", "test_ray_worlds.py",
-    "test_explorer_page.py", "test_semantic_clusters.py", "test_local_sweep.py", "test_analyze_dynamics_simulated.py",
-    "test_automatic_curriculum.py", "test_agreement.py", "test_feature_edits.py", "test_page.py", "test_fast_game.py",
-)  # fmt: skip
-"""The same for slow tests alone."""
+"""Files of tests, slow ones too, that take longest. A worker runs whole files, so the last ones to be taken should be
+short."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
