@@ -41,9 +41,8 @@ LONGEST_FIRST = (
 short."""
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    only_slow = config.getoption("markexpr") == "slow"
-    order = {name: place for place, name in enumerate(SLOW_LONGEST_FIRST if only_slow else LONGEST_FIRST)}
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {name: place for place, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: order.get(item.path.name, len(order)))
 
 
