@@ -3,6 +3,7 @@
 # make study  all studies in studies/: from the shipped policies to pages in docs/findings/, in about 16 hours on two cores
 # make test   the tests, on all cores, except the slow ones
 # make test-slow  the slow tests: runs of several processes that take minutes
+# make test-all   both in one go, which takes less time than one after the other
 # make test-readers  whether pandas, polars, DuckDB, datasets and SAELens read what is written for them; they are installed
 #             on top of the environment for this alone
 # make soak   an hour each of extraction, evaluation and training, whose memory must not grow
@@ -15,7 +16,7 @@
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
-.PHONY: setup setup-all demo study test test-slow test-readers soak lint browser clean clean-caches
+.PHONY: setup setup-all demo study test test-slow test-all test-readers soak lint browser clean clean-caches
 
 UV_VERSION := 0.13.8
 # The first interpreter that runs and is of a supported version; a shim on PATH may not run. Where none is, uv fetches one.
@@ -105,7 +106,10 @@ test: setup-all
 	$(RUN) -m pytest -n $(WORKERS) $(BY_FILE) -m "not slow"
 
 test-slow: setup-all
-	$(RUN) -m pytest -n auto $(BY_FILE) -m slow
+	$(RUN) -m pytest -n $(WORKERS) $(BY_FILE) -m slow
+
+test-all: setup-all
+	$(RUN) -m pytest -n $(WORKERS) $(BY_FILE)
 
 test-readers: setup-all
 	$(UV) run --quiet --no-sync $(addprefix --with ,$(READERS)) python -m pytest $(READ)
