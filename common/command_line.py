@@ -126,11 +126,13 @@ def parse(
     written = io.StringIO()
     try:
         with contextlib.redirect_stderr(written):
-            return tyro.cli(arguments_type, description="", config=markers, compact_help=brief, **options)
+            parsed = tyro.cli(arguments_type, description="", config=markers, compact_help=brief, **options)
     except SystemExit as ended:
         if ended.code != EXIT_BAD_INPUT:
             raise
         raise UserError(in_one_line(written.getvalue())) from None
+    sys.stderr.write(written.getvalue())  # warnings
+    return parsed
 
 
 _INSIDE_BOX = re.compile(r"(?:│ |  )(.*?) *│?$")  # without lines where the output cannot have them

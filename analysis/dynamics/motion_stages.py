@@ -225,7 +225,7 @@ def _held(motion: Motion, update: Update, records: np.ndarray, parts: Parts, ste
     for number, (name, read) in enumerate(inputs.items()):
         with step(f"fixed points for the {name}") as progress:
             compute = partial(find_fixed_points, update, read, starts, progress)
-            points = parts.data(f"fixed-{number}", FixedPoints, compute)
+            points = parts.data(f"settled-{number}", FixedPoints, compute)
         after = update(tensor(starts), tensor(read).expand(len(starts), -1)).numpy()
         held.append(HeldInput(name, read, points, starts, after))
     return held
