@@ -163,7 +163,7 @@ def test_bad_input_is_refused_in_one_line(recorded: RecordedPolicy, recording, t
     refused(*ours, "--components", "ic", parts=("--components is ic: name the file",))
     refused(*ours, "--event", "distance_to_ncp < 3", parts=("there is no feature", "did you mean distance_to_npc"))
     quick = ("--ticks", 4, "--lags", 1)
-    refused(*ours, *quick, "--event", "tick >= 900", parts=("--event happens in 0 lives", "the last 2 without it"))
+    refused(*ours, *quick, "--event", "tick >= 900", parts=("only 0 lives", "the last 2 without it"))
     refused(*ours, "--clusters", tmp_path, parts=(str(tmp_path),))
     refused(recorded.dump, "--policies-dir", three_policies, parts=("does not exist: name the checkpoint",))
     refused(

@@ -85,9 +85,9 @@ def read_samples(
         where = "that --clusters labels " if among is not None else ""
         if starts is not None:
             raise UserError(
-                f"--event happens in {len(chosen)} lives {where}of {dump} {lead + ticks // 2} ticks or more after the "
-                f"life began, the last {ticks // 2} without it, and {ticks - ticks // 2} before its end: --samples "
-                f"{count} needs as many; lower --samples, --ticks or --lags, or extract more"
+                f"only {len(chosen)} lives {where}of {dump} have the --event at least {lead + ticks // 2} ticks after "
+                f"their start, the last {ticks // 2} without it, and {ticks - ticks // 2} before their end; --samples "
+                f"needs {count}: lower --samples, --ticks or --lags, or extract more"
             )
         raise UserError(
             f"{dump} has {len(chosen)} lives {where}of {lead + ticks} ticks or more, --samples {count} needs as many: "

@@ -18,6 +18,7 @@ FIXED = 1e-12
 """Largest speed, q = |F(s) - s|^2 / 2, of a fixed point."""
 _SAME = 1e-2
 """Points closer than this share of the spread of all starts are one."""
+_TINY = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,12 +27,13 @@ class FixedPoints:
 
     Attributes:
         half_spread: ticks until the starts lie half as far apart as at first (root mean square); inf if that takes more
-            than `TICKS`. A memory with one stable point still tells its starts apart for so long.
+            than `TICKS`, NaN if they are all the same. A memory with one stable point still tells its starts apart for
+            so long.
     """
 
     state: np.ndarray  # (n, S)
     speed: np.ndarray  # q = |F(s) - s|^2 / 2, (n,)
-    settled: np.ndarray  # starts from which it comes there in `TICKS` ticks, (n,) int64; else 0
+    settled: np.ndarray  # starts from which it is there after `TICKS` ticks, (n,) int64; only fixed points have any
     eigenvalues: np.ndarray  # of the Jacobian at each point, by decreasing modulus, (n, S) complex128
     half_spread: float
 
@@ -65,9 +67,12 @@ def find_fixed_points(
     state, twice = torch.cat([followed, descended]), torch.cat([held, held])  # (2 n, S), (2 n, units)
     points = _polished(update, state, twice, lambda share: progress(0.7 + 0.3 * share))
     speed = _speed(update, points, twice)
-    spread = float(first.std(dim=0).norm())
-    kept, group = _distinct(points, speed, spread)
-    settled = np.bincount(group[: len(starts)], minlength=len(kept))
+    near = _SAME * max(float(first.std(dim=0, correction=0).norm()), _TINY)
+    kept, group = _distinct(points, speed, near)
+    # Newton's method finds the point that a slow memory is still on its way to.
+    there = (points[: len(starts)] - followed).norm(dim=1) < near
+    there &= speed[: len(starts)] < FIXED
+    settled = np.bincount(group[: len(starts)][there.numpy()], minlength=len(kept))
     order = np.lexsort((speed[kept].numpy(), -settled))
     chosen = points[kept][order]
     values = [torch.linalg.eigvals(update.jacobian(point[None], held[:1])[0]).numpy() for point in chosen]
@@ -85,10 +90,12 @@ def _followed(
         state = update(state, held)
         spread.append(_spread(state))
         progress((tick + 1) / TICKS)
-    left = np.array(spread) / (spread[0] or 1.0)
+    if spread[0] < _TINY:
+        return state, float("nan")
+    left = np.array(spread) / spread[0]
     (below,) = (left <= 0.5).nonzero()
-    if not len(below) or below[0] == 0:
-        return state, 0.0 if len(below) else float("inf")
+    if not len(below):
+        return state, float("inf")
     before, after = left[below[0] - 1], left[below[0]]
     return state, float(below[0] - 1 + (before - 0.5) / (before - after))
 
@@ -135,8 +142,8 @@ def _polished(
     return state
 
 
-def _distinct(points: torch.Tensor, speed: torch.Tensor, spread: float) -> tuple[list[int], np.ndarray]:
-    """Merge points that lie close together; the slowest of each group stands for it.
+def _distinct(points: torch.Tensor, speed: torch.Tensor, closest: float) -> tuple[list[int], np.ndarray]:
+    """Merge points that lie less than `closest` apart; the slowest of each group stands for it.
 
     Returns:
         Places of the points kept, n; and the group of every point, (len(points),) int64.
@@ -144,11 +151,7 @@ def _distinct(points: torch.Tensor, speed: torch.Tensor, spread: float) -> tuple
     kept: list[int] = []
     group = np.zeros(len(points), np.int64)
     for index in torch.argsort(speed).tolist():
-        near = [
-            number
-            for number, place in enumerate(kept)
-            if float((points[place] - points[index]).norm()) < _SAME * spread
-        ]
+        near = [number for number, place in enumerate(kept) if float((points[place] - points[index]).norm()) < closest]
         group[index] = near[0] if near else len(kept)
         if not near:
             kept.append(index)

@@ -71,14 +71,21 @@ def _held_line(held: HeldInput) -> str:
             kind = f"fixed point with {points.unstable[i]} unstable directions"
         slowest = float(time_constants(points.eigenvalues[i, :1])[0])
         constant = f"slowest time constant {slowest:.1f} ticks" if np.isfinite(slowest) else ""
-        details = ", ".join(filter(None, ("" if points.fixed[i] else f"q = {points.speed[i]:.1g}", constant)))
-        settled = (
-            f"{points.settled[i]} of {starts} starts settle at a" if points.settled[i] else "no start settles at a"
-        )
-        kinds.append(f"{settled} {kind}{f' ({details})' if details else ''}")
-    more = f"; {len(points.speed) - 3} more points" if len(points.speed) > 3 else ""
-    half = f"after {points.half_spread:.1f}" if np.isfinite(points.half_spread) else f"not within {TICKS:,}"
-    return f"{held.name}: {'; '.join(kinds)}{more}. Half of the starts' spread is gone {half} ticks"
+        settled = f"{points.settled[i]} of {starts} starts settle there" if points.settled[i] else ""
+        details = ", ".join(filter(None, (settled, "" if points.fixed[i] else f"q = {points.speed[i]:.1g}", constant)))
+        kinds.append(f"{kind}{f' ({details})' if details else ''}")
+    if more := len(points.speed) - len(kinds):
+        kinds.append(f"{more} more")
+    on_their_way = starts - points.settled.sum()
+    rest = f"; {on_their_way} starts are still on their way" if on_their_way else ""
+    return f"{held.name}: {'; '.join(kinds)}{rest}{_spread_text(points.half_spread)}"
+
+
+def _spread_text(half_spread: float) -> str:
+    if np.isnan(half_spread):
+        return ""
+    when = f"after {half_spread:.1f}" if np.isfinite(half_spread) else f"not within {TICKS:,}"
+    return f". Half of the starts' spread is gone {when} ticks"
 
 
 def edit_rows(edits: Sequence[FollowedEdit]) -> list[dict[str, Any]]:

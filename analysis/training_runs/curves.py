@@ -111,10 +111,10 @@ def stretch_means(run: ComparedRun, metric: str, edges: np.ndarray) -> np.ndarra
 def _weights(run: ComparedRun, metric: str) -> np.ndarray:
     """What an update's value is a mean over: lives that ended, deaths, or agent-steps (U,)."""
     kind = metric.partition("/")[0]
-    if kind not in ("lives", "events", "death") or metric == "lives/ended" or "lives/ended" not in run.metrics:
+    over = {"lives": ("lives/ended",), "events": ("lives/ended",), "death": ("lives/ended", "lives/died")}.get(kind, ())
+    if not over or metric == "lives/ended" or not all(name in run.metrics for name in over):
         return np.diff(run.steps, prepend=0.0)
-    ended = np.nan_to_num(run.metrics["lives/ended"])
-    return ended * np.nan_to_num(run.metrics["lives/died"]) if kind == "death" else ended
+    return np.prod([np.nan_to_num(run.metrics[name]) for name in over], axis=0)
 
 
 def fewest_updates(groups: Sequence[RunGroup]) -> int:

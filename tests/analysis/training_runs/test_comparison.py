@@ -68,6 +68,8 @@ def test_a_mean_over_lives_weighs_each_life_alike() -> None:
     assert means["death/starved"] == pytest.approx(sum(starved) / sum(died))
     assert means["lives/ended"] == pytest.approx(40 / 3)  # of an update in which any ended
     assert np.isnan(stretch_means(run, "lives/ticks", np.array([200.0, 300.0]))).all()
+    del metrics["lives/died"]  # how many deaths a share is of is not known then
+    assert stretch_means(run, "death/starved", everything)[0] == pytest.approx(np.mean([9 / 27, 1, 0]))
 
 
 def test_student_intervals_over_seeds() -> None:
