@@ -77,7 +77,7 @@ def _held_line(held: HeldInput) -> str:
     if more := len(points.speed) - len(kinds):
         kinds.append(f"{more} more")
     on_their_way = starts - points.settled.sum()
-    rest = f"; still on their way: {on_their_way} starts" if on_their_way else ""
+    rest = f"; starts still on their way: {on_their_way}" if on_their_way else ""
     return f"{held.name}: {'; '.join(kinds)}{rest}{_spread_text(points.half_spread)}"
 
 
