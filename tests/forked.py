@@ -21,12 +21,8 @@ from typing import NamedTuple
 
 from tests.command import environment
 
-SCRIPT = """
-import os, runpy, sys
-sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-"""A program that runs a script as Python does."""
+_SECONDS = 600
+"""After so many, all processes of a program's session are killed."""
 
 
 class Ended(NamedTuple):
@@ -36,30 +32,26 @@ class Ended(NamedTuple):
     printed: str
 
 
-def run_forked(
-    arguments: Sequence[object], folder: Path, program: str = SCRIPT, files: dict[int, int] | None = None,
-    timeout: float = 600,
-) -> Ended:  # fmt: skip
+def run_forked(program: str, arguments: Sequence[object], folder: Path, files: dict[int, int]) -> Ended:
     """Run a program until it has ended and nobody holds its standard error open; its standard output is dropped.
 
     Args:
-        arguments: `sys.argv`, of which the first is the script where a script is run.
+        program: Python code that is executed in the new process.
+        arguments: its `sys.argv`.
         folder: its working folder.
-        program: what is executed in the new process.
         files: descriptors of this process that it gets, by the numbers which they have there; they are closed here.
-        timeout: the seconds after which all processes of its session are killed.
     """
     server, (reading, writing) = _server(), os.pipe()
     with Path(os.devnull).open("r+b", buffering=0) as null, os.fdopen(reading, "rb") as printed:
-        given = {0: null.fileno(), 1: null.fileno(), 2: writing, **(files or {})}
+        given = {0: null.fileno(), 1: null.fileno(), 2: writing, **files}
         request = {
             "program": program, "arguments": [str(part) for part in arguments], "folder": str(folder),
             "environment": environment(), "files": list(given),
         }  # fmt: skip
         socket.send_fds(server, [json.dumps(request).encode()], list(given.values()))
-        for descriptor in (writing, *(files or {}).values()):
+        for descriptor in (writing, *files.values()):
             os.close(descriptor)
-        killer = threading.Timer(timeout, os.killpg, (_answer(server), signal.SIGKILL))
+        killer = threading.Timer(_SECONDS, os.killpg, (_answer(server), signal.SIGKILL))
         killer.start()
         try:
             text = printed.read().decode(errors="replace")

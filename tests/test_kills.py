@@ -230,7 +230,7 @@ WRITERS = (
 def run(command: tuple[Any, ...], kill_at: int = 0) -> tuple[int, int, str]:
     """Run a command, or kill it; returns its exit code, the files that it named, and what it said last."""
     reading, writing = os.pipe()
-    code, printed = run_forked(("-c", kill_at, *command), ROOT, KILLED, {9: writing})
+    code, printed = run_forked(KILLED, ("-c", kill_at, *command), ROOT, {9: writing})
     with os.fdopen(reading, "rb") as named:
         return code, len(named.read()), printed[-2000:]
 
