@@ -94,6 +94,7 @@ def contest(small_world, task, maps) -> Contest:
     ],
 )
 def test_where_no_cluster_is_nothing_is_made(three_policies: Path, tmp_path: Path, options, parts) -> None:
+    ray.shutdown()  # a process that has a cluster already never asks the one at the address
     policies = shutil.copytree(three_policies, tmp_path / "policies")
     before = sorted(tmp_path.rglob("*"))
     assert_refused(run_here("evaluate.py", policies, "pvp", *options, "--env.maps-dir", tmp_path / "maps"), *parts)
