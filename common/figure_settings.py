@@ -33,6 +33,12 @@ def figure_settings(changes: Mapping[str, Any] | None = None) -> Iterator[None]:
 
 
 def save_figure(figure: "Figure", file: "BinaryIO | Path", dots_an_inch: int) -> None:
-    """Write a figure as PNG with matplotlib's defaults; much of a figure is made only when it is drawn."""
+    """Write a figure as PNG with matplotlib's defaults; much of a figure is made only when it is drawn.
+
+    It is drawn once. `Figure.savefig` draws a figure with a layout twice, and only the first time sets the layout.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
     with figure_settings():
-        figure.savefig(file, format="png", dpi=dots_an_inch)
+        figure.set_dpi(dots_an_inch)
+        FigureCanvasAgg(figure).print_png(file)

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from analysis.sparse.scores import RESAMPLES, Estimate, Units
 from analysis.world_model.imagination import MOVE_HEAD, ImaginedTick, Number
 from analysis.world_model.options import DIRECTIONS
 from analysis.world_model.scene import VITALS
-from common.files import atomic_path, write_text
+from common.files import write_text
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,9 +166,3 @@ def write_table(path: Path, rows: Sequence[Any]) -> None:
     writer.writeheader()
     writer.writerows(map(columns_of, rows))
     write_text(path, table.getvalue())
-
-
-def write_figure(path: Path, figure: Figure) -> None:
-    """Write a figure as PNG, whole or not at all."""
-    with atomic_path(path) as temporary:
-        figure.savefig(temporary, format="png")

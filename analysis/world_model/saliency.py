@@ -20,6 +20,7 @@ from agent_zoo.network_parts.distribution import ILLEGAL
 from analysis.attribution.components import fitted_components
 from analysis.attribution.targets import Action, ReadOut, Target, Value
 from analysis.figures.style import cluster_colour, new_figure, style
+from analysis.runs.run_folder import write_figure
 from analysis.sparse.scores import Estimate, Units
 from analysis.world_model.arms import value
 from analysis.world_model.held_out import HeldOut
@@ -33,7 +34,7 @@ from analysis.world_model.imagination import (
     read_out,
 )
 from analysis.world_model.model import WorldModel
-from analysis.world_model.outcomes import over_lives, write_figure
+from analysis.world_model.outcomes import over_lives
 from analysis.world_model.scene import SoftScene, own_columns
 from common.user_error import UserError
 

@@ -22,10 +22,10 @@ from agent_zoo.checkpoint_files import policy_path
 from agent_zoo.data_parallel import ALONE, Processes, join_processes
 from analysis.figures.style import cluster_colour, new_figure, style
 from analysis.recorded.tracking import Mirror
+from analysis.runs.run_folder import write_figure
 from analysis.world_model.model import HEADS, Origin, WorldModel, build, measure, save_model
 from analysis.world_model.network import Sizes
 from analysis.world_model.options import MODEL_FILE, SETTINGS_FILE, WorldSettings
-from analysis.world_model.outcomes import write_figure
 from analysis.world_model.unroll import Unrolled, unroll
 from analysis.world_model.windows import (
     Windows,

@@ -23,13 +23,14 @@ from analysis.interventions.effects.inference import OverEpisodes
 from analysis.interventions.effects.run_file import dictionary_of_run, directions_of_run, read_run_file
 from analysis.recorded.recorded_observation import packed_observation
 from analysis.runs.finished_files import open_finished
+from analysis.runs.run_folder import write_figure
 from analysis.statistics.inference import Inference
 from analysis.statistics.resampling import Estimate
 from analysis.world_model.at_once import QUANTITIES, SIDES, STYLES, Made, changes_at_once
 from analysis.world_model.edits import Edits, requested_edits
 from analysis.world_model.held_out import HeldOut, life_numbers
 from analysis.world_model.options import DIRECTIONS, SETTLING
-from analysis.world_model.outcomes import columns_of, over_lives, write_figure, write_table
+from analysis.world_model.outcomes import columns_of, over_lives, write_table
 from analysis.world_model.windows import CONTEXT, Windows, as_windows
 from common.files import sha256, write_json
 from common.user_error import UserError

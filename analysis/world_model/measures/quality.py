@@ -10,6 +10,7 @@ import torch
 from matplotlib.axes import Axes
 
 from analysis.figures.style import cluster_colour, new_figure, style
+from analysis.runs.run_folder import write_figure
 from analysis.sparse.scores import Units
 from analysis.statistics.resampling import Estimate
 from analysis.world_model.held_out import HeldOut
@@ -17,7 +18,7 @@ from analysis.world_model.imagination import imagine, informed_start
 from analysis.world_model.measures.noise_ceiling import OtherDice
 from analysis.world_model.measures.open_loop import HIGHER_IS_BETTER, Errors, compared, joined, open_loop
 from analysis.world_model.model import WorldModel
-from analysis.world_model.outcomes import columns_of, write_figure, write_table
+from analysis.world_model.outcomes import columns_of, write_table
 from analysis.world_model.scene import VITALS
 from analysis.world_model.windows import CONTEXT, Windows
 from common.files import write_json
