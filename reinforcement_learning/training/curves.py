@@ -10,7 +10,6 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, MaxNLocator, PercentFormatter
 
@@ -28,6 +27,7 @@ MOST_EVENTS = 6
 # Petroff 2021, "Accessible color sequences for data visualization", arXiv:2107.02270.
 _COLOURS = matplotlib.color_sequences["petroff10"]
 _DOTS_AN_INCH = 100
+_INCHES_A_ROW, _HEADING_INCHES, _LEGEND_INCHES = 3.05, 0.9, 0.95
 _GREY = "#c4c4c4"
 _THIN, _FAINT = 0.8, 0.4
 _LETTERS_IN_TITLE = 150
@@ -76,11 +76,16 @@ def draw_curves(metrics_file: Path, png: Path) -> None:
 @figure_settings(_RC)
 def figure_of(curves: Curves, name: str) -> Figure:
     """Draw all panels; `name` is the run's."""
-    layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1)
     panels = _PANELS + (_CODEBOOK_PANELS if "semantic/perplexity" in curves.values else ())
     rows = len(panels) // 5
-    figure = Figure(figsize=(20, 11 * rows / 3), dpi=_DOTS_AN_INCH, layout=layout)
-    for axes, (title, draw) in zip(figure.subplots(rows, 5).flat, panels, strict=True):
+    height = _INCHES_A_ROW * rows + _HEADING_INCHES + _LEGEND_INCHES
+    figure = Figure(figsize=(20, height), dpi=_DOTS_AN_INCH)
+    # A layout that adapts to all labels would take two thirds of the time, and this is drawn with every checkpoint.
+    grid = figure.subplots(rows, 5, gridspec_kw={
+        "left": 0.045, "right": 0.905, "wspace": 0.3, "hspace": 0.4, "bottom": _LEGEND_INCHES / height,
+        "top": 1 - _HEADING_INCHES / height,
+    })  # fmt: skip
+    for axes, (title, draw) in zip(grid.flat, panels, strict=True):
         axes.set_title(title)
         draw(axes, curves)
         _explain_emptiness(axes)
@@ -90,7 +95,7 @@ def figure_of(curves: Curves, name: str) -> Figure:
         axes.set_xlabel("agent-steps")
     run = textwrap.fill(name, _LETTERS_IN_TITLE).replace("$", r"\$")
     figure.suptitle(f"{run}: {curves.steps[-1]:,.0f} agent-steps", fontsize=13)
-    figure.legend(handles=_explained_lines(curves), loc="outside lower center", ncols=2, fontsize=10)
+    figure.legend(handles=_explained_lines(curves), loc="lower center", ncols=2, fontsize=10)
     return figure
 
 
