@@ -6,6 +6,7 @@ number is encoded by sines and cosines of its logarithm, like positions in trans
 3.5): 5 and 6 of an item are nearly the same, 5 and 50 are not.
 """
 
+import functools
 import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,10 +67,13 @@ def _parts(spec: TaskSpec) -> Iterator[tuple[str, float]]:
                 yield f"sin {frequency} {name}", math.sin(angle) / math.sqrt(len(_FREQUENCIES))
 
 
+@functools.cache
 def _direction(token: str, size: int) -> np.ndarray:
-    """Return a random direction of expected length one that depends only on the token."""
+    """Return a random direction of expected length one that depends only on the token; tasks share most of theirs."""
     seed = int.from_bytes(hashlib.sha256(token.encode()).digest()[:8])
-    return np.random.default_rng(seed).standard_normal(size) / math.sqrt(size)
+    direction = np.random.default_rng(seed).standard_normal(size) / math.sqrt(size)
+    direction.flags.writeable = False
+    return direction
 
 
 _KIND: Kind = "task embeddings"
