@@ -46,7 +46,7 @@ COMPILED := reinforcement_learning/compiled_game.py
 compile-game = @test ! -e $(COMPILED) || $(RUN) -m $(subst /,.,$(COMPILED:.py=))
 
 DEMO := demo
-DEMO_POLICY := start_kit_3M
+DEMO_POLICY := start_kit_10M
 DEMO_DUMP := $(DEMO)/activation_data/$(DEMO_POLICY)
 
 setup: .venv/.ready

@@ -10,7 +10,7 @@ import pytest
 
 from tests.command import ROOT, environment
 
-POLICY = "start_kit_3M"
+POLICY = "start_kit_10M"
 LESS = {
     "train.py": "--debug --env.num-agents 16 --env.num-npcs 16 --env.num-maps 2 --env.horizon 32 "
     "--train.batch-size 1024 --train.minibatch-rows 32 --train.total-agent-steps 1024",

@@ -149,7 +149,7 @@ def _coin_entropy(flags: torch.Tensor) -> float:
     return float(-(both * both.clamp(min=1e-12).log()).sum())
 
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 _KIND: Kind = "world model"
 
 

@@ -6,13 +6,14 @@ posterior q(z | h, observation). The decoder starts from the last scene, shifted
 what differs from it. Terrain that comes into view again is taken from where it was seen before. What the agent can do,
 and what it eats and drinks, depends on the tiles around it: these are read after its move.
 
-Health, food and water are distributions over levels, which a distribution over changes moves. A meal adds the same to
-the food of a hungry agent and of one that is nearly full, and an empty stomach cannot get emptier. A network that
-predicts changes need not learn that for each level.
+Health, food and water are distributions over levels. They start from what the game's rules make of those of the last
+tick (`rules.py`), on terrain as it was seen, and a distribution over changes moves them from there. Changes suit what
+the rules leave out, such as a fight: it takes the same from a healthy agent and from one that is nearly dead, and not
+more than all.
 
-In simulations, food and water follow the game's rules instead, which foresee them better (`rules.py`), on terrain as
-it was seen. What the policy sees of the terrain, and all else, are the network's predictions: with its tiles, which say
-how sure they are, memory and decisions are foreseen better than with the rules' tiles. In training it predicts all.
+Tiles in simulations are harvested as the rules say before they are shifted, and terrain that was seen stays in memory
+as it was. What the policy sees of the terrain is the network's prediction: with its tiles, which say how sure they are,
+memory and decisions are foreseen better than with the rules' tiles.
 """
 
 import functools
@@ -143,6 +144,8 @@ def median(probabilities: torch.Tensor) -> torch.Tensor:
 
 _FLOOR = 0.01
 _START_LOGIT = 3.0
+_NO_CHANGE_LOGIT = 5.0
+"""Of vitals, at the start of training; the 40 other changes share a fifth of the probability."""
 _NEAR = 1
 """Tiles on each side of the agent that legal actions and changes of vitals are read from."""
 
@@ -214,9 +217,11 @@ class WorldNetwork(nn.Module):
         self.say_items = nn.Linear(hidden, shape.slots * shape.item)
         self.say_legal = nn.Linear(hidden + hidden // 2, shape.legal)
         self.say_rest = nn.Linear(hidden, 2)
-        for last in (self.paint[-1], self.say_own, self.say_items):
+        for last in (self.paint[-1], self.say_own, self.say_items, self.say_vitals):
             nn.init.zeros_(last.weight)  # type: ignore[arg-type]
             nn.init.zeros_(last.bias)  # type: ignore[arg-type]
+        with torch.no_grad():
+            self.say_vitals.bias.view(len(VITALS), CHANGES)[:, VITAL_LEVELS - 1] = _NO_CHANGE_LOGIT
         self.register_buffer("own_mean", torch.zeros(shape.own))
         self.register_buffer("own_step", torch.ones(shape.own))
         self.register_buffer("item_step", torch.ones(shape.item))
@@ -280,10 +285,10 @@ class WorldNetwork(nn.Module):
                 predictions follow from predictions.
         """
         levels = spread_levels(before.own[:, self.vitals])
-        ruled = decided and self.follows_rules
+        rules, ruled = Rules.of_game(), decided and self.follows_rules
+        if self.follows_rules and self.sees_body:
+            levels = rules.body_levels(levels, *rules.meals(before))
         if ruled:
-            rules = Rules.of_game()
-            stores = rules.stores(levels[:, 1:], *rules.meals(before))
             before = rules.harvested(before)
         whole = torch.cat([state.hidden, state.latent], dim=1)
         read = self.read(torch.cat([whole, before.numbers()], dim=1))
@@ -309,8 +314,6 @@ class WorldNetwork(nn.Module):
         vitals = changed_levels(levels, self.say_vitals(around).view(-1, len(VITALS), CHANGES))
         shifted = shifted.flatten(2)
         material = (shifted[:, :materials] + _FLOOR).log() + painted[:, :materials]
-        if ruled and self.sees_body:
-            vitals = torch.cat([vitals[:, :1], (stores + 1e-6).log()], dim=1)
         kind = _logit(shifted[:, materials : materials + kinds]) + painted[:, materials : materials + kinds]
         health = shifted[:, -2] + painted[:, -2]
         target = _logit(shifted[:, -1]) + painted[:, -1]

@@ -33,14 +33,14 @@ class WorldSettings:
     """Records (agent-ticks) to predict in training, at least 1. Beyond those of the training maps, they repeat."""
     horizon: int = 16
     """Ticks predicted in a training window, 1 to 64; windows of lives that end earlier are shorter."""
-    batch: int = 16
+    batch: int = 32
     """Windows in a batch, at least 2."""
     bottleneck: Literal["sphere", "gaussian"] = "sphere"
     """sphere: three ticks are squeezed to a vector of length 1, and vectors are spread over the sphere; gaussian: to a
     normal distribution, whose divergence from the standard one is reported."""
     hidden: int = 224
     """Units of the world's deterministic state, at least 8."""
-    learning_rate: float = 1e-3
+    learning_rate: float = 1.4e-3
     """Of Adam; rises over the first 2% of the records and falls to zero over the last half."""
     seed: int = 0
     """Seed of the weights, of the maps held out and of the order of windows, 0 to 4294967295."""

@@ -99,22 +99,28 @@ class Rules:
         eats, drinks = (sure + soft - soft.detach() for sure, soft in zip(certain, likely, strict=True))
         return eats, drinks
 
-    def stores(self, levels: torch.Tensor, eats: torch.Tensor, drinks: torch.Tensor) -> torch.Tensor:
-        """Return the distributions of food and water after a tick.
+    def body_levels(self, levels: torch.Tensor, eats: torch.Tensor, drinks: torch.Tensor) -> torch.Tensor:
+        """Return the distributions of health, food and water after a tick; those before it are taken as independent.
 
         Args:
-            levels: their distributions before it, (B, 2, levels).
+            levels: distributions before it, (B, 3, levels).
             eats: probability, (B,).
             drinks: likewise.
 
         Returns:
-            (B, 2, levels).
+            (B, 3, levels).
         """
         steps = levels.shape[2] - 1
-        fallen = _moved(levels, -round(self.depletion * steps))
+        health, stores = levels[:, 0], levels[:, 1:]
+        above = torch.arange(steps + 1) > round(self.enough * steps)
+        well = (stores * above).sum(dim=2).prod(dim=1, keepdim=True)  # (B, 1)
+        health = _mixed(health, _moved(health, round(self.regrowth * steps)), well)
+        for store, loss in enumerate((self.hunger, self.thirst)):
+            health = _mixed(health, _moved(health, -round(loss * steps)), stores[:, store, :1])
+        fallen = _moved(stores, -round(self.depletion * steps))
         filled = _moved(fallen, round(self.meal * steps))
-        share = torch.stack([eats, drinks], dim=1).unsqueeze(2)  # (B, 2, 1)
-        return share * filled + (1 - share) * fallen
+        stores = _mixed(fallen, filled, torch.stack([eats, drinks], dim=1).unsqueeze(2))
+        return torch.cat([health.unsqueeze(1), stores], dim=1)
 
     def harvested(self, scene: SoftScene) -> SoftScene:
         """Return the scenes once agents have taken what they stand on and the fish beside them."""
@@ -153,3 +159,8 @@ def _moved(levels: torch.Tensor, change: int) -> torch.Tensor:
     size = levels.shape[-1]
     places = (torch.arange(size) + change).clamp(0, size - 1)
     return torch.zeros_like(levels).index_add(-1, places, levels)
+
+
+def _mixed(otherwise: torch.Tensor, happened: torch.Tensor, probability: torch.Tensor) -> torch.Tensor:
+    """Return the distribution over levels if something happens with a probability."""
+    return probability * happened + (1 - probability) * otherwise

@@ -200,6 +200,15 @@ def kind_totals(observation: PackedObservation, layout: ObservationLayout) -> to
     return torch.zeros(len(KINDS), counted.shape[1], dtype=torch.float64).index_add(0, kind[other], counted)
 
 
+def likeliest(presence: torch.Tensor) -> torch.Tensor:
+    """Return which rows to show: as many as are expected, the likeliest, (B, rows) probabilities to bool.
+
+    With a threshold of one half, whatever moves about would be lost as soon as it can stand on more than two tiles.
+    """
+    rank = presence.argsort(dim=1, descending=True, stable=True).argsort(dim=1)
+    return rank < presence.sum(dim=1, keepdim=True).round()
+
+
 def vital_columns(layout: ObservationLayout) -> list[int]:
     """Return the places of `VITALS` in `Scene.own`."""
     return [own_columns(layout).index(name) for name in VITALS]

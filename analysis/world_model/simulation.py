@@ -29,7 +29,7 @@ from analysis.world_model.imagination import ImaginedTick, Number, Start, TickEd
 from analysis.world_model.model import WorldModel
 from analysis.world_model.options import SimulationOptions
 from analysis.world_model.outcomes import Outcomes, OutcomeSums
-from analysis.world_model.scene import own_columns
+from analysis.world_model.scene import likeliest, own_columns
 
 _FIRST_PLAYER = 1001
 _LARGEST = 32767
@@ -98,9 +98,9 @@ def _tiles(material: torch.Tensor, own: torch.Tensor, layout: ObservationLayout)
 
 
 def _entities(tick: ImaginedTick, agent_id: np.ndarray, layout: ObservationLayout) -> tuple[RaggedRows, np.ndarray]:
-    """Rows that are there or attacked, the agent's own first, and the place of each candidate row among them."""
+    """Rows that are likely there or attacked, the agent's own first, and the place of each candidate row among them."""
     rows = tick.view.observation.entity
-    kept = rows.presence.numpy() > 0.5  # (L, R + 1)
+    kept = likeliest(rows.presence).numpy()  # (L, R + 1)
     attacked = tick.options["Attack.Target"].numpy()
     chosen = np.flatnonzero(attacked < kept.shape[1])
     kept[chosen, attacked[chosen]] = True

@@ -30,7 +30,7 @@ from analysis.world_model.model import WorldModel
 from analysis.world_model.network import WorldState, drawn, median
 from analysis.world_model.policy_interface import imagined_view
 from analysis.world_model.rules import Rules
-from analysis.world_model.scene import MOVES, Rows, Scene, SoftScene, displacement, edged, legal_heads, shift
+from analysis.world_model.scene import MOVES, Rows, Scene, SoftScene, displacement, edged, legal_heads, likeliest, shift
 from analysis.world_model.windows import CONTEXT, Windows
 
 POLICY_HEADS = (MOVE_HEAD, STYLE_HEAD)
@@ -47,8 +47,8 @@ def scene_errors(predicted: SoftScene, real: Scene, vitals: list[int]) -> dict[s
         vitals: places of health, food and water among the own columns.
     """
     right = (predicted.material.argmax(dim=1) == real.material).float().mean(dim=1)
-    there, wanted = predicted.kinds > 0.5, real.kinds > 0.5
-    counts = [mask.flatten(1).sum(dim=1).float() for mask in (there & wanted, there, wanted)]
+    there, wanted = likeliest(predicted.kinds.flatten(1)), real.kinds.flatten(1) > 0
+    counts = [mask.sum(dim=1).float() for mask in (there & wanted, there, wanted)]
     vital = 100 * (predicted.own[:, vitals] - real.own[:, vitals]).abs().mean(dim=1)
     return {"tiles": right.numpy(), "entities": torch.stack(counts, dim=1).numpy(), "vitals": vital.numpy()}
 

@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch.nn import functional
 
+from analysis.world_model import network
+from analysis.world_model.network import spread_levels
 from analysis.world_model.rules import Rules
 from analysis.world_model.scene import (
     MOVES,
@@ -70,7 +72,24 @@ def ground(scene: SoftScene) -> list[int]:
 def test_a_body_follows_the_rules(
     rules: Rules, vitals: tuple[float, float, float], tiles: dict[int, int], expected: tuple[float, float, float]
 ) -> None:
-    assert after(rules, scene(vitals, tiles), STAY).own[0, :3].tolist() == pytest.approx(expected, abs=1e-5)
+    before = scene(vitals, tiles)
+    assert after(rules, before, STAY).own[0, :3].tolist() == pytest.approx(expected, abs=1e-5)
+    levels = rules.body_levels(spread_levels(before.own[:, VITALS]), *rules.meals(before))
+    assert network.expected(levels)[0].tolist() == pytest.approx(expected, abs=1e-5)
+
+
+def test_what_is_not_sure_of_a_body_is_shared_among_its_outcomes(rules: Rules) -> None:
+    """Health returns if food and water are both enough, and falls by both losses if both are used up."""
+    levels = torch.zeros(1, 3, 21)
+    levels[0, 0, 10] = 1
+    levels[0, 1, [0, 20]] = torch.tensor([0.25, 0.75])
+    levels[0, 2, [0, 20]] = torch.tensor([0.5, 0.5])
+    health, food, water = rules.body_levels(levels, torch.tensor([0.0]), torch.tensor([0.1]))[0]
+    assert health.sum() == pytest.approx(1) and network.expected(health) == pytest.approx(
+        0.5 + 0.75 * 0.5 * rules.regrowth - 0.25 * rules.hunger - 0.5 * rules.thirst
+    )
+    assert food[0] == 0.25 and food[19] == 0.75
+    assert water[[0, 19, 20]].tolist() == pytest.approx([0.45, 0.45, 0.1])
 
 
 def test_it_eats_in_the_tick_after_it_arrives_and_leaves_scrub_behind(rules: Rules) -> None:

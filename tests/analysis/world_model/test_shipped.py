@@ -4,13 +4,13 @@ from analysis.world_model.model import load_model
 from common.files import sha256
 from tests.command import ROOT, rows_of
 
-MODEL = ROOT / "world_models" / "start_kit_3M"
+MODEL = ROOT / "world_models" / "start_kit_10M"
 TICKS = range(1, 17)
 
 
 def test_it_holds_the_shipped_policy() -> None:
     model, origin = load_model(MODEL / "model.safetensors")
-    assert origin.policy_sha256 == sha256(ROOT / "policies" / "start_kit_3M.safetensors")
+    assert origin.policy_sha256 == sha256(ROOT / "policies" / "start_kit_10M.safetensors")
     assert model.info.agent == "neurips23_start_kit" and not model.network.training
     assert origin.train_maps and not set(origin.train) & set(origin.test)
     assert (MODEL / "model.safetensors").stat().st_size <= 15_000_000
@@ -26,7 +26,8 @@ def verdicts(measure: str, rival: str) -> list[int]:
 
 def test_its_quality_is_what_the_documentation_says() -> None:
     assert all(verdicts(measure, "copy") == [1] * 16 for measure in ("tiles", "vitals", "memory", "policy"))
-    assert verdicts("tiles", "rules") == [-1] * 16
-    assert verdicts("vitals", "rules") == [0] + [1] * 14 + [0]
-    assert verdicts("memory", "rules") == [1] * 16
-    assert verdicts("policy", "rules") == [0] * 3 + [1] * 13
+    assert verdicts("tiles", "rules") == [0] + [-1] * 15
+    assert verdicts("vitals", "rules") == [1] * 16
+    assert verdicts("memory", "rules") == [-1] + [0] * 3 + [1] * 12
+    assert verdicts("policy", "rules") == [-1] + [0] * 5 + [1] * 10
+    assert verdicts("entities", "rules") == [1, -1, 1, -1, 1, 0, 1, -1] + [1, 0] * 4

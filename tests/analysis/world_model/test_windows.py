@@ -114,7 +114,7 @@ def test_ends_and_rewards_are_foreseen_without_the_tick_itself(recorded, monkeyp
     plain, changed = costs(0), costs(1)
     for name in ("end", "reward"):
         assert changed[name] == pytest.approx(plain[name], rel=1e-6)
-    assert changed["vitals"] != pytest.approx(plain["vitals"], rel=1e-6)
+    assert changed["legal"] != pytest.approx(plain["legal"], rel=1e-6)
 
 
 def test_all_parts_are_predicted_and_none_reaches_the_policys_weights(recorded) -> None:
