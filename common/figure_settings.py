@@ -36,6 +36,7 @@ def save_figure(figure: "Figure", file: "BinaryIO | Path", dots_an_inch: int) ->
     """Write a figure as PNG with matplotlib's defaults; much of a figure is made only when it is drawn.
 
     It is drawn once. `Figure.savefig` draws a figure with a layout twice, and only the first time sets the layout.
+    Afterwards the figure has this resolution, and no window.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 

@@ -8,8 +8,8 @@ and what it eats and drinks, depends on the tiles around it: these are read afte
 
 Health, food and water are distributions over levels. They start from what the game's rules make of those of the last
 tick (`rules.py`), on terrain as it was seen, and a distribution over changes moves them from there. Changes suit what
-the rules leave out, such as a fight: it takes the same from a healthy agent and from one that is nearly dead, and not
-more than all.
+the rules leave out, such as a fight: a blow takes as much from a healthy agent as from a weak one, and health does not
+fall below zero.
 
 Tiles in simulations are harvested as the rules say before they are shifted, and terrain that was seen stays in memory
 as it was. What the policy sees of the terrain is the network's prediction: with its tiles, which say how sure they are,
@@ -145,7 +145,7 @@ def median(probabilities: torch.Tensor) -> torch.Tensor:
 _FLOOR = 0.01
 _START_LOGIT = 3.0
 _NO_CHANGE_LOGIT = 5.0
-"""Of vitals, at the start of training; the 40 other changes share a fifth of the probability."""
+"""Logit that a vital does not change from what the rules say, before training; all other changes share a fifth."""
 _NEAR = 1
 """Tiles on each side of the agent that legal actions and changes of vitals are read from."""
 
@@ -281,8 +281,8 @@ class WorldNetwork(nn.Module):
             before: the scene of the tick before: real, predicted or blank.
             action: that led from there, (B, size); zeros after a blank one.
             decided: whether the agent makes its most probable move, with the gradients of the probabilities, rather
-                than the mean of all moves, and what the game's rules decide follows them: views stay sharp when
-                predictions follow from predictions.
+                than the mean of all moves, with tiles harvested by the game's rules and terrain kept as it was seen:
+                views stay sharp when predictions follow from predictions.
         """
         levels = spread_levels(before.own[:, self.vitals])
         rules, ruled = Rules.of_game(), decided and self.follows_rules

@@ -1,5 +1,7 @@
 """What the game's public rules say of the next tick, with nothing fitted and nothing drawn.
 
+It is a rival of world models, and where their predictions of health, food and water start (`network.py`).
+
 Food and water fall; foliage underfoot and water beside the agent fill them; health returns while both are above a
 threshold and falls where one is used up. All this happens before the agent moves. Tiles that it stood on are harvested,
 terrain that has been in view stays as it was, and others are expected where they were seen last. Nobody attacks, and
@@ -100,7 +102,9 @@ class Rules:
         return eats, drinks
 
     def body_levels(self, levels: torch.Tensor, eats: torch.Tensor, drinks: torch.Tensor) -> torch.Tensor:
-        """Return the distributions of health, food and water after a tick; those before it are taken as independent.
+        """Return the distributions of health, food and water after a tick.
+
+        Those before it are taken as independent, and so are whether health returns and whether it is lost.
 
         Args:
             levels: distributions before it, (B, 3, levels).

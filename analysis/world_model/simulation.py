@@ -100,7 +100,9 @@ def _tiles(material: torch.Tensor, own: torch.Tensor, layout: ObservationLayout)
 def _entities(tick: ImaginedTick, agent_id: np.ndarray, layout: ObservationLayout) -> tuple[RaggedRows, np.ndarray]:
     """Rows that are likely there or attacked, the agent's own first, and the place of each candidate row among them."""
     rows = tick.view.observation.entity
-    kept = likeliest(rows.presence).numpy()  # (L, R + 1)
+    place = tick.view.kind * layout.tiles + tick.view.cell  # (L, R)
+    others_kept = likeliest(tick.scene.kinds.flatten(1)).gather(1, place)
+    kept = np.insert(others_kept.numpy(), 0, True, axis=1)  # (L, R + 1)
     attacked = tick.options["Attack.Target"].numpy()
     chosen = np.flatnonzero(attacked < kept.shape[1])
     kept[chosen, attacked[chosen]] = True
@@ -161,10 +163,16 @@ def _log_probability(tick: ImaginedTick, head: ActionHead) -> np.ndarray:
 
 
 def _legal(tick: ImaginedTick, layout: ObservationLayout, entity: np.ndarray, slots: np.ndarray) -> np.ndarray:
-    """Legality of all options, (L, mask size) bool: what is more likely legal than not, and what was chosen."""
+    """Legality of all options, (L, mask size) bool: what is more likely legal than not, and what was chosen.
+
+    Of targets: what is more likely legal than not if the entity is there, since the dump shows it.
+    """
     parts = []
     for head in layout.heads:
-        likely = tick.view.observation.legal[head.name].numpy() > 0.5
+        probability = tick.view.observation.legal[head.name].numpy().copy()
+        if head.name == "Attack.Target":
+            probability[:, :-1] /= np.maximum(tick.view.observation.entity.presence.numpy(), 1e-9)
+        likely = probability > 0.5
         likely[np.arange(len(likely)), tick.options[head.name].numpy()] = True
         if head.candidates:
             flags = np.zeros((len(likely), head.size), bool)

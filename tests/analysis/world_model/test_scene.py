@@ -13,7 +13,7 @@ from analysis.world_model.policy_interface import (
     imagined_view,
     recorded_actions,
 )
-from analysis.world_model.scene import KINDS, SceneShape, own_columns, scene_of, vital_levels
+from analysis.world_model.scene import KINDS, SceneShape, likeliest, own_columns, scene_of, vital_levels
 
 
 @pytest.fixture(scope="module")
@@ -126,3 +126,11 @@ def test_the_shape_counts_what_scenes_hold(real, layout) -> None:
     assert soft.planes().shape == (len(real), shape.planes, 225) and soft.numbers().shape == (len(real), shape.numbers)
     blank = shape.blank(3)
     assert blank.planes().shape[1:] == soft.planes().shape[1:] and not blank.numbers().any()
+
+
+def test_as_many_are_shown_as_are_expected_the_likeliest() -> None:
+    """Five places of one third each hold 1.67 entities, none of which is more likely there than not."""
+    third = torch.full((5,), 1 / 3)
+    presence = torch.stack([third, torch.tensor([0.1, 0.9, 0, 0.3, 0.8]), torch.zeros(5), torch.eye(5)[2]])
+    shown = [row.nonzero().flatten().tolist() for row in likeliest(presence)]
+    assert shown == [[0, 1], [1, 4], [], [2]]
