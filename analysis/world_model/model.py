@@ -224,7 +224,8 @@ def load_model(path: Path) -> tuple[WorldModel, Origin]:
         header: Any = orjson.loads(text)
         if header["format_version"] != FORMAT_VERSION:
             raise UserError(
-                f"{path} has format version {header['format_version']!r}; this version reads {FORMAT_VERSION}"
+                f"{path} has format version {header['format_version']!r}; this version reads {FORMAT_VERSION}:"
+                " train it again"
             )
         info = CheckpointInfo.from_header(header["policy"], path)
         lists = {name: tuple(value) for name, value in header["origin"].items() if isinstance(value, list)}
