@@ -27,7 +27,7 @@ MOST_EVENTS = 6
 # Petroff 2021, "Accessible color sequences for data visualization", arXiv:2107.02270.
 _COLOURS = matplotlib.color_sequences["petroff10"]
 _DOTS_AN_INCH = 100
-_INCHES_A_ROW, _HEADING_INCHES, _LEGEND_INCHES = 3.05, 0.9, 0.95
+_INCHES_A_ROW, _HEADING_INCHES, _LEGEND_INCHES = 3.0, 1.0, 1.0
 _GREY = "#c4c4c4"
 _THIN, _FAINT = 0.8, 0.4
 _LETTERS_IN_TITLE = 150
