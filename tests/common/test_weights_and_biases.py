@@ -11,7 +11,7 @@ from analysis.recorded.tracking import Mirror, Wandb
 from common.weights_and_biases import MirroredRun, check_login, mode_of, share
 from reinforcement_learning.settings import WandbSettings
 from reinforcement_learning.training.sweeps.sweep import is_local
-from tests.command import ROOT, assert_refuses
+from tests.command import ROOT, assert_refuses, run
 
 
 class Broken:
@@ -171,12 +171,14 @@ def test_what_cannot_be_shared_is_refused_before_the_service_is_used(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_artifacts_stay_here")
-def test_the_service_itself_keeps_artifacts_offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    share(things_to_share(tmp_path), "offline", "project", None)
-    (run,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
+def test_the_service_itself_keeps_artifacts_offline(tmp_path: Path) -> None:
+    """In a process of its own: the service keeps the folder in which a process first uses it."""
+    things = things_to_share(tmp_path)
+    done = run(str(ROOT / "share.py"), "wandb", *things, "--wandb.mode", "offline", folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (kept,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
     missing, end = {b"mine.safetensors", b"metadata.json", b"report.html"}, time.monotonic() + 30
     while missing and time.monotonic() < end:  # its process may still write
-        missing = {name for name in missing if name not in run.read_bytes()}
+        missing = {name for name in missing if name not in kept.read_bytes()}
         time.sleep(0.1)
     assert not missing
