@@ -1,11 +1,10 @@
-"""Every command that writes is killed as it gives a file its name: the same command then ends as if nothing had been.
+"""A command that was killed as it gave a file its name ends, when it is run again, as if nothing had been.
 
-Files get their names by one function (`common/files.py`), so these are the moments at which something changes. The
-whole process group is killed, in which workers are.
+Files get their names by one function (`common/files.py`), so these are the moments at which something changes. What a
+kill leaves behind is the folder as it is at that moment, so the command runs once, and its folder is copied at each.
 """
 
 import inspect
-import os
 import shutil
 import signal
 import subprocess
@@ -29,24 +28,26 @@ from tests.test_train import ONE_UPDATE, folders
 from tests.tiny_policies import world_options
 from tests.trained_world_model import arguments, trained_world_model
 
-KILLED = """
-import os, pathlib, runpy, signal, sys
-left, script = int(sys.argv[1]), sys.argv[2]
-sys.argv = sys.argv[2:]
+COPYING = """
+import os, pathlib, runpy, shutil, sys
+folder, copies, script = map(pathlib.Path, sys.argv[1:4])
+sys.argv = sys.argv[3:]
 sys.path.insert(0, os.getcwd())
-rename, parent = pathlib.Path.replace, os.getpid()
+rename, parent, named = pathlib.Path.replace, os.getpid(), 0
 def replace(self, target):
-    global left
+    global named
     if os.getpid() == parent:
-        left -= 1
-        if left == 0:
-            os.killpg(0, 9)
-        os.write(9, b".")
+        named += 1
+        if folder.exists():
+            shutil.copytree(folder, copies / str(named), symlinks=True)
+        else:
+            (copies / str(named)).mkdir()
     return rename(self, target)
-pathlib.Path.replace = replace
-runpy.run_path(script, run_name="__main__")
+if copies.is_dir():
+    pathlib.Path.replace = replace
+runpy.run_path(str(script), run_name="__main__")
 """
-
+"""Runs a command, and keeps its folder as it is each time before a file gets its name: so a kill would leave it."""
 
 COMPILATION = """
 import os, pathlib, subprocess, sys
@@ -227,12 +228,14 @@ WRITERS = (
 )  # fmt: skip
 
 
-def run(command: tuple[Any, ...], kill_at: int = 0) -> tuple[int, int, str]:
-    """Run a command, or kill it; returns its exit code, the files that it named, and what it said last."""
-    reading, writing = os.pipe()
-    code, printed = run_forked(KILLED, ("-c", kill_at, *command), ROOT, {9: writing})
-    with os.fdopen(reading, "rb") as named:
-        return code, len(named.read()), printed[-2000:]
+def run(command: tuple[Any, ...], folder: Path, copies: Path) -> tuple[int, str]:
+    """Run a command that writes into `folder`; returns its exit code and what it said last.
+
+    Args:
+        copies: folder for copies of `folder`; where it does not exist, none are kept.
+    """
+    code, printed = run_forked(COPYING, ("-c", folder, copies, *command), ROOT, {})
+    return code, printed[-2000:]
 
 
 def contents(folder: Path) -> set[str]:
@@ -264,25 +267,26 @@ def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def test_a_command_that_was_killed_ends_as_one_that_was_not(
     writer: Writer, bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, named, printed = run(writer.command(bench, tmp_path / "whole"))
+    folder, killed = tmp_path / "written", tmp_path / "killed"
+    killed.mkdir()
+    code, printed = run(writer.command(bench, folder), folder, killed)
     assert code == 0, printed
+    whole, named = contents(folder), len(list(killed.iterdir()))
     moments = sorted({1, named // 2, named} - {0})
     for moment in moments:
-        folder = tmp_path / f"killed_{moment}"
+        shutil.rmtree(folder)
+        left = contents(killed / str(moment))
+        if left:
+            (killed / str(moment)).rename(folder)
         command = writer.command(bench, folder)
-        code, _, printed = run(command, kill_at=moment)
-        if code == 0 and moment > 1:
-            continue  # it named fewer files: the first run had made what they share, such as maps
-        assert code == -signal.SIGKILL, printed
-        begun = any(contents(folder)) if folder.exists() else False
-        if writer.resumed and any(name.endswith("settings.json") for name in contents(folder)):
+        if writer.resumed and any(name.endswith("settings.json") for name in left):
             command = writer.resumed(bench, folder)
-        code, _, printed = run((*command, *(writer.again if begun else ())))
+        code, printed = run((*command, *(writer.again if left else ())), folder, tmp_path / "none")
         if writer.fresh and code == 2 and "delete it" in printed:
             shutil.rmtree(folder)
-            code, _, printed = run(writer.command(bench, folder))
+            code, printed = run(writer.command(bench, folder), folder, tmp_path / "none")
         assert code == 0, f"after a kill at file {moment} of {named}: {printed}"
-        lost, more = contents(tmp_path / "whole") - contents(folder), contents(folder) - contents(tmp_path / "whole")
+        lost, more = whole - contents(folder), contents(folder) - whole
         assert not lost and (writer.adds or not more), f"after a kill at file {moment} of {named}: {lost} {more}"
         assert not any(name.endswith(PARTIAL_SUFFIX) for name in contents(folder))
     with capsys.disabled():
