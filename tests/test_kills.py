@@ -273,7 +273,8 @@ def test_a_command_that_was_killed_ends_as_one_that_was_not(
     assert code == 0, printed
     whole, named = contents(folder), len(list(killed.iterdir()))
     goes_on = writer.again or writer.fresh or writer.adds or writer.resumed
-    moments = sorted({1 if goes_on else named, named // 2, named} - {0})  # one that starts over overwrites most after a late kill
+    # A command that starts over has most to overwrite after a late kill; one that goes on may stumble over little.
+    moments = sorted({1 if goes_on else named, named // 2, named} - {0})
     for moment in moments:
         shutil.rmtree(folder)
         left = contents(killed / str(moment))
