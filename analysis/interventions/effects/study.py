@@ -249,7 +249,6 @@ class EffectsStudy:
     dose_responses: tuple[DoseResponse, ...]
     persistences: tuple[Persistence, ...]
     broken: dict[str, str]
-    checked: tuple[str, ...]
     notes: tuple[str, ...]
 
 
@@ -286,7 +285,6 @@ def study_effects(
         edited=float(table.edited[played].mean()), settings=settings, effects=tuple(effects), at_once=tuple(levels),
         follows=tuple(followed), bends=tuple(bends), spillovers=tuple(spilled), dose_responses=tuple(responses),
         persistences=tuple(persistence_of_edits(everything, over)), broken=broken,
-        checked=tuple(pairs.arm.name for pairs in everything if pairs.arm.kind == "no edit"),
         notes=tuple(notes_on(everything, effects, spilled, levels, followed, responses, over)),
     )  # fmt: skip
 

@@ -95,7 +95,8 @@ def _on_pairing(study: EffectsStudy) -> list[str]:
             f"PAIRING IS BROKEN: the arm {arm!r} edits nothing, yet differs from its twin in {title(outcome)}. "
             "No result below can be trusted."
         ]
-    return ["Check passed: an arm that edits nothing is identical to its twin."] if study.checked else []
+    checked = any(arm.kind == "no edit" for arm in study.arms)
+    return ["Check passed: an arm that edits nothing is identical to its twin."] if checked else []
 
 
 def _ranking(ranked: list[Ranked], study: EffectsStudy) -> Iterator[str]:
