@@ -23,6 +23,7 @@ from reinforcement_learning.training.training_state import TrainingState
 from tests.command import assert_refuses
 from tests.conftest import AGENT
 
+pytestmark = pytest.mark.usefixtures("without_curves")
 UPDATES_BEFORE, UPDATES = 3, 5
 SHIPPED = Path(__file__).parents[3] / "policies" / "start_kit_3M.safetensors"
 
@@ -37,14 +38,6 @@ class StopAfter(StopSignal):
     def count(self, metrics: Metrics) -> None:
         self.left -= 1
         self.received = 2 if self.left == 0 else None
-
-
-@pytest.fixture(scope="module", autouse=True)
-def without_curves():
-    """Curves are drawn with every checkpoint, which takes longer than these trainings and changes nothing in them."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TrainingFolder, "draw_curves", lambda _: None)
-        yield
 
 
 @pytest.fixture(scope="module")
