@@ -286,7 +286,8 @@ def learnt(small_world, task, maps, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def test_codes_that_the_policy_learnt_are_read(learnt: Recording, tmp_path: Path) -> None:
-    run_well("semantic_clusters.py", "fit", learnt.dump, "--recorded", *QUICK, "--features", "is_moving,tick", "-o", tmp_path)
+    few = ("--features", "is_moving,tick")
+    run_well("semantic_clusters.py", "fit", learnt.dump, "--recorded", *QUICK, *few, "-o", tmp_path)
     (folder,) = tmp_path.iterdir()
     result = read_run(folder, learnt.dump)
     codes = result.summary["codes"]
