@@ -39,7 +39,7 @@ def run_here(script: str, *arguments: object) -> subprocess.CompletedProcess[str
     termination, need `run` or `start`.
     """
     main = importlib.import_module(script.removesuffix(".py").replace("/", ".")).main
-    printed, warned = io.StringIO(), io.StringIO()
+    printed, warned = _Captured(), _Captured()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", [script, *map(str, arguments)])
         patch.chdir(ROOT)
@@ -59,6 +59,12 @@ def run_here(script: str, *arguments: object) -> subprocess.CompletedProcess[str
     if code == command_line.EXIT_INTERRUPTED:
         raise KeyboardInterrupt  # an interrupt is meant for the tests, not for the running script
     return subprocess.CompletedProcess([script, *arguments], code, printed.getvalue(), warned.getvalue())
+
+
+class _Captured(io.StringIO):
+    """Text, of which tyro draws boxes as it does on a terminal."""
+
+    encoding = "utf-8"
 
 
 def run_well(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:

@@ -1,6 +1,7 @@
 """Fixtures on the real game: small maps and few agents, everything else as for users."""
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from reinforcement_learning.game.environment import make_environment, observatio
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.play.extraction import RecordingPlan
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from reinforcement_learning.training.run_folder import TrainingFolder
 from tests.analysed import analysed  # noqa: F401
 from tests.browser import browser  # noqa: F401
 from tests.recorded import Recording, record
@@ -104,6 +106,14 @@ def recorded(tmp_path_factory: pytest.TempPathFactory, small_world, task, maps) 
 def sparse_run(tmp_path_factory: pytest.TempPathFactory, features_dump: RecordedFeatures) -> Path:
     """A finished run of train_sparse_autoencoder.py on that dump."""
     return shared_sparse_run(tmp_path_factory, features_dump)
+
+
+@pytest.fixture(scope="module")
+def without_curves() -> Iterator[None]:
+    """Trainings of this process draw no curves, which takes longer than a small update and changes nothing in it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TrainingFolder, "draw_curves", lambda _: None)
+        yield
 
 
 @pytest.fixture

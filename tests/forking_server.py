@@ -9,8 +9,8 @@ import socket
 import sys
 
 LIBRARIES = (
-    "torch", "scipy.stats", "sklearn.cluster", "umap", "nmmo", "matplotlib.pyplot", "safetensors.torch", "tyro",
-    "rich.live", "pydantic", "yaml", "orjson",
+    "torch", "torch._dynamo", "scipy.stats", "sklearn.cluster", "umap", "nmmo", "matplotlib.pyplot",
+    "safetensors.torch", "tyro", "rich.live", "pydantic", "yaml", "orjson",
 )  # fmt: skip
 """What commands take long to import. No module of this project, which each process must import anew, is among them."""
 LONGEST_PROGRAM = 1 << 20

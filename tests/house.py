@@ -1,6 +1,7 @@
 """The structure of the code: its modules, their imports, and import cycles."""
 
 import ast
+import functools
 import graphlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,13 +13,15 @@ ROOMS = ("common", "activation_store", "agent_zoo", "reinforcement_learning", "a
 Arrows = dict[str, set[str]]
 
 
+@functools.cache
 def modules() -> dict[str, Path]:
     """Return every module of the rooms and every script, by its dotted name."""
     paths = [*ROOT.glob("*.py"), *(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))]
     return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
 
 
-def imported_names(path: Path) -> set[str]:
+@functools.cache
+def imported_names(path: Path) -> frozenset[str]:
     """Return the dotted names of everything that a file imports, at any place in the file."""
     result: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -27,9 +30,10 @@ def imported_names(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} imports relatively"
             result |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return result
+    return frozenset(result)
 
 
+@functools.cache
 def file_arrows() -> Arrows:
     """Return, for each module, the modules of this project that it imports."""
     known = set(modules())

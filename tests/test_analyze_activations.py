@@ -144,7 +144,7 @@ def test_the_same_seed_gives_the_same_run(run: Path, dump: Path, tmp_path: Path)
 
 @pytest.mark.slow
 def test_another_process_gives_the_same_run(run: Path, dump: Path, tmp_path: Path) -> None:
-    """As users run it; UMAP is compiled anew."""
+    """As users run it, with what is kept of the compiled UMAP."""
     done = run_script("analyze_activations.py", dump, "--subsample", SUBSAMPLE, "--output-dir", tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     (again,) = tmp_path.iterdir()

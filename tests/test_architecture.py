@@ -1,5 +1,6 @@
 """The import rules: no import upwards, no cycle between files or packages; and no pickle anywhere."""
 
+import functools
 import re
 import subprocess
 import sys
@@ -43,6 +44,8 @@ SCRIPTS_IN_ROOMS = (
 LOOSE_FILES = 22
 PICKLES = {"pickle", "dill", "joblib", "cloudpickle", "shelve", "marshal"}
 HEAVY = {"torch", "nmmo", "pufferlib", "umap", "hdbscan", "numba", "sklearn", "scipy", "matplotlib", "wandb", "optuna"}
+LIGHT = ("numpy", "tyro", "pydantic", "yaml", "orjson", "rich.live", "pyarrow.parquet")
+"""What scripts may load as they start; loaded once for all of them."""
 
 FILES = sorted(path.relative_to(ROOT) for path in modules().values())
 SCRIPTS = {path.stem for path in FILES if len(path.parts) == 1}
@@ -110,36 +113,56 @@ def test_nothing_is_pickled(path: Path) -> None:
     assert not re.search(r"torch\.(load|save)\(|allow_pickle=True", (ROOT / path).read_text())
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "train -a takru --no-track",
-        "train -m replay -p policies -n takeru",
-        "evaluate policies pvp -p takeru,hybrid_10M",
-        "evaluate policies pvp --untrained takru",
-        "extract_activations pve -p takeru",
-        "extract_activations pve -p takeru_10M --layers lstm_hiden",
-    ],
+WRONG_NAMES = (
+    "train -a takru --no-track",
+    "train -m replay -p policies -n takeru",
+    "evaluate policies pvp -p takeru,hybrid_10M",
+    "evaluate policies pvp --untrained takru",
+    "extract_activations pve -p takeru",
+    "extract_activations pve -p takeru_10M --layers lstm_hiden",
 )
-def test_wrong_names_are_refused_before_anything_heavy_is_loaded(command: str) -> None:
+STARTED = [*sorted(SCRIPTS), "analysis.proc_eval_result", "analysis.score_ways"]
+START_EACH = f"""
+import importlib, os, sys
+for light in {LIGHT!r}:
+    importlib.import_module(light)
+assert not {HEAVY!r} & set(sys.modules)
+for command in sys.argv[1:]:
+    if process := os.fork():
+        os.waitpid(process, 0)
+        continue
     script, *arguments = command.split()
-    code = f"""
-import sys, {script}
-from common import user_error
-sys.argv = ["{script}.py", *{arguments!r}]
-try:
-    {script}.main()
-except user_error.UserError as error:
-    print(error, sorted({HEAVY!r} & set(sys.modules)), sep="|")
+    module, message = importlib.import_module(script), ""
+    if arguments:
+        from common import user_error
+        sys.argv = [f"{{script}}.py", *arguments]
+        try:
+            module.main()
+        except user_error.UserError as error:
+            message = error
+    print(command, message, *sorted({HEAVY!r} & set(sys.modules)), sep="|")
+    sys.exit()
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    message, loaded = done.stdout.strip().split("|")
-    assert re.search(r"did you mean (takeru|takeru_10M|lstm_hidden or lstm_cell)\?$", message) and loaded == "[]"
 
 
-@pytest.mark.parametrize("script", [*sorted(SCRIPTS), "analysis.proc_eval_result", "analysis.score_ways"])
+@functools.cache
+def started() -> dict[str, list[str]]:
+    """Each command's message and the heavy libraries that it loaded, in processes of their own."""
+    done = subprocess.run(
+        [sys.executable, "-c", START_EACH, *WRONG_NAMES, *STARTED], cwd=ROOT, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    lines = (line.split("|") for line in done.stdout.splitlines())
+    return {command: rest for command, *rest in lines}
+
+
+@pytest.mark.parametrize("command", WRONG_NAMES)
+def test_wrong_names_are_refused_before_anything_heavy_is_loaded(command: str) -> None:
+    message, *loaded = started()[command]
+    assert re.search(r"did you mean (takeru|takeru_10M|lstm_hidden or lstm_cell)\?$", message) and not loaded
+
+
+@pytest.mark.parametrize("script", STARTED)
 def test_scripts_start_light(script: str) -> None:
     """`--help` must not import libraries that only the work needs."""
-    code = f"import sys, {script}; print(*sorted({HEAVY!r} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == ""
+    assert started()[script] == [""]

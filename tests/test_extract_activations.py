@@ -20,6 +20,7 @@ from tests.activation_store.test_round_trip import assert_same_records
 from tests.command import assert_refused, assert_refuses, run, run_here, run_on_terminal, run_well, start
 from tests.shared import shared_folder
 
+pytestmark = pytest.mark.usefixtures("without_curves")
 WORLD = (
     "--env.num-agents", "16", "--env.num-npcs", "16", "--env.num-maps", "2", "--env.horizon", "64",
     "--train.batch-size", "1024", "--train.minibatch-rows", "32", "--train.total-agent-steps", "1024",
@@ -100,7 +101,7 @@ def test_the_analysis_takes_the_dump(folder: Path, tmp_path: Path) -> None:
     results = tmp_path / "analysis_results"
     run_well(
         "analyze_activations.py", folder / "activation_data" / "tiny", "--subsample", 2, "--projection", "pca",
-        "--output-dir", results,
+        "--features", "is_moving,self_gold,tick", "--permutations", 99, "--bootstraps", 99, "--output-dir", results,
     )  # fmt: skip
     (analysis,) = results.iterdir()
     for name in ("pca_scatter.png", "cluster_features.png", "pca_metric_scatter.png", "summary.txt", "run.json"):

@@ -30,7 +30,10 @@ def opening_functions() -> Iterator[str]:
     for name, path in modules().items():
         if path.relative_to(ROOT).parts[0] in ("common", "tests", "benchmarks", "docs"):
             continue
-        for function in ast.walk(ast.parse(path.read_text())):
+        text = path.read_text()
+        if not any(name in text for name in OPENING):
+            continue
+        for function in ast.walk(ast.parse(text)):
             if isinstance(function, ast.FunctionDef):
                 calls = (item.func for item in ast.walk(function) if isinstance(item, ast.Call))
                 called = {call.attr if isinstance(call, ast.Attribute) else getattr(call, "id", "") for call in calls}

@@ -277,7 +277,7 @@ def learnt(small_world, task, maps, tmp_path_factory: pytest.TempPathFactory) ->
     entrant = untrained_entrant(AGENT, settings, maps, seed=0)
     contest = Contest((entrant,), world, task, maps, torch.device("cpu"))
     plan = RecordingPlan(2, None, seed=4, layers=("lstm_hidden", "semantic_plane", "semantic_code"))
-    before = record(contest, plan, tmp_path_factory.mktemp("before"), episode=1)
+    before = record(contest, replace(plan, episodes=1), tmp_path_factory.mktemp("before"), episode=0)
     plane = read_dump(before.dump).activations["semantic_plane"]
     with torch.no_grad():
         entrant.policy.semantic.codebook[:5] = torch.from_numpy(np.quantile(plane, [0.1, 0.3, 0.5, 0.7, 0.9], axis=0))
@@ -286,7 +286,8 @@ def learnt(small_world, task, maps, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def test_codes_that_the_policy_learnt_are_read(learnt: Recording, tmp_path: Path) -> None:
-    run_well("semantic_clusters.py", "fit", learnt.dump, "--recorded", *QUICK, "-o", tmp_path)
+    few = ("--features", "is_moving,tick")
+    run_well("semantic_clusters.py", "fit", learnt.dump, "--recorded", *QUICK, *few, "-o", tmp_path)
     (folder,) = tmp_path.iterdir()
     result = read_run(folder, learnt.dump)
     codes = result.summary["codes"]

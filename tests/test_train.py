@@ -21,6 +21,7 @@ from agent_zoo.observation_masking import ObservationMask
 from tests.command import assert_refused, assert_refuses, run, run_here, run_well, start
 from tests.shared import shared_folder
 
+pytestmark = pytest.mark.usefixtures("without_curves")  # `trained` is another process, which draws them
 WORLD = ("--debug", "--no-track", "--env.num-agents", "16", "--env.num-npcs", "16", "--env.num-maps", "2")
 SMALL = (
     *WORLD, "--train.batch-size", "1024", "--train.minibatch-rows", "32", "--train.update-epochs", "1",
@@ -28,7 +29,7 @@ SMALL = (
 )  # fmt: skip
 """Two updates, in which lives end."""
 ONCE = ("--train.num-checkpoints", "1")
-"""One checkpoint after the untrained one: curves are drawn with each, which takes longer than a small update."""
+"""One checkpoint after the untrained one."""
 SMALLER = (*WORLD, *ONCE, "--train.batch-size", "256", "--train.minibatch-rows", "16")
 ONE_UPDATE = (*SMALLER, "--train.total-agent-steps", "256")
 TWO_UPDATES = (*SMALLER, "--train.total-agent-steps", "512")
@@ -261,37 +262,43 @@ def test_resuming_what_is_no_run_is_refused(tmp_path: Path) -> None:
     assert_refused(run_here("train.py", "--resume", tmp_path), "holds no run to resume", "settings.json")
 
 
-def test_without_recurrence_a_policy_has_no_memory(trained: Path, tmp_path: Path) -> None:
-    how = ("--no-recurrence", "-n", "reflex")
-    run_well("train.py", *ONE_UPDATE, *how, *folders(tmp_path, trained / "maps"))
-    policy, info = load_checkpoint(tmp_path / "policies" / "reflex.safetensors")
+@pytest.fixture(scope="module")
+def reflexes(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which a policy without a memory was trained with some other options."""
+    folder = tmp_path_factory.mktemp("reflexes")
+    how = ("--no-recurrence", "--env.mask_intrinsics", "strict", "--reward.hp-coef", 2, "--reward.bonus-coef", 0)
+    often = ("--train.checkpoint-interval", 1, "--train.no-clip-value", "--train.target-kl", 1e-9)
+    run_well("train.py", *TWO_UPDATES, *how, *often, "-n", "reflex", *folders(folder, trained / "maps"))
+    return folder
+
+
+def test_without_recurrence_a_policy_has_no_memory(reflexes: Path) -> None:
+    policy, info = load_checkpoint(reflexes / "policies" / "reflex.safetensors")
     assert info.recurrent_arguments == {"layers": 0}
     assert not [name for name, _ in policy.named_parameters() if "lstm" in name]
 
 
-@pytest.mark.parametrize(
-    ("option", "masked"),
-    [
-        pytest.param(("--env.mask-intrinsics",), "own", marks=pytest.mark.slow),
-        (("--env.mask_intrinsics", "strict"), "strict"),
-    ],
-)
-def test_a_policy_remembers_what_was_withheld_from_it_and_what_it_was_paid_for(
-    trained: Path, tmp_path: Path, option: tuple[str, ...], masked: str
-) -> None:
-    how = (*option, "--reward.hp-coef", "2", "--reward.bonus-coef", "0", "-n", "blind")
+def test_a_policy_remembers_what_was_withheld_from_it_and_what_it_was_paid_for(reflexes: Path) -> None:
+    assert_remembers(reflexes / "policies" / "reflex.safetensors", "strict")
+
+
+@pytest.mark.slow
+def test_a_policy_remembers_that_its_own_state_was_withheld(trained: Path, tmp_path: Path) -> None:
+    how = ("--env.mask-intrinsics", "--reward.hp-coef", "2", "--reward.bonus-coef", "0", "-n", "blind")
     run_well("train.py", *ONE_UPDATE, *how, *folders(tmp_path, trained / "maps"))
-    policy, info = load_checkpoint(tmp_path / "policies" / "blind.safetensors")
+    assert_remembers(tmp_path / "policies" / "blind.safetensors", "own")
+
+
+def assert_remembers(path: Path, masked: str) -> None:
+    policy, info = load_checkpoint(path)
     assert policy.mask == ObservationMask.of({"mask_intrinsics": masked}) != ObservationMask()
     coefficients = {"task_coef": 1, "bonus_coef": 0, "hp_coef": 2, "drive_coef": 0}
     assert info.reward == coefficients | {"heal": 0.03, "explore": 0.01, "as_published": True}
 
 
-def test_a_checkpoint_after_every_second_update(trained: Path, tmp_path: Path) -> None:
-    often = ("--train.checkpoint-interval", 1, "--train.no-clip-value", "--train.target-kl", 1e-9, "-n", "often")
-    run_well("train.py", *TWO_UPDATES, *often, *folders(tmp_path, trained / "maps"))
-    kept = sorted((tmp_path / "runs/often/checkpoints").iterdir())
-    steps = [line["agent_steps"] for line in metrics_of(tmp_path / "runs/often")]
+def test_a_checkpoint_after_every_second_update(reflexes: Path) -> None:
+    kept = sorted((reflexes / "runs/reflex/checkpoints").iterdir())
+    steps = [line["agent_steps"] for line in metrics_of(reflexes / "runs/reflex")]
     assert [load_checkpoint(path)[1].steps for path in kept] == [0, *steps] and len(steps) == 2
 
 

@@ -16,6 +16,7 @@ from tests.command import assert_refused, run_here, run_well
 from tests.test_train import SMALL, TWO_UPDATES, folders, metrics_of
 from tests.tiny_language_model import make_language_model
 
+pytestmark = pytest.mark.usefixtures("without_curves")
 MINE = """
 - {predicate: TickGE, arguments: {num_tick: 2}}
 - {predicate: CountEvent, arguments: {event: EAT_FOOD, N: 1}, weight: 3}

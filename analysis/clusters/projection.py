@@ -1,5 +1,7 @@
 """Projections of activations to fewer dimensions."""
 
+import contextlib
+import functools
 import warnings
 from dataclasses import dataclass
 
@@ -48,6 +50,19 @@ def umap_epochs(records: int) -> int:
     return 500 if records <= 10_000 else 200
 
 
+@functools.cache
+def _keep_compiled() -> None:
+    """Let numba keep what it compiles of UMAP, as UMAP's own library for neighbours does: half a minute each time."""
+    from umap import layouts, umap_, utils
+
+    for compiled in (
+        utils.fast_knn_indices, umap_.smooth_knn_dist, umap_.compute_membership_strengths,
+        layouts._nb_optimize_layout_euclidean_single_epoch,
+    ):  # fmt: skip
+        with contextlib.suppress(RuntimeError):  # no folder for it can be written to
+            compiled.enable_caching()
+
+
 def umap_embedding(
     activations: np.ndarray, neighbors: int, min_dist: float, seed: int, dimensions: int = 2, epochs: int | None = None
 ) -> np.ndarray:
@@ -63,6 +78,7 @@ def umap_embedding(
     """
     import umap
 
+    _keep_compiled()
     model = umap.UMAP(
         n_neighbors=neighbors, min_dist=min_dist, n_components=dimensions, n_epochs=epochs, random_state=seed, n_jobs=1
     )

@@ -23,13 +23,13 @@ from common.files import write_json
 from common.user_error import UserError
 from tests.activation_store.damage import one_line, sign, sign_metadata
 from tests.activation_store.test_round_trip import assert_same_records
-from tests.fuzz import flip
+from tests.fuzz import TEXTS, flip
 from tests.planted import planted_dump, with_ticks, write_planted
 
 FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 JUNK = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXTS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
     max_leaves=12,
 )
 Change = Callable[[dict[str, Any]], None]

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from common.command_line import print_description
-from tests.command import ROOT, run
+from tests.command import ROOT, run_here
 
 SCRIPTS = sorted(path.name for path in ROOT.glob("*.py"))
 
@@ -24,7 +24,7 @@ def paragraphs(text: str) -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_lines_are_full_and_fit(script: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.command.environment", lambda: {**os.environ, "COLUMNS": str(width)})
-    shown = run(script, "--help-verbose" if script == "train.py" else "--help").stdout
+    shown = run_here(script, "--help-verbose" if script == "train.py" else "--help").stdout
     too_long = [line for line in shown.splitlines() if len(line) > width and not line.startswith("usage:")]
     assert not too_long
     for line, following in paragraphs(shown):
@@ -33,13 +33,13 @@ def test_lines_are_full_and_fit(script: str, width: int, monkeypatch: pytest.Mon
 
 def test_the_ten_options_come_first_and_the_others_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.command.environment", lambda: {**os.environ, "COLUMNS": "80"})
-    shown = run("train.py", "--help").stdout
+    shown = run_here("train.py", "--help").stdout
     assert len(shown.splitlines()) < 230
     places = [
         shown.index(part) for part in ("    -a NAME", "--train.total-agent-steps NUMBER", "usage:", " env options ")
     ]
     assert places == sorted(places)
-    verbose = run("train.py", "--help-verbose").stdout
+    verbose = run_here("train.py", "--help-verbose").stdout
     assert list(paragraphs(verbose)), "what the test above looks at"
     assert "Number of agents that spawn in each world." in verbose and "Number of agents that spawn" not in shown
 

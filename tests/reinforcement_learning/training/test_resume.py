@@ -23,6 +23,7 @@ from reinforcement_learning.training.training_state import TrainingState
 from tests.command import assert_refuses
 from tests.conftest import AGENT
 
+pytestmark = pytest.mark.usefixtures("without_curves")
 UPDATES_BEFORE, UPDATES = 3, 5
 SHIPPED = Path(__file__).parents[3] / "policies" / "start_kit_3M.safetensors"
 
@@ -37,14 +38,6 @@ class StopAfter(StopSignal):
     def count(self, metrics: Metrics) -> None:
         self.left -= 1
         self.received = 2 if self.left == 0 else None
-
-
-@pytest.fixture(scope="module", autouse=True)
-def without_curves():
-    """Curves are drawn with every checkpoint, which takes longer than these trainings and changes nothing in them."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TrainingFolder, "draw_curves", lambda _: None)
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -104,15 +97,16 @@ def test_goes_on_bit_for_bit(play, straight, stopped: Path, tmp_path: Path) -> N
 def test_a_run_with_opponents_goes_on_bit_for_bit_and_with_its_ratings(
     play, settings: Settings, tmp_path: Path
 ) -> None:
-    opposed = replace(settings, train=replace(settings.train, pool_kernel="0,0,1", checkpoint_interval=2))
+    opposed = replace(settings, train=replace(settings.train, pool_kernel="0,0,1", checkpoint_interval=1))
+    opposed = replace(opposed, train=replace(opposed.train, total_agent_steps=3 * 384))
     straight = play(tmp_path / "straight", StopAfter(-1), settings=opposed)
-    play(tmp_path / "stopped", StopAfter(UPDATES_BEFORE), settings=opposed)
+    play(tmp_path / "stopped", StopAfter(1), settings=opposed)
     state = TrainingState.load(tmp_path / "stopped" / "training_state.safetensors")
     assert equal(play(tmp_path / "stopped", StopAfter(-1), state, settings=opposed), straight)
     tables = [(tmp_path / folder / "elo.tsv").read_text() for folder in ("straight", "stopped")]
     assert tables[0] == tables[1] and tables[0].count("one_0") >= 2
     rated = [json.loads(line) for line in (tmp_path / "stopped" / "metrics.jsonl").read_text().splitlines()]
-    assert {"opponents/rating", "opponents/lives"} <= rated[-1].keys() and len(rated) == UPDATES
+    assert {"opponents/rating", "opponents/lives"} <= rated[-1].keys() and len(rated) == 3
 
 
 def drop_memory(state: TrainingState) -> TrainingState:

@@ -30,9 +30,9 @@ from tests.reinforcement_learning.training.test_resume import (  # noqa: F401
     equal,
     play,
     settings,
-    without_curves,
 )
 
+pytestmark = pytest.mark.usefixtures("without_curves")
 CODES = 4
 CHOSEN = SemanticSettings(codes=CODES, states=64, ticks_apart=10, return_reference=0.01)
 
