@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -63,6 +64,7 @@ def umap_embedding(
     """
     import umap
 
+    _keep_what_is_compiled()
     model = umap.UMAP(
         n_neighbors=neighbors, min_dist=min_dist, n_components=dimensions, n_epochs=epochs, random_state=seed, n_jobs=1
     )
@@ -70,6 +72,18 @@ def umap_embedding(
         # Disconnected parts are common in activations; UMAP correctly places them apart.
         warnings.filterwarnings("ignore", message="Graph is not fully connected", category=UserWarning)
         return np.asarray(model.fit_transform(activations), np.float32)
+
+
+@cache
+def _keep_what_is_compiled() -> None:
+    """Let numba keep UMAP's functions on disk: otherwise each process compiles them anew, for 20 seconds and more."""
+    from umap import layouts, umap_, utils
+
+    for function in (
+        utils.fast_knn_indices, umap_.smooth_knn_dist, umap_.compute_membership_strengths,
+        layouts._nb_optimize_layout_euclidean_single_epoch,
+    ):  # fmt: skip
+        function.enable_caching()
 
 
 def tsne_embedding(activations: np.ndarray, perplexity: float, seed: int) -> np.ndarray:
