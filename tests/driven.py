@@ -30,8 +30,8 @@ def drive(policy: RecurrentPolicy, weight: float, **units: int) -> None:
 
 
 def driven_contest(small_world: EnvironmentSettings, task: TaskSettings, maps: Path) -> Contest:
-    """The policy alone in a small world, for 28 ticks."""
-    env = replace(small_world, spawn_immunity=0, horizon=28)
+    """The policy alone in a small world, for 18 ticks."""
+    env = replace(small_world, spawn_immunity=0, horizon=18)
     entrant = tiny_entrant(env, task, maps, hidden_size=UNITS)
     drive(entrant.policy, 5, Move=DRIVER)
     return Contest((entrant,), env, task, maps, torch.device("cpu"))

@@ -10,7 +10,7 @@ from analysis.probes.dataset import ProbeData
 from analysis.probes.inputs import Input, inputs_named
 from analysis.probes.target import Target
 
-WORLDS, LIVES_IN_A_WORLD, TICKS = 8, 10, 50
+WORLDS, LIVES_IN_A_WORLD, TICKS = 8, 6, 50
 LONGEST_COUNT = 30
 UNITS = 32
 

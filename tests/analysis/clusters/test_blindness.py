@@ -75,18 +75,28 @@ def numbers_of(planted: Planted, number: np.ndarray, data: Dataset) -> np.ndarra
     return np.array([of[key] for key in zip(data.records.step, data.records.env_id, strict=True)])
 
 
-def meter(folder: Path, in_gold: bool, noise: bool = False) -> Blindness:
+Told = tuple[Dataset, np.ndarray, Listed]
+"""What an analysis keeps of a planted dump, the planted number of each record, and what the list of features tells."""
+
+
+def told(folder: Path, in_gold: bool) -> Told:
     planted, number = deciding(0, in_gold)
     data = dataset(planted, folder)
-    labels = numbers_of(planted, number, data)
-    if noise:
-        labels = np.random.default_rng(5).permutation(labels)
-    return blindness(read(data, folder), data, principal_components(data.activations), "clusters", labels, FAST)
+    return data, numbers_of(planted, number, data), read(data, folder)
+
+
+def meter(data: Dataset, labels: np.ndarray, there: Listed) -> Blindness:
+    return blindness(there, data, principal_components(data.activations), "clusters", labels, FAST)
 
 
 @pytest.fixture(scope="module")
-def of_something_hidden(tmp_path_factory: pytest.TempPathFactory) -> Blindness:
-    return meter(tmp_path_factory.mktemp("hidden") / "dump", in_gold=False)
+def hidden(tmp_path_factory: pytest.TempPathFactory) -> Told:
+    return told(tmp_path_factory.mktemp("hidden") / "dump", in_gold=False)
+
+
+@pytest.fixture(scope="module")
+def of_something_hidden(hidden: Told) -> Blindness:
+    return meter(*hidden)
 
 
 def test_clusters_of_what_no_feature_holds_say_that_the_list_is_too_short(of_something_hidden: Blindness) -> None:
@@ -107,25 +117,25 @@ def test_clusters_of_what_no_feature_holds_say_that_the_list_is_too_short(of_som
 
 
 def test_clusters_of_a_listed_feature_are_covered(tmp_path: Path) -> None:
-    result = meter(tmp_path / "dump", in_gold=True)
+    result = meter(*told(tmp_path / "dump", in_gold=True))
     assert result.features + len(result.left_out) == len(EXTENDED_FEATURES) and "self_gold" not in result.left_out
     assert "distance_to_centre" in result.left_out and "distance_to_centre" in result.table[-1]  # no size of the map
     assert all(measure.reliable and measure.uncovered < 0.1 for measure in result.measures)
     assert len(result.sentences) == 2 and "too short" not in " ".join(result.sentences)
 
 
-def test_of_clusters_at_random_no_share_is_told(tmp_path: Path) -> None:
-    result = meter(tmp_path / "dump", in_gold=False, noise=True)
+def test_of_clusters_at_random_no_share_is_told(hidden: Told) -> None:
+    data, number, there = hidden
+    result = meter(data, np.random.default_rng(5).permutation(number), there)
     assert not any(measure.reliable for measure in result.measures) and len(result.sentences) == 2
     assert all("is not reliably more than nothing" in sentence for sentence in result.sentences)
 
 
-def test_components_are_measured_too(tmp_path: Path) -> None:
-    planted, _ = deciding(0, in_gold=False)
-    data = dataset(planted, tmp_path / "dump")
+def test_components_are_measured_too(hidden: Told) -> None:
+    data, _, there = hidden
     components = principal_components(data.activations)
     scores = components.scores(data.activations, 16)
-    result = blindness(read(data, tmp_path / "dump"), data, components, "the first 16 components", scores, FAST)
+    result = blindness(there, data, components, "the first 16 components", scores, FAST)
     assert result.measures[0].uncovered > 0.7 and result.measures[1].studied > 0.99
     assert "listed features together cover" in result.sentences[1] and "tell" not in result.sentences[1]
 
@@ -160,9 +170,7 @@ def test_too_few_lives_and_a_missing_tick_give_a_reason(tmp_path: Path) -> None:
 
 
 def test_of_many_records_whole_lives_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    planted, number = deciding(0, in_gold=False)
-    data = dataset(planted, tmp_path / "dump")
-    everything = read(data, tmp_path / "dump")
+    data, number, everything = told(tmp_path / "dump", in_gold=False)
     monkeypatch.setattr(listed, "MOST_RECORDS", 200)
     some = read(data, tmp_path / "dump")
     lives = data.lives.index
@@ -174,7 +182,7 @@ def test_of_many_records_whole_lives_are_measured(tmp_path: Path, monkeypatch: p
         some.behaviour["Move.Direction"], everything.behaviour["Move.Direction"][both[everything.kept]]
     )
     directions = some.behaviour["Move.Direction"].argmax(axis=1)
-    np.testing.assert_array_equal(directions, numbers_of(planted, number, data)[some.kept])
+    np.testing.assert_array_equal(directions, number[some.kept])
 
 
 def test_what_comes_later_never_crosses_into_another_life() -> None:

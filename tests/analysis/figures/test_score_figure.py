@@ -30,7 +30,7 @@ def planted(folder: Path, policies: int, modes: tuple[str, ...], original: bool 
     return [score(results, bootstrap, KeptDraws(bootstrap)) for results in gather(runs)]
 
 
-@pytest.mark.parametrize("policies", [1, 2, 5, 10, 30])
+@pytest.mark.parametrize("policies", [1, 2, 30])
 @pytest.mark.parametrize("modes", [("pvp",), ("pvp", "pve")], ids=["one mode", "both modes"])
 def test_score_summary(policies: int, modes: tuple[str, ...], tmp_path: Path) -> None:
     scores = planted(tmp_path, policies, modes)

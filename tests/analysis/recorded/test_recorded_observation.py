@@ -51,7 +51,7 @@ class Played:
 @pytest.fixture(scope="module", params=[MASKED, TWO_LAYERS])
 def played(request, small_world, task, maps, tmp_path_factory) -> Played:
     """Two episodes of a policy that sees little of itself and of the world, or of one without a mask, of two layers."""
-    env, agent, layers = replace(small_world, num_npcs=64), "yaofeng", 2
+    env, agent, layers = replace(small_world, num_npcs=64, horizon=40), "yaofeng", 2
     if request.param == MASKED:
         env = replace(env, mask_intrinsics="strict", relative_position=True, view_radius=4)
         agent, layers = "neurips23_start_kit", 1

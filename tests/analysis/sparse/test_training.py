@@ -64,7 +64,7 @@ def test_features_that_are_found_again_are_those_that_are_there(
 ) -> None:
     other, _ = fitted(FitPlan("topk", FEATURES, K, 1, 30), planted.states, tmp_path / "one")
     # Gaussian noise of the same covariance holds no features, yet different seeds agree more than random directions.
-    random, lives = np.random.default_rng(0), make_lives([100] * (len(planted.states) // 100))
+    random, lives = np.random.default_rng(0), make_lives([100] * 80)
     noise = random.multivariate_normal(planted.states.mean(axis=0), np.cov(planted.states.T), len(lives.index))
     surrogate = gaussian_surrogate(planted.states[: len(lives.index)], lives, random)
     (ones, others), floor = (

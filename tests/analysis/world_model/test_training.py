@@ -9,7 +9,7 @@ import torch
 from analysis.world_model import unroll as unrolling
 from analysis.world_model.model import WorldModel, load_model, save_model
 from analysis.world_model.options import WorldSettings
-from analysis.world_model.training import REPORT_EVERY, Metrics, Training, schedule
+from analysis.world_model.training import Metrics, Training, schedule
 from analysis.world_model.windows import CONTEXT, Windows
 from tests.command import assert_refuses
 
@@ -54,14 +54,15 @@ def weights(model: WorldModel) -> dict[str, torch.Tensor]:
     return {name: one.clone() for name, one in model.network.state_dict().items()}
 
 
-def test_an_interrupted_training_ends_with_the_same_weights(recorded, batches, tmp_path: Path) -> None:
+def test_an_interrupted_training_ends_with_the_same_weights(recorded, batches, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("analysis.world_model.training.REPORT_EVERY", 7)  # more than an epoch of six batches
     a_batch = int((batches[0].lengths - CONTEXT).sum())
-    records = (REPORT_EVERY + 9) * a_batch
+    records = (7 + 4) * a_batch
     whole = started(recorded, records)
     lines = run(whole, batches, tmp_path / "whole")
     broken = started(recorded, records)
     with pytest.raises(Stopped):
-        run(broken, batches, tmp_path / "broken", stop_at=(REPORT_EVERY + 3) * a_batch)
+        run(broken, batches, tmp_path / "broken", stop_at=(7 + 3) * a_batch)
     resumed = started(recorded, records)
     resumed.restore(tmp_path / "broken")
     assert 0 < resumed.progress.records < whole.progress.records and resumed.progress.lines == 1

@@ -123,7 +123,7 @@ def test_draws_without_a_spread_tell_nothing(draws: list[float]) -> None:
 
 @pytest.mark.parametrize("count", [2, 3, 8, 20])
 def test_one_more_draw_is_called_different_in_one_case_of_twenty(count: int) -> None:
-    drawn = np.random.default_rng(count).normal(30, 7, (4000, 1 + count))
+    drawn = np.random.default_rng(count).normal(30, 7, (2000, 1 + count))
     rate = np.mean([from_one_more(float(row[0]), row[1:], 0.95).p <= 0.05 for row in drawn])
     assert rate == pytest.approx(0.05, abs=0.015)
 

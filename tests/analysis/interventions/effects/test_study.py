@@ -12,7 +12,7 @@ from analysis.statistics.inference import Inference
 from tests.command import assert_refuses
 from tests.planted_interventions import EDIT, NO_EDIT, RANDOM, SAME, TWIN, UNTRAINED, Planted, plant
 
-SETTINGS = Inference(permutations=1999, bootstraps=999)
+SETTINGS = Inference(permutations=999, bootstraps=199)
 LARGE = Planted(agents=32, edited=16)
 STARVING = {"ticks": -25.0, "meals": -0.6}
 

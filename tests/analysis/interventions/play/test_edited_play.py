@@ -36,6 +36,11 @@ def twin(pool: PolicyPool) -> LivesTable:
     return lives(pool, watched=("lstm_hidden",))
 
 
+@pytest.fixture(scope="module")
+def emptied(pool: PolicyPool) -> LivesTable:
+    return lives_of(pool, GROUP, ArmPlan("edit", 4, memories=(Clear(1),)))
+
+
 def steered(pool: PolicyPool, direction: Direction, doses: Sequence[float], outcome: str) -> list[float]:
     result = [lives(pool, steer(direction, dose)) for dose in doses]
     return [float(np.nanmean(item.outcomes[outcome][item.edited])) for item in result]
@@ -49,7 +54,7 @@ def test_every_agent_of_every_episode_has_a_row(twin: LivesTable) -> None:
 
 
 def test_a_planted_cause_moves_its_action_more_with_every_dose(pool: PolicyPool) -> None:
-    north = steered(pool, unit(DRIVER, UNITS, spread=0.1), [0, 2, 5, 9], NORTH)
+    north = steered(pool, unit(DRIVER, UNITS, spread=0.1), [0, 3, 9], NORTH)
     assert north == sorted(north) and north[-1] - north[0] > 0.3
 
 
@@ -114,18 +119,17 @@ def test_a_random_direction_has_no_effect_at_once_unless_it_points_at_the_cause(
     assert np.nanmax(edited.outcomes["kl_total"]) < ROUNDING
 
 
-def test_an_emptied_memory_begins_every_tick_like_the_first(pool: PolicyPool) -> None:
+def test_an_emptied_memory_begins_every_tick_like_the_first(pool: PolicyPool, emptied: LivesTable) -> None:
     """So clearing before each tick makes the policy reactive: freezing an empty memory is the same."""
-    cleared, frozen = (lives_of(pool, GROUP, ArmPlan("edit", 4, memories=(case,))) for case in (Clear(1), Freeze()))
-    for name, values in cleared.outcomes.items():
+    frozen = lives_of(pool, GROUP, ArmPlan("edit", 4, memories=(Freeze(),)))
+    for name, values in emptied.outcomes.items():
         if "_total" not in name and "_in_play" not in name:
             np.testing.assert_array_equal(values, frozen.outcomes[name], err_msg=name)
 
 
-def test_a_memory_cleared_once_recovers(pool: PolicyPool) -> None:
+def test_a_memory_cleared_once_recovers(pool: PolicyPool, emptied: LivesTable) -> None:
     rarely = lives_of(pool, GROUP, ArmPlan("edit", 4, memories=(Clear(10),)))
-    often = lives_of(pool, GROUP, ArmPlan("edit", 4, memories=(Clear(1),)))
-    assert 0 < np.nanmean(rarely.outcomes["kl_total"]) < np.nanmean(often.outcomes["kl_total"])
+    assert 0 < np.nanmean(rarely.outcomes["kl_total"]) < np.nanmean(emptied.outcomes["kl_total"])
 
 
 def random_memories(contest: Contest) -> MemoryState:

@@ -65,6 +65,8 @@ def played(pool: PolicyPool, **given: Any) -> Played:
 def in_total(policy: RecurrentPolicy, ticks: list[tuple[EntrantActions, np.ndarray]], slot: int) -> tuple[float, float]:
     """KL and change of the value in one life: an unedited memory reads every observation, and nothing else is done."""
     memory, result = policy.initial_state(1), []
+    if not any(slot in edited for _, edited in ticks):
+        return np.nan, np.nan
     for choice, edited in ticks:
         row = torch.from_numpy(np.flatnonzero(choice.decision.present == slot))
         if not len(row):
