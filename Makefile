@@ -45,6 +45,11 @@ READ := tests/activation_store/exchange/test_export.py::test_other_programs_read
 COMPILED := reinforcement_learning/compiled_game.py
 compile-game = @test ! -e $(COMPILED) || $(RUN) -m $(subst /,.,$(COMPILED:.py=))
 
+# numba compiles UMAP once, here; otherwise every process that embeds before the first one has ended would do so.
+PROJECTION := analysis/clusters/projection.py
+compile-umap = @test ! -e $(PROJECTION) || $(RUN) -c "import numpy; from analysis.clusters.projection import umap_embedding; \
+	umap_embedding(numpy.eye(20, dtype=numpy.float32), 5, 0.1, 0)"
+
 DEMO := demo
 DEMO_POLICY := start_kit_10M
 DEMO_DUMP := $(DEMO)/activation_data/$(DEMO_POLICY)
@@ -65,12 +70,14 @@ on-path = @test ! -x $(RUN) || $(RUN) -c "import os, pathlib, sysconfig; \
 	$(sync) --inexact
 	$(on-path)
 	$(compile-game)
+	$(compile-umap)
 	@touch $@
 
 .venv/.ready-all: pyproject.toml | $(filter .uv/%,$(UV))
 	$(sync) --all-extras
 	$(on-path)
 	$(compile-game)
+	$(compile-umap)
 	@touch .venv/.ready $@
 
 .uv/bin/uv:

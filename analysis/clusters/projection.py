@@ -52,12 +52,20 @@ def umap_epochs(records: int) -> int:
 
 @functools.cache
 def _keep_compiled() -> None:
-    """Let numba keep what it compiles of UMAP, as UMAP's own library for neighbours does: half a minute each time."""
+    """Let numba keep on disk what it compiles of UMAP and of its search for neighbours.
+
+    Both libraries leave these functions to each process, which takes 20 s of a processor, and 50 s from 4,096 records on.
+    The others there take a function as an argument, which numba cannot keep.
+    """
+    from pynndescent import kernels
+    from pynndescent import utils as neighbours
     from umap import layouts, umap_, utils
 
     for compiled in (
         utils.fast_knn_indices, umap_.smooth_knn_dist, umap_.compute_membership_strengths,
-        layouts._nb_optimize_layout_euclidean_single_epoch,
+        layouts._nb_optimize_layout_euclidean_single_epoch, neighbours.build_candidates_owner, neighbours.deheap_sort,
+        neighbours.sort_updates_by_block, neighbours.apply_sorted_graph_update_array,
+        kernels.generate_graph_update_array_batched,
     ):  # fmt: skip
         with contextlib.suppress(RuntimeError):  # no folder for it can be written to
             compiled.enable_caching()
