@@ -54,7 +54,7 @@ def umap_epochs(records: int) -> int:
 def _keep_compiled() -> None:
     """Let numba keep on disk what it compiles of UMAP and of its search for neighbours.
 
-    Both libraries leave these functions to each process, which takes 20 s of a processor, and 50 s from 4,096 records on.
+    Both libraries leave these functions to each process, which takes 20 s of a processor, 50 s from 4,096 records on.
     The others there take a function as an argument, which numba cannot keep.
     """
     from pynndescent import kernels
