@@ -19,11 +19,11 @@ LESS = {
     "analyze_activations.py": "--subsample 40 --projection pca --permutations 99 --bootstraps 99",
     "explore.py": "",
     "train_probes.py": "--targets self_food --probes linear --inputs lstm_hidden,encoder_output,observation,untrained "
-    "--subsample 16 --resamples 100",
+    "--subsample 48 --resamples 100",
     "analyze_dynamics.py": "--reach 8 --states 20 --spectrum-states 10 --followed-states 10 --tsne-records 200 "
     "--permutations 99 --bootstraps 2 --components 2 --clusters 4 --behaviours 2 --lives 24 --lags 4 --subsample 80",
     "saliency.py": "--samples 4 --ticks 4 --lags 2 --check-states 8",
-    "train_sparse_autoencoder.py": "--width 2x --k 8 --epochs 1 --kind topk",
+    "train_sparse_autoencoder.py": "--width 64 --k 4 --epochs 1 --kind topk",
     "intervene.py": "-n 2 --max-steps 16 --controls 1",
     "simulate.py": "-n 4 --ticks 4",
     "study.py": "--plan",
