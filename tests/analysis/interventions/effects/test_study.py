@@ -39,6 +39,7 @@ def test_planted_effects_are_found_and_no_others() -> None:
     for control in ticks.against:
         assert abs(control.effect.value) < 8 and control.difference.low < -25 < control.difference.high < 0
     assert not any(item.is_found for item in result.spillovers) and not result.broken
+    assert not any("not checked" in note for note in result.notes)
 
 
 @pytest.mark.parametrize("control", [RANDOM, SAME, UNTRAINED])
