@@ -4,8 +4,9 @@
     python panel.py analysis_results/RUN --simulated activation_data/NAME-simulated -n 6000
     python panel.py analysis_results/RUN --saliency analysis_results/NAME-saliency-value-gradient -o panel.html
 
-Runs of saliency.py beside RUN are shown too, and so is NAME-simulated beside the recorded dump NAME, unless others are
-named. The page, RUN/panel.html by default, is a single file that works offline in any browser; see docs/panel.md.
+Runs of saliency.py and circuits beside RUN are shown too, and so is NAME-simulated beside the recorded dump NAME,
+unless others are named. The page, RUN/panel.html by default, is a single file that works offline in any browser; see
+docs/panel.md.
 """
 
 import common.environment_check  # isort: skip  # noqa: F401 (must come first)
@@ -31,6 +32,9 @@ class Arguments:
     saliency: tuple[Path, ...] = ()
     """Runs of saliency.py of the recorded or the simulated dump, whose maps can be laid over views; by default those in
     the folder that holds RUN."""
+    circuits: tuple[Path, ...] = ()
+    """Runs of analyze_dynamics.py --circuit of the recorded dump, whose graphs are shown; by default those in the
+    folder that holds RUN."""
     simulated: Path | None = None
     """Dump written by simulate.py; by default the one beside the recorded dump with -simulated after its name, if there
     is one of the same policy."""
@@ -60,7 +64,7 @@ def main() -> None:
 
     from rich.console import Console
 
-    from analysis.panel.content import find_saliency, find_sources, read_panel
+    from analysis.panel.content import find_circuits, find_saliency, find_sources, read_panel
     from analysis.panel.dynamics import read_dynamics
     from analysis.panel.page import panel_page
     from common.files import write_text
@@ -71,7 +75,8 @@ def main() -> None:
     dynamics = read_dynamics(arguments.run, arguments.dump)
     sources = find_sources(dynamics, arguments.simulated, arguments.policy, say)
     saliency = find_saliency(dynamics, sources, arguments.saliency, say)
-    content = read_panel(dynamics, sources, saliency, arguments.rollouts, partial(step, console))
+    circuits = find_circuits(dynamics, arguments.circuits, say)
+    content = read_panel(dynamics, sources, saliency, circuits, arguments.rollouts, partial(step, console))
     with step(console, f"building the page of {len(content):,} rollouts, {len(content.ticks):,} ticks"):
         write_text(arguments.path, panel_page(content))
     say(f"{arguments.path}: {arguments.path.stat().st_size / 1e6:.1f} MB")

@@ -54,7 +54,7 @@ def generated_panel(folder: Path, rollouts: int = ROLLOUTS) -> PanelContent:
     )  # fmt: skip
     source = PanelSource(folder, metadata, "0" * 64, None)
     return PanelContent(
-        planted_dynamics(folder, random), (source,), (), CarryingRule(*(np.zeros(0),) * 4, 1, None),
+        planted_dynamics(folder, random), (source,), (), (), CarryingRule(*(np.zeros(0),) * 4, 1, None),
         np.zeros(rollouts, int), np.tile(np.arange(rollouts)[:, None], 3), lengths,
         main_behaviours(behaviour, lengths, BEHAVIOURS), random.normal(size=(rollouts, 2)).astype(np.float32), ticks,
         behaviour, np.ones(count, bool), (),

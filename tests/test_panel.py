@@ -44,6 +44,7 @@ class Made:
     simulated: Path
     dynamics: Path
     saliency: Path
+    circuit: Path
     policies: Path
 
 
@@ -62,6 +63,10 @@ def made(features_dump: RecordedFeatures, tmp_path_factory: pytest.TempPathFacto
         plant(folder / "analysis_results" / f"{POLICY}-lstm_cell-dynamics")
         run_well("saliency.py", dump, *policies, *SALIENCY, *results)
         run_well(
+            "analyze_dynamics.py", dump, *policies, "--circuit", "ic_2", "--reach", 6, "--lives", 20, *results,
+            "--directions", folder / "analysis_results" / f"{POLICY}-lstm_cell-dynamics" / "directions.safetensors",
+        )  # fmt: skip
+        run_well(
             "train_world_model.py", dump, *policies, "--records", 600, "--horizon", 4, "--batch", 8, "--hidden", 16,
             "--no-track", "--output-dir", folder / "world_models",
         )  # fmt: skip
@@ -73,7 +78,7 @@ def made(features_dump: RecordedFeatures, tmp_path_factory: pytest.TempPathFacto
     dump, results = folder / "activation_data" / POLICY, folder / "analysis_results"
     return Made(
         dump, dump.with_name(f"{POLICY}-simulated"), results / f"{POLICY}-lstm_cell-dynamics",
-        results / f"{POLICY}-saliency-value-gradient", features_dump.policies,
+        results / f"{POLICY}-saliency-value-gradient", results / f"{POLICY}-circuit-ic_2", features_dump.policies,
     )  # fmt: skip
 
 
@@ -93,6 +98,7 @@ def page_file(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = run_well("panel.py", made.dynamics, "-n", 60, "-o", path)
     assert f"{path}: " in done.stdout and " MB" in done.stdout
     assert "with the simulated lives in" in done.stdout and made.saliency.name in done.stdout
+    assert f"with the circuits in {made.circuit.name}" in done.stdout
     return path
 
 
@@ -242,6 +248,27 @@ def test_a_component_that_is_clicked_stays(page) -> None:
     assert page.text_content("#component-name") == "ic_4"
 
 
+def test_a_circuit_is_drawn_from_its_run_and_says_what_each_box_holds(page, made: Made) -> None:
+    graph = json.loads((made.circuit / "graph.json").read_text())
+    boxes = [box for column in graph["boxes"] for box in column]
+    assert len(graph["lines"]) > 5 and page.locator("#circuit-graph path").count() == len(graph["lines"])
+    shown = page.locator("#circuit-graph g").all()
+    assert len(shown) == len(boxes)
+    for drawn, box in zip(shown, boxes, strict=True):
+        said = drawn.get_attribute("aria-label")
+        assert said.startswith(f"{box['name']}: ")
+        assert box["value"] is None or f"{abs(box['value']):.2f}" in said
+    source = max(graph["boxes"][0], key=lambda box: abs(box["value"]))
+    shown[graph["boxes"][0].index(source)].hover()
+    own = [line for line in graph["lines"] if line["column"] == 0 and line["start"] == source["name"]]
+    assert own and page.locator("#circuit-graph path:not(.pale)").count() == len(own)
+    for line in own:
+        assert f"{line['end']} {line['share']:.2f}" in page.text_content("#circuit-text")
+    page.mouse.move(5, 5)
+    assert page.locator("#circuit-graph .pale").count() == 0
+    assert "lstm_cell after 6 ticks" in page.text_content("#circuit-text")
+
+
 def test_keys_and_mouse_go_through_ticks_and_rollouts(page) -> None:
     first = page.evaluate("panel.rollout")
     page.keyboard.press("ArrowRight")
@@ -304,7 +331,7 @@ def test_without_saliency_and_simulation_it_says_how_to_get_them(browser, made: 
     assert "without the probabilities of actions: " in done.stdout
     with opened(browser, run / "panel.html", WHOLE) as page:
         text = page.text_content("body")
-        assert "python saliency.py" in text and "python simulate.py" in text
+        assert "python saliency.py" in text and "python simulate.py" in text and "--circuit ic_1" in text
         assert page.locator("#target").count() == 0
         assert page.evaluate("Object.keys(panel.of(0).ticks[0].probabilities).length") == 0
         page.keyboard.press("ArrowRight")

@@ -11,13 +11,16 @@ import numpy as np
 from activation_store.reader import Progress, read_identity, read_metadata
 from activation_store.schema import METADATA_FILE, DumpMetadata
 from agent_zoo.base import RecurrentPolicy
+from analysis.dynamics.circuits.graph import GRAPH_FILE
 from analysis.dynamics.tracks import load_policy_of
 from analysis.lives import places_among
 from analysis.panel.behaviours import behaviours_of, fit_rule, main_behaviours, plane, states_of_life
+from analysis.panel.circuits import CIRCUIT_SCRIPT, PanelCircuit, read_circuit
 from analysis.panel.dynamics import Dynamics
-from analysis.panel.saliency import PanelSaliency, found_beside, read_saliency
+from analysis.panel.saliency import MAPS_FILE, SALIENCY_SCRIPT, PanelSaliency, read_saliency
 from analysis.panel.ticks import Chosen, PanelTicks, Probabilities, choose, joined_ticks, read_ticks, shared_out
 from analysis.recorded.action_probabilities import missing_for_probabilities, probabilities_of
+from analysis.runs.finished_files import finished_beside
 from analysis.runs.propagated_labels import CarryingRule
 from common.files import sha256
 from common.user_error import UserError
@@ -47,6 +50,7 @@ class PanelContent:
 
     Attributes:
         saliency: maps that lie over some ticks.
+        circuits: of directions of the policy's memory.
         rule: that gave behaviours to ticks that the run did not label.
         source: number of each rollout's dump, (R,) int64.
         life: slot, agent and episode of each rollout, (R, 3).
@@ -61,6 +65,7 @@ class PanelContent:
     dynamics: Dynamics
     sources: tuple[PanelSource, ...]
     saliency: tuple[PanelSaliency, ...]
+    circuits: tuple[PanelCircuit, ...]
     rule: CarryingRule
     source: np.ndarray
     life: np.ndarray
@@ -91,13 +96,15 @@ def read_source(dump: Path, layers: Mapping[str, int], probabilities: Probabilit
 
 
 def read_panel(
-    dynamics: Dynamics, sources: Sequence[PanelSource], saliency: Sequence[PanelSaliency], most: int, step: Step
-) -> PanelContent:
+    dynamics: Dynamics, sources: Sequence[PanelSource], saliency: Sequence[PanelSaliency],
+    circuits: Sequence[PanelCircuit], most: int, step: Step,
+) -> PanelContent:  # fmt: skip
     """Choose and read rollouts.
 
     Args:
         sources: the run's own dump, and simulated ones.
         saliency: runs of saliency.py of these dumps.
+        circuits: of the run's own dump.
 
     Raises:
         UserError: a dump cannot be read.
@@ -125,8 +132,8 @@ def read_panel(
     with step(f"UMAP of {len(lengths):,} rollouts"):
         place = plane(ticks.states["trajectory"], behaviour, lengths, main, dynamics.run.seed)
     return PanelContent(
-        dynamics, tuple(sources), tuple(saliency), rule, number, np.concatenate([pieces.life for pieces in chosen]),
-        lengths, main, place, ticks, behaviour, own_label,
+        dynamics, tuple(sources), tuple(saliency), tuple(circuits), rule, number,
+        np.concatenate([pieces.life for pieces in chosen]), lengths, main, place, ticks, behaviour, own_label,
         tuple(_maps(maps, sources, ticks, np.repeat(number, lengths)) for maps in saliency),
     )  # fmt: skip
 
@@ -203,7 +210,7 @@ def find_saliency(
         UserError: a folder that was named is no run of saliency.py of these dumps.
     """
     dumps = {source.sha256: source.dump for source in sources}
-    paths = list(named) or found_beside(dynamics.path, dumps)
+    paths = list(named) or finished_beside(dynamics.path, SALIENCY_SCRIPT, MAPS_FILE, dumps)
     maps = [read_saliency(path) for path in paths]
     for one in maps:
         if one.dump_sha256 not in dumps:
@@ -212,6 +219,29 @@ def find_saliency(
     if maps and not named:
         say(f"with the saliency maps in {', '.join(one.path.name for one in maps)}")
     return sorted(maps, key=lambda one: one.of != "value")  # the value first: it is defined in every state
+
+
+def find_circuits(dynamics: Dynamics, named: Sequence[Path], say: Say) -> list[PanelCircuit]:
+    """Return the circuits that are named, or that lie beside the run.
+
+    Args:
+        named: folders; empty to look for them.
+
+    Raises:
+        UserError: a folder that was named is no circuit of the run's dump.
+    """
+    own = {dynamics.dump_sha256: dynamics.dump}
+    circuits = [
+        read_circuit(path) for path in list(named) or finished_beside(dynamics.path, CIRCUIT_SCRIPT, GRAPH_FILE, own)
+    ]
+    for circuit in circuits:
+        if circuit.dump_sha256 not in own:
+            raise UserError(
+                f"{circuit.path} holds a circuit of another dump than {dynamics.dump}: find one of that one"
+            )
+    if circuits and not named:
+        say(f"with the circuits in {', '.join(circuit.path.name for circuit in circuits)}")
+    return circuits
 
 
 def _policy(dynamics: Dynamics, policy: Path | None, say: Say) -> RecurrentPolicy | None:

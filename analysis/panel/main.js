@@ -59,6 +59,7 @@ async function start() {
   const state = new PanelState(await PanelData.load());
   const parts = [new Scatter(state), new Player(state), new Lines(state), new Matrices(state)];
   new BehaviourList(state);
+  if (state.data.facts.circuits.length) parts.push(new Circuits(state.data.facts));
   listenTo("colour-by", "change", ({ target }) => state.set("colourBy", target.value));
   listenTo("from", "change", ({ target }) => state.set("from", target.value));
   byId("view-legend").append(...viewLegend(state.data));

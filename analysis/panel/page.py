@@ -2,12 +2,14 @@
 
 import itertools
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from activation_store.schema import TILES_IN_VIEW
+from analysis.dynamics.circuits.graph import COLUMNS
 from analysis.explorer.views import SIDE, view_facts
 from analysis.features.actions import STYLES
 from analysis.features.choices import DIRECTIONS
@@ -20,7 +22,9 @@ from analysis.panel.ticks import VITALS
 
 _HERE = Path(__file__).parent
 _KIT = (*BASE, "canvas.js", "glyphs.js", "view.js", "playback.js")
-_SCRIPTS = [_HERE / f"{name}.js" for name in ("data", "state", "scatter", "player", "lines", "matrices", "main")]
+_SCRIPTS = [
+    _HERE / f"{name}.js" for name in ("data", "state", "scatter", "player", "lines", "matrices", "circuits", "main")
+]
 _SHAPES = {
     "o": "circle", "^": "triangle", "s": "square", "D": "diamond", "v": "triangle", "P": "square", "X": "diamond",
 }  # fmt: skip
@@ -203,6 +207,7 @@ def _facts(content: PanelContent) -> dict[str, Any]:
         "heads": [{"name": head.name, "noop": head.noop} for head in heads],
         "probabilities": {head: _option_names(head, odds.shape[1]) for head, odds in _probabilities(content).items()},
         "saliency": [_target(maps) for maps in content.saliency], "parts": PARTS, "estimates": _estimates(content),
+        "circuits": [asdict(circuit.graph) for circuit in content.circuits], "circuitColumns": COLUMNS,
     }  # fmt: skip
 
 

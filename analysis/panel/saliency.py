@@ -10,14 +10,13 @@ from activation_store.lives import Places
 from activation_store.schema import IDENTITY, METADATA_FILE, TILES_IN_VIEW
 from analysis.lives import places_among
 from analysis.runs.finished_files import open_finished
-from analysis.runs.run_folder import DONE_FILE
 from common.arrays import arrays_of
 from common.user_error import UserError
 
 MAPS_FILE = "maps.npz"
 SANITY_FILE = "sanity.json"
 PARTS = ("tiles", "entities", "own row", "inventory", "task")
-_SCRIPT = "saliency.py"
+SALIENCY_SCRIPT = "saliency.py"
 _ARRAYS = ("sample", "value", "tiles", "entities", "own", "inventory", "task")
 
 
@@ -69,16 +68,16 @@ def read_saliency(path: Path) -> PanelSaliency:
     Raises:
         UserError: it is no finished run of saliency.py, or damaged.
     """
-    finished = open_finished(path, _SCRIPT)
+    finished = open_finished(path, SALIENCY_SCRIPT)
     if MAPS_FILE not in finished:
-        raise UserError(f"{path} holds no {MAPS_FILE}: give a run of {_SCRIPT}")
+        raise UserError(f"{path} holds no {MAPS_FILE}: give a run of {SALIENCY_SCRIPT}")
     run = finished.description()
     try:
         arrays = arrays_of(finished.read(MAPS_FILE), (*IDENTITY, *_ARRAYS))
     except ValueError as error:
-        raise UserError(f"{path / MAPS_FILE} is not as {_SCRIPT} writes it ({error}): run it again") from None
+        raise UserError(f"{path / MAPS_FILE} is not as {SALIENCY_SCRIPT} writes it ({error}): run it again") from None
     if not _fits(arrays):
-        raise UserError(f"{path / MAPS_FILE} holds no maps of {TILES_IN_VIEW} tiles: run {_SCRIPT} again")
+        raise UserError(f"{path / MAPS_FILE} holds no maps of {TILES_IN_VIEW} tiles: run {SALIENCY_SCRIPT} again")
     _, sanity = finished.read_json(SANITY_FILE, _Sanity)
     later = _later(arrays["sample"], arrays["tiles"].shape[1])
     sizes = [np.nansum(np.abs(arrays[name]), axis=2) for name in ("tiles", "entities", "own", "inventory")]
@@ -102,25 +101,6 @@ def _fits(arrays: dict[str, np.ndarray]) -> bool:
         and tiles.shape[2] == TILES_IN_VIEW
         and arrays["entities"].shape[2] > 0
     )
-
-
-def found_beside(run: Path, dumps: dict[str, Path]) -> list[Path]:
-    """Return the folders beside a run that are finished runs of saliency.py of these dumps, by name.
-
-    Args:
-        dumps: by the SHA-256 of their metadata.
-    """
-    folders = []
-    for path in sorted(run.resolve().parent.iterdir()):
-        if not (path / DONE_FILE).is_file() or not (path / MAPS_FILE).is_file():
-            continue
-        try:
-            made_from = open_finished(path, _SCRIPT).description().input.get(METADATA_FILE)
-        except UserError:
-            continue
-        if made_from in dumps:
-            folders.append(path)
-    return folders
 
 
 def _later(sample: np.ndarray, lags: int) -> np.ndarray:

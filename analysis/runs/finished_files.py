@@ -1,6 +1,7 @@
 """The files of a finished run: none is read unless it is what `DONE.json` says was written."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -8,6 +9,7 @@ from typing import Annotated, Any, TypeVar
 import orjson
 from pydantic import Field, TypeAdapter, ValidationError
 
+from activation_store.schema import METADATA_FILE
 from analysis.runs.run_folder import DONE_FILE, RUN_FILE
 from common.checked_json import read_small_json
 from common.files import read_bytes
@@ -102,6 +104,26 @@ def open_finished(path: Path, script: str = "") -> FinishedFiles:
         return FinishedFiles(path, {str(name): str(proof["sha256"]) for name, proof in done["files"].items()})
     except (KeyError, TypeError, AttributeError):
         raise UserError(f"{path / DONE_FILE} is damaged: analyse the dump again") from None
+
+
+def finished_beside(run: Path, script: str, file: str, dumps: Mapping[str, Path]) -> list[Path]:
+    """Return the folders beside a run that are finished runs of a script on some dumps, by name.
+
+    Args:
+        file: that tells such runs from others.
+        dumps: by the SHA-256 of their metadata.
+    """
+    folders = []
+    for path in sorted(run.resolve().parent.iterdir()):
+        if not (path / DONE_FILE).is_file() or not (path / file).is_file():
+            continue
+        try:
+            made_from = open_finished(path, script).description().input.get(METADATA_FILE)
+        except UserError:
+            continue
+        if made_from in dumps:
+            folders.append(path)
+    return folders
 
 
 def _script_of(path: Path) -> str:

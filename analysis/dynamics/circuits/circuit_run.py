@@ -1,7 +1,7 @@
 """A run of `analyze_dynamics.py --circuit`: lives from birth, the circuit in words, a table and a figure."""
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 
@@ -21,7 +21,8 @@ from agent_zoo.checkpoint import CheckpointInfo
 from agent_zoo.memories.lstm_memory import LSTM
 from agent_zoo.observation import PackedObservation
 from analysis.clusters.dataset import Step
-from analysis.dynamics.circuits.circuit import Circuit, HeldIn, ReadBy, Share, find_circuit
+from analysis.dynamics.circuits.circuit import Circuit, HeldIn, Share, find_circuit
+from analysis.dynamics.circuits.graph import COLUMNS, GRAPH_FILE, Box, CircuitGraph, graph_of
 from analysis.dynamics.memory_length import read_observations
 from analysis.dynamics.settings import DynamicsSettings
 from analysis.dynamics.tracks import Tracks, read_tracks
@@ -48,10 +49,6 @@ _CAPTION = (
 _MOST_LINES = 5
 _FOR, _AGAINST = "#3f90da", "#bd1f01"
 _WIDEST = 16.0
-_THINNEST = 0.02
-"""Share below which a line is not drawn."""
-_UNITS, _OPTIONS = 6, 6
-_COLUMNS = ("read", "gates", "units", "read-out", "logits")
 
 
 def trace_circuit(
@@ -88,6 +85,7 @@ def trace_circuit(
     _check(circuit, tracks.layer[records[-1]], settings)
     lines = list(circuit_lines(circuit, policy, has_parts=bool(parts)))
     folder.save_figure(FIGURE, draw_circuit(circuit))
+    folder.save_json(GRAPH_FILE, asdict(graph_of(circuit)))
     folder.save_text("circuit.tsv", tab_separated([asdict(share) for share in (*circuit.shares, *circuit.inputs)]))
     folder.save_text("units.tsv", tab_separated([asdict(unit) for unit in circuit.units]))
     folder.save_text("heads.tsv", tab_separated([asdict(head) for head in circuit.heads]))
@@ -217,7 +215,7 @@ def draw_circuit(circuit: Circuit) -> Figure:
     with style():
         figure = new_figure(11.0, 8.0)
         grid = figure.add_gridspec(2, 2, height_ratios=(2.2, 1))
-        _graph(figure.add_subplot(grid[0, :]), circuit)
+        _graph(figure.add_subplot(grid[0, :]), graph_of(circuit))
         _written(figure.add_subplot(grid[1, 0]), circuit)
         _flows(figure.add_subplot(grid[1, 1]), circuit)
         text = (
@@ -228,56 +226,31 @@ def draw_circuit(circuit: Circuit) -> Figure:
     return figure
 
 
-def _graph(axes: Axes, circuit: Circuit) -> None:
-    sources = {share.part: share for share in circuit.of("source")}
-    gates = {share.part: share for share in circuit.of("gate") if abs(share.share) >= _THINNEST / 2}
-    units = {f"unit {unit.unit}": unit.share for unit in circuit.units[:_UNITS]}
-    others, heads = 1 - sum(units.values()), circuit.strongest(_OPTIONS)
-    columns = (
-        {name: f"{name}\n{share.share:.2f}" for name, share in sources.items()},
-        {name: f"{name}\n{share.share:.2f}" for name, share in gates.items()},
-        {name: f"{name}\n{share:.2f}" for name, share in units.items()} | {"others": f"all others\n{others:.2f}"},
-        {"read-out": "read-out"},
-        {_name(head): f"{head.head.partition('.')[0]}: {head.option}\n{head.logit:+.2f} a SD" for head in heads},
-    )
-    places = [_spread(column, number) for number, column in enumerate(columns)]
-    for column, kind in enumerate(("source and gate", "gate and unit")):
-        for share in circuit.of(kind):
-            start, end = share.part.split(" > ")
-            _line(axes, places[column], places[column + 1], start, end, share.share)
-    for name, part in units.items():
-        _line(axes, places[2], places[3], name, "read-out", part)
-    _line(axes, places[2], places[3], "others", "read-out", others)
-    largest = max((abs(head.logit) for head in heads), default=0.0) or 1.0
-    for head in heads:
-        _line(axes, places[3], places[4], "read-out", _name(head), 0.5 * head.logit / largest)
-    for texts, spots in zip(columns, places, strict=True):
-        for name, text in texts.items():
-            box = {"boxstyle": "round,pad=0.3", "facecolor": "white", "edgecolor": "#9aa4af"}
-            axes.text(*spots[name], text, ha="center", va="center", fontsize=7.5, bbox=box, zorder=3)
-    for number, name in enumerate(_COLUMNS):
+def _graph(axes: Axes, graph: CircuitGraph) -> None:
+    places = [_spread(column, number) for number, column in enumerate(graph.boxes)]
+    for line in graph.lines:
+        _line(axes, places[line.column][line.start], places[line.column + 1][line.end], line.share)
+    framed = {"boxstyle": "round,pad=0.3", "facecolor": "white", "edgecolor": "#9aa4af"}
+    for column, spots in zip(graph.boxes, places, strict=True):
+        for box in column:
+            text = box.name if box.value is None else f"{box.name}\n{box.value:.2f}"
+            if box.random is not None:
+                text = f"{box.name}\n{box.value:+.2f} a SD"
+            axes.text(*spots[box.name], text, ha="center", va="center", fontsize=7.5, bbox=framed, zorder=3)
+    for number, name in enumerate(COLUMNS):
         axes.text(number, 1.06, name, ha="center", fontsize=9, color="#56606b")
-    axes.set(xlim=(-0.45, len(_COLUMNS) - 0.55), ylim=(-0.05, 1.12))
+    axes.set(xlim=(-0.45, len(COLUMNS) - 0.55), ylim=(-0.05, 1.12))
     axes.axis("off")
 
 
-def _name(head: ReadBy) -> str:
-    return f"{head.head} {head.option}"
-
-
-def _spread(column: Mapping[str, str], number: int) -> dict[str, tuple[float, float]]:
+def _spread(column: Sequence[Box], number: int) -> dict[str, tuple[float, float]]:
     """Return the places of a column's boxes, from the top."""
     heights = 1 - (np.arange(len(column)) + 0.5) / max(len(column), 1)
-    return {name: (float(number), float(height)) for name, height in zip(column, heights, strict=True)}
+    return {box.name: (float(number), float(height)) for box, height in zip(column, heights, strict=True)}
 
 
-def _line(
-    axes: Axes, left: Mapping[str, tuple[float, float]], right: Mapping[str, tuple[float, float]], start: str, end: str,
-    share: float,
-) -> None:  # fmt: skip
-    if start not in left or end not in right or abs(share) < _THINNEST:
-        return
-    (x, y), (to_x, to_y) = left[start], right[end]
+def _line(axes: Axes, start: tuple[float, float], end: tuple[float, float], share: float) -> None:
+    (x, y), (to_x, to_y) = start, end
     middle = (x + to_x) / 2
     path = Path([(x, y), (middle, y), (middle, to_y), (to_x, to_y)], [Path.MOVETO, *[Path.CURVE4] * 3])
     colour = _FOR if share > 0 else _AGAINST
