@@ -1,5 +1,7 @@
-"""Small finished runs of analyze_dynamics.py and saliency.py with made-up numbers, for readers."""
+"""Small finished runs of analyze_dynamics.py, circuits too, and of saliency.py with made-up numbers, for readers."""
 
+import itertools
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ from activation_store.directions import Direction, Source, write_directions
 from activation_store.lives import places_of
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import METADATA_FILE
+from analysis.dynamics.circuits.graph import GRAPH_FILE, Box, CircuitGraph, Line
 from analysis.runs.run_folder import RunFolder
 from common.files import sha256
 
@@ -53,6 +56,18 @@ def planted_saliency_run(path: Path, dump: Path, sanity: dict[str, Any] | None =
             task=np.ones((TICKS, LAGS)),
         )  # fmt: skip
         out.save_json("sanity.json", {"failures": [], "checks": {}} if sanity is None else sanity)
+    return path
+
+
+def planted_circuit(path: Path, dump: Path) -> Path:
+    """Write the graph of a circuit: one source, one gate, one unit and one logit."""
+    with RunFolder(path, {"arguments": {"circuit": "ic_1"}, "seed": 0, "input": _input(dump)}) as out:
+        names = ("task", "candidate", "unit 3", "read-out")
+        boxes = [[Box(name, None if name == "read-out" else 1.0, 0.9, 1.1)] for name in names]
+        lines = [Line(number, start, end, 1.0) for number, (start, end) in enumerate(itertools.pairwise(names))]
+        logit = Box("Move: north", 0.5, 0.4, 0.6, 0.1)
+        graph = CircuitGraph("ic_1", LAYER, 8, 20, [*boxes, [logit]], [*lines, Line(3, "read-out", logit.name, 0.5)])
+        out.save_json(GRAPH_FILE, asdict(graph))
     return path
 
 

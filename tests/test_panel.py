@@ -356,6 +356,7 @@ def test_bad_input_is_refused_in_one_line(made: Made, tmp_path: Path) -> None:
     refused(made.saliency, parts=("holds no motion.npz: give a run of analyze_dynamics.py",))
     refused(made.dynamics, "-n", 0, parts=("--rollouts is 0: must be 1 or more",))
     refused(made.dynamics, "--saliency", made.dynamics, parts=("holds no maps.npz: give a run of saliency.py",))
+    refused(made.dynamics, "--circuits", made.dynamics, parts=("holds no graph.json",))
     refused(made.dynamics, "--simulated", made.dump, parts=("was recorded in the game", "simulate.py"))
     refused(made.dynamics, "--dump", made.simulated, parts=("was made from another dump",))
     refused(made.dynamics, "--dump", tmp_path, parts=("is not an activation dump",))

@@ -17,6 +17,7 @@ from activation_store.index import rows
 from analysis.evaluation.held_out_tasks import TASK_NAMES
 from analysis.evaluation.results import check_comparable, read_results
 from analysis.evaluation.scores import gather, scorable
+from analysis.panel.circuits import read_circuit
 from analysis.panel.dynamics import read_dynamics
 from analysis.panel.saliency import read_saliency
 from analysis.replays.file import read_replay
@@ -25,7 +26,7 @@ from analysis.runs.finished_run import read_run
 from compare_runs import other_runs
 from tests.common.test_arrays import npy
 from tests.fuzz import Bench, damaged_json, junk, read_or_refuse, reader
-from tests.planted_panel import planted_dynamics_run, planted_saliency_run
+from tests.planted_panel import planted_circuit, planted_dynamics_run, planted_saliency_run
 from tests.planted_results import as_original, play, provenance
 from tests.planted_run import rewrite
 
@@ -149,23 +150,42 @@ def runs(bench: Bench, folder: Path, data: st.DataObject) -> None:
 
 
 @functools.cache
-def of_panel(bench: Bench) -> tuple[Path, Path]:
-    """A run of analyze_dynamics.py and one of saliency.py."""
+def of_panel(bench: Bench) -> dict[str, Path]:
+    """A run of analyze_dynamics.py, one of saliency.py, and a circuit."""
     folder, dump = bench.folder(), bench["analysed"].dump
-    return planted_dynamics_run(folder / "moves", dump), planted_saliency_run(folder / "maps", dump)
+    return {
+        "dynamics": planted_dynamics_run(folder / "moves", dump),
+        "saliency": planted_saliency_run(folder / "maps", dump),
+        "circuit": planted_circuit(folder / "circuit", dump),
+    }
 
 
-@reader("analysis.panel.dynamics:read_dynamics", "analysis.panel.saliency:read_saliency", cases=150)
+OF_PANEL = {
+    "dynamics": [
+        "motion.npz", "states.npz", "summary.json", "directions.safetensors", "behaviour_labels.npz", "run.json",
+    ],
+    "saliency": ["maps.npz", "sanity.json", "run.json"],
+    "circuit": ["graph.json", "run.json"],
+}  # fmt: skip
+
+
+@reader(
+    "analysis.panel.dynamics:read_dynamics", "analysis.panel.saliency:read_saliency",
+    "analysis.panel.circuits:read_circuit", cases=180,
+)  # fmt: skip
 def runs_of_the_panel(bench: Bench, folder: Path, data: st.DataObject) -> None:
     """Damage that DONE.json vouches for, to what the panel reads."""
     folder = folder / "run"
-    of_dynamics = data.draw(st.booleans(), label="dynamics")
-    shutil.copytree(of_panel(bench)[not of_dynamics], folder)
-    names = ["motion.npz", "states.npz", "summary.json", "directions.safetensors", "behaviour_labels.npz", "run.json"]
-    name = data.draw(st.sampled_from(names if of_dynamics else ["maps.npz", "sanity.json", "run.json"]), label="file")
+    kind = data.draw(st.sampled_from(sorted(OF_PANEL)), label="kind")
+    shutil.copytree(of_panel(bench)[kind], folder)
+    name = data.draw(st.sampled_from(OF_PANEL[kind]), label="file")
     content = damaged_part(data, name, (folder / name).read_bytes())
     rewrite(folder, name, content)
-    if not of_dynamics:
+    if kind == "circuit":
+        circuit = read_or_refuse(lambda: read_circuit(folder), folder)
+        assert circuit is None or [len(column) > 0 for column in circuit.graph.boxes] == [True] * 5
+        return
+    if kind == "saliency":
         maps = read_or_refuse(lambda: read_saliency(folder), folder)
         assert maps is None or maps.tiles.shape[1:] == (maps.parts.shape[1], 225)
         return
