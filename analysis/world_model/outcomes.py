@@ -12,7 +12,7 @@ import numpy as np
 from analysis.sparse.scores import RESAMPLES, Estimate, Units
 from analysis.world_model.imagination import MOVE_HEAD, ImaginedTick, Number
 from analysis.world_model.options import DIRECTIONS
-from analysis.world_model.scene import VITALS
+from analysis.world_model.scene import MOVES, VITALS
 from common.files import write_text
 
 
@@ -62,6 +62,7 @@ class OutcomeSums:
         self._sums: dict[str, np.ndarray] = {}
         self._last: dict[str, np.ndarray] = {}
         self._first: dict[str, np.ndarray] = {}
+        self._way = np.zeros((len(origin), 2))
 
     def add(self, tick: ImaginedTick, alive: np.ndarray) -> None:
         """Add a tick of the lives that are not over, (S,) bool."""
@@ -76,6 +77,7 @@ class OutcomeSums:
             self._sums = {name: np.zeros(len(alive)) for name in means}
             self._last = {name: array.copy() for name, array in last.items()}
         self._ticks += alive
+        self._way[alive] += np.array(MOVES)[tick.following.move.argmax(dim=1).numpy()][alive]
         for name, array in means.items():
             self._sums[name][alive] += array[alive]
         for name, array in last.items():
@@ -84,7 +86,9 @@ class OutcomeSums:
     def finish(self) -> Outcomes:
         """Return what came of the lives; values and probabilities are means over each life's ticks."""
         means = {name: array / self._ticks for name, array in self._sums.items()}
-        return Outcomes(self._origin, {**self._first, **means, **self._last, "ticks lived": self._ticks})
+        way = 100 * self._way / self._ticks[:, None]
+        ways = {f"tiles {name} in 100 ticks": way[:, place] for place, name in enumerate(("south", "east"))}
+        return Outcomes(self._origin, {**self._first, **means, **self._last, **ways, "ticks lived": self._ticks})
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from sklearn.linear_model import LinearRegression
 from activation_store.directions import Directions
 from activation_store.reader import read_dump
 from activation_store.sparse_dictionary import SparseDictionary
+from agent_zoo.network_parts.layers import ENTITY_SCALES
 from agent_zoo.soft_path import soft_tick
 from analysis.features.observed import Observed
 from analysis.interventions.edits.edit_options import EditOptions
@@ -19,6 +20,7 @@ from analysis.world_model.held_out import HeldOut
 from analysis.world_model.imagination import ImaginedTick, imagine
 from analysis.world_model.model import WorldModel
 from analysis.world_model.outcomes import Outcomes, OutcomeSums, effects
+from analysis.world_model.scene import MOVES
 from common.user_error import UserError
 from tests.analysis.interventions.play.directions import direction, unit
 from tests.command import assert_refuses
@@ -67,6 +69,19 @@ def test_a_planted_value_is_found_in_the_table(model, start, recorded) -> None:
             assert rows[name].low <= rows[name].difference <= rows[name].high and rows[name].lives == len(start)
         moved = [item.difference for name, item in rows.items() if name.startswith("probability")]
         assert len(moved) == 5 and sum(moved) == pytest.approx(0, abs=1e-6)
+
+
+def test_the_way_of_a_life_is_where_it_ended_less_where_it_began(model, start) -> None:
+    ticks = simulated(model, start, None)
+    values = outcomes(model, ticks).values
+    first, last = (tick.scene.own[:, model.network.position].numpy() for tick in (ticks[0], ticks[-1]))
+    moved = ENTITY_SCALES["row"] * (last - first)  # (S, 2), without the last action's move
+    step = np.array(MOVES)[ticks[-1].following.move.argmax(dim=1).numpy()]
+    assert np.abs(moved + step).max() >= 1
+    for place, name in enumerate(("south", "east")):
+        np.testing.assert_allclose(
+            values[f"tiles {name} in 100 ticks"] * len(ticks) / 100, (moved + step)[:, place], atol=1e-4
+        )
 
 
 def test_an_edit_that_changes_nothing_leaves_everything_as_it_was(model, start) -> None:
