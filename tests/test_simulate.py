@@ -156,6 +156,13 @@ def test_edited_lives_are_written_beside_unedited_ones(trained, features_dump, d
         assert float(rows["value in the first tick"]["after"]) == pytest.approx(records.value[first].mean(), abs=1e-4)
         assert float(rows["ticks lived"]["before"]) == pytest.approx(len(before) / 150, abs=1e-6)
         assert name in done.stdout and "health in the last tick" in done.stdout
+    run_well(*command, "--until-tick", 1, *steered[len(command) :], "--dose", 3)
+    once = plain.with_name(f"{plain.name}-steer-ic_1-dose+3-until_1")
+    assert read_metadata(once).environment["simulated"]["until_tick"] == 1
+    always, single = (read_dump(one) for one in (once.with_name(f"{plain.name}-steer-ic_1-dose+3"), once))
+    states, states_once = (one.activations["lstm_cell"] for one in (always, single))
+    np.testing.assert_array_equal(states_once[single.tick == 0], states[always.tick == 0])
+    assert not np.isclose(states_once[single.tick > 0, 0], 3, atol=1e-2).all()
     run_well(*command, "-o", tmp_path, "--edit", "clear")  # the same unedited lives are there already
     assert_refused(run_here(*command, "-o", tmp_path, "--edit", "clear"), "already holds a dump")
     assert_refused(run_here(*command, "--seed", 1, "-o", tmp_path, "--edit", "freeze"), "already holds a dump")
@@ -323,6 +330,8 @@ def test_other_dice_that_cannot_be_thrown_are_refused(trained, features_dump, tm
         (["--edit", "collapse", "--direction", "ic_1"], "--directions names no file"),
         (["--edit", "steer", "--direction", "ic_1"], "needs one --direction, and --dose"),
         (["--directions", "nowhere"], "--directions does nothing here"),
+        (["--until-tick", 1], "--until-tick does nothing without --edit"),
+        (["--until-tick", 0, "--edit", "clear"], "--until-tick is 0"),
         (["--directions", "nowhere", "--edit", "collapse", "--direction", "ic_1"], "nowhere"),
         (["--act", "nort"], "--act names 'nort'"),
         (["--ticks", 1, "--act", "north,north"], "more than --ticks 1"),

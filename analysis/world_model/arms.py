@@ -51,9 +51,10 @@ def edited_arms(options: LivesOptions, held_out: HeldOut) -> dict[str, Arm]:
     dictionary = read_dictionary(options.features) if options.features else None
     edited = {}
     for edits in requested_edits(options.edits, held_out, directions, dictionary):
-        target = folder.with_name(f"{folder.name}-{edits.name}")
+        name = edits.name if options.until_tick is None else f"{edits.name}-until_{options.until_tick}"
+        target = folder.with_name(f"{folder.name}-{name}")
         refuse_existing_dump(target)
-        edited[edits.name] = Arm(target, options.moves, edits)
+        edited[name] = Arm(target, options.moves, edits, options.until_tick)
     if _is_there(folder, held_out, options, plain):
         plain = Arm(None, options.moves)
     else:

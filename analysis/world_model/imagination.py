@@ -124,13 +124,14 @@ def bottleneck_start(
 
 def imagine(
     model: WorldModel, start: Start, ticks: int, generator: torch.Generator | None, moves: Sequence[int | None] = (),
-    edits: TickEdits | None = None, shown: Shown | None = None, soft: bool = False,
+    edits: TickEdits | None = None, shown: Shown | None = None, soft: bool = False, until: int | None = None,
 ) -> Iterator[ImaginedTick]:  # fmt: skip
     """Simulate tick after tick; gradients pass through everything, unless they are switched off.
 
     Args:
         generator: of actions and latent states; None for the most probable of each.
         moves: what every agent does in the first ticks instead of the policy's own move; None where it chooses.
+        until: tick from which on nothing is edited; None for none.
         shown: what the world goes on from, and what the policy sees; None for the same scene.
         soft: draw nothing: actions, latent states and the agent's moves are the probabilities themselves. Not a life,
             but a smooth function, whose gradients are exact.
@@ -140,9 +141,10 @@ def imagine(
     for tick in range(ticks):
         scene, seen = shown(scene, tick) if shown else (scene, scene)
         view = imagined_view(seen, model.stats.kind_means, start.around, model.layout)
-        if edits:
-            memory = edits.begin(memory, tick, seen.own)
-        hooks = edits.hooks(memory) if edits else {}
+        made = edits if until is None or tick < until else None
+        if made:
+            memory = made.begin(memory, tick, seen.own)
+        hooks = made.hooks(memory) if made else {}
         with model.policy.hooked(hooks), capture(model.policy, (ENCODER_OUTPUT, ACTION_DECODER)) as layers:
             choices, memory = soft_tick(model.policy, view.observation, memory)
         options = {

@@ -185,6 +185,8 @@ class LivesOptions(SimulationOptions):
     features: Path | None = None
     """Dictionary of sparse features that train_sparse_autoencoder.py wrote, such as RUN/topk_8x_k32.safetensors, for
     --edit collapse, steer and splice."""
+    until_tick: int | None = None
+    """Edit in ticks of a simulated life before this one, at least 1; by default in all. 1: once, in the first."""
     name: str | None = None
     """Name of the dump's folder; by default that of the recorded dump followed by -simulated."""
     output_dir: OutputFolder = field(default=Path("activation_data"))
@@ -235,6 +237,10 @@ class LivesOptions(SimulationOptions):
         for edit in self.edits:
             if edit.edit != "swap" and edit.origin in get_args(Beginning):
                 raise UserError(f"--from {edit.origin} belongs before --edit, after which --from names a direction")
+        if self.until_tick is not None:
+            check(self, until_tick=at_least(self.until_tick, 1))
+            if not self.edits:
+                raise UserError("--until-tick does nothing without --edit: leave it out")
         check_together(self.edits, "simulation")
         check_features(self.edits, self.features)
         named = any(needs_directions(edit, self.features) for edit in self.edits)

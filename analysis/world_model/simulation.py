@@ -201,6 +201,7 @@ class Arm:
     folder: Path | None = None  # of the dump to write; None for none
     moves: tuple[int | None, ...] = ()  # what every agent does in the first ticks; None where the policy chooses
     edits: Edits | None = None
+    until: int | None = None  # ticks in which they are made, from the first; None for all
     begin: Callable[[Start], Start] | None = None  # turns starts into others; None to keep them
     described: Mapping[str, Any] = field(default_factory=dict)  # what more to say in the dump's metadata
     targets: Mapping[str, Number] = field(default_factory=dict)  # further outcomes, by name
@@ -253,7 +254,7 @@ class _Played:
         generator = torch.Generator().manual_seed(self.options.seed + episode)
         numbers, alive = episode * LIVES_IN_EPISODE + np.arange(len(start)), np.ones(len(start), bool)
         sums, parts = OutcomeSums(life, self.model.network.vitals, self.arm.targets), []
-        ticks = imagine(self.model, start, self.options.ticks, generator, self.arm.moves, edits)
+        ticks = imagine(self.model, start, self.options.ticks, generator, self.arm.moves, edits, until=self.arm.until)
         for number, tick in enumerate(ticks):
             if isinstance(edits, UneditedLives):
                 edits.lived(alive)
@@ -285,6 +286,7 @@ def simulated_metadata(held_out: HeldOut, options: SimulationOptions, arm: Arm) 
         simulated["steps"] = options.ways_steps
     if arm.edits:
         simulated["edits"] = list(arm.edits.described)
+        simulated |= {} if arm.until is None else {"until_tick": arm.until}
     return replace(
         played, layers=layer_units(held_out.model), columns=columns, tables={"Market": layout.item_columns},
         environment={**played.environment, "simulated": {**simulated, **arm.described}}, seed=options.seed,
