@@ -22,17 +22,20 @@ from agent_zoo.shown_settings import FULL_RADIUS, SHOWN
 _VOID = 0
 
 
-def narrowed(observation: PackedObservation, layout: ObservationLayout, radius: int) -> PackedObservation:
+def narrowed(observation: PackedObservation, layout: ObservationLayout, radius: torch.Tensor) -> PackedObservation:
     """Return what is left of an observation within so many tiles in each direction; the one given stays as it is.
 
     Who can attack must, in the game. If all that could be attacked is out of view, doing nothing is legal again.
+
+    Args:
+        radius: of each agent, (B,) int64.
     """
     within = _within(observation, layout, radius)
     places = observation.entity.place[within]  # of the rows that are left, in the game's own table
     shown = observation.entity.take_rows(within)
     side = layout.view_side
     apart = (torch.arange(side, device=observation.material.device) - side // 2).abs()
-    far = torch.maximum(apart.unsqueeze(0), apart.unsqueeze(1)).flatten() > radius  # (tiles,)
+    far = torch.maximum(apart.unsqueeze(0), apart.unsqueeze(1)).flatten() > radius.unsqueeze(1)  # (B, tiles)
     legal = list(legal_options(observation, layout).split([head.size for head in layout.heads], dim=1))
     for number, head in enumerate(layout.heads):
         if head.candidates == "entity":
@@ -48,7 +51,7 @@ def narrowed(observation: PackedObservation, layout: ObservationLayout, radius: 
     )
 
 
-def game_rows(observation: PackedObservation, layout: ObservationLayout, radius: int) -> torch.Tensor:
+def game_rows(observation: PackedObservation, layout: ObservationLayout, radius: torch.Tensor) -> torch.Tensor:
     """Return the place in the game's own table, among its agent's rows, of each entity row that `narrowed` leaves."""
     return observation.entity.place[_within(observation, layout, radius)]
 
@@ -71,12 +74,12 @@ def options_in_game(
     return meant
 
 
-def _within(observation: PackedObservation, layout: ObservationLayout, radius: int) -> torch.Tensor:
+def _within(observation: PackedObservation, layout: ObservationLayout, radius: torch.Tensor) -> torch.Tensor:
     """Which entity rows are of entities within the radius, (rows,) bool; the agent itself always is."""
     columns = [layout.entity_columns.index(name) for name in ("row", "col")]
     rows = observation.entity
     apart = (rows.values[:, columns] - observation.centre[rows.owner]).abs()  # (rows, 2)
-    return (apart <= radius).all(dim=1)
+    return (apart <= radius[rows.owner].unsqueeze(1)).all(dim=1)
 
 
 POSITION = ("row", "col")
@@ -95,6 +98,7 @@ class ObservationMask:
     clock: bool = True  # whether the policy sees the tick; it is set to 0 otherwise
     absolute: bool = True  # whether positions are those on the map; otherwise they are relative to the agent
     view_radius: int = FULL_RADIUS  # how far the agent sees, in tiles in each direction
+    narrow_from: int = 0  # tick of a life from which on it does; before that it sees the whole view
     task_ticks: int | None = None
     """For how many ticks of a life the policy sees its task, which is all zeros afterwards; None: always."""
 
@@ -106,11 +110,13 @@ class ObservationMask:
             ValueError: a setting has a value that no such setting has.
         """
         shown = {**SHOWN, **environment}
-        masked, relative, radius, ticks = (shown[name] for name in SHOWN)
+        masked, relative, radius, narrow_from, ticks = (shown[name] for name in SHOWN)
         if masked not in ("off", "own", "strict") or not isinstance(relative, bool):
             raise ValueError(f"mask_intrinsics is {masked!r} and relative_position is {relative!r}")
         if type(radius) is not int or not 1 <= radius <= FULL_RADIUS:
             raise ValueError(f"view_radius is {radius!r}, not a whole number from 1 to {FULL_RADIUS}")
+        if type(narrow_from) is not int or narrow_from < 0:
+            raise ValueError(f"narrow_from is {narrow_from!r}, not a tick")
         if ticks is not None and (type(ticks) is not int or ticks < 0):
             raise ValueError(f"task_shown_for is {ticks!r}, not a number of ticks")
         strict = masked == "strict"
@@ -120,6 +126,7 @@ class ObservationMask:
             clock=not strict,
             absolute=not relative,
             view_radius=radius,
+            narrow_from=narrow_from if radius < FULL_RADIUS else 0,
             task_ticks=ticks,
         )
 
@@ -131,7 +138,7 @@ class ObservationMask:
     def apply(self, observation: PackedObservation, layout: ObservationLayout) -> PackedObservation:
         """Return an observation with the hidden parts removed; the original is not changed."""
         if self.view_radius < FULL_RADIUS:
-            observation = narrowed(observation, layout, self.view_radius)
+            observation = narrowed(observation, layout, self._radius(observation))
         if self.task_ticks is not None:  # all agents spawn before an episode's first tick, so its tick is their age
             is_shown = observation.tick < self.task_ticks  # (B,)
             observation = replace(observation, task=observation.task * is_shown.unsqueeze(1))
@@ -157,4 +164,9 @@ class ObservationMask:
         """Return the place in the game's table of each entity row that `apply` leaves; None if it leaves all."""
         if self.view_radius >= FULL_RADIUS:
             return None
-        return game_rows(observation, layout, self.view_radius)
+        return game_rows(observation, layout, self._radius(observation))
+
+    def _radius(self, observation: PackedObservation) -> torch.Tensor:
+        """Return how far each agent sees, (B,) int64; its age is the episode's tick."""
+        is_narrow = observation.tick >= self.narrow_from  # (B,)
+        return torch.where(is_narrow, self.view_radius, FULL_RADIUS)

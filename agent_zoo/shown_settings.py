@@ -7,6 +7,7 @@ FULL_RADIUS = 7
 """How far the game lets agents see, in tiles in each direction."""
 
 SHOWN: Mapping[str, Any] = {
-    "mask_intrinsics": "off", "relative_position": False, "view_radius": FULL_RADIUS, "task_shown_for": None,
+    "mask_intrinsics": "off", "relative_position": False, "view_radius": FULL_RADIUS, "narrow_from": 0,
+    "task_shown_for": None,
 }  # fmt: skip
 """Their names and defaults."""

@@ -128,6 +128,8 @@ class EnvironmentSettings(_OneLineErrors):
     view_radius: Annotated[int, BeforeValidator(_number), Field(ge=1, le=FULL_RADIUS)] = FULL_RADIUS
     """How far the policy sees, in tiles in each direction, 1 to 7: farther tiles read void, and farther entities are
     absent and cannot be chosen as targets. Attacks reach 3 tiles, so from 3 on no legal attack is lost."""
+    narrow_from: Count = 0
+    """Tick of a life from which on the policy sees only so far; until then it sees the whole view."""
     task_shown_for: Annotated[OptionalCount, tyro.conf.arg(aliases=["--task.shown-for"])] = None
     """Number of ticks, from the start of a life, in which the policy is shown its task; afterwards the task's embedding
     is all zeros. By default it is always shown."""

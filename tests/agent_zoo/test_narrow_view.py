@@ -117,6 +117,29 @@ def test_a_narrow_view_goes_with_hidden_positions_and_narrows_once(whole: Packed
     assert replace(both, view_radius=7) == ObservationMask.of(hidden)
 
 
+def test_a_view_can_be_whole_at_first_and_narrow_from_a_tick_on(whole: PackedObservation, layout) -> None:
+    """Agents of the same batch may be in different ticks."""
+    tick = torch.arange(len(whole), dtype=whole.tick.dtype) % 5
+    mixed, late = replace(whole, tick=tick), mask(2, narrow_from=3)
+    narrow, always = late.apply(mixed, layout), mask(2).apply(mixed, layout)
+    places, all_places = late.game_rows(mixed, layout), mask(2).game_rows(mixed, layout)
+    assert places is not None and all_places is not None
+    own = zip(narrow.entity.starts.tolist(), narrow.entity.counts.tolist(), strict=True)
+    theirs = zip(always.entity.starts.tolist(), always.entity.counts.tolist(), strict=True)
+    legal = [legal_options(one, layout) for one in (narrow, always, mixed)]
+    for agent, ((start, count), (other_start, other_count)) in enumerate(zip(own, theirs, strict=True)):
+        is_narrow = bool(tick[agent] >= 3)
+        expected = always if is_narrow else mixed
+        assert torch.equal(narrow.material[agent], expected.material[agent])
+        assert np.array_equal(rows_of(narrow)[agent], rows_of(expected)[agent])
+        assert torch.equal(legal[0][agent], legal[1 if is_narrow else 2][agent])
+        kept = all_places[other_start : other_start + other_count].tolist() if is_narrow else list(range(count))
+        assert places[start : start + count].tolist() == kept
+    assert mask(7, narrow_from=3) == ObservationMask()
+    with pytest.raises(ValueError, match="narrow_from is -1, not a tick"):
+        mask(2, narrow_from=-1)
+
+
 @pytest.mark.parametrize("radius", [0, -1, 8, 2.5, "far", True])
 def test_an_impossible_radius_is_refused_in_one_line(radius: object) -> None:
     assert_refuses(r"env\.view_radius = ", EnvironmentSettings, view_radius=radius)

@@ -146,7 +146,7 @@ _TICKS_BETWEEN = 16
 _USUAL = EnvironmentSettings()
 _LEFT_OUT = {
     name: getattr(_USUAL, name)
-    for name in ("view_radius", "food_regrowth", "flip_terrain", "ammunition_damage", "death_fog_tick")
+    for name in ("view_radius", "narrow_from", "food_regrowth", "flip_terrain", "ammunition_damage", "death_fog_tick")
 }
 
 
