@@ -3,6 +3,7 @@
 It uses only the standard library, with syntax that every Python 3 understands.
 """
 
+import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,6 +31,13 @@ def fault() -> str:
     )
 
 
+def bound_numba() -> None:
+    """Let numba use as many threads as OMP_NUM_THREADS says; torch, too, has as many as numba once UMAP was used."""
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    if threads.isdecimal() and int(threads) > 0:
+        os.environ.setdefault("NUMBA_NUM_THREADS", threads)
+
+
 def end_unless_complete() -> None:
     """End the process with one line on standard error and exit code 2 if something is wrong."""
     message = fault()
@@ -38,4 +46,5 @@ def end_unless_complete() -> None:
         sys.exit(EXIT_BAD_INPUT)
 
 
+bound_numba()
 end_unless_complete()

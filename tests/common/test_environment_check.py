@@ -1,6 +1,7 @@
 """Scripts started outside the environment say so in one line, on any Python 3."""
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -39,11 +40,27 @@ def test_an_old_python_understands_all_up_to_the_check(script: str) -> None:
     tree = ast.parse((ROOT / script).read_text(), feature_version=(3, 8))
     imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
     if script == CHECK:
-        assert {node.names[0].name.split(".")[0] for node in imports if isinstance(node, ast.Import)} == {"sys"}
+        assert {node.names[0].name.split(".")[0] for node in imports if isinstance(node, ast.Import)} == {"os", "sys"}
         return
     names = [node.names[0].name if isinstance(node, ast.Import) else node.module for node in imports]
     before = names[: names.index("common.environment_check")]
     assert before in ([], ["sys", "dataclasses", "pathlib", "typing"])
+
+
+def test_numba_has_no_more_threads_than_torch_and_leaves_torch_its_own() -> None:
+    """UMAP sets the threads of numba, and torch shares its pool."""
+    code = (
+        "import common.environment_check, numpy, torch;"
+        "from analysis.clusters.projection import umap_embedding;"
+        "umap_embedding(numpy.random.default_rng(0).random((60, 4), numpy.float32), 5, 0.1, 0);"
+        "import numba; print(numba.config.NUMBA_NUM_THREADS, torch.get_num_threads())"
+    )
+    without = {name: value for name, value in os.environ.items() if name != "NUMBA_NUM_THREADS"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=without | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == ["1", "1"]
 
 
 def test_an_environment_that_is_not_there_yet_is_to_be_made_first(
