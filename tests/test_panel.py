@@ -255,9 +255,9 @@ def test_a_circuit_is_drawn_from_its_run_and_says_what_each_box_holds(page, made
     shown = page.locator("#circuit-graph g").all()
     assert len(shown) == len(boxes)
     for drawn, box in zip(shown, boxes, strict=True):
-        said = drawn.get_attribute("aria-label")
-        assert said.startswith(f"{box['name']}: ")
-        assert box["value"] is None or f"{abs(box['value']):.2f}" in said
+        description = drawn.get_attribute("aria-label")
+        assert description.startswith(f"{box['name']}: ")
+        assert box["value"] is None or f"{abs(box['value']):.2f}" in description
     source = max(graph["boxes"][0], key=lambda box: abs(box["value"]))
     shown[graph["boxes"][0].index(source)].hover()
     own = [line for line in graph["lines"] if line["column"] == 0 and line["start"] == source["name"]]

@@ -58,7 +58,7 @@ class Circuits {
     const name = this.boxWidth < SHORTEST_NAMES && box.name.length > letters ? `${box.name.slice(0, letters - 1)}…` : box.name;
     const number = box.value === null ? [] : [drawn("text", { x, y: y + 9 }, box.random === null ? box.value.toFixed(2) : signed(box.value))];
     const made = drawn(
-      "g", { tabindex: 0, role: "img", "aria-label": this.said(box, column) },
+      "g", { tabindex: 0, role: "img", "aria-label": this.describe(box, column) },
       drawn("rect", { x: x - this.boxWidth / 2, y: y - BOX_HEIGHT / 2, width: this.boxWidth, height: BOX_HEIGHT, rx: 4 }),
       drawn("text", { x, y: y + (number.length ? -2 : 3) }, name), ...number,
     );
@@ -67,7 +67,7 @@ class Circuits {
     return made;
   }
 
-  said({ name, value, low, high, random }, column) {
+  describe({ name, value, low, high, random }, column) {
     if (value === null) return `${name}: ${this.graph.direction} after ${counted(this.graph.ticks, "tick")}`;
     const digits = random === null ? (number) => number.toFixed(2) : signed;
     const interval = low === null ? "" : ` (${digits(low)} to ${digits(high)} over lives)`;
@@ -83,7 +83,7 @@ class Circuits {
   /** Say what a box holds, and let only its lines stand out. */
   tell(box, column) {
     const { graph } = this;
-    byId("circuit-text").textContent = box ? this.said(box, column)
+    byId("circuit-text").textContent = box ? this.describe(box, column)
       : `${graph.layer} after ${counted(graph.ticks, "tick")} of ${graph.lives} lives. Shares of the read-out's variance; `
         + "red works against the others. Point at a box.";
     graph.lines.forEach(({ column: from, start, end }, i) => {

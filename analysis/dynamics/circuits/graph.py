@@ -7,7 +7,7 @@ from analysis.dynamics.circuits.circuit import Circuit, ReadBy
 
 GRAPH_FILE = "graph.json"
 COLUMNS = ("read", "gates", "units", "read-out", "logits")
-THINNEST = 0.02
+_THINNEST = 0.02
 """Share below which a line is left out."""
 READ_OUT, OTHERS = "read-out", "all others"
 _UNITS, _OPTIONS = 6, 6
@@ -55,7 +55,7 @@ def graph_of(circuit: Circuit) -> CircuitGraph:
         [
             Box(share.part, share.share, share.low, share.high)
             for share in circuit.of("gate")
-            if abs(share.share) >= THINNEST / 2
+            if abs(share.share) >= _THINNEST / 2
         ],
         [
             *(Box(f"unit {unit.unit}", unit.share, unit.low, unit.high) for unit in units),
@@ -68,7 +68,7 @@ def graph_of(circuit: Circuit) -> CircuitGraph:
     lines = [
         line
         for line in _lines(circuit, boxes[2], heads)
-        if abs(line.share) >= THINNEST and line.start in names[line.column] and line.end in names[line.column + 1]
+        if abs(line.share) >= _THINNEST and line.start in names[line.column] and line.end in names[line.column + 1]
     ]
     return CircuitGraph(
         circuit.direction.name, circuit.direction.layer, circuit.ticks, len(circuit.read_out), boxes, lines
