@@ -135,8 +135,8 @@ class EnvironmentSettings(_OneLineErrors):
     is all zeros. By default it is always shown."""
     interrupt: Annotated[OptionalCount, tyro.conf.arg(aliases=["--task.interrupt"])] = None
     """Tick in which every living agent is moved to a place drawn at random from the whole map, so that neither its
-    place nor its latest moves tell where it was going. The ways of two_ways and four_ways begin there, and nothing is
-    paid for them before. By default nobody is moved."""
+    place nor its latest moves tell where it was going. The ways of two_ways, four_ways and to_water begin there, and
+    nothing is paid for them before. By default nobody is moved."""
     food_regrowth: Annotated[float, BeforeValidator(_number), Field(ge=0, le=FASTEST_REGROWTH, allow_inf_nan=False)] = 1
     """How fast eaten food grows back, as a multiple of the game's rate (a tile does so in 1 of 40 ticks on average),
     0 to 40; 0: never."""
@@ -160,7 +160,7 @@ class TaskSettings(_OneLineErrors):
     curriculum: Annotated[str, tyro.conf.arg(aliases=["-c", "--curriculum"])] = "training"
     """Tasks to draw from for each agent at the start of each episode. training: a broad mix; evaluation: the 63
     held-out tasks that policies are scored on; survival: only staying alive; two_ways, four_ways: going to a side of
-    the map, which one differs from agent to agent; or the path of a YAML file."""
+    the map, which one differs from agent to agent; to_water: going to the nearest water; or the path of a YAML file."""
     only: Annotated[str | None, tyro.conf.arg(aliases=["-t", "--task", "--task-to-assign"])] = None
     """Give every agent this one task of the curriculum: its number, its name, or a part of its name that is unique."""
     syllabus: Annotated[Syllabus, tyro.conf.arg(aliases=["--syllabus"])] = "none"

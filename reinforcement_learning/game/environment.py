@@ -26,7 +26,7 @@ from agent_zoo.observation import ActionHead, CandidateTable, ObservationLayout
 from reinforcement_learning.game.body_reward import rewarded
 from reinforcement_learning.game.fast_game.emulation import FastEmulation
 from reinforcement_learning.game.fast_game.game import FastGame
-from reinforcement_learning.game.fast_game.ways import move_all_agents
+from reinforcement_learning.game.fast_game.ways import GoToWater, move_all_agents, see_water
 from reinforcement_learning.game.game_config import game_config
 from reinforcement_learning.game.life import Before, Life, cause_of_death, deeds
 from reinforcement_learning.game.tasks import draw_tasks, fixed_weights, offered_tasks, read_weights
@@ -74,6 +74,7 @@ class SeededEpisodes(BaseParallelWrapper):
         self.settings = settings
         self.specs = specs
         self.weights_file = weights_file
+        self._to_water = any(spec.eval_fn is GoToWater for spec in specs)
         self._next_weights: np.ndarray | None = None
         self.episode = EpisodeStart(first_seed=0, number=-1)
         self.map_number = 0  # of the episode's map, from 1
@@ -100,12 +101,16 @@ class SeededEpisodes(BaseParallelWrapper):
         observations, _ = super().reset(
             seed=int(random.integers(2**31)), options={"map_id": self.map_number, "make_task_fn": lambda: tasks}
         )
+        if self._to_water:
+            see_water(self.game)
         return observations, {"episode": self.episode}
 
     def step(self, actions: dict) -> tuple[dict, dict, dict, dict, dict]:
         """Play one tick."""
         if self.game.realm.tick == self.settings.interrupt:
             move_all_agents(self.game, np.random.default_rng([self.episode.first_seed, self.episode.number, _MOVING]))
+            if self._to_water:
+                see_water(self.game)
         observations, rewards, terminated, truncated, infos = super().step(actions)
         if len(self.agents) <= self.settings.early_stop_agents:
             truncated = {agent: not terminated[agent] for agent in terminated}

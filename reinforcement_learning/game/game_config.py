@@ -1,6 +1,9 @@
 """Neural MMO's configuration for our environment settings."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import nmmo.core.config as nc
 from nmmo.core.terrain import MapGenerator
@@ -21,9 +24,12 @@ class GameConfig(
 
     Attributes:
         INTERRUPTED_AT: tick in which all agents are moved to other places; -1: never.
+        WATER_IN_VIEW: tiles of water that an agent had in view where its way began, by agent, (W, 2) each; empty
+            where no task leads to water.
     """
 
     INTERRUPTED_AT = -1
+    WATER_IN_VIEW: Mapping[int, Any] = MappingProxyType({})
 
 
 class FinishedMaps(MapGenerator):
@@ -48,6 +54,7 @@ def game_config(settings: EnvironmentSettings, task_embedding_size: int, maps: P
         "RESOURCE_FOILAGE_RESPAWN": config.RESOURCE_FOILAGE_RESPAWN * settings.food_regrowth,
         "EQUIPMENT_AMMUNITION_BASE_DAMAGE": settings.ammunition_damage,
         "DEATH_FOG_ONSET": settings.death_fog_tick,
+        "WATER_IN_VIEW": {},
         "INTERRUPTED_AT": -1 if settings.interrupt is None else settings.interrupt,
         "TERRAIN_FLIP_SEED": settings.flip_terrain,
         "TASK_EMBED_DIM": task_embedding_size,

@@ -22,7 +22,7 @@ from common.files import read_json, write_json
 from common.user_error import UserError
 from common.yaml_file import read_yaml, shown
 from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
-from reinforcement_learning.game.fast_game.ways import ways_tasks
+from reinforcement_learning.game.fast_game.ways import water_tasks, ways_tasks
 from reinforcement_learning.game.task_encoder import encode_tasks
 from reinforcement_learning.game.training_tasks import survival_tasks, training_tasks
 from reinforcement_learning.progress import Progress, no_progress
@@ -46,12 +46,14 @@ def curriculum(task: TaskSettings, env: EnvironmentSettings) -> list[TaskSpec]:
         specs = survival_tasks([env.horizon])
     elif task.curriculum in _WAYS:
         specs = ways_tasks(_WAYS[task.curriculum])
+    elif task.curriculum == "to_water":
+        specs = water_tasks()
     elif task.curriculum.endswith(FILE_SUFFIXES):
         specs = read_tasks(Path(task.curriculum))
     else:
         raise UserError(
             f"there is no curriculum {task.curriculum!r}: choose training, evaluation, survival, two_ways, "
-            "four_ways or a YAML file"
+            "four_ways, to_water or a YAML file"
         )
     return specs if task.only is None else [find_task(specs, task.only)]
 

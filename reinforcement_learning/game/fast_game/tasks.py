@@ -18,7 +18,7 @@ from nmmo.task import base_predicates as predicates
 from nmmo.task.game_state import GameState, GameStateGenerator
 from nmmo.task.task_api import Task
 
-from reinforcement_learning.game.fast_game.ways import GoTowards, share_of_way
+from reinforcement_learning.game.fast_game.ways import GoTowards, GoToWater, share_of_way, share_to_water
 
 _ENTITY = EntityState.State.attr_name_to_col
 _EVENT = EventState.State.attr_name_to_col
@@ -114,6 +114,15 @@ def _gone_towards(state: GameState, agent: int, side: str, tiles: int) -> float:
     return share_of_way(_place(state, rows[0]), state.spawn_pos[agent], side, tiles, state.config)
 
 
+def _gone_to_water(state: GameState, agent: int) -> float:
+    rows = state.entity_index.get(agent)
+    if state.current_tick <= state.config.INTERRUPTED_AT:
+        return 0.0
+    if not rows or state.entity_data[rows[0], _ENTITY["health"]] <= 0:
+        return 0.0
+    return share_to_water(_place(state, rows[0]), state.spawn_pos[agent], state.config.WATER_IN_VIEW[agent])
+
+
 def _events_seen(state: GameState, agent: int, event: str, N: int) -> float:
     return np.count_nonzero(_events_of(state, agent)[:, _EVENT["event"]] == getattr(EventCode, event)) / N
 
@@ -171,7 +180,7 @@ _COMPUTED: dict[Callable, Callable[..., float]] = {
     predicates.TickGE: _reached_tick, predicates.OccupyTile: _on_tile, predicates.DistanceTraveled: _far_from_spawn,
     predicates.CountEvent: _events_seen, predicates.ScoreHit: _hits_scored, predicates.OwnItem: _items_owned,
     predicates.EquipItem: _items_worn, predicates.GainExperience: _experience_gained,
-    predicates.AttainSkill: _skill_attained, GoTowards: _gone_towards,
+    predicates.AttainSkill: _skill_attained, GoTowards: _gone_towards, GoToWater: _gone_to_water,
 }  # fmt: skip
 
 

@@ -1,8 +1,9 @@
-"""Tasks to go to one side of the map: opposed goals that start alike, so an agent must remember which is its own."""
+"""Tasks to go somewhere that an agent must remember: to its own side of the map, or to water that it saw once."""
 
 import nmmo
 import numpy as np
 from nmmo.core.config import Config
+from nmmo.lib import material
 from nmmo.task.game_state import GameState
 from nmmo.task.group import Group
 from nmmo.task.task_api import Task
@@ -46,6 +47,45 @@ def share_of_way(place: tuple[int, int], start: tuple[int, int], side: str, tile
     return min(max(gone / max(min(tiles, room), 1), 0.0), 1.0)
 
 
+def GoToWater(gs: GameState, subject: Group) -> float:
+    """Return the share of the way that an agent has gone to the water nearest to where its way began, 0 to 1.
+
+    That is of all water in view there, whatever the policy sees later. Without any, or beside it, the share is 0, as is
+    that of a dead agent. The way begins as in `GoTowards`.
+
+    Args:
+        subject: one agent.
+    """
+    if gs.current_tick <= gs.config.INTERRUPTED_AT or not any(subject.health > 0):
+        return 0.0
+    agent = subject.agents[0]
+    place = (int(subject.row[0]), int(subject.col[0]))
+    return share_to_water(place, gs.spawn_pos[agent], gs.config.WATER_IN_VIEW[agent])
+
+
+def share_to_water(place: tuple[int, int], start: tuple[int, int], water: np.ndarray) -> float:
+    """Return the share of the way to the nearest water gone, 0 to 1; see `GoToWater`.
+
+    Args:
+        place: on the map, as (row, column).
+        start: where the way began.
+        water: tiles of water in view there, (W, 2).
+    """
+    if not len(water):
+        return 0.0
+    whole, left = (int(np.abs(water - where).sum(axis=1).min()) - 1 for where in (start, place))  # in steps
+    return min(max((whole - left) / whole, 0.0), 1.0) if whole else 0.0
+
+
+def see_water(game: nmmo.Env) -> None:
+    """Keep which water each agent has in view where it stands, for `GoToWater`."""
+    realm, reach = game.realm, game.config.PLAYER_VISION_RADIUS
+    is_water = np.array([[isinstance(tile.material, material.Water) for tile in row] for row in realm.map.tiles])
+    water = np.argwhere(is_water)  # (tiles, 2)
+    seen = {agent: water[np.abs(water - player.pos).max(axis=1) <= reach] for agent, player in realm.players.items()}
+    game._gamestate_generator.config.WATER_IN_VIEW.update(seen)  # predicates read a copy, made for each episode
+
+
 def side_of_task(task: Task) -> int:
     """Return the number of the side that a task leads to, in `SIDES`; -1 if it is another task."""
     side = task._eval_fn.kwargs.get("side")
@@ -63,6 +103,11 @@ def move_all_agents(game: nmmo.Env, random: np.random.Generator) -> None:
         player.set_pos(row, column)
         realm.map.tiles[row, column].add_entity(player)
         game._gamestate_generator.spawn_pos[agent] = (row, column)
+
+
+def water_tasks() -> list[TaskSpec]:
+    """Return the task to go to the nearest water."""
+    return [TaskSpec(eval_fn=GoToWater, eval_fn_kwargs={}, task_kwargs={"reward_multiplier": REWARD})]
 
 
 def ways_tasks(number: int) -> list[TaskSpec]:

@@ -3,6 +3,7 @@
 from dataclasses import fields, replace
 from types import SimpleNamespace
 
+import nmmo
 import numpy as np
 import pytest
 import torch
@@ -10,7 +11,7 @@ import torch
 from agent_zoo.observation import pack
 from agent_zoo.observation_masking import ObservationMask
 from reinforcement_learning.game.environment import make_environment, observation_layout
-from reinforcement_learning.game.fast_game.ways import REWARD, SIDES, TILES, share_of_way
+from reinforcement_learning.game.fast_game.ways import REWARD, SIDES, TILES, GoToWater, share_of_way, share_to_water
 from reinforcement_learning.game.game_config import MAP_BORDER
 from reinforcement_learning.game.tasks import curriculum
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
@@ -119,3 +120,50 @@ def test_an_interrupt_moves_everybody_and_ways_begin_there(small_world: Environm
             first = first or task._progress
         steps[:, move] = rng.integers(4, size=len(steps))
     assert first
+
+
+def test_the_way_to_water_is_to_the_nearest_and_ends_beside_it() -> None:
+    water = np.array([(10, 14), (10, 30)])
+    assert share_to_water((10, 10), (10, 10), water) == 0
+    assert share_to_water((10, 11), (10, 10), water) == pytest.approx(1 / 3)
+    assert share_to_water((10, 13), (10, 10), water) == 1
+    assert share_to_water((10, 29), (10, 10), water) == 1, "other water in view is as good"
+    assert share_to_water((10, 8), (10, 10), water) == 0
+    assert share_to_water((10, 20), (10, 13), water) == 0, "the way began beside water"
+    assert share_to_water((10, 13), (10, 10), np.empty((0, 2))) == 0
+
+
+@pytest.mark.parametrize("interrupt", [None, INTERRUPT])
+def test_agents_are_paid_for_the_way_to_water_that_they_had_in_view(
+    small_world: EnvironmentSettings, maps, interrupt: int | None
+) -> None:
+    """Agents walk at random; water that comes into view later does not count."""
+    settings = TaskSettings(curriculum="to_water", embedding_size=16)
+    world = make_environment(AGENT, replace(small_world, interrupt=interrupt), settings, maps)
+    layout, game = observation_layout(world), world.env.game
+    move = [head.name for head in layout.heads].index("Move.Direction")
+    steps = np.array([[head.noop or 0 for head in layout.heads]] * len(world.possible_agents))
+    rng, paid = np.random.default_rng(0), 0.0
+    world.reset(seed=5)
+    starts, water = {}, {}
+    for tick in range(3 * INTERRUPT):
+        begins = tick == (interrupt or 0)
+        steps[:, move] = layout.heads[move].noop if begins else rng.integers(4, size=len(steps))
+        world.step(steps)
+        if begins:  # nobody has left the place since
+            for agent, player in game.realm.players.items():
+                row, column = starts[agent] = player.pos
+                view = game.realm.map.tiles[row - 7 : row + 8, column - 7 : column + 8]
+                is_water = np.array(
+                    [[tile.material.index == nmmo.lib.material.Water.index for tile in row] for row in view]
+                )
+                water[agent] = np.argwhere(is_water) + np.array([row - 7, column - 7])
+        state = game._gamestate_generator.generate(game.realm, game.obs)
+        for agent, player in game.realm.players.items():
+            (task,) = game.agent_task_map[agent]
+            own = share_to_water(player.pos, starts[agent], water[agent]) if starts else 0
+            assert task._progress == own or task.completed
+            where = SimpleNamespace(agents=(agent,), health=np.ones(1), row=[player.pos[0]], col=[player.pos[1]])
+            assert GoToWater(state, where) == (own if state.current_tick > state.config.INTERRUPTED_AT else 0)
+            paid += task._progress
+    assert paid > 0 and sum(len(seen) > 0 for seen in water.values()) > 1
