@@ -107,8 +107,8 @@ class Arguments:
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where the networks run; auto uses a GPU if there is one, except on Ray, which plays on CPUs."""
     curriculum: Annotated[str | None, tyro.conf.arg(aliases=["-c"])] = None
-    """Tasks given to agents: training, evaluation, survival, two_ways, four_ways, to_water or a YAML file; by default those the
-    policy trained on."""
+    """Tasks given to agents: training, evaluation, survival, two_ways, four_ways, to_water or a YAML file; by default
+    those the policy trained on."""
     task: Annotated[str | None, tyro.conf.arg(aliases=["-t"])] = None
     """Give every agent this one task of the curriculum: its number, its name, or a part of its name that is unique."""
     protocol: Protocol = "toolkit"
