@@ -105,22 +105,24 @@ def _far_from_spawn(state: GameState, agent: int, dist: int) -> float:
     return max(abs(row - start_row), abs(column - start_column)) / dist
 
 
-def _gone_towards(state: GameState, agent: int, side: str, tiles: int) -> float:
+def _on_its_way(state: GameState, agent: int) -> tuple[int, int] | None:
+    """Return where an agent is; None if it is dead, or its way has not begun."""
     rows = state.entity_index.get(agent)
     if state.current_tick <= state.config.INTERRUPTED_AT:
-        return 0.0
+        return None
     if not rows or state.entity_data[rows[0], _ENTITY["health"]] <= 0:
-        return 0.0
-    return share_of_way(_place(state, rows[0]), state.spawn_pos[agent], side, tiles, state.config)
+        return None
+    return _place(state, rows[0])
+
+
+def _gone_towards(state: GameState, agent: int, side: str, tiles: int) -> float:
+    place = _on_its_way(state, agent)
+    return share_of_way(place, state.spawn_pos[agent], side, tiles, state.config) if place else 0.0
 
 
 def _gone_to_water(state: GameState, agent: int) -> float:
-    rows = state.entity_index.get(agent)
-    if state.current_tick <= state.config.INTERRUPTED_AT:
-        return 0.0
-    if not rows or state.entity_data[rows[0], _ENTITY["health"]] <= 0:
-        return 0.0
-    return share_to_water(_place(state, rows[0]), state.spawn_pos[agent], state.config.WATER_IN_VIEW[agent])
+    place = _on_its_way(state, agent)
+    return share_to_water(place, state.spawn_pos[agent], state.config.WATER_IN_VIEW[agent]) if place else 0.0
 
 
 def _events_seen(state: GameState, agent: int, event: str, N: int) -> float:
