@@ -140,6 +140,9 @@ class EnvironmentSettings(_OneLineErrors):
     food_regrowth: Annotated[float, BeforeValidator(_number), Field(ge=0, le=FASTEST_REGROWTH, allow_inf_nan=False)] = 1
     """How fast eaten food grows back, as a multiple of the game's rate (a tile does so in 1 of 40 ticks on average),
     0 to 40; 0: never."""
+    water: Annotated[float, BeforeValidator(_number), Field(ge=0, le=0.7)] = 0.3
+    """How much water maps have: the height, 0 to 0.7, up to which the terrain lies under it. The game's 0.3 covers a
+    quarter of a map, and hardly a place is 4 steps away from water; 0.05 covers a twentieth."""
     death_fog_tick: OptionalCount = None
     """Tick from which a deadly fog closes in from the edges, one tile a tick, up to 8 tiles from the centre; by default
     there is none. Evaluations and recordings play without, unless they ask for it."""

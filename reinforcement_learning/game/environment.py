@@ -108,7 +108,8 @@ class SeededEpisodes(BaseParallelWrapper):
     def step(self, actions: dict) -> tuple[dict, dict, dict, dict, dict]:
         """Play one tick."""
         if self.game.realm.tick == self.settings.interrupt:
-            move_all_agents(self.game, np.random.default_rng([self.episode.first_seed, self.episode.number, _MOVING]))
+            drawn = np.random.default_rng([self.episode.first_seed, self.episode.number, _MOVING])
+            move_all_agents(self.game, drawn, self._to_water)
             if self._to_water:
                 see_water(self.game)
         observations, rewards, terminated, truncated, infos = super().step(actions)

@@ -52,6 +52,7 @@ def game_config(settings: EnvironmentSettings, task_embedding_size: int, maps: P
         "COMBAT_SPAWN_IMMUNITY": settings.spawn_immunity,
         "RESOURCE_RESILIENT_POPULATION": settings.resilient_population,
         "RESOURCE_FOILAGE_RESPAWN": config.RESOURCE_FOILAGE_RESPAWN * settings.food_regrowth,
+        "TERRAIN_WATER": settings.water,
         "EQUIPMENT_AMMUNITION_BASE_DAMAGE": settings.ammunition_damage,
         "DEATH_FOG_ONSET": settings.death_fog_tick,
         "WATER_IN_VIEW": {},

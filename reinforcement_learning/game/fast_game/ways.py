@@ -8,6 +8,7 @@ from nmmo.task.game_state import GameState
 from nmmo.task.group import Group
 from nmmo.task.task_api import Task
 from nmmo.task.task_spec import TaskSpec
+from numpy.lib.stride_tricks import sliding_window_view
 
 SIDES = ("north", "south", "east", "west")
 STEPS = np.array([(-1, 0), (1, 0), (0, 1), (0, -1), (0, 0)])
@@ -80,10 +81,21 @@ def share_to_water(place: tuple[int, int], start: tuple[int, int], water: np.nda
 def see_water(game: nmmo.Env) -> None:
     """Keep which water each agent has in view where it stands, for `GoToWater`."""
     realm, reach = game.realm, game.config.PLAYER_VISION_RADIUS
-    is_water = np.array([[isinstance(tile.material, material.Water) for tile in row] for row in realm.map.tiles])
-    water = np.argwhere(is_water)  # (tiles, 2)
+    water = np.argwhere(_is_water(game))  # (tiles, 2)
     seen = {agent: water[np.abs(water - player.pos).max(axis=1) <= reach] for agent, player in realm.players.items()}
     game._gamestate_generator.config.WATER_IN_VIEW.update(seen)  # predicates read a copy, made for each episode
+
+
+def _is_water(game: nmmo.Env) -> np.ndarray:
+    tiles = game.realm.map.tiles
+    return np.array([[isinstance(tile.material, material.Water) for tile in row] for row in tiles])  # (side, side)
+
+
+def has_water_in_view(game: nmmo.Env) -> np.ndarray:
+    """Return for each tile of the map whether an agent on it would have water in view, (side, side)."""
+    reach = game.config.PLAYER_VISION_RADIUS
+    views = sliding_window_view(np.pad(_is_water(game), reach), (2 * reach + 1, 2 * reach + 1))
+    return views.any(axis=(2, 3))
 
 
 def side_of_task(task: Task) -> int:
@@ -92,10 +104,16 @@ def side_of_task(task: Task) -> int:
     return SIDES.index(side) if side in SIDES else -1
 
 
-def move_all_agents(game: nmmo.Env, random: np.random.Generator) -> None:
-    """Move every living agent to a walkable tile of the whole map, drawn independently; its way begins there."""
+def move_all_agents(game: nmmo.Env, random: np.random.Generator, to_water: bool = False) -> None:
+    """Move every living agent to a walkable tile of the whole map, drawn independently; its way begins there.
+
+    Args:
+        to_water: only to tiles from which water is in view, if there are any.
+    """
     realm = game.realm
-    places = np.argwhere(realm.map.habitable_tiles)  # (tiles, 2)
+    walkable = np.asarray(realm.map.habitable_tiles, bool)  # (side, side)
+    suitable = walkable & has_water_in_view(game) if to_water else walkable
+    places = np.argwhere(suitable if suitable.any() else walkable)  # (tiles, 2)
     drawn = places[random.integers(len(places), size=len(game.possible_agents))].tolist()
     for agent, player in realm.players.items():
         row, column = drawn[agent - 1]
