@@ -8,13 +8,15 @@ from nmmo.task.game_state import GameState
 from nmmo.task.group import Group
 from nmmo.task.task_api import Task
 from nmmo.task.task_spec import TaskSpec
-from numpy.lib.stride_tricks import sliding_window_view
+from scipy.ndimage import distance_transform_cdt
 
 SIDES = ("north", "south", "east", "west")
 STEPS = np.array([(-1, 0), (1, 0), (0, 1), (0, -1), (0, 0)])
 """A step towards each side in rows and columns, and none at the end, so that no side is -1."""
 TILES = 32
 """How far to go."""
+STEPS_FROM_WATER = 6
+"""How far water is, at least, where the way to it begins with an interrupt: from most tiles it is two steps away."""
 REWARD = 5.0
 """Paid in all for going there; a restored point of health pays the start kit .03."""
 
@@ -91,11 +93,11 @@ def _is_water(game: nmmo.Env) -> np.ndarray:
     return np.array([[isinstance(tile.material, material.Water) for tile in row] for row in tiles])  # (side, side)
 
 
-def has_water_in_view(game: nmmo.Env) -> np.ndarray:
-    """Return for each tile of the map whether an agent on it would have water in view, (side, side)."""
-    reach = game.config.PLAYER_VISION_RADIUS
-    views = sliding_window_view(np.pad(_is_water(game), reach), (2 * reach + 1, 2 * reach + 1))
-    return views.any(axis=(2, 3))
+def _far_from_water_in_view(game: nmmo.Env) -> np.ndarray:
+    """Return for each tile of the map whether water is in view from it, and none within `STEPS_FROM_WATER`."""
+    dry = ~_is_water(game)
+    in_view = distance_transform_cdt(dry, "chessboard") <= game.config.PLAYER_VISION_RADIUS  # (side, side)
+    return in_view & (distance_transform_cdt(dry, "taxicab") > STEPS_FROM_WATER)  # the last step would be into it
 
 
 def side_of_task(task: Task) -> int:
@@ -108,11 +110,11 @@ def move_all_agents(game: nmmo.Env, random: np.random.Generator, to_water: bool 
     """Move every living agent to a walkable tile of the whole map, drawn independently; its way begins there.
 
     Args:
-        to_water: only to tiles from which water is in view, if there are any.
+        to_water: only to tiles with water in view and none near, if there are any.
     """
     realm = game.realm
     walkable = np.asarray(realm.map.habitable_tiles, bool)  # (side, side)
-    suitable = walkable & has_water_in_view(game) if to_water else walkable
+    suitable = walkable & _far_from_water_in_view(game) if to_water else walkable
     places = np.argwhere(suitable if suitable.any() else walkable)  # (tiles, 2)
     drawn = places[random.integers(len(places), size=len(game.possible_agents))].tolist()
     for agent, player in realm.players.items():
