@@ -1,10 +1,11 @@
-"""Say how often agents go the right way: scores of policies on tasks to go to a side of the map, from their dumps.
+"""Say how often agents go the right way: scores of policies on tasks to go to a side of the map or to water.
 
     python analysis/score_ways.py activation_data/lstm_* activation_data/none_*     # kinds lstm and none
     python analysis/score_ways.py activation_data/A_* activation_data/B_* --against B -o scores.tsv
 
 A life goes the right way if its steps lead it towards its goal, on balance, after the task was hidden and after all
-agents were moved, if they were. Who goes at random does so in half of its lives. See docs/tasks.md.
+agents were moved, if they were. Who goes at random does so in half of its lives. On the way to water, a life does so if
+it arrives. See docs/tasks.md.
 """
 
 import sys
@@ -31,8 +32,8 @@ class Arguments:
     """Arguments of score_ways.py."""
 
     dumps: tyro.conf.Positional[tuple[Path, ...]]
-    """Dumps of policies that were given tasks such as those of two_ways. Dumps whose names differ in a number at their
-    end only, such as lstm_1 and lstm_2, are trainings of one kind."""
+    """Dumps of policies that were given tasks such as those of two_ways or to_water. Dumps whose names differ in a
+    number at their end only, such as lstm_1 and lstm_2, are trainings of one kind."""
     against: str | None = None
     """Kind that the others are compared with; by default the last one named."""
     confidence: float = 0.95

@@ -1,4 +1,4 @@
-"""Whether lives go to the side of the map that is their task, and how kinds of trainings differ in it."""
+"""Whether lives go where their task is, a side of the map or water, and how kinds of trainings differ in it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,15 +6,18 @@ from pathlib import Path
 
 import numpy as np
 
+from activation_store.columns import TRUTH
 from activation_store.reader import read_dump, read_metadata
+from activation_store.schema import DumpMetadata, Records
 from analysis.features.choices import DIRECTIONS, STEPS
 from analysis.features.observed import Observed, own_truth_columns
 from analysis.features.ways import GOAL
-from analysis.lives import lives_of
+from analysis.lives import Lives, lives_of
 from analysis.statistics.over_trainings import OverTrainings, in_worlds, over_trainings
 from analysis.training_runs.run import name_without_seed
 from common.user_error import UserError
 
+_PROGRESS = f"{TRUTH}task_progress"
 _STEPS = np.array([*STEPS.values(), (0, 0)])
 """A step to each of `DIRECTIONS` in rows and columns, and none for other tasks."""
 
@@ -25,17 +28,21 @@ class WaysOfLives:
 
     Attributes:
         world: of each life, (L,) str: the same for lives of other policies in the same episode.
-        way: tiles that its steps led it towards its goal after the task was hidden, negative away from it, (L,).
-        steps: ticks in which it could go there, (L,).
+        way: tiles that its steps led it towards its goal after the task was hidden, negative away from it, (L,). If the
+            goal is water: the best share of the way that it had gone before its last tick, 0 to 1.
+        to_water: whether the goal is water.
     """
 
     world: np.ndarray
     way: np.ndarray
-    steps: np.ndarray
+    to_water: bool = False
 
     def by_world(self) -> dict[str, float]:
-        """Return the share of lives that go the right way in each world; lives that go neither way count half."""
-        right = (np.sign(self.way) + 1) / 2
+        """Return the share of lives that go the right way in each world; lives that go neither way count half.
+
+        Of lives on the way to water, the share that arrive there.
+        """
+        right = self.way >= 1 if self.to_water else (np.sign(self.way) + 1) / 2
         return {world: float(right[self.world == world].mean()) for world in np.unique(self.world)}
 
 
@@ -43,16 +50,33 @@ def lives_of_dump(folder: Path) -> WaysOfLives:
     """Read the ways of the lives that outlive the first ticks, in which the task is shown or agents are moved.
 
     Raises:
-        UserError: as `read_dump`; or the dump has no tasks to go to a side of the map.
+        UserError: as `read_dump`; or the dump has no tasks to go to a side of the map or to water.
     """
     metadata = read_metadata(folder)
     leave_out = ["tile", "entity", "inventory", "tables", "reward", "value", "log_probability"]
-    columns = [*dict.fromkeys(["row", "col", *own_truth_columns(metadata)])]
+    of_tasks = [name for name in (_PROGRESS,) if name in metadata.columns]
+    columns = [*dict.fromkeys(["row", "col", *of_tasks, *own_truth_columns(metadata)])]
     records = read_dump(folder, layers=[], columns=columns, leave_out=leave_out)
+    lives = lives_of(records)
+    first = lives.order[lives.starts]
+    to_water = any("GoToWater" in str(task) for task in metadata.environment.get("tasks", ()))
+    if to_water and _PROGRESS in records.columns:
+        last = lives.order[lives.starts + lives.lengths - 1]
+        way, kept = records.columns[_PROGRESS][last], records.step[last] > _first_tick(metadata.environment)
+    else:
+        way, kept = _towards_sides(folder, records, metadata, lives)
+    worlds = {played["episode"]: f"{played['seed']} {played['episode_of_seed']}" for played in metadata.episodes}
+    world = np.array([worlds[episode] for episode in records.episode[first].tolist()])
+    return WaysOfLives(world[kept], way[kept], to_water)
+
+
+def _towards_sides(
+    folder: Path, records: Records, metadata: DumpMetadata, lives: Lives
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the tiles that each life's steps led it towards its side, (L,), and whether it took any, (L,) bool."""
     goal = GOAL.compute(Observed(records, metadata))  # (B,)
     if not (goal < len(DIRECTIONS)).any():
-        raise UserError(f"{folder} has no tasks to go to a side of the map, such as those of --curriculum two_ways")
-    lives = lives_of(records)
+        raise UserError(f"{folder} has no tasks to go to a side of the map or to water, such as those of two_ways")
     place = np.stack([records.columns["row"], records.columns["col"]], axis=1).astype(np.int64)[lives.order]  # (B, 2)
     step, same = np.diff(place, axis=0), np.diff(lives.index_in_order) == 0
     one_step = np.abs(step).sum(axis=1) <= 1  # a longer one is a move by the world
@@ -60,11 +84,7 @@ def lives_of_dump(folder: Path) -> WaysOfLives:
     towards = (step * _STEPS[goal[lives.order][1:]]).sum(axis=1) * counted
     life = lives.index_in_order[1:]
     way, steps = (np.bincount(life, weights, len(lives)) for weights in (towards, counted))
-    first = lives.order[lives.starts]
-    kept = (steps > 0) & (goal[first] < len(DIRECTIONS))
-    worlds = {played["episode"]: f"{played['seed']} {played['episode_of_seed']}" for played in metadata.episodes}
-    world = np.array([worlds[episode] for episode in records.episode[first].tolist()])
-    return WaysOfLives(world[kept], way[kept], steps[kept])
+    return way, (steps > 0) & (goal[lives.order[lives.starts]] < len(DIRECTIONS))
 
 
 def _first_tick(environment: Mapping[str, object]) -> int:

@@ -8,7 +8,6 @@ from nmmo.task.game_state import GameState
 from nmmo.task.group import Group
 from nmmo.task.task_api import Task
 from nmmo.task.task_spec import TaskSpec
-from scipy.ndimage import distance_transform_cdt
 
 SIDES = ("north", "south", "east", "west")
 STEPS = np.array([(-1, 0), (1, 0), (0, 1), (0, -1), (0, 0)])
@@ -95,6 +94,8 @@ def _is_water(game: nmmo.Env) -> np.ndarray:
 
 def _far_from_water_in_view(game: nmmo.Env) -> np.ndarray:
     """Return for each tile of the map whether water is in view from it, and none within `STEPS_FROM_WATER`."""
+    from scipy.ndimage import distance_transform_cdt  # imported here: other tasks need no scipy
+
     dry = ~_is_water(game)
     in_view = distance_transform_cdt(dry, "chessboard") <= game.config.PLAYER_VISION_RADIUS  # (side, side)
     return in_view & (distance_transform_cdt(dry, "taxicab") > STEPS_FROM_WATER)  # the last step would be into it

@@ -47,7 +47,7 @@ def test_ways_are_the_steps_after_the_interrupt(ways: RecordedPolicy) -> None:
 
 
 def test_a_dump_without_such_tasks_is_refused(recorded: RecordedPolicy) -> None:
-    assert_refuses("has no tasks to go to a side of the map", lives_of_dump, recorded.dump)
+    assert_refuses("has no tasks to go to a side of the map or to water", lives_of_dump, recorded.dump)
 
 
 def test_a_task_that_the_dump_does_not_have_is_refused(ways: RecordedPolicy) -> None:
@@ -56,10 +56,25 @@ def test_a_task_that_the_dump_does_not_have_is_refused(ways: RecordedPolicy) -> 
     assert_refuses("the dump has 4 tasks: extract it again", GOAL.compute, Observed(records, metadata))
 
 
+def test_on_the_way_to_water_a_life_goes_right_if_it_arrives(
+    tmp_path_factory: pytest.TempPathFactory, small_world: EnvironmentSettings, maps: Path
+) -> None:
+    task = TaskSettings(curriculum="to_water", embedding_size=16)
+    recorded = record_policy(tmp_path_factory.mktemp("water"), small_world, task, maps)
+    result, records = lives_of_dump(recorded.dump), read_dump(recorded.dump, layers=[])
+    best: dict[tuple[int, int], float] = {}
+    for i in np.argsort(records.step, kind="stable"):
+        best[int(records.episode[i]), int(records.agent_id[i])] = float(records.columns["truth/task_progress"][i])
+    assert result.to_water and sorted(result.way.tolist()) == sorted(best.values())
+    assert 0 < max(best.values()) <= 1
+    planted = WaysOfLives(np.array(["w", "w", "w", "v"]), np.array([1.0, 0.9, 0.0, 1.0]), to_water=True)
+    assert planted.by_world() == {"w": 1 / 3, "v": 1.0}
+
+
 def lives(share: float, rng: np.random.Generator) -> WaysOfLives:
     """400 lives in eight worlds, of which this share goes the right way."""
     way = np.where(rng.random(400) < share, 3.0, -2.0)
-    return WaysOfLives(np.repeat([f"world {i}" for i in range(8)], 50), way, np.full(400, 20))
+    return WaysOfLives(np.repeat([f"world {i}" for i in range(8)], 50), way)
 
 
 def test_kinds_are_told_apart_and_chance_is_one_half() -> None:
@@ -73,7 +88,7 @@ def test_kinds_are_told_apart_and_chance_is_one_half() -> None:
 
 
 def test_who_stands_still_goes_either_way() -> None:
-    still = WaysOfLives(np.array(["w"]), np.zeros(1), np.ones(1))
+    still = WaysOfLives(np.array(["w"]), np.zeros(1))
     assert still.by_world() == {"w": 0.5}
 
 

@@ -11,10 +11,20 @@ import torch
 from agent_zoo.observation import pack
 from agent_zoo.observation_masking import ObservationMask
 from reinforcement_learning.game.environment import make_environment, observation_layout
-from reinforcement_learning.game.fast_game.ways import REWARD, SIDES, TILES, GoToWater, share_of_way, share_to_water
+from reinforcement_learning.game.fast_game.ways import (
+    REWARD,
+    SIDES,
+    STEPS_FROM_WATER,
+    TILES,
+    GoToWater,
+    share_of_way,
+    share_to_water,
+)
 from reinforcement_learning.game.game_config import MAP_BORDER
+from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.tasks import curriculum
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from tests.command import assert_refuses
 from tests.conftest import AGENT
 
 SHOWN_FOR = 3
@@ -167,3 +177,30 @@ def test_agents_are_paid_for_the_way_to_water_that_they_had_in_view(
             assert GoToWater(state, where) == (own if state.current_tick > state.config.INTERRUPTED_AT else 0)
             paid += task._progress
     assert paid > 0 and sum(len(seen) > 0 for seen in water.values()) > 1
+
+
+def test_the_way_to_water_begins_far_from_it_and_in_sight_of_it(small_world: EnvironmentSettings) -> None:
+    """On maps with little water: with the game's own there are few such places, or none on a small map."""
+    dry = replace(small_world, interrupt=1, water=0.05, horizon=8)
+    settings, shares = TaskSettings(curriculum="to_water", embedding_size=16), []
+    for env in (dry, replace(dry, water=0.3)):
+        world = make_environment(AGENT, env, settings, ensure_maps(env))
+        still = np.array([[head.noop or 0 for head in observation_layout(world).heads]] * env.num_agents)
+        world.reset(seed=5)
+        ground = world.env.game.realm.map
+        water = np.argwhere(
+            [[tile.material.index == nmmo.lib.material.Water.index for tile in row] for row in ground.tiles]
+        )
+        shares.append(len(water) / env.map_size**2)
+        for _ in range(2):
+            world.step(still)
+        if env is dry:
+            far = [np.abs(water - player.pos) for player in world.env.game.realm.players.values()]
+            assert min(apart.sum(axis=1).min() for apart in far) > STEPS_FROM_WATER
+            assert max(apart.max(axis=1).min() for apart in far) <= world.env.game.config.PLAYER_VISION_RADIUS
+    assert 0 < shares[0] < shares[1] / 2
+
+
+@pytest.mark.parametrize("water", [-0.1, 0.71, float("nan")])
+def test_maps_cannot_have_less_than_no_water(water: float) -> None:
+    assert_refuses("water", EnvironmentSettings, water=water)
