@@ -1,6 +1,7 @@
 """Build an interactive page that links a run's embedding, agents' observations, their lives and the statistics.
 
     python explore.py analysis_results/RUN
+    python explore.py analysis_results/RUN analysis_results/OTHER …     # what other runs of the dump say of its ticks
     python explore.py analysis_results/RUN --dump where/the/dump/is/now -o elsewhere.html
 
 The page, RUN/explorer.html by default, is a single file that works offline in any browser.
@@ -23,21 +24,25 @@ from common.user_error import UserError
 class Arguments:
     """Arguments of explore.py."""
 
-    run: tyro.conf.Positional[Path]
-    """Run of analyze_activations.py with an embedding and clusters, such as analysis_results/RUN."""
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Run of analyze_activations.py with an embedding and clusters, such as analysis_results/RUN, and any further runs
+    of the same dump whose clusters, codes, sparse features or directions are shown beside it."""
     dump: Path | None = None
-    """Activation dump that the run analysed, if it has been moved since."""
+    """Activation dump that the runs analysed, if it has been moved since."""
     name: str | None = None
     """Name of the page; by default explorer.html."""
     output: OutputPlace = None
     """Folder that the page goes into, by default RUN; or the page itself, such as page.html."""
     max_ticks: int = 400_000
     """Maximum number of ticks in the page, at least 1, about 40 bytes each. Larger dumps are sampled by whole lives."""
+    max_tracks: int = 24
+    """Maximum number of sparse features, or of directions, shown of each further run, at least 1, about 1 byte a tick
+    each: the features that vary most, the first directions."""
 
     @property
     def path(self) -> Path:
         """Path of the page."""
-        return result_file(self.output, self.name, self.run / "explorer.html")
+        return result_file(self.output, self.name, self.runs[0] / "explorer.html")
 
 
 def main() -> None:
@@ -54,13 +59,16 @@ def main() -> None:
     from common.progress_view import step
 
     console = Console()
-    run = read_run(arguments.run, arguments.dump)
+    first, *others = arguments.runs
+    run = read_run(first, arguments.dump)
     with step(console, "loading the libraries"):
         from analysis.explorer.content import explored
         from analysis.explorer.page import explorer_page
+        from analysis.explorer.tracks import read_tracks
     content = explored(run, arguments.max_ticks, partial(step, console))
+    tracks = read_tracks(others, content, arguments.max_tracks, partial(step, console))
     with step(console, f"building the page of {len(content.rows):,} points and {len(content.seen):,} ticks"):
-        write_text(arguments.path, explorer_page(content))
+        write_text(arguments.path, explorer_page(content, tracks))
     if len(content.lives) < content.lives_of_run:
         console.print(f"--max-ticks: {len(content.lives):,} of {content.lives_of_run:,} lives fit", highlight=False)
     size = arguments.path.stat().st_size
@@ -69,9 +77,14 @@ def main() -> None:
 
 def check_values(arguments: Arguments) -> None:
     """Refuse invalid values before anything is read."""
+    if not arguments.runs:
+        raise UserError("name a run, for example: python explore.py analysis_results/RUN")
     if arguments.path.suffix.lower() != ".html":
         raise UserError(f"-o {arguments.path} does not end in .html: the page is an HTML file")
-    argument_checks.check(arguments, name=result_name(arguments.name), max_ticks=at_least(arguments.max_ticks, 1))
+    argument_checks.check(
+        arguments, name=result_name(arguments.name), max_ticks=at_least(arguments.max_ticks, 1),
+        max_tracks=at_least(arguments.max_tracks, 1),
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

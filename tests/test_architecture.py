@@ -23,7 +23,7 @@ QUESTIONS: dict[str, set[str]] = {
     "evaluation": set(),
     "training_runs": {"evaluation"},
     "findings": set(),
-    "explorer": {"life", "replays"},
+    "explorer": {"torch", "life", "replays"},
     "probes": {"torch", "life"},
     "dynamics": {"torch", "clusters", "interventions"},
     "attribution": {"torch", "clusters", "life", "replays"},

@@ -8,10 +8,10 @@ class ExplorerData extends RecordedTicks {
     this.count = tables["point.tick"].length;
     this.ticks = tables.tick.length;
     this.features = facts.features.map((feature, i) => ({ ...feature, values: tables[`feature.${i}`] }));
+    this.tracks = facts.tracks.map((track, i) => ({ ...track, steps: tables[`track.${i}`] }));
     this.views = this.unfoldViews();
     this.lifeStart = running(tables["life.ticks"]);
     this.pointAt = new Map(Array.from(tables["point.tick"], (tick, point) => [tick, point]));
-    this.clusters = new Map(facts.clusters.map((cluster) => [cluster.label, cluster]));
   }
 
   static async load() {
@@ -78,8 +78,13 @@ class ExplorerData extends RecordedTicks {
     return Array.from(near.subarray(point * count, (point + 1) * count)).filter((other) => other >= 0);
   }
 
-  colourOf(label) {
-    return this.clusters.get(label)?.colour ?? (label === this.facts.noise.label ? this.facts.noise.colour : "#ffffff");
+  /** What a further run says of a tick: a number, rounded to a 255th of its range, or a label. */
+  tracked(track, tick) {
+    return track.clusters ? track.steps[tick] : track.low + (track.steps[tick] / 255) * (track.high - track.low);
+  }
+
+  colourOf(label, clusters = this.facts.clusters) {
+    return clusters.find((cluster) => cluster.label === label)?.colour ?? (label === this.facts.noise.label ? this.facts.noise.colour : "#ffffff");
   }
 
   nameOf(label) {

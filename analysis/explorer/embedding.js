@@ -78,10 +78,11 @@ class Embedding {
   size() { return Math.max(2.6, Math.min(8, 1.5 * Math.sqrt(12000 / Math.max(this.data.count, 1)) + 1.6)); }
 
   texts() {
-    const { tables } = this.data;
+    const { tables } = this.data, values = this.values(), track = this.track();
     return Array.from(tables["point.tick"], (tick, point) => escaped(
       `${this.state.called(tables["point.label"][point])}\nagent ${tables.agent[tick]}, episode ${tables.episode[tick]}, tick ${tables.tick[tick]}`
-      + (this.values() ? `\n${this.quantity().name} ${shortNumber(this.values()[point])}` : ""),
+      + (values ? `\n${this.quantity().name} ${shortNumber(values[point])}` : "")
+      + (track?.clusters ? `\n${track.name}: ${this.data.tracked(track, tick)}` : ""),
     ).replaceAll("\n", "<br>"));
   }
 
@@ -91,17 +92,29 @@ class Embedding {
   quantity() {
     const [kind, key] = this.state.colourBy.split(/\.(.*)/s);
     if (kind === "feature") return this.data.features[Number(key)];
+    if (kind === "track") return this.data.tracks[key].clusters ? undefined : this.data.tracks[key];
     if (kind === "column") return { name: key, unit: { tick: "ticks", reward: "", value: "", episode: "" }[key], of: key };
     return undefined;
   }
 
+  /** What a further run says, where colours stand for that. */
+  track() {
+    const [kind, key] = this.state.colourBy.split(".");
+    return kind === "track" ? this.data.tracks[key] : null;
+  }
+
   /** One number a point, or null where colours stand for categories. */
   values() {
-    const quantity = this.quantity();
+    const quantity = this.quantity(), { tables } = this.data;
     if (!quantity) return null;
     if (quantity.values) return quantity.values;
-    const column = this.data.tables[quantity.of];
-    return Array.from(this.data.tables["point.tick"], (tick) => column[tick]);
+    return Array.from(tables["point.tick"], (tick) => (quantity.of ? tables[quantity.of][tick] : this.data.tracked(quantity, tick)));
+  }
+
+  /** The label of each point, of this run or of the one that colours stand for. */
+  labels() {
+    const { tables } = this.data, track = this.track();
+    return track ? Array.from(tables["point.tick"], (tick) => track.steps[tick]) : tables["point.label"];
   }
 
   colours() {
@@ -121,7 +134,7 @@ class Embedding {
   categoryColours() {
     const groups = this.groups();
     const place = new Map(groups.map(({ label }, i) => [label, i]));
-    const labels = this.data.tables["point.label"];
+    const labels = this.labels();
     const stops = groups.flatMap(({ colour }, i) => [[i / groups.length, colour], [(i + 1) / groups.length, colour]]);
     const byPolicy = this.state.colourBy === "policy";
     const symbols = groups.map(({ symbol }) => symbol);
@@ -135,7 +148,7 @@ class Embedding {
   groups() {
     if (this.state.colourBy === "policy") return [{ label: 0, colour: this.data.facts.policyColour, symbol: "circle" }];
     const { noise, clusters } = this.data.facts;
-    return [{ ...noise, symbol: "circle" }, ...clusters];
+    return [{ ...noise, symbol: "circle" }, ...(this.track()?.clusters ?? clusters)];
   }
 
   recolour() {
@@ -145,10 +158,10 @@ class Embedding {
 
   /** The numbers of clusters, while colours stand for them, each on a point in the middle of its cluster. */
   numbers() {
-    if (this.state.colourBy !== "cluster") return [];
-    const { "point.x": x, "point.y": y, "point.label": labels } = this.data.tables;
-    const points = new Map(this.data.facts.clusters.map(({ label }) => [label, []]));
-    labels.forEach((label, point) => points.get(label)?.push(point));
+    if (this.state.colourBy !== "cluster" && !this.track()?.clusters) return [];
+    const { "point.x": x, "point.y": y } = this.data.tables;
+    const points = new Map(this.groups().slice(1).map(({ label }) => [label, []]));
+    this.labels().forEach((label, point) => points.get(label)?.push(point));
     return [...points].filter(([, own]) => own.length).map(([label, own]) => {
       const [across, up] = [x, y].map((axis) => median(own.map((point) => axis[point])));
       const off = (point) => Math.hypot(x[point] - across, y[point] - up);

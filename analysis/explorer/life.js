@@ -2,7 +2,9 @@
 
 /* The life that is open: what was seen around a tick, and how the agent fared at every tick, drawn by plotly. */
 
-const GAP = 0.02; // between panels, of the height
+const GAP = 14; // between parts, in CSS pixels
+const HEAT = [[0, "#f4f5f7"], [0.5, "#7d9cc4"], [1, "#12264a"]];
+const LONGEST_NAME = 11; // letters beside a row
 const LANE_HEIGHTS = { line: 78, lane: 15, strip: 30, margins: 48 };
 const LINE_COLOURS = { self_health: styled("health"), self_food: styled("food"), self_water: styled("water") };
 const OTHER_COLOURS = ["#3f4a55", "#832db6", "#a3600f", "#c2264b"];
@@ -17,6 +19,13 @@ const CARDS_TO_EACH_SIDE = 4;
 
 function lineColour(key, number) {
   return LINE_COLOURS[key] ?? OTHER_COLOURS[number];
+}
+
+/** Groups of items by what `keyOf` says of each, in the order in which they come. */
+function grouped(items, keyOf) {
+  const groups = new Map();
+  for (const item of items) groups.set(keyOf(item), [...(groups.get(keyOf(item)) ?? []), item]);
+  return groups;
 }
 
 class LifePanel {
@@ -106,33 +115,72 @@ class LifePanel {
     return card;
   }
 
-  // ---- the time line: cluster strip, lines, lanes of events and acts, on a shared axis
+  // ---- the time line: strips of clusters, lines, lanes of events and acts, rows of further runs, on a shared axis
 
   drawTimeline() {
-    const { panels } = this.data.facts;
-    const acts = Object.entries(this.data.facts.acts).filter(([key]) => this.column(key).some((value) => value));
-    const events = this.data.eventsBetween(this.life.start, this.life.end);
-    const kinds = this.data.facts.eventKinds.filter((kind) => events.some((event) => event.kind === kind));
-    const lanes = [kinds, acts.map(([, name]) => name)];
-    const heights = [
-      LANE_HEIGHTS.strip, ...panels.map(() => LANE_HEIGHTS.line), ...lanes.map((names) => LANE_HEIGHTS.lane * names.length + 14),
-    ].reverse();
-    const whole = heights.reduce((sum, height) => sum + height, 0);
-    let bottom = 0;
-    const domains = heights.map((height) => {
-      const domain = [bottom + GAP / 2, bottom + height / whole - GAP / 2];
-      bottom += height / whole;
-      return domain;
+    const parts = this.parts();
+    const whole = parts.reduce((sum, { height }) => sum + height, 0);
+    const axes = {}, traces = [], legends = [];
+    let top = 1;
+    parts.forEach((part, i) => {
+      const bottom = top - part.height / whole, number = i ? i + 1 : "";
+      const domain = [bottom + GAP / whole / 2, top - GAP / whole / 2];
+      axes[`yaxis${number}`] = { domain, fixedrange: true, zeroline: false, gridcolor: "#e7eaee", ...part.axis };
+      traces.push(...part.traces.map((trace) => ({ ...trace, yaxis: `y${number}` })));
+      if (part.legend) legends.push(this.legend(part.legend, domain[1]));
+      top = bottom;
     });
-    const traces = [
-      ...this.stripTraces(), ...this.actTraces(acts), ...this.eventTraces(kinds, events),
-      ...panels.toReversed().flatMap((panel, i) => this.lineTraces(panel, i)),
-    ];
-    Plotly.react(this.plot, traces, this.layout(domains, lanes, panels, whole), {
+    Plotly.react(this.plot, traces, { ...this.layout(whole), ...axes, annotations: legends }, {
       responsive: true, displaylogo: false, modeBarButtons: [["toImage", "zoomIn2d", "zoomOut2d", "resetScale2d"]],
     });
     this.plot.removeAllListeners("plotly_click");
     this.plot.on("plotly_click", ({ event }) => this.go(this.tickAt(this.timeAt(event))));
+  }
+
+  /** What stands over the time axis, from the top: [{height, axis, traces, legend}]. */
+  parts() {
+    const { tables, facts, tracks } = this.data;
+    const acts = Object.entries(facts.acts).filter(([key]) => this.column(key).some((value) => value));
+    const events = this.data.eventsBetween(this.life.start, this.life.end);
+    const kinds = facts.eventKinds.filter((kind) => events.some((event) => event.kind === kind));
+    const labelled = tracks.filter(({ clusters }) => clusters);
+    const runs = grouped(tracks.filter(({ clusters }) => !clusters), ({ run }) => run);
+    const strip = (name, traces) => ({
+      height: LANE_HEIGHTS.strip, axis: { range: [0, 1], tickvals: [0.5], ticktext: [name], showgrid: false }, traces,
+    });
+    return [
+      strip("cluster", this.stripTraces(tables.label, tables.own, (label) => this.state.called(label))),
+      ...labelled.map((track) => strip(track.name.split(" ")[0], this.stripTraces(
+        track.steps, null, (label) => `${track.name}: ${label}`, track.clusters,
+      ))),
+      ...facts.panels.map(({ title, columns }) => ({
+        height: LANE_HEIGHTS.line, axis: { title: this.title(title), rangemode: "tozero", nticks: 4 }, traces: this.lineTraces(columns),
+        legend: this.inColours(columns),
+      })),
+      this.lanes(kinds, this.eventTraces(kinds, events)),
+      this.lanes(acts.map(([, name]) => name), this.actTraces(acts)),
+      ...Array.from(runs, ([run, rows]) => this.heatRows(run, rows)),
+    ];
+  }
+
+  lanes(names, traces) {
+    const axis = { range: [-0.6, Math.max(1, names.length) - 0.4], tickvals: names.map((_, lane) => lane), ticktext: names };
+    return { height: LANE_HEIGHTS.lane * names.length + GAP, axis, traces };
+  }
+
+  /** Numbers of a further run at every tick, a row each, from pale at its least value in the page to dark at its greatest. */
+  heatRows(run, tracks) {
+    const ticks = Array.from({ length: this.life.end - this.life.start }, (_, i) => this.life.start + i);
+    const text = tracks.map((track) => ticks.map((tick) => escaped(`${track.name} ${shortNumber(this.data.tracked(track, tick), 3)}`)));
+    const short = ({ name }) => escaped(name.length > LONGEST_NAME ? `…${name.slice(1 - LONGEST_NAME)}` : name);
+    return {
+      height: LANE_HEIGHTS.lane * tracks.length + 2 * GAP, legend: escaped(run),
+      axis: { range: [tracks.length - 0.5, -0.5 - GAP / LANE_HEIGHTS.lane], tickvals: tracks.map((_, row) => row), ticktext: tracks.map(short), showgrid: false },
+      traces: [{
+        type: "heatmap", x: Array.from(this.clock()), y: tracks.map((_, row) => row), z: tracks.map(({ steps }) => Array.from(steps.subarray(this.life.start, this.life.end))),
+        zmin: 0, zmax: 255, colorscale: HEAT, showscale: false, ygap: 1, text, hovertemplate: "%{text}<extra></extra>",
+      }],
+    };
   }
 
   column(key) { return this.data.tables[key].subarray(this.life.start, this.life.end); }
@@ -153,36 +201,27 @@ class LifePanel {
     return this.life.start + nearest;
   }
 
-  layout(domains, [kinds, acts], panels, whole) {
-    const axes = {};
-    const axis = (i, domain, more) => {
-      axes[i === 0 ? "yaxis" : `yaxis${i + 1}`] = { domain, fixedrange: true, zeroline: false, gridcolor: "#e7eaee", ...more };
-    };
-    const [acting, happening, ...rest] = domains; // from the bottom
-    const [strip] = rest.splice(-1);
-    axis(0, strip, { range: [0, 1], showticklabels: false, showgrid: false, title: this.title("cluster") });
-    [acts, kinds].forEach((names, i) => {
-      axis(i + 1, [acting, happening][i], { range: [-0.6, Math.max(1, names.length) - 0.4], tickvals: names.map((_, lane) => lane), ticktext: names });
-    });
-    panels.toReversed().forEach((panel, i) => axis(i + 3, rest[i], { title: this.title(panel.title), rangemode: "tozero", nticks: 4 }));
+  layout(whole) {
     const clock = this.clock();
     return {
-      ...axes, height: whole + LANE_HEIGHTS.margins, margin: { l: 76, r: 12, t: 38, b: 10 }, barmode: "overlay", bargap: 0,
+      height: whole + LANE_HEIGHTS.margins, margin: { l: 76, r: 12, t: 38, b: 10 }, barmode: "overlay", bargap: 0,
       xaxis: { title: { text: "tick", standoff: 2 }, side: "top", range: [clock[0] - 1, clock[clock.length - 1] + 1], zeroline: false, gridcolor: "#e7eaee", anchor: "y" },
       hovermode: "x", font: { family: "system-ui, sans-serif", size: 11 }, showlegend: false, shapes: this.cursor(),
-      annotations: panels.toReversed().map((panel, i) => this.legendOf(panel, rest[i][1])),
       paper_bgcolor: "#ffffff", plot_bgcolor: "#ffffff", hoverlabel: { namelength: -1 },
     };
   }
 
   title(text) { return { text: text.replace(" (", "<br>("), font: { size: 10 }, standoff: 4 }; }
 
-  /** What a panel's lines are, in their colours. */
-  legendOf(panel, top) {
-    const names = Object.entries(panel.columns).map(([key, name], i) => `<span style="color: ${lineColour(key, i)}">${DASH_MARKS[i]} ${name}</span>`);
+  /** What lines are, in their colours; nothing for one line. */
+  inColours(columns) {
+    const names = Object.entries(columns).map(([key, name], i) => `<span style="color: ${lineColour(key, i)}">${DASH_MARKS[i]} ${name}</span>`);
+    return names.length > 1 ? names.join("   ") : "";
+  }
+
+  legend(text, top) {
     return {
-      text: names.length > 1 ? names.join("   ") : "", x: 1, y: top, xref: "paper", yref: "paper", xanchor: "right", yanchor: "bottom",
-      showarrow: false, font: { size: 10 }, borderpad: 0,
+      text, x: 1, y: top, xref: "paper", yref: "paper", xanchor: "right", yanchor: "bottom", showarrow: false, font: { size: 10 }, borderpad: 0,
     };
   }
 
@@ -191,10 +230,10 @@ class LifePanel {
     return [{ type: "line", xref: "x", yref: "paper", x0: now, x1: now, y0: 0, y1: 1, line: { color: styled("mark"), width: 1.5 } }];
   }
 
-  lineTraces(panel, number) {
+  lineTraces(columns) {
     const x = Array.from(this.clock());
-    return Object.entries(panel.columns).map(([key, name], i) => ({
-      type: "scatter", mode: "lines", x, y: Array.from(this.column(key)), name, yaxis: `y${number + 4}`,
+    return Object.entries(columns).map(([key, name], i) => ({
+      type: "scatter", mode: "lines", x, y: Array.from(this.column(key)), name,
       line: { color: lineColour(key, i), width: 1.6, dash: DASHES[i], shape: "hv" },
       hovertemplate: `${name} %{y}<extra></extra>`,
     }));
@@ -205,7 +244,7 @@ class LifePanel {
     return acts.map(([key, name], lane) => {
       const x = Array.from(clock).filter((_, i) => this.column(key)[i]);
       return {
-        type: "scatter", mode: "markers", x, y: x.map(() => lane), yaxis: "y2", name,
+        type: "scatter", mode: "markers", x, y: x.map(() => lane), name,
         marker: { symbol: "line-ns", size: 10, line: { width: 1.3, color: "#3f4a55" } },
         hovertemplate: `${name}<extra></extra>`,
       };
@@ -218,40 +257,39 @@ class LifePanel {
       const [symbol, colour] = EVENT_LOOKS[kind] ?? ["circle", "#3f4a55"];
       return {
         type: "scatter", mode: "markers", x: own.map(({ tick }) => this.data.tables.tick[tick]), y: own.map(() => lane),
-        yaxis: "y3", name: kind, text: own.map(({ text }) => escaped(text)), hovertemplate: "%{text}<extra></extra>",
+        name: kind, text: own.map(({ text }) => escaped(text)), hovertemplate: "%{text}<extra></extra>",
         marker: { symbol, color: colour, size: symbol === "line-ns" ? 10 : 7, line: { color: colour, width: symbol === "line-ns" ? 1.3 : 0 } },
       };
     });
   }
 
-  /** Stretches of one label: tall where labels are the ticks' own, low and pale where they were propagated. */
-  stripTraces() {
-    const groups = new Map();
-    for (const stretch of this.stretches()) {
-      const key = `${stretch.label} ${stretch.own}`;
-      if (!groups.has(key)) groups.set(key, []);
-      groups.get(key).push(stretch);
-    }
-    return [...groups.values()].map((stretches) => {
-      const [{ label, own }] = stretches;
-      const note = own ? "" : " (propagated)";
+  /**
+   * Stretches of one label: tall where labels are the ticks' own, low and pale where they were propagated.
+   * @param own whether each tick's label is its own; null where all are.
+   * @param called a label in words.
+   */
+  stripTraces(labels, own, called, clusters = undefined) {
+    const groups = grouped(this.stretches(labels, own), (stretch) => `${stretch.label} ${stretch.own}`);
+    return Array.from(groups.values(), (stretches) => {
+      const [{ label, own: tall }] = stretches;
+      const name = called(label) + (tall ? "" : " (propagated)");
       return {
-        type: "bar", yaxis: "y", x: stretches.map(({ from, to }) => (from + to) / 2), width: stretches.map(({ from, to }) => to - from + 1),
-        y: stretches.map(() => (own ? 1 : 0.5)), name: this.state.called(label) + note,
-        marker: { color: this.data.colourOf(label), opacity: own ? 1 : 0.45, line: { width: 0 } },
-        hovertemplate: `${escaped(this.state.called(label))}${note}<extra></extra>`,
+        type: "bar", x: stretches.map(({ from, to }) => (from + to) / 2), width: stretches.map(({ from, to }) => to - from + 1),
+        y: stretches.map(() => (tall ? 1 : 0.5)), name,
+        marker: { color: this.data.colourOf(label, clusters), opacity: tall ? 1 : 0.45, line: { width: 0 } },
+        hovertemplate: `${escaped(name)}<extra></extra>`,
       };
     });
   }
 
   /** Consecutive ticks with the same label, own or propagated: [{label, own, from, to}]. */
-  stretches() {
-    const { label, own, tick } = this.data.tables;
+  stretches(labels, owns) {
+    const { tick } = this.data.tables;
     const stretches = [];
     for (let i = this.life.start; i < this.life.end; i++) {
-      const last = stretches[stretches.length - 1];
-      if (last && last.label === label[i] && last.own === Boolean(own[i]) && last.to === tick[i] - 1) last.to = tick[i];
-      else stretches.push({ label: label[i], own: Boolean(own[i]), from: tick[i], to: tick[i] });
+      const last = stretches[stretches.length - 1], label = labels[i], own = !owns || Boolean(owns[i]);
+      if (last && last.label === label && last.own === own && last.to === tick[i] - 1) last.to = tick[i];
+      else stretches.push({ label, own, from: tick[i], to: tick[i] });
     }
     return stretches;
   }

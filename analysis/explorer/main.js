@@ -83,6 +83,7 @@ function publicState(state, embedding, selection) {
     ...data.vitals(tick), ...data.place(tick),
     columns: Object.fromEntries([...data.facts.panels.flatMap(({ columns }) => Object.keys(columns)), ...Object.keys(data.facts.acts)]
       .map((key) => [key, tables[key][tick]])),
+    tracks: data.tracks.map((track) => data.tracked(track, tick)),
   });
   return Object.freeze({
     count: data.count,

@@ -1,11 +1,16 @@
-"""One self-contained page that links a run's embedding, agents' observations, their lives and the run's statistics."""
+"""One self-contained page that links a run's embedding, agents' observations, their lives and the run's statistics.
 
+What further runs of the dump say of its ticks is shown beside them.
+"""
+
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from analysis.explorer.content import Explored
+from analysis.explorer.tracks import Track
 from analysis.explorer.views import view_facts, view_tables
 from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker
 from analysis.labels import NOISE
@@ -76,16 +81,21 @@ _AXES = {"umap": "UMAP", "tsne": "t-SNE", "pca": "component", "semantic": "plane
 _BYTE = 255
 
 
-def explorer_page(content: Explored) -> str:
-    """Return the page as HTML."""
+def explorer_page(content: Explored, tracks: Sequence[Track] = ()) -> str:
+    """Return the page as HTML.
+
+    Args:
+        tracks: what further runs say of the ticks.
+    """
     from plotly.offline import get_plotlyjs
 
     columns = life_columns(content.timeline)
-    packed = _packed(content, columns)
+    packed = _packed(content, columns, tracks)
     page = environment(_HERE).get_template("template.html")
     return page.render(
         content=content, run=content.run, summary=content.run.summary, columns=_colouring_columns(content, columns),
-        permutations=len(content.shifts) - 1, facts=embedded(_facts(content, columns) | {"columns": packed.columns}),
+        tracks=_by_run(tracks), permutations=len(content.shifts) - 1,
+        facts=embedded(_facts(content, columns, tracks) | {"columns": packed.columns}),
         packed=packed.content, style=style_of("window", _HERE), scripts=scripts_of(_KIT, _SCRIPTS, [get_plotlyjs()]),
     )  # fmt: skip
 
@@ -96,7 +106,15 @@ def _colouring_columns(content: Explored, columns: dict[str, np.ndarray]) -> lis
     return [name for name in ("tick", "value") if name not in names and (name == "tick" or name in columns)]
 
 
-def _packed(content: Explored, columns: dict[str, np.ndarray]) -> Packed:
+def _by_run(tracks: Sequence[Track]) -> dict[str, list[tuple[int, Track]]]:
+    """Group numbered tracks by the run that they are from."""
+    runs: dict[str, list[tuple[int, Track]]] = {}
+    for i, track in enumerate(tracks):
+        runs.setdefault(track.run, []).append((i, track))
+    return runs
+
+
+def _packed(content: Explored, columns: dict[str, np.ndarray], tracks: Sequence[Track]) -> Packed:
     """Pack the points, the ticks of their lives, and how the run's test shifts each life's labels."""
     seen, records, shifts = content.seen, content.seen.records, content.shifts
     label, own = content.tick_labels
@@ -124,6 +142,7 @@ def _packed(content: Explored, columns: dict[str, np.ndarray]) -> Packed:
         **{f"feature.{i}": _narrow(column) for i, column in enumerate(content.values.T)},
         **view_tables(seen),
         **columns,
+        **{f"track.{i}": track.values if track.clusters else _in_bytes(track) for i, track in enumerate(tracks)},
         "event.tick": events.record,
         "event.kind": events.kind,
         "event.words": event_word,
@@ -150,13 +169,23 @@ def _small(shifts: np.ndarray) -> np.ndarray:
     return shifts.astype(np.uint8 if shifts.max() <= _BYTE else np.int32)
 
 
+def _span(track: Track) -> tuple[float, float]:
+    return float(track.values.min()), float(track.values.max())
+
+
+def _in_bytes(track: Track) -> np.ndarray:
+    """Return a track's numbers as steps of their range, (T,) uint8."""
+    low, high = _span(track)
+    return np.rint((track.values - low) * (_BYTE / (high - low) if high > low else 0)).astype(np.uint8)
+
+
 def _narrow(values: np.ndarray) -> np.ndarray:
     """Return whole-numbered values as integers, which compress better."""
     whole = (values == np.round(values)).all() and np.abs(values).max(initial=0) < np.iinfo(np.int32).max
     return values.astype(np.int32) if whole else values
 
 
-def _facts(content: Explored, columns: dict[str, np.ndarray]) -> dict[str, Any]:
+def _facts(content: Explored, columns: dict[str, np.ndarray], tracks: Sequence[Track]) -> dict[str, Any]:
     """Return everything except the tables."""
     run = content.run
     return {
@@ -167,12 +196,21 @@ def _facts(content: Explored, columns: dict[str, np.ndarray]) -> dict[str, Any]:
         "features": run.summary["features"],
         "byChoice": [{"choice": choice, "places": places} for choice, places in content.by_choice.items()],
         "clusters": [_cluster(cluster) for cluster in run.summary["clusters"]],
+        "tracks": [_track(track) for track in tracks],
         "noise": {"label": NOISE, "colour": NOISE_COLOUR, "records": run.summary["noise_records"]},
         **view_facts(),
         "panels": panels_of(columns),
         "acts": ACTS,
         "eventKinds": EVENT_KINDS,
     }
+
+
+def _track(track: Track) -> dict[str, Any]:
+    described = {"run": track.run, "name": track.name, "unit": track.unit, "definition": track.definition}
+    if track.clusters:
+        return described | {"clusters": [_cluster(cluster) for cluster in track.clusters]}
+    low, high = _span(track)
+    return described | {"low": low, "high": high}
 
 
 def _plane_of(arguments: dict[str, Any]) -> str:

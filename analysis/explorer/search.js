@@ -47,6 +47,10 @@ class SearchBox {
         kind: "colour by", text: `${name}: ${definition}`,
         act: () => { colours.value = `feature.${i}`; state.set("colourBy", colours.value); },
       })),
+      ...data.tracks.map(({ run, name, definition }, i) => ({
+        kind: "colour by", text: `${name}: ${definition} (${run})`,
+        act: () => { colours.value = `track.${i}`; state.set("colourBy", colours.value); },
+      })),
       ...data.facts.clusters.map(({ label, description }) => ({
         kind: "select", text: `${state.called(label)}: ${description}`, act: () => state.selectPoints((point) => tables["point.label"][point] === label),
       })),

@@ -1,0 +1,178 @@
+"""What further runs of a dump say of every tick: its cluster or code, its sparse features, its read-outs."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from activation_store.directions import DIRECTIONS_FILE, read_directions
+from activation_store.lives import number_lives, places_of
+from activation_store.reader import Progress, read_batches
+from activation_store.recording import check_recorded
+from activation_store.schema import IDENTITY, METADATA_FILE, Records
+from activation_store.selection import OBSERVATIONS, select
+from activation_store.sparse_dictionary import AUTOENCODERS, feature_name, read_dictionary
+from analysis.explorer.content import Explored, Step
+from analysis.lives import places_among
+from analysis.runs.cluster_run import LABELS_FILE
+from analysis.runs.finished_files import FinishedFiles, open_finished
+from analysis.runs.finished_run import read_run
+from analysis.runs.propagated_labels import fit_rule, propagate_labels
+from common.files import sha256
+from common.user_error import UserError
+
+SPARSE_FILE = "sparse.json"
+Numbers = Callable[[np.ndarray], np.ndarray]
+"""Computes numbers from activations of a layer, (B, units) to (B, numbers)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Track:
+    """One thing that a run says of each of T ticks: a number, or the cluster that the tick is in.
+
+    Attributes:
+        run: name of the run's folder.
+        values: (T,) float32, or the labels of clusters, (T,) int64.
+        clusters: as the run's summary describes them; none for numbers.
+    """
+
+    run: str
+    name: str
+    unit: str
+    definition: str
+    values: np.ndarray
+    clusters: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class _Score:
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class _Sparse:
+    """What is read of sparse.json."""
+
+    scores: list[_Score] = field(default_factory=list)
+
+
+def read_tracks(runs: Sequence[Path], content: Explored, most: int, step: Step) -> tuple[Track, ...]:
+    """Read what further runs of the dump say of the ticks of a page.
+
+    Args:
+        most: maximum of numbers of one run: of sparse features those that vary most, of others the first.
+
+    Raises:
+        UserError: a run is unfinished or damaged, or is of another dump or of a kind that says nothing of ticks.
+    """
+    names = [run.resolve().name for run in (content.run.clusters.path, *runs)]
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise UserError(f"two runs are called {repeated[0]}: give each run once")
+    tracks: list[Track] = []
+    for path in runs:
+        finished = open_finished(path)
+        _check_dump(finished, content.run.dump)
+        with step(f"reading {path.resolve().name}") as report:
+            if LABELS_FILE in finished:
+                tracks.append(_labels(path, content, report))
+            elif SPARSE_FILE in finished:
+                tracks += _features(finished, content, most, report)
+            elif DIRECTIONS_FILE in finished:
+                tracks += _read_outs(finished, content, most, report)
+            else:
+                raise UserError(
+                    f"{path} says nothing of single ticks: give a run with clusters, codes, features or directions"
+                )
+    return tuple(tracks)
+
+
+def _check_dump(finished: FinishedFiles, dump: Path) -> None:
+    if sha256(dump / METADATA_FILE) not in finished.description().input.values():
+        raise UserError(f"{finished.path} was not made from {dump}: a page is about one dump")
+
+
+def _labels(path: Path, content: Explored, report: Progress) -> Track:
+    run = read_run(path, content.run.dump)
+    rule = fit_rule(run.clusters, run.dump, lambda share: report(share / 2))
+    lives, _ = number_lives(places_of(content.seen.records))
+    labels = propagate_labels(run.clusters, run.dump, rule, lives.tolist(), lambda share: report(0.5 + share / 2))
+    label, _ = labels.of(content.seen.records)
+    kind, layer = "code" if rule.exact else "cluster", run.summary["layer"]
+    definition = f"{kind} of {layer}{'' if rule.exact else ', propagated to ticks that the run left out'}"
+    return Track(run.name, f"{kind} of {run.name}", "", definition, label, tuple(run.summary["clusters"]))
+
+
+def _features(finished: FinishedFiles, content: Explored, most: int, report: Progress) -> list[Track]:
+    """Return the strengths of the features, of the run's first autoencoder, that vary most."""
+    from torch import from_numpy  # imported here: pages of other runs need no torch
+
+    from agent_zoo.sparse_codes import SparseCoder
+
+    _, scores = finished.read_json(SPARSE_FILE, _Sparse)
+    name = next((score.name for score in scores.scores if score.kind in AUTOENCODERS), None)
+    if name is None:
+        raise UserError(f"{finished.path} holds no autoencoder, only baselines: train one to see its features")
+    finished.read(file := f"{name}.safetensors")  # refuses one that was changed
+    dictionary = read_dictionary(finished.path / file)
+    layer, coder = dictionary.source.layer, SparseCoder(dictionary)
+
+    def strengths(states: np.ndarray) -> np.ndarray:
+        return coder.strengths(from_numpy(states)).numpy()
+
+    count, total, squares = 0, np.zeros(dictionary.features), np.zeros(dictionary.features)
+    for batch in _batches(content, layer, lambda share: report(share / 2)):
+        some = strengths(batch.activations[layer]).astype(np.float64)
+        count, total, squares = count + len(some), total + some.sum(axis=0), squares + np.square(some).sum(axis=0)
+    variance = squares / count - np.square(total / count)
+    varying = np.sort(np.argsort(-variance, kind="stable")[:most])
+    values = _along(content, layer, lambda states: strengths(states)[:, varying], lambda share: report(0.5 + share / 2))
+    definition = f"strength of a sparse feature of {layer}"
+    return [
+        Track(finished.path.resolve().name, feature_name(number), "", definition, values[:, i])
+        for i, number in enumerate(varying.tolist())
+    ]
+
+
+def _read_outs(finished: FinishedFiles, content: Explored, most: int, report: Progress) -> list[Track]:
+    """Return the read-outs of the run's first directions."""
+    finished.read(DIRECTIONS_FILE)  # refuses one that was changed
+    chosen = list(read_directions(finished.path / DIRECTIONS_FILE))[:most]
+    tracks: list[Track] = []
+    for layer in dict.fromkeys(direction.layer for direction in chosen):
+        own = [direction for direction in chosen if direction.layer == layer]
+        read = [direction.read_out for direction in own]
+        values = _along(
+            content, layer, lambda states, read=read: np.stack([number(states) for number in read], axis=1), report
+        )
+        tracks += [
+            Track(
+                finished.path.resolve().name, direction.name, direction.unit,
+                f"{direction.source.kind}, read out of {layer}", values[:, i],
+            )
+            for i, direction in enumerate(own)
+        ]  # fmt: skip
+    return tracks
+
+
+def _along(content: Explored, layer: str, numbers: Numbers, report: Progress) -> np.ndarray:
+    """Compute numbers from a layer's activations at each tick of the page, (T, numbers) float32."""
+    parts = [
+        (places_of(batch), numbers(batch.activations[layer]).astype(np.float32))
+        for batch in _batches(content, layer, report)
+    ]
+    places, values = zip(*parts, strict=True)
+    there = {name: np.concatenate([part[name] for part in places]) for name in IDENTITY}
+    return np.concatenate(values)[places_among(places_of(content.seen.records), there)]
+
+
+def _batches(content: Explored, layer: str, report: Progress) -> Iterator[Records]:
+    """Read a layer's activations at the ticks of the page, in the order of the dump."""
+    dump, metadata = content.run.dump, content.seen.metadata
+    check_recorded(dump, metadata, layer)
+    lives, _ = number_lives(places_of(content.seen.records))
+    nothing_else = [*OBSERVATIONS, "tables"]
+    wanted = select(dump, metadata, layers=[layer], columns=[], leave_out=nothing_else, lives=lives.tolist())
+    yield from (batch for batch in read_batches(dump, metadata, wanted, report) if len(batch))

@@ -1,0 +1,168 @@
+"""What further runs of a dump say of its ticks: read from planted runs, and shown in the explorer."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from activation_store.directions import DIRECTIONS_FILE, Direction, Source, write_directions
+from activation_store.lives import places_of
+from activation_store.reader import read_dump
+from activation_store.schema import METADATA_FILE
+from activation_store.sparse_dictionary import DictionarySource, SparseDictionary, read_dictionary, write_dictionary
+from agent_zoo.sparse_codes import SparseCoder
+from analysis.explorer.content import Explored, explored
+from analysis.explorer.tracks import SPARSE_FILE, read_tracks
+from analysis.lives import places_among
+from analysis.runs.finished_run import read_run
+from analysis.runs.run_folder import RunFolder
+from common.files import sha256
+from tests.analysed import Analysed
+from tests.browser import opened, until
+from tests.command import assert_refused, assert_refuses, run_here, run_well
+
+LAYER, MOST, FEATURES = "action_decoder", 4, 12
+READY = "window.explorer !== undefined"
+
+
+def quiet(_: str) -> nullcontext:
+    return nullcontext(lambda share: None)
+
+
+@pytest.fixture(scope="module")
+def content(analysed: Analysed) -> Explored:
+    return explored(read_run(analysed.run, None), 400_000, quiet)
+
+
+@pytest.fixture(scope="module")
+def states(analysed: Analysed, content: Explored) -> np.ndarray:
+    """The layer at the ticks of the page, (T, units)."""
+    records = read_dump(analysed.dump, layers=[LAYER], columns=[])
+    return records.activations[LAYER][places_among(places_of(content.seen.records), places_of(records))]
+
+
+@pytest.fixture(scope="module")
+def results(analysed: Analysed, states: np.ndarray, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of further runs of the dump: again (the same clusters), probed, sparse and empty."""
+    folder, units = tmp_path_factory.mktemp("results"), states.shape[1]
+    shutil.copytree(analysed.run, folder / "again")
+    made_from = {"input": {METADATA_FILE: sha256(analysed.dump / METADATA_FILE)}}
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal((MOST + 2, units)).astype(np.float32)
+    with RunFolder(folder / "probed", made_from) as run:
+        source = Source("probe", "probed", analysed.dump.name, "x", None)
+        write_directions(
+            run.path / DIRECTIONS_FILE,
+            [Direction(f"d_{i}", LAYER, w, 0.5, "points", 0.0, 1.0, 9, 3, 1, source) for i, w in enumerate(weights)],
+        )
+    decoder = rng.standard_normal((FEATURES, units)).astype(np.float32)
+    decoder /= np.linalg.norm(decoder, axis=1, keepdims=True)
+    encoder = decoder * np.linspace(0.5, 2, FEATURES, dtype=np.float32)[:, None]
+    zeros = np.zeros(FEATURES, np.float32)
+    where = DictionarySource("sparse", analysed.dump.name, "0" * 64, "x", None, LAYER, 9, 3, 1, 0)
+    dictionary = SparseDictionary("topk", 3, decoder, states.mean(axis=0), where, encoder, zeros, zeros)
+    with RunFolder(folder / "sparse", made_from) as run:
+        run.save_json(SPARSE_FILE, {"scores": [{"name": "pca", "kind": "pca"}, {"name": "topk", "kind": "topk"}]})
+        write_dictionary(run.path / "topk.safetensors", dictionary)
+    with RunFolder(folder / "baselines", made_from) as run:
+        run.save_json(SPARSE_FILE, {"scores": [{"name": "pca", "kind": "pca"}]})
+    for name, input_ in (("empty", made_from), ("foreign", {"input": {METADATA_FILE: "0" * 64}})):
+        with RunFolder(folder / name, input_) as run:
+            run.save_text("x.txt", "")
+    return folder
+
+
+def test_clusters_are_carried_to_every_tick(results: Path, content: Explored) -> None:
+    (track,) = read_tracks([results / "again"], content, MOST, quiet)
+    assert (track.run, track.name) == ("again", "cluster of again")
+    assert np.array_equal(track.values, content.tick_labels[0])
+    assert [cluster["label"] for cluster in track.clusters] == content.run.clusters.clusters
+
+
+def test_directions_are_read_out_at_every_tick(results: Path, content: Explored, states: np.ndarray) -> None:
+    tracks = read_tracks([results / "probed"], content, MOST, quiet)
+    weights = np.random.default_rng(0).standard_normal((MOST + 2, states.shape[1])).astype(np.float32)
+    assert [track.name for track in tracks] == ["d_0", "d_1", "d_2", "d_3"], "the first ones"
+    assert tracks[0].unit == "points" and not tracks[0].clusters
+    for track, weight in zip(tracks, weights, strict=False):
+        assert track.values == pytest.approx(states @ weight.astype(np.float64) + 0.5, rel=1e-5, abs=1e-5)
+
+
+def test_the_features_that_vary_most_are_shown_with_their_strengths(
+    results: Path, content: Explored, states: np.ndarray
+) -> None:
+    strengths = SparseCoder(read_dictionary(results / "sparse" / "topk.safetensors")).strengths(
+        torch.from_numpy(states)
+    ).numpy()  # fmt: skip
+    tracks = read_tracks([results / "sparse"], content, MOST, quiet)
+    most = np.argsort(-strengths.std(axis=0))[:MOST]
+    assert [track.name for track in tracks] == [f"feature_{number}" for number in sorted(most)]
+    for track, number in zip(tracks, sorted(most), strict=True):
+        assert track.values == pytest.approx(strengths[:, number], rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("empty", "says nothing of single ticks"), ("foreign", "was not made from"), ("baselines", "no autoencoder")],
+)
+def test_runs_that_cannot_be_shown_are_refused(results: Path, content: Explored, name: str, reason: str) -> None:
+    assert_refuses(reason, read_tracks, [results / name], content, MOST, quiet)
+
+
+def test_the_script_refuses_a_run_that_is_given_twice_and_no_run(analysed: Analysed, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    dumped = ("--dump", analysed.dump, "-o", page)
+    assert_refused(run_here("explore.py", analysed.run, analysed.run, *dumped), "give each run once")
+    assert_refused(run_here("explore.py", "-o", page), "name a run")
+    assert_refused(run_here("explore.py", analysed.run, *dumped, "--max-tracks", 0), "--max-tracks")
+    assert not page.exists()
+
+
+@pytest.fixture(scope="module")
+def page(browser, results: Path, analysed: Analysed, tmp_path_factory: pytest.TempPathFactory) -> Iterator:
+    file = tmp_path_factory.mktemp("page") / "explorer.html"
+    further = [results / name for name in ("again", "probed", "sparse")]
+    run_well("explore.py", analysed.run, *further, "--dump", analysed.dump, "--max-tracks", MOST, "-o", file)
+    with opened(browser, file, READY, 1400, 900) as page:
+        yield page
+
+
+def test_the_page_colours_by_them_within_their_rounding(page, results: Path, content: Explored) -> None:
+    tracks = read_tracks([results / name for name in ("again", "probed", "sparse")], content, MOST, quiet)
+    point = len(content.rows) // 2
+    shown = page.evaluate(f"explorer.point({point}).tracks")
+    assert len(shown) == len(tracks) == 1 + 2 * MOST
+    for value, track in zip(shown, tracks, strict=True):
+        step = 0 if track.clusters else np.ptp(track.values) / 255
+        assert abs(value - track.values[content.place[point]]) <= 0.51 * step
+    page.select_option("#colour-by", label="d_2")
+    until(page, "document.getElementById('plot').data[0].marker.colorbar?.title.text.startsWith('d_2')")
+    colours = np.array(page.evaluate("Array.from(document.getElementById('plot').data[0].marker.color)"))
+    exact = tracks[3].values[content.place]
+    assert np.abs(colours - exact).max() <= 0.51 * np.ptp(tracks[3].values) / 255
+    page.select_option("#colour-by", label="cluster of again")
+    until(page, "document.getElementById('plot').layout.annotations.length > 0")
+    own = page.evaluate("Array.from(document.getElementById('plot').data[0].marker.color)")
+    page.select_option("#colour-by", label="cluster")
+    assert own == page.evaluate("Array.from(document.getElementById('plot').data[0].marker.color)"), "as the run's own"
+
+
+def test_a_life_shows_them_over_time_and_the_search_finds_them(page, content: Explored) -> None:
+    where = page.evaluate("explorer.point(0)")
+    page.evaluate(f"location.hash = '#agent={where['agent']}&episode={where['episode']}&tick={where['tick']}'")
+    until(page, "document.querySelector('#timeline .main-svg') !== null")
+    drawn = "document.getElementById('timeline').data"
+    heat = page.evaluate(f"{drawn}.filter(({{ z }}) => z).map(({{ z, text }}) => ({{ z, text }}))")
+    life = page.evaluate("explorer.life(0)")
+    assert [len(rows["z"]) for rows in heat] == [MOST, MOST], "a group a run"
+    assert {len(row) for rows in heat for row in rows["z"]} == {len(life)}
+    assert heat[0]["text"][1][0].startswith("d_1 ")
+    names = page.evaluate(f"{drawn}.map(({{ name }}) => name ?? '')")
+    assert any(name.startswith("cluster of again: ") for name in names)
+    page.fill("#find", "d_3")
+    page.locator("#matches button", has_text="d_3").click()
+    assert page.evaluate("explorer.colourBy") == "track.4"
