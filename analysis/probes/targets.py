@@ -82,21 +82,25 @@ PRESENT_ACTION = {
 def remembered_water(seen: Observed) -> np.ndarray:
     """Return the way to the nearest water that was in view earlier in the life and is not now: (B, 2) float64.
 
-    Nearest with diagonal steps counted as one, in a straight line among those equally near. Water is never used up, so
-    what was seen is still there. The way is in rows and columns, south and east positive; NaN where there is none.
+    In view is what the policy saw, whose view may be narrow. Nearest with diagonal steps counted as one, in a straight
+    line among those equally near. Water is never used up, so what was seen is still there. The way is in rows and
+    columns, south and east positive; NaN where there is none.
     """
     place = np.stack([seen.own("row"), seen.own("col")], axis=1).astype(np.int64)  # (B, 2)
     water = seen.material == _WATER  # (B, tiles in view)
+    world = seen.metadata.environment
+    narrow = seen.records.tick >= world.get("narrow_from", 0)
+    reach = np.where(narrow, world.get("view_radius", RADIUS), RADIUS)  # (B,), in tiles
     way = np.full((len(seen), 2), np.nan)
     lives = seen.lives
     for start, length in zip(lives.starts, lives.lengths, strict=True):
         records = lives.order[start : start + length]
-        way[records] = _ways_in_life(place[records], water[records])
+        way[records] = _ways_in_life(place[records], water[records], reach[records])
     return way
 
 
-def _ways_in_life(place: np.ndarray, water: np.ndarray) -> np.ndarray:
-    """Find the ways of one life: places (T, 2) and water in view (T, tiles), in order of ticks, to (T, 2)."""
+def _ways_in_life(place: np.ndarray, water: np.ndarray, reach: np.ndarray) -> np.ndarray:
+    """Find the ways of one life, (T, 2), from places (T, 2), water in view (T, tiles) and how far it reaches (T,)."""
     tick, tile = np.nonzero(water)
     offsets = place[tick] + _TILE_OFFSETS[:, tile].T  # (sightings, 2)
     _, first = np.unique(offsets[:, 0] * _WIDEST + offsets[:, 1], return_index=True)
@@ -104,7 +108,7 @@ def _ways_in_life(place: np.ndarray, water: np.ndarray) -> np.ndarray:
         return np.full((len(place), 2), np.nan)
     apart = offsets[first][None] - place[:, None]  # (T, tiles of water, 2)
     steps = np.abs(apart).max(axis=2)
-    known = (steps > RADIUS) & (tick[first][None] < np.arange(len(place))[:, None])
+    known = (steps > reach[:, None]) & (tick[first][None] < np.arange(len(place))[:, None])
     # One number orders by steps, then by the straight line.
     rank = np.where(known, steps * (2 * _WIDEST**2) + (apart**2).sum(axis=2), np.iinfo(np.int64).max)
     nearest = rank.argmin(axis=1)

@@ -17,7 +17,7 @@ from analysis.materials import MATERIAL_NAMES
 from analysis.probes.baselines import as_seen, digest, in_one_observation, last_observations, traces, whole_view
 from analysis.probes.dataset import ProbeData, Wanted, read_probe_data
 from analysis.probes.inputs import inputs_named, recorded
-from analysis.probes.targets import targets_named
+from analysis.probes.targets import remembered_water, targets_named
 from common.user_error import UserError
 from tests.planted import planted_dump, write_planted
 from tests.recorded_probes import shared_probe_dump
@@ -88,26 +88,48 @@ def test_hidden_targets_are_worked_out_life_by_life(data: ProbeData, records: Re
     assert column(data, "is_starving_or_dehydrated").any() and np.nanmin(column(data, "next_health_change")) < 0
 
 
-def test_remembered_water_is_the_nearest_that_was_seen_and_is_not(data: ProbeData, records: Records) -> None:
-    """Against a plain walk through every life with a set of all water tiles seen so far."""
+OFFSETS = np.array([(row, col) for row in range(-7, 8) for col in range(-7, 8)])
+
+
+def assert_remembered(records: Records, reach: np.ndarray, output: np.ndarray) -> None:
+    """Compare ways to water with a plain walk through every life with a set of all water tiles seen so far.
+
+    Args:
+        reach: tiles in view in each direction, (B,).
+        output: distance, rows and columns, (B, 3).
+    """
     water = MATERIAL_NAMES.index("water")
-    offsets = [(row, col) for row in range(-7, 8) for col in range(-7, 8)]
-    output = np.stack([column(data, f"remembered_water_{case}") for case in ("distance", "rows", "cols")], axis=1)
     for life in by_life(records):
         known: set[tuple[int, int]] = set()
         for i in life:
             place = int(records.columns["row"][i]), int(records.columns["col"][i])
             ways = [(r - place[0], c - place[1]) for r, c in known]
-            hidden = [way for way in ways if max(map(abs, way)) > 7]
+            hidden = [way for way in ways if max(map(abs, way)) > reach[i]]
             if hidden:
                 nearest = min((max(map(abs, way)), way[0] ** 2 + way[1] ** 2) for way in hidden)
                 assert output[i, 0] == nearest[0] and tuple(output[i, 1:].astype(int)) in hidden
                 assert (output[i, 1:] ** 2).sum() == nearest[1]
             else:
                 assert np.isnan(output[i]).all()
-            seen = [o for o, material in zip(offsets, records.tile[i, :, 2], strict=True) if material == water]
-            known |= {(place[0] + r, place[1] + c) for r, c in seen}
+            known |= {(place[0] + r, place[1] + c) for r, c in OFFSETS[records.tile[i, :, 2] == water].tolist()}
     assert np.isfinite(output[:, 0]).sum() > 100
+
+
+def test_remembered_water_is_the_nearest_that_was_seen_and_is_not(data: ProbeData, records: Records) -> None:
+    output = np.stack([column(data, f"remembered_water_{case}") for case in ("distance", "rows", "cols")], axis=1)
+    assert_remembered(records, np.full(len(records), 7), output)
+
+
+def test_where_the_view_narrows_water_beside_the_agent_is_remembered(records: Records, metadata: DumpMetadata) -> None:
+    """The same lives, seen whole until tick 3 and then two tiles far."""
+    narrow = records.tick >= 3
+    tile = records.tile.copy()
+    tile[np.ix_(narrow, np.abs(OFFSETS).max(axis=1) > 2, [2])] = MATERIAL_NAMES.index("void")
+    world = {**metadata.environment, "view_radius": 2, "narrow_from": 3}
+    seen = Observed(replace(records, tile=tile), replace(metadata, environment=world))
+    way = remembered_water(seen)
+    assert_remembered(seen.records, np.where(narrow, 2, 7), np.column_stack([np.abs(way).max(axis=1), way]))
+    assert (np.abs(way[narrow]).max(axis=1) <= 7).any()
 
 
 def test_nothing_withheld_reaches_the_observation(records: Records, metadata: DumpMetadata, data: ProbeData) -> None:
