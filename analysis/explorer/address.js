@@ -1,23 +1,27 @@
 "use strict";
 
-/* The address of what is shown, to keep or to send: #agent=35&episode=0&tick=104&colour=self_food opens the page there. */
+/*
+ * The address of what is shown, to keep or to send: #agent=35&episode=0&tick=104&colour=self_food opens the page there;
+ * plane=RUN shows the embedding of that run.
+ */
 
 class Address {
   constructor(state) {
     this.state = state;
-    this.colours = byId("colour-by");
+    this.choices = [["colour", byId("colour-by"), "colourBy"], ["plane", byId("plane"), "plane"]].filter(([, list]) => list);
     this.read();
     window.addEventListener("hashchange", () => this.read());
-    state.on(["tick", "colourBy"], () => this.write());
+    state.on(["tick", "colourBy", "plane"], () => this.write());
   }
 
   /** Open what the address names; what this page does not hold is left as it is. */
   read() {
     const named = new URLSearchParams(location.hash.slice(1));
-    const colour = [...this.colours.options].find(({ text }) => text === named.get("colour"));
-    if (colour && colour.value !== this.state.colourBy) {
-      this.colours.value = colour.value;
-      this.state.set("colourBy", colour.value);
+    for (const [key, list, what] of this.choices) {
+      const option = [...list.options].find(({ text }) => text === named.get(key));
+      if (!option || option.value === String(this.state[what])) continue;
+      list.value = option.value;
+      this.state.set(what, option.value);
     }
     if (!named.has("agent")) return;
     const { tables, ticks } = this.state.data;
@@ -30,9 +34,11 @@ class Address {
   }
 
   write() {
-    const { tick, colourBy, data: { tables } } = this.state;
+    const { tick, data: { tables } } = this.state;
     const named = new URLSearchParams(tick === null ? {} : { agent: tables.agent[tick], episode: tables.episode[tick], tick: tables.tick[tick] });
-    if (colourBy !== "cluster") named.set("colour", this.colours.selectedOptions[0].text);
+    for (const [key, list] of this.choices) {
+      if (list.selectedIndex > 0) named.set(key, list.selectedOptions[0].text);
+    }
     history.replaceState(null, "", `#${named}`);
   }
 }

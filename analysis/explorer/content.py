@@ -30,6 +30,15 @@ _NEIGHBOURS, _LOOKED_THROUGH = 6, 64
 _MOST_SHIFTS = 6_000_000  # roughly the bytes in the page
 
 
+_AXES = {"umap": "UMAP", "tsne": "t-SNE", "pca": "component"}
+
+
+def axes_of(run: FinishedRun) -> str:
+    """Return what the axes of a run's embedding are called."""
+    arguments = run.clusters.arguments
+    return "plane" if "codes" in arguments else _AXES.get(str(arguments.get("projection", "umap")), "dimension")
+
+
 @dataclass(frozen=True, eq=False)
 class Explored:
     """N points, T ticks, F features, L lives.

@@ -92,13 +92,14 @@ class ExplorerData extends RecordedTicks {
   }
 }
 
-/** What the user looks at; what changes is hovered, tick, colourBy, selection or names. */
+/** What the user looks at; what changes is hovered, tick, colourBy, plane, selection or names. */
 class ExplorerState extends PageState {
   constructor(data) {
     super(data);
     this.hovered = null; // a point
     this.tick = null; // of the life that is open
     this.colourBy = "cluster";
+    this.plane = 0; // number of the embedding
     this.selection = null; // points, or none
     this.names = {}; // labels that people gave to clusters
   }

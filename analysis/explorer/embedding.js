@@ -32,6 +32,7 @@ class Embedding {
     this.div.on("plotly_deselect", () => this.state.set("selection", null));
     new ResizeObserver(() => Plotly.Plots.resize(this.div)).observe(this.div); // a life that opens takes room
     this.state.on(["colourBy", "names"], () => this.recolour());
+    this.state.on(["plane"], () => this.move());
     this.state.on(["tick"], () => this.showLife());
     this.state.on(["selection"], () => this.showSelection());
   }
@@ -54,7 +55,7 @@ class Embedding {
     const over = { type: this.scatter, x: [], y: [], hoverinfo: "skip", showlegend: false, selected: whatever, unselected: whatever };
     return [
       {
-        type: this.scatter, mode: "markers", x: this.data.tables["point.x"], y: this.data.tables["point.y"],
+        type: this.scatter, mode: "markers", x: this.places("x"), y: this.places("y"),
         marker: { size: this.size(), line: { width: 0 }, ...this.colours() }, text: this.texts(), hoverinfo: "text",
         unselected: { marker: { opacity: UNSELECTED } }, showlegend: false,
       },
@@ -69,10 +70,24 @@ class Embedding {
     return {
       margin: { l: 34, r: 12, t: 12, b: 30 }, hovermode: "closest", dragmode: "pan", uirevision: "kept",
       paper_bgcolor: "#ffffff", plot_bgcolor: PLOT_GROUND, font: { family: "system-ui, sans-serif", size: 12 },
-      xaxis: { ...axis, title: { text: `${this.data.facts.axes} 1`, standoff: 6 } },
-      yaxis: { ...axis, title: { text: `${this.data.facts.axes} 2`, standoff: 4 } },
+      xaxis: { ...axis, title: { text: `${this.plane().axes} 1`, standoff: 6 } },
+      yaxis: { ...axis, title: { text: `${this.plane().axes} 2`, standoff: 4 } },
       hoverlabel: { bgcolor: "#1e2329", font: { color: "#ffffff" } }, annotations: this.numbers(),
     };
+  }
+
+  /** The embedding that points are shown in: this run's, or a further one's. */
+  plane() { return this.data.facts.planes[this.state.plane]; }
+
+  /** Coordinates of all points along an axis, x or y; NaN for points that the embedding does not have. */
+  places(axis) { return this.data.tables[this.plane()[axis]]; }
+
+  /** Show the points in the embedding that was chosen. */
+  async move() {
+    const { xaxis, yaxis, annotations } = this.layout();
+    const titles = { "xaxis.title": xaxis.title, "yaxis.title": yaxis.title, "xaxis.autorange": true, "yaxis.autorange": true };
+    await Plotly.update(this.div, { x: [this.places("x")], y: [this.places("y")] }, { ...titles, annotations }, [POINTS]);
+    this.showLife();
   }
 
   size() { return Math.max(2.6, Math.min(8, 1.5 * Math.sqrt(12000 / Math.max(this.data.count, 1)) + 1.6)); }
@@ -159,9 +174,9 @@ class Embedding {
   /** The numbers of clusters, while colours stand for them, each on a point in the middle of its cluster. */
   numbers() {
     if (this.state.colourBy !== "cluster" && !this.track()?.clusters) return [];
-    const { "point.x": x, "point.y": y } = this.data.tables;
+    const [x, y] = ["x", "y"].map((axis) => this.places(axis));
     const points = new Map(this.groups().slice(1).map(({ label }) => [label, []]));
-    this.labels().forEach((label, point) => points.get(label)?.push(point));
+    this.labels().forEach((label, point) => { if (!Number.isNaN(x[point])) points.get(label)?.push(point); });
     return [...points].filter(([, own]) => own.length).map(([label, own]) => {
       const [across, up] = [x, y].map((axis) => median(own.map((point) => axis[point])));
       const off = (point) => Math.hypot(x[point] - across, y[point] - up);
@@ -181,7 +196,7 @@ class Embedding {
     const latest = points.findLastIndex((point) => this.data.tables["point.tick"][point] <= tick);
     const near = points.slice(Math.max(0, latest - PATH_POINTS), latest + PATH_POINTS + 1);
     const shown = [points, near, points.slice(latest, latest + 1)];
-    const places = (axis) => shown.map((some) => some.map((point) => this.data.tables[`point.${axis}`][point]));
+    const places = (axis) => shown.map((some) => some.map((point) => this.places(axis)[point]));
     Plotly.restyle(this.div, { x: places("x"), y: places("y") }, [LIFE, PATH, HERE]);
   }
 
@@ -196,8 +211,8 @@ class Embedding {
     const { xaxis, yaxis } = this.div._fullLayout;
     const { left, top } = this.div.getBoundingClientRect();
     return {
-      x: left + xaxis._offset + xaxis.l2p(this.data.tables["point.x"][point]),
-      y: top + yaxis._offset + yaxis.l2p(this.data.tables["point.y"][point]),
+      x: left + xaxis._offset + xaxis.l2p(this.places("x")[point]),
+      y: top + yaxis._offset + yaxis.l2p(this.places("y")[point]),
     };
   }
 }

@@ -113,6 +113,7 @@ async function start() {
   const embedding = new Embedding(state);
   const selection = new SelectionPanel(state);
   for (const Panel of [PointerPanel, LifePanel, ClusterPanel]) new Panel(state);
+  listenTo("plane", "change", ({ target }) => state.set("plane", target.value));
   listenTo("colour-by", "change", ({ target }) => state.set("colourBy", target.value));
   byId("view-legend").append(...viewLegend(state.data));
   await embedding.draw();

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.explorer.content import Explored
+from analysis.explorer.content import Explored, axes_of
 from analysis.explorer.tracks import Track
 from analysis.explorer.views import view_facts, view_tables
 from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker
@@ -77,7 +77,6 @@ _SYMBOLS = {
     "<": "triangle-left", ">": "triangle-right", "*": "star",
 }  # fmt: skip
 """Plotly's names of the markers used in figures."""
-_AXES = {"umap": "UMAP", "tsne": "t-SNE", "pca": "component", "semantic": "plane"}
 _BYTE = 255
 
 
@@ -94,7 +93,7 @@ def explorer_page(content: Explored, tracks: Sequence[Track] = ()) -> str:
     page = environment(_HERE).get_template("template.html")
     return page.render(
         content=content, run=content.run, summary=content.run.summary, columns=_colouring_columns(content, columns),
-        tracks=_by_run(tracks), permutations=len(content.shifts) - 1,
+        tracks=_by_run(tracks), planes=_planes(content, tracks), permutations=len(content.shifts) - 1,
         facts=embedded(_facts(content, columns, tracks) | {"columns": packed.columns}),
         packed=packed.content, style=style_of("window", _HERE), scripts=scripts_of(_KIT, _SCRIPTS, [get_plotlyjs()]),
     )  # fmt: skip
@@ -142,6 +141,7 @@ def _packed(content: Explored, columns: dict[str, np.ndarray], tracks: Sequence[
         **{f"feature.{i}": _narrow(column) for i, column in enumerate(content.values.T)},
         **view_tables(seen),
         **columns,
+        **_planes_of_others(tracks),
         **{f"track.{i}": track.values if track.clusters else _in_bytes(track) for i, track in enumerate(tracks)},
         "event.tick": events.record,
         "event.kind": events.kind,
@@ -169,6 +169,22 @@ def _small(shifts: np.ndarray) -> np.ndarray:
     return shifts.astype(np.uint8 if shifts.max() <= _BYTE else np.int32)
 
 
+def _planes_of_others(tracks: Sequence[Track]) -> dict[str, np.ndarray]:
+    """Return the points' places in the embeddings of further runs, by the name of the axis."""
+    planes = {i: track.plane for i, track in enumerate(tracks) if track.plane is not None}
+    return {f"plane.{i}.{axis}": plane[:, place] for i, plane in planes.items() for place, axis in enumerate("xy")}
+
+
+def _planes(content: Explored, tracks: Sequence[Track]) -> list[dict[str, Any]]:
+    """Return the embeddings that points can be shown in, in the page's format: the run's own first."""
+    own = {"run": content.run.name, "axes": axes_of(content.run), "x": "point.x", "y": "point.y"}
+    others = [
+        {"run": track.run, "axes": track.axes, "x": f"plane.{i}.x", "y": f"plane.{i}.y"}
+        for i, track in enumerate(tracks) if track.plane is not None
+    ]  # fmt: skip
+    return [own, *others]
+
+
 def _span(track: Track) -> tuple[float, float]:
     return float(track.values.min()), float(track.values.max())
 
@@ -192,7 +208,7 @@ def _facts(content: Explored, columns: dict[str, np.ndarray], tracks: Sequence[T
         "run": run.name,
         "runKey": run.clusters.labels_sha256,
         "policyColour": cluster_colour(0),
-        "axes": _AXES.get(_plane_of(run.clusters.arguments), "dimension"),
+        "planes": _planes(content, tracks),
         "features": run.summary["features"],
         "byChoice": [{"choice": choice, "places": places} for choice, places in content.by_choice.items()],
         "clusters": [_cluster(cluster) for cluster in run.summary["clusters"]],
@@ -211,10 +227,6 @@ def _track(track: Track) -> dict[str, Any]:
         return described | {"clusters": [_cluster(cluster) for cluster in track.clusters]}
     low, high = _span(track)
     return described | {"low": low, "high": high}
-
-
-def _plane_of(arguments: dict[str, Any]) -> str:
-    return "semantic" if "codes" in arguments else str(arguments.get("projection", "umap"))
 
 
 def _cluster(cluster: dict[str, Any]) -> dict[str, Any]:

@@ -14,11 +14,11 @@ from activation_store.recording import check_recorded
 from activation_store.schema import IDENTITY, METADATA_FILE, Records
 from activation_store.selection import OBSERVATIONS, select
 from activation_store.sparse_dictionary import AUTOENCODERS, feature_name, read_dictionary
-from analysis.explorer.content import Explored, Step
+from analysis.explorer.content import Explored, Step, axes_of
 from analysis.lives import places_among
 from analysis.runs.cluster_run import LABELS_FILE
 from analysis.runs.finished_files import FinishedFiles, open_finished
-from analysis.runs.finished_run import read_run
+from analysis.runs.finished_run import FinishedRun, read_run
 from analysis.runs.propagated_labels import fit_rule, propagate_labels
 from common.files import sha256
 from common.user_error import UserError
@@ -36,6 +36,8 @@ class Track:
         run: name of the run's folder.
         values: (T,) float32, or the labels of clusters, (T,) int64.
         clusters: as the run's summary describes them; none for numbers.
+        plane: places of the page's N points in the run's embedding, (N, 2) float32; NaN for those that are not in it.
+        axes: what its axes are called.
     """
 
     run: str
@@ -44,6 +46,8 @@ class Track:
     definition: str
     values: np.ndarray
     clusters: tuple[dict[str, Any], ...] = ()
+    plane: np.ndarray | None = None
+    axes: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,19 @@ def _labels(path: Path, content: Explored, report: Progress) -> Track:
     label, _ = labels.of(content.seen.records)
     kind, layer = "code" if rule.exact else "cluster", run.summary["layer"]
     definition = f"{kind} of {layer}{'' if rule.exact else ', propagated to ticks that the run left out'}"
-    return Track(run.name, f"{kind} of {run.name}", "", definition, label, tuple(run.summary["clusters"]))
+    clusters = tuple(run.summary["clusters"])
+    return Track(
+        run.name, f"{kind} of {run.name}", "", definition, label, clusters, plane_of(run, content), axes_of(run)
+    )
+
+
+def plane_of(run: FinishedRun, content: Explored) -> np.ndarray | None:
+    """Return the places of the points in another run's embedding, (N, 2) float32; None if none is in it."""
+    own = {name: values[content.rows] for name, values in content.run.clusters.places.items()}
+    place = places_among(own, run.clusters.places)
+    if (place < 0).all():
+        return None
+    return np.where(place[:, None] < 0, np.float32(np.nan), run.embedding[place])
 
 
 def _features(finished: FinishedFiles, content: Explored, most: int, report: Progress) -> list[Track]:

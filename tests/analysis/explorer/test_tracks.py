@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from activation_store.schema import METADATA_FILE
 from activation_store.sparse_dictionary import DictionarySource, SparseDictionary, read_dictionary, write_dictionary
 from agent_zoo.sparse_codes import SparseCoder
 from analysis.explorer.content import Explored, explored
-from analysis.explorer.tracks import SPARSE_FILE, read_tracks
+from analysis.explorer.tracks import SPARSE_FILE, plane_of, read_tracks
 from analysis.lives import places_among
 from analysis.runs.finished_run import read_run
 from analysis.runs.run_folder import RunFolder
@@ -81,6 +82,19 @@ def test_clusters_are_carried_to_every_tick(results: Path, content: Explored) ->
     assert (track.run, track.name) == ("again", "cluster of again")
     assert np.array_equal(track.values, content.tick_labels[0])
     assert [cluster["label"] for cluster in track.clusters] == content.run.clusters.clusters
+    assert track.plane is not None and np.array_equal(track.plane, content.run.embedding[content.rows])
+
+
+def test_points_that_another_embedding_lacks_have_no_place_in_it(results: Path, content: Explored) -> None:
+    run = read_run(results / "again", content.run.dump)
+    kept = np.arange(len(run.clusters.label)) % 3 > 0
+    places = {name: values[kept] for name, values in run.clusters.places.items()}
+    fewer = replace(run, clusters=replace(run.clusters, places=places), embedding=run.embedding[kept])
+    plane = plane_of(fewer, content)
+    assert plane is not None and np.array_equal(np.isnan(plane).all(axis=1), ~kept[content.rows])
+    assert np.array_equal(plane[kept[content.rows]], run.embedding[content.rows][kept[content.rows]])
+    none = {name: np.full_like(values, 10**6) for name, values in places.items()}
+    assert plane_of(replace(fewer, clusters=replace(run.clusters, places=none)), content) is None
 
 
 def test_directions_are_read_out_at_every_tick(results: Path, content: Explored, states: np.ndarray) -> None:
@@ -166,3 +180,14 @@ def test_a_life_shows_them_over_time_and_the_search_finds_them(page, content: Ex
     page.fill("#find", "d_3")
     page.locator("#matches button", has_text="d_3").click()
     assert page.evaluate("explorer.colourBy") == "track.4"
+
+
+def test_points_move_to_the_plane_that_is_chosen(page, results: Path, content: Explored) -> None:
+    assert page.locator("#plane option").all_inner_texts() == [content.run.name, "again"]
+    x = "Array.from(document.getElementById('plot').data[0].x)"
+    before = page.evaluate(x)
+    page.evaluate("document.getElementById('plot').data[0].x.fill(0)")
+    page.select_option("#plane", label="again")
+    until(page, f"{x}.some((value) => value !== 0)")
+    assert page.evaluate(x) == before, "the same run again has the same places"
+    assert "plane=again" in page.evaluate("location.hash")
