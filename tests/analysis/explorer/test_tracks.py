@@ -191,3 +191,5 @@ def test_points_move_to_the_plane_that_is_chosen(page, results: Path, content: E
     until(page, f"{x}.some((value) => value !== 0)")
     assert page.evaluate(x) == before, "the same run again has the same places"
     assert "plane=again" in page.evaluate("location.hash")
+    page.set_viewport_size({"width": 1280, "height": 720})
+    assert page.evaluate("document.querySelector('header').scrollWidth") <= 1280, "both lists fit beside the rest"
