@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from activation_store.directions import DIRECTIONS_FILE, read_directions
+from activation_store.directions import DIRECTIONS_FILE, Direction, read_directions
 from activation_store.lives import number_lives, places_of
 from activation_store.reader import Progress, read_batches
 from activation_store.recording import check_recorded
@@ -159,10 +160,7 @@ def _read_outs(finished: FinishedFiles, content: Explored, most: int, report: Pr
     tracks: list[Track] = []
     for layer in dict.fromkeys(direction.layer for direction in chosen):
         own = [direction for direction in chosen if direction.layer == layer]
-        read = [direction.read_out for direction in own]
-        values = _along(
-            content, layer, lambda states, read=read: np.stack([number(states) for number in read], axis=1), report
-        )
+        values = _along(content, layer, partial(_stacked, own), report)
         tracks += [
             Track(
                 finished.path.resolve().name, direction.name, direction.unit,
@@ -171,6 +169,11 @@ def _read_outs(finished: FinishedFiles, content: Explored, most: int, report: Pr
             for i, direction in enumerate(own)
         ]  # fmt: skip
     return tracks
+
+
+def _stacked(directions: Sequence[Direction], states: np.ndarray) -> np.ndarray:
+    """Return the read-outs of states, (B, units) to (B, directions)."""
+    return np.stack([direction.read_out(states) for direction in directions], axis=1)
 
 
 def _along(content: Explored, layer: str, numbers: Numbers, report: Progress) -> np.ndarray:
