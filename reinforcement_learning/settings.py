@@ -141,8 +141,8 @@ class EnvironmentSettings(_OneLineErrors):
     """How fast eaten food grows back, as a multiple of the game's rate (a tile does so in 1 of 40 ticks on average),
     0 to 40; 0: never."""
     water: Annotated[float, BeforeValidator(_number), Field(ge=0, le=0.7)] = 0.3
-    """How much water maps have: the height, 0 to 0.7, up to which the terrain lies under it. The game's 0.3 covers a
-    quarter of a map, and hardly a place is 4 steps away from water; 0.05 covers a twentieth."""
+    """How much water maps have: the height of the terrain, 0 to 0.7, up to which there is water. The game's 0.3 covers
+    22 of 100 tiles, and water is 2 steps from most places; 0.05 covers 3 of 100."""
     death_fog_tick: OptionalCount = None
     """Tick from which a deadly fog closes in from the edges, one tile a tick, up to 8 tiles from the centre; by default
     there is none. Evaluations and recordings play without, unless they ask for it."""
