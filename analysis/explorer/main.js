@@ -25,7 +25,7 @@ class PointerPanel {
       element("p", { class: "note" }, `agent ${agent}, episode ${episode}; row ${row}, column ${col}; record ${data.tables["point.row"][hovered]} of the run`),
       element("details", { class: "features", ...(this.open ? { open: "" } : {}), ontoggle: (event) => { this.open = event.target.open; } },
         element("summary", {}, "features"),
-        element("dl", {}, ...data.facts.byChoice.flatMap(({ choice, places }) => this.values(choice, places, hovered))),
+        element("dl", {}, ...data.facts.byChoice.flatMap(({ choice, places }) => this.values(choice, places, hovered)), ...this.tracked(tick)),
       ),
     );
   }
@@ -36,6 +36,14 @@ class PointerPanel {
     const shown = choice ? rows.filter((feature) => feature.values[point]).map(({ name }) => [choice, name.slice(choice.length + 1)])
       : rows.map((feature) => [feature.name, shortNumber(feature.values[point])]);
     return shown.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]);
+  }
+
+  /** What further runs say of a tick; of their sparse features, those that are active. */
+  tracked(tick) {
+    const { data } = this.state;
+    const said = data.tracks.map((track) => [track, data.tracked(track, tick)]).filter(([{ clusters }, value]) => clusters || value !== 0);
+    const inWords = ({ clusters }, value) => (clusters && value === data.facts.noise.label ? "noise" : shortNumber(value, 3));
+    return said.flatMap(([track, value]) => [element("dt", {}, track.name), element("dd", {}, inWords(track, value))]);
   }
 
   /** The ticks around one of a life. */

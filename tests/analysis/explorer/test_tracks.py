@@ -182,6 +182,23 @@ def test_a_life_shows_them_over_time_and_the_search_finds_them(page, content: Ex
     assert page.evaluate("explorer.colourBy") == "track.4"
 
 
+def test_at_the_pointer_only_active_features_are_listed(page, results: Path, content: Explored) -> None:
+    sparse = read_tracks([results / "sparse"], content, MOST, quiet)
+    point = next(
+        i for i, tick in enumerate(content.place) if 0 < sum(track.values[tick] > 0.1 for track in sparse) < MOST
+    )
+    place = page.evaluate(f"explorer.placeOf({point})")
+    page.mouse.move(place["x"] + 3, place["y"] + 3)
+    page.mouse.move(place["x"], place["y"])
+    until(page, "explorer.hovered !== null")
+    hovered = page.evaluate("explorer.hovered")
+    names = page.eval_on_selector_all(".features dt", "terms => terms.map((term) => term.textContent)")
+    values = [track.values[content.place[hovered]] for track in sparse]
+    active = [track.name for track, value in zip(sparse, values, strict=True) if value > np.ptp(track.values) / 255]
+    idle = [track.name for track, value in zip(sparse, values, strict=True) if value == 0]
+    assert {"cluster of again", "d_0", *active} <= set(names) and not set(idle) & set(names)
+
+
 def test_points_move_to_the_plane_that_is_chosen(page, results: Path, content: Explored) -> None:
     assert page.locator("#plane option").all_inner_texts() == [content.run.name, "again"]
     x = "Array.from(document.getElementById('plot').data[0].x)"
