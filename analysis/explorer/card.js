@@ -38,3 +38,20 @@ function tickFacts({ data }, tick) {
     ),
   );
 }
+
+/** Ticks as a row of small views, each with the colour of its cluster; a click opens the life there. */
+function stripOfViews(state, name, ticks, current = null) {
+  const { data } = state, { tables } = data;
+  return element("div", { class: "strip", role: "group", "aria-label": name }, ...ticks.map((tick) => {
+    const canvas = element("canvas");
+    drawView(canvas, data, tick, 0);
+    canvas.style.width = canvas.style.height = "";
+    const whose = current === null ? `agent ${tables.agent[tick]}, episode ${tables.episode[tick]}, ` : "";
+    const frame = element("button", {
+      type: "button", title: `${whose}tick ${tables.tick[tick]}: ${state.called(tables.label[tick])}, ${data.action(tick)}`,
+      ...(tick === current ? { "aria-current": "true" } : {}), onclick: () => state.set("tick", tick),
+    }, canvas);
+    frame.style.borderColor = data.colourOf(tables.label[tick]);
+    return frame;
+  }));
+}

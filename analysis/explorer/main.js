@@ -50,7 +50,7 @@ class PointerPanel {
   around(tick) {
     const { data } = this.state, { start, end } = data.lifeOf(tick);
     const [first, last] = [Math.max(start, tick - STRIP), Math.min(end, tick + STRIP + 1)];
-    return this.strip("Ticks before and after", Array.from({ length: last - first }, (_, i) => first + i), tick);
+    return stripOfViews(this.state, "Ticks before and after", Array.from({ length: last - first }, (_, i) => first + i), tick);
   }
 
   /** What others saw in the states that are most alike. */
@@ -59,25 +59,8 @@ class PointerPanel {
     if (!near.length) return [];
     return [
       element("p", { class: "note" }, "Most alike in hidden space, in other lives:"),
-      this.strip("Most alike in other lives", near.map((other) => data.tables["point.tick"][other])),
+      stripOfViews(this.state, "Most alike in other lives", near.map((other) => data.tables["point.tick"][other])),
     ];
-  }
-
-  /** Ticks as a row of small views, each with the colour of its cluster; a click opens the life there. */
-  strip(name, ticks, current = null) {
-    const { data } = this.state, { tables } = data;
-    return element("div", { class: "strip", role: "group", "aria-label": name }, ...ticks.map((tick) => {
-      const canvas = element("canvas");
-      drawView(canvas, data, tick, 0);
-      canvas.style.width = canvas.style.height = "";
-      const whose = current === null ? `agent ${tables.agent[tick]}, episode ${tables.episode[tick]}, ` : "";
-      const frame = element("button", {
-        type: "button", title: `${whose}tick ${tables.tick[tick]}: ${this.state.called(tables.label[tick])}, ${data.action(tick)}`,
-        ...(tick === current ? { "aria-current": "true" } : {}), onclick: () => this.state.set("tick", tick),
-      }, canvas);
-      frame.style.borderColor = data.colourOf(tables.label[tick]);
-      return frame;
-    }));
   }
 }
 
@@ -121,6 +104,7 @@ async function start() {
   const embedding = new Embedding(state);
   const selection = new SelectionPanel(state);
   for (const Panel of [PointerPanel, LifePanel, ClusterPanel]) new Panel(state);
+  new QuantityCard(state, embedding);
   listenTo("plane", "change", ({ target }) => state.set("plane", target.value));
   listenTo("colour-by", "change", ({ target }) => state.set("colourBy", target.value));
   byId("view-legend").append(...viewLegend(state.data));

@@ -199,6 +199,32 @@ def test_at_the_pointer_only_active_features_are_listed(page, results: Path, con
     assert {"cluster of again", "d_0", *active} <= set(names) and not set(idle) & set(names)
 
 
+def test_a_card_says_how_a_feature_is_spread_and_where_it_is_greatest(page, results: Path, content: Explored) -> None:
+    track = read_tracks([results / "sparse"], content, MOST, quiet)[0]
+    page.select_option("#colour-by", label=track.name)
+    card = page.locator("#quantity")
+    card.wait_for()
+    assert card.locator("h2").inner_text() == track.name and "sparse feature" in card.inner_text()
+    steps = np.rint((track.values - track.values.min()) * (255 / np.ptp(track.values)))[content.place]  # as in the page
+    counts = page.eval_on_selector_all(".histogram i", "bars => bars.map(({ title }) => Number(title.split(' ')[0]))")
+    assert sum(counts) == ((steps > 0).sum() if (steps == 0).mean() > 0.5 else len(steps))
+    with np.errstate(invalid="ignore"):
+        r = np.array([np.corrcoef(steps, column)[0, 1] for column in content.values.T])
+    strongest = int(np.nanargmax(np.abs(r)))
+    terms = page.eval_on_selector_all("#quantity dt, #quantity dd", "terms => terms.map((term) => term.textContent)")
+    assert terms[:2] == [content.features[strongest].name, f"{r[strongest]:+.2f}".replace("-", "−")]
+    first = card.locator(".strip button").first.get_attribute("title")
+    agents = content.seen.records.agent_id[content.place[steps == steps.max()]]
+    assert first is not None and any(f"agent {agent}," in first for agent in agents.tolist())
+    card.locator("button", has_text="Select the greatest").click()
+    until(page, "explorer.selection !== null")
+    upper = np.sort(steps)[int(0.95 * len(steps))]
+    assert page.evaluate("explorer.selection") == np.flatnonzero((steps >= upper) & (steps > 0)).tolist()
+    page.evaluate("document.getElementById('clear-selection').click()")
+    page.select_option("#colour-by", label="cluster")
+    assert not card.is_visible()
+
+
 def test_points_move_to_the_plane_that_is_chosen(page, results: Path, content: Explored) -> None:
     assert page.locator("#plane option").all_inner_texts() == [content.run.name, "again"]
     x = "Array.from(document.getElementById('plot').data[0].x)"

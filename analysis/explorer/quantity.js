@@ -1,0 +1,94 @@
+"use strict";
+
+/* The quantity that colours stand for, as a card: how it is spread, what it goes with, and where it is greatest. */
+
+const BINS = 40;
+const GREATEST = 6; // points, of as many lives
+const GOES_WITH = 5; // features
+const UPPER_SHARE = 0.05; // of the points
+
+class QuantityCard {
+  constructor(state, embedding) {
+    this.state = state;
+    this.embedding = embedding;
+    this.section = byId("quantity");
+    this.draw();
+    state.on(["colourBy"], () => this.draw());
+  }
+
+  draw() {
+    const quantity = this.embedding.quantity();
+    this.section.hidden = !quantity;
+    if (!quantity) return;
+    const { data } = this.state, values = Float64Array.from(this.embedding.values());
+    const sorted = Float64Array.from(values).sort(), upper = sorted[Math.floor((1 - UPPER_SHARE) * sorted.length)];
+    const isGreat = (point) => values[point] >= upper && values[point] > sorted[0];
+    byId("quantity-name").textContent = quantity.name;
+    byId("quantity-body").replaceChildren(
+      element("p", { class: "dim" }, quantity.definition ?? ""),
+      ...this.spread(values, quantity.unit),
+      element("p", { class: "note" }, "Goes with (r over all points, not tested):"),
+      element("dl", {}, ...this.goesWith(quantity, values).flatMap(([name, r]) => [element("dt", {}, name), element("dd", {}, signed(r))])),
+      element("p", { class: "note" }, "Greatest in these lives:"),
+      stripOfViews(this.state, "Greatest", this.greatest(values).map((point) => data.tables["point.tick"][point])),
+      element(
+        "button", { type: "button", onclick: () => this.state.selectPoints(isGreat) },
+        `Select the greatest ${counted(values.reduce((count, _, point) => count + isGreat(point), 0), "point")}`,
+      ),
+    );
+  }
+
+  /** A histogram; of numbers that are mostly 0, of those that are not. */
+  spread(values, unit) {
+    const active = values.filter((value) => value !== 0), idle = values.length - active.length;
+    const mostlyIdle = idle > values.length / 2 && active.length > 0, shown = mostlyIdle ? active : values;
+    const [low, high] = [shown.reduce((a, b) => Math.min(a, b)), shown.reduce((a, b) => Math.max(a, b))];
+    const counts = new Array(BINS).fill(0);
+    for (const value of shown) counts[Math.min(BINS - 1, Math.floor(((value - low) / (high - low || 1)) * BINS))] += 1;
+    const most = Math.max(...counts);
+    const bars = counts.map((count) => {
+      const bar = element("i", { title: counted(count, "point") });
+      bar.style.height = `${(100 * count) / most}%`;
+      return bar;
+    });
+    const range = `${shortNumber(low, 3)} to ${shortNumber(high, 3)}${unit ? ` ${unit}` : ""}`;
+    return [
+      element("div", { class: "histogram", role: "img", "aria-label": `Histogram, ${range}` }, ...bars),
+      element("p", { class: "note" }, range + (mostlyIdle ? `; 0 at ${((100 * idle) / values.length).toFixed(1)}% of the points, which are not drawn` : "")),
+    ];
+  }
+
+  /** The features with the largest correlations: [[name, r]]. */
+  goesWith(quantity, values) {
+    const others = this.state.data.features.filter(({ name }) => name !== quantity.name);
+    const pairs = others.map(({ name, values: other }) => [name, correlation(values, other)]).filter(([, r]) => Number.isFinite(r));
+    return pairs.sort(([, one], [, other]) => Math.abs(other) - Math.abs(one)).slice(0, GOES_WITH);
+  }
+
+  /** The points with the greatest values, one a life. */
+  greatest(values) {
+    const { data } = this.state, lives = new Set(), points = [];
+    const order = Int32Array.from(values, (_, point) => point).sort((one, other) => values[other] - values[one]);
+    for (const point of order) {
+      const { start } = data.lifeOf(data.tables["point.tick"][point]);
+      if (!lives.has(start)) points.push(point);
+      lives.add(start);
+      if (points.length === GREATEST) break;
+    }
+    return points;
+  }
+}
+
+/** Pearson's r; NaN where a value is missing or one of them does not vary. */
+function correlation(one, other) {
+  const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+  const [ofOne, ofOther] = [mean(one), mean(other)];
+  let [product, squares, otherSquares] = [0, 0, 0];
+  for (let i = 0; i < one.length; i++) {
+    const [a, b] = [one[i] - ofOne, other[i] - ofOther];
+    product += a * b;
+    squares += a * a;
+    otherSquares += b * b;
+  }
+  return product / Math.sqrt(squares * otherSquares);
+}
