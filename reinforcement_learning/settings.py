@@ -136,7 +136,8 @@ class EnvironmentSettings(_OneLineErrors):
     interrupt: Annotated[OptionalCount, tyro.conf.arg(aliases=["--task.interrupt"])] = None
     """Tick in which every living agent is moved to a place drawn at random from the whole map, so that neither its
     place nor its latest moves tell where it was going. The ways of two_ways, four_ways and to_water begin there, and
-    nothing is paid for them before. By default nobody is moved."""
+    nothing is paid for them before. With to_water the place has water in view, but at least six steps away, if there is
+    such a place. By default nobody is moved."""
     food_regrowth: Annotated[float, BeforeValidator(_number), Field(ge=0, le=FASTEST_REGROWTH, allow_inf_nan=False)] = 1
     """How fast eaten food grows back, as a multiple of the game's rate (a tile does so in 1 of 40 ticks on average),
     0 to 40; 0: never."""
