@@ -93,11 +93,14 @@ def _is_water(game: nmmo.Env) -> np.ndarray:
 
 
 def _far_from_water_in_view(game: nmmo.Env) -> np.ndarray:
-    """Return for each tile of the map whether water is in view from it, and none within `STEPS_FROM_WATER`."""
+    """Return for each tile of the map whether water is in view from it, and none within `STEPS_FROM_WATER`.
+
+    It stays in view after a step away from it, which an agent that was moved may make before it looks.
+    """
     from scipy.ndimage import distance_transform_cdt  # imported here: other tasks need no scipy
 
     dry = ~_is_water(game)
-    in_view = distance_transform_cdt(dry, "chessboard") <= game.config.PLAYER_VISION_RADIUS  # (side, side)
+    in_view = distance_transform_cdt(dry, "chessboard") < game.config.PLAYER_VISION_RADIUS  # (side, side)
     return in_view & (distance_transform_cdt(dry, "taxicab") > STEPS_FROM_WATER)  # the last step would be into it
 
 

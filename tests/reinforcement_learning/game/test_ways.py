@@ -197,7 +197,7 @@ def test_the_way_to_water_begins_far_from_it_and_in_sight_of_it(small_world: Env
         if env is dry:
             far = [np.abs(water - player.pos) for player in world.env.game.realm.players.values()]
             assert min(apart.sum(axis=1).min() for apart in far) > STEPS_FROM_WATER
-            assert max(apart.max(axis=1).min() for apart in far) <= world.env.game.config.PLAYER_VISION_RADIUS
+            assert max(apart.max(axis=1).min() for apart in far) < world.env.game.config.PLAYER_VISION_RADIUS
     assert 0 < shares[0] < shares[1] / 2
 
 
