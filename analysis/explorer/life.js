@@ -24,7 +24,11 @@ function lineColour(key, number) {
 /** Groups of items by what `keyOf` says of each, in the order in which they come. */
 function grouped(items, keyOf) {
   const groups = new Map();
-  for (const item of items) groups.set(keyOf(item), [...(groups.get(keyOf(item)) ?? []), item]);
+  for (const item of items) {
+    const key = keyOf(item);
+    if (!groups.has(key)) groups.set(key, []);
+    groups.get(key).push(item);
+  }
   return groups;
 }
 

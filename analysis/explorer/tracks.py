@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from activation_store.directions import DIRECTIONS_FILE, Direction, read_directions
-from activation_store.lives import number_lives, places_of
+from activation_store.directions import DIRECTIONS_FILE, Direction
+from activation_store.lives import places_of
 from activation_store.reader import Progress, read_batches
 from activation_store.recording import check_recorded
 from activation_store.schema import IDENTITY, METADATA_FILE, Records
@@ -102,8 +102,7 @@ def _check_dump(finished: FinishedFiles, dump: Path) -> None:
 def _labels(path: Path, content: Explored, report: Progress) -> Track:
     run = read_run(path, content.run.dump)
     rule = fit_rule(run.clusters, run.dump, lambda share: report(share / 2))
-    lives, _ = number_lives(places_of(content.seen.records))
-    labels = propagate_labels(run.clusters, run.dump, rule, lives.tolist(), lambda share: report(0.5 + share / 2))
+    labels = propagate_labels(run.clusters, run.dump, rule, content.life_keys, lambda share: report(0.5 + share / 2))
     label, _ = labels.of(content.seen.records)
     kind, layer = "code" if rule.exact else "cluster", run.summary["layer"]
     definition = f"{kind} of {layer}{'' if rule.exact else ', propagated to ticks that the run left out'}"
@@ -155,8 +154,7 @@ def _features(finished: FinishedFiles, content: Explored, most: int, report: Pro
 
 def _read_outs(finished: FinishedFiles, content: Explored, most: int, report: Progress) -> list[Track]:
     """Return the read-outs of the run's first directions."""
-    finished.read(DIRECTIONS_FILE)  # refuses one that was changed
-    chosen = list(read_directions(finished.path / DIRECTIONS_FILE))[:most]
+    chosen = finished.directions().directions[:most]
     tracks: list[Track] = []
     for layer in dict.fromkeys(direction.layer for direction in chosen):
         own = [direction for direction in chosen if direction.layer == layer]
@@ -191,7 +189,6 @@ def _batches(content: Explored, layer: str, report: Progress) -> Iterator[Record
     """Read a layer's activations at the ticks of the page, in the order of the dump."""
     dump, metadata = content.run.dump, content.seen.metadata
     check_recorded(dump, metadata, layer)
-    lives, _ = number_lives(places_of(content.seen.records))
     nothing_else = [*OBSERVATIONS, "tables"]
-    wanted = select(dump, metadata, layers=[layer], columns=[], leave_out=nothing_else, lives=lives.tolist())
+    wanted = select(dump, metadata, layers=[layer], columns=[], leave_out=nothing_else, lives=content.life_keys)
     yield from (batch for batch in read_batches(dump, metadata, wanted, report) if len(batch))

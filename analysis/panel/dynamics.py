@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from activation_store.directions import DIRECTIONS_FILE, read_directions
+from activation_store.directions import DIRECTIONS_FILE
 from activation_store.schema import METADATA_FILE
 from analysis.runs.cluster_run import ClusterRun, read_cluster_run
 from analysis.runs.finished_files import FinishedFiles, RunDescription, open_finished
@@ -175,8 +175,7 @@ def _arrays(finished: FinishedFiles, file: str, *names: str) -> dict[str, np.nda
 
 
 def _read_outs(finished: FinishedFiles, names: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    finished.read(DIRECTIONS_FILE)  # refuses one that was changed
-    directions = read_directions(finished.path / DIRECTIONS_FILE)
+    directions = finished.directions()
     named = [directions.named(name) for name in names]
     if len({len(direction.weight) for direction in named}) != 1:
         raise UserError(f"{finished.path} has no independent components of one layer: run {_SCRIPT} again")

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar
 import orjson
 from pydantic import Field, TypeAdapter, ValidationError
 
+from activation_store.directions import DIRECTIONS_FILE, Directions, read_directions
 from activation_store.schema import METADATA_FILE
 from analysis.runs.run_folder import DONE_FILE, RUN_FILE
 from common.checked_json import read_small_json
@@ -74,6 +75,15 @@ class FinishedFiles:
             raise UserError(
                 f"{path} is damaged or of another version of this toolkit ({fault}): analyse the dump again"
             ) from None
+
+    def directions(self) -> Directions:
+        """Return the run's directions.
+
+        Raises:
+            UserError: as `read`; or the file holds no directions.
+        """
+        self.read(DIRECTIONS_FILE)  # refuses one that was changed
+        return read_directions(self.path / DIRECTIONS_FILE)
 
     def description(self) -> RunDescription:
         """Return what run.json says.

@@ -11,7 +11,6 @@ from typing import Literal
 import numpy as np
 import torch
 
-from activation_store.directions import DIRECTIONS_FILE, read_directions
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from activation_store.schema import METADATA_FILE
 from analysis.dynamics.jacobians import Agreement, LaggedCorrelations, Probes, mean_jacobians, sign_agreement
@@ -106,8 +105,7 @@ def _probes(finished: FinishedFiles, layer: str) -> Probes:
     """Read-outs are those of the directions `ic_N`."""
     states = _arrays(finished, "states.npz", ("ica_patterns", "spread"))
     patterns = states["ica_patterns"] * states["spread"]
-    finished.read(DIRECTIONS_FILE)  # refuses one that was changed
-    directions = read_directions(finished.path / DIRECTIONS_FILE)
+    directions = finished.directions()
     weights = np.stack([directions.named(f"ic_{number + 1}").weight for number in range(len(patterns))])
     if np.abs(weights @ patterns.T - np.eye(len(patterns))).max() > _ALIGNED:
         raise UserError(
