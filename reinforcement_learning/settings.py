@@ -143,7 +143,7 @@ class EnvironmentSettings(_OneLineErrors):
     0 to 40; 0: never."""
     water: Annotated[float, BeforeValidator(_number), Field(ge=0, le=0.7)] = 0.3
     """How much water maps have: the height of the terrain, 0 to 0.7, up to which there is water. The game's 0.3 covers
-    22 of 100 tiles, and water is 2 steps from most places; 0.05 covers 3 of 100."""
+    22 of 100 tiles, and it is 1.2 steps to water on average; 0.05 covers 3 of 100, and it is 4.5 steps."""
     death_fog_tick: OptionalCount = None
     """Tick from which a deadly fog closes in from the edges, one tile a tick, up to 8 tiles from the centre; by default
     there is none. Evaluations and recordings play without, unless they ask for it."""

@@ -247,7 +247,7 @@ def test_codes_are_compared_with_other_methods(run: Path, recording: Recording) 
     names = [row["name"] for row in result["rows"]]
     assert names == [
         "codes of this run", "UMAP and HDBSCAN", "k-means on the state", "behaviours (trajectories, Ward)",
-        "strongest sparse feature",
+        "strongest sparse feature", "strongest component (ICA)",
     ]  # fmt: skip
     table = (run / "leaderboard.tsv").read_text().splitlines()
     assert len(table) == 1 + sum(len(row["measures"]) for row in result["rows"])

@@ -13,6 +13,7 @@ from analysis.clusters.clustering import hdbscan_labels
 from analysis.clusters.projection import umap_embedding
 from analysis.codes.fit import FitOptions, fit_codebook
 from analysis.dynamics.behaviours import DIMENSIONS, STEPS
+from analysis.dynamics.decompositions import Scale, decompose
 from analysis.dynamics.neighbours import ward_labels
 from analysis.lives import Lives
 from analysis.runs.propagated_labels import rule_from
@@ -51,6 +52,7 @@ def partitions(groups: int) -> tuple[Partition, ...]:
         Partition("k-means on the state", "kmeans", partial(_k_means, groups=groups)),
         Partition("behaviours (trajectories, Ward)", "behaviours", partial(_behaviours, groups=groups), True),
         Partition("strongest sparse feature", "sparse", partial(_strongest_feature, features=features)),
+        Partition("strongest component (ICA)", "components", partial(_strongest_component, components=features // 2)),
     )
 
 
@@ -135,6 +137,20 @@ def _strongest_feature(states: np.ndarray, lives: Lives, seed: int, features: in
             "encoder_bias"
         ]  # (N, F)
         return z.argmax(axis=1).astype(np.int64)
+
+    return labels_of
+
+
+def _strongest_component(states: np.ndarray, lives: Lives, seed: int, components: int) -> Labeller:
+    """Fit independent components; a state belongs to that which adds most to its z-scores, and to its sign."""
+    scale = Scale.of(states)
+    model = decompose("ica", scale.z(states), min(components, *states.shape), seed, [])
+    size = np.linalg.norm(model.patterns, axis=1)  # (K,)
+
+    def labels_of(activations: np.ndarray) -> np.ndarray:
+        added = scale.z(activations) @ model.read_outs.T * size  # (N, K)
+        strongest = np.abs(added).argmax(axis=1)
+        return 2 * strongest + (added[np.arange(len(added)), strongest] > 0)
 
     return labels_of
 

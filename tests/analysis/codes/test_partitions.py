@@ -42,9 +42,7 @@ def planted() -> tuple[np.ndarray, np.ndarray]:
     return (centres[group] + RANDOM.normal(size=(len(group), UNITS))).astype(np.float32), group
 
 
-@pytest.mark.parametrize(
-    "way", [each for each in WAYS.values() if not each.of_trajectories], ids=lambda each: each.short
-)
+@pytest.mark.parametrize("way", [WAYS[name] for name in ("hdbscan", "kmeans", "sparse")], ids=lambda way: way.short)
 def test_planted_groups_are_found_in_states_and_in_new_ones(
     way: Partition, planted: tuple[np.ndarray, np.ndarray]
 ) -> None:
@@ -55,6 +53,18 @@ def test_planted_groups_are_found_in_states_and_in_new_ones(
     for group_of_label in (group[label == item] for item in np.unique(label)):  # groups may be divided, not mixed
         assert (group_of_label == np.bincount(group_of_label).argmax()).mean() > 0.95
     assert adjusted_rand_score(label, again) > 0.8
+
+
+def test_states_belong_to_the_planted_source_that_adds_most_to_them() -> None:
+    source = RANDOM.laplace(size=(3000, GROUPS))
+    mixing = 5 * np.linalg.qr(RANDOM.normal(size=(UNITS, GROUPS)))[0].T
+    states = (source @ mixing + RANDOM.normal(scale=0.1, size=(len(source), UNITS))).astype(np.float32)
+    size = np.sort(np.abs(source), axis=1)
+    clear = size[:, -1] > 1.5 * size[:, -2]
+    strongest = np.abs(source).argmax(axis=1)
+    planted = 2 * strongest + (source[np.arange(len(source)), strongest] > 0)
+    labels_of = WAYS["components"].fit(states, whole_lives(), 0)
+    assert adjusted_rand_score(labels_of(states)[clear], planted[clear]) > 0.9
 
 
 def test_behaviours_are_groups_of_motion_that_single_states_do_not_show() -> None:
