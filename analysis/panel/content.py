@@ -17,11 +17,11 @@ from analysis.lives import places_among
 from analysis.panel.behaviours import behaviours_of, fit_rule, main_behaviours, plane, states_of_life
 from analysis.panel.circuits import CIRCUIT_SCRIPT, PanelCircuit, read_circuit
 from analysis.panel.dynamics import Dynamics
-from analysis.panel.saliency import MAPS_FILE, SALIENCY_SCRIPT, PanelSaliency, read_saliency
 from analysis.panel.ticks import Chosen, PanelTicks, Probabilities, choose, joined_ticks, read_ticks, shared_out
 from analysis.recorded.action_probabilities import missing_for_probabilities, probabilities_of
 from analysis.runs.finished_files import finished_beside
 from analysis.runs.propagated_labels import CarryingRule
+from analysis.runs.saliency_maps import MAPS_FILE, SALIENCY_SCRIPT, SaliencyMaps, read_saliency
 from common.files import sha256
 from common.user_error import UserError
 
@@ -64,7 +64,7 @@ class PanelContent:
 
     dynamics: Dynamics
     sources: tuple[PanelSource, ...]
-    saliency: tuple[PanelSaliency, ...]
+    saliency: tuple[SaliencyMaps, ...]
     circuits: tuple[PanelCircuit, ...]
     rule: CarryingRule
     source: np.ndarray
@@ -96,7 +96,7 @@ def read_source(dump: Path, layers: Mapping[str, int], probabilities: Probabilit
 
 
 def read_panel(
-    dynamics: Dynamics, sources: Sequence[PanelSource], saliency: Sequence[PanelSaliency],
+    dynamics: Dynamics, sources: Sequence[PanelSource], saliency: Sequence[SaliencyMaps],
     circuits: Sequence[PanelCircuit], most: int, step: Step,
 ) -> PanelContent:  # fmt: skip
     """Choose and read rollouts.
@@ -139,7 +139,7 @@ def read_panel(
 
 
 def _chosen(
-    dynamics: Dynamics, sources: Sequence[PanelSource], saliency: Sequence[PanelSaliency], most: int
+    dynamics: Dynamics, sources: Sequence[PanelSource], saliency: Sequence[SaliencyMaps], most: int
 ) -> list[Chosen]:
     candidates = []
     for source in sources:
@@ -162,7 +162,7 @@ def _labelled(
     return label, own
 
 
-def _maps(saliency: PanelSaliency, sources: Sequence[PanelSource], ticks: PanelTicks, source: np.ndarray) -> np.ndarray:
+def _maps(saliency: SaliencyMaps, sources: Sequence[PanelSource], ticks: PanelTicks, source: np.ndarray) -> np.ndarray:
     """Return the mapped tick at each tick, -1 for none."""
     of_dump = np.array([other.sha256 == saliency.dump_sha256 for other in sources])[source]
     return np.where(of_dump, saliency.rows_at(ticks.places), -1)
@@ -200,7 +200,7 @@ def find_sources(dynamics: Dynamics, simulated: Path | None, policy: Path | None
 
 def find_saliency(
     dynamics: Dynamics, sources: Sequence[PanelSource], named: Sequence[Path], say: Say
-) -> list[PanelSaliency]:
+) -> list[SaliencyMaps]:
     """Return the runs of saliency.py that are named, or that lie beside the run.
 
     Args:

@@ -17,8 +17,8 @@ from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker
 from analysis.pages.packing import Packed, embedded, pack
 from analysis.pages.pages import BASE, environment, scripts_of, style_of
 from analysis.panel.content import PanelContent
-from analysis.panel.saliency import PARTS, PanelSaliency
 from analysis.panel.ticks import VITALS
+from analysis.runs.saliency_maps import PARTS, SaliencyMaps
 
 _HERE = Path(__file__).parent
 _KIT = (*BASE, "canvas.js", "glyphs.js", "view.js", "playback.js")
@@ -148,7 +148,7 @@ def view_changes(material: np.ndarray, corner: np.ndarray, lengths: np.ndarray) 
     return folded
 
 
-def saliency_tables(saliency: PanelSaliency, rows: np.ndarray, content: PanelContent) -> dict[str, np.ndarray]:
+def saliency_tables(saliency: SaliencyMaps, rows: np.ndarray, content: PanelContent) -> dict[str, np.ndarray]:
     """Return the maps over the ticks of the panel: of M mapped ticks, in order of ticks, and L lags.
 
     Returns:
@@ -234,7 +234,7 @@ def _behaviour(content: PanelContent, number: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _target(saliency: PanelSaliency) -> dict[str, Any]:
+def _target(saliency: SaliencyMaps) -> dict[str, Any]:
     return {
         "of": saliency.of, "method": saliency.method, "failures": saliency.failures, "run": saliency.path.name,
         "lags": saliency.tiles.shape[1] - 1,

@@ -8,9 +8,9 @@ import pytest
 from analysis.labels import NOISE
 from analysis.panel.behaviours import behaviours_of, has_behaviour, main_behaviours, plane, trajectories
 from analysis.panel.page import panel_page, view_changes
-from analysis.panel.saliency import _by_view, _later, read_saliency
 from analysis.panel.ticks import choose, pieces, shared_out
 from analysis.runs.propagated_labels import rule_from
+from analysis.runs.saliency_maps import _by_view, _later, read_saliency
 from tests.generated_panel import generated_panel
 from tests.planted_panel import planted_saliency_run
 from tests.recorded import Recording

@@ -32,7 +32,7 @@ class _Sanity:
 
 
 @dataclass(frozen=True, eq=False)
-class PanelSaliency:
+class SaliencyMaps:
     """How the observation of a tick raises or lowers a target in that tick and later. M mapped ticks, L lags from 0.
 
     Attributes:
@@ -62,7 +62,7 @@ class PanelSaliency:
         return places_among(places, self.places)
 
 
-def read_saliency(path: Path) -> PanelSaliency:
+def read_saliency(path: Path) -> SaliencyMaps:
     """Read a run of saliency.py.
 
     Raises:
@@ -82,7 +82,7 @@ def read_saliency(path: Path) -> PanelSaliency:
     later = _later(arrays["sample"], arrays["tiles"].shape[1])
     sizes = [np.nansum(np.abs(arrays[name]), axis=2) for name in ("tiles", "entities", "own", "inventory")]
     parts = np.stack([*sizes, np.nan_to_num(np.abs(arrays["task"]))], axis=2)  # (M, lags, parts)
-    return PanelSaliency(
+    return SaliencyMaps(
         path, run.input.get(METADATA_FILE, ""), str(run.arguments.get("of", "")), str(run.arguments.get("method", "")),
         sanity.warnings, {name: arrays[name] for name in IDENTITY}, arrays["value"],
         *(_by_view(maps, later) for maps in (arrays["tiles"], arrays["entities"], parts)),
