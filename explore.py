@@ -26,7 +26,7 @@ class Arguments:
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Run of analyze_activations.py with an embedding and clusters, such as analysis_results/RUN, and any further runs
-    of the same dump whose clusters, codes, sparse features or directions are shown beside it."""
+    of the same dump whose clusters, codes, sparse features, directions or saliency maps are shown beside it."""
     dump: Path | None = None
     """Activation dump that the runs analysed, if it has been moved since."""
     name: str | None = None
@@ -64,11 +64,11 @@ def main() -> None:
     with step(console, "loading the libraries"):
         from analysis.explorer.content import explored
         from analysis.explorer.page import explorer_page
-        from analysis.explorer.tracks import read_tracks
+        from analysis.explorer.tracks import read_further
     content = explored(run, arguments.max_ticks, partial(step, console))
-    tracks = read_tracks(others, content, arguments.max_tracks, partial(step, console))
+    further = read_further(others, content, arguments.max_tracks, partial(step, console))
     with step(console, f"building the page of {len(content.rows):,} points and {len(content.seen):,} ticks"):
-        write_text(arguments.path, explorer_page(content, tracks))
+        write_text(arguments.path, explorer_page(content, further))
     if len(content.lives) < content.lives_of_run:
         console.print(f"--max-ticks: {len(content.lives):,} of {content.lives_of_run:,} lives fit", highlight=False)
     size = arguments.path.stat().st_size

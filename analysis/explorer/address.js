@@ -2,16 +2,16 @@
 
 /*
  * The address of what is shown, to keep or to send: #agent=35&episode=0&tick=104&colour=self_food opens the page there;
- * plane=RUN shows the embedding of that run.
+ * plane=RUN shows the embedding of that run, map=RUN the saliency maps of that run.
  */
 
 class Address {
   constructor(state) {
     this.state = state;
-    this.choices = [["colour", byId("colour-by"), "colourBy"], ["plane", byId("plane"), "plane"]].filter(([, list]) => list);
+    this.choices = [["colour", byId("colour-by"), "colourBy"], ["plane", byId("plane"), "plane"], ["map", byId("overlay"), "overlay"]].filter(([, list]) => list);
     this.read();
     window.addEventListener("hashchange", () => this.read());
-    state.on(["tick", "colourBy", "plane"], () => this.write());
+    state.on(["tick", "colourBy", "plane", "overlay"], () => this.write());
   }
 
   /** Open what the address names; what this page does not hold is left as it is. */

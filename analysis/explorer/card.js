@@ -17,11 +17,20 @@ function clusterChip(state, tick) {
 function viewCard(state, tick, width) {
   const { data } = state;
   const canvas = element("canvas", { role: "img", "aria-label": `View at tick ${data.tables.tick[tick]}: ${inWords(data, tick)}` });
-  drawView(canvas, data, tick, width);
+  drawView(canvas, data, tick, width, data.mapOver(state.map, tick));
   return element(
     "figure", { class: "card" }, canvas,
-    element("figcaption", {}, element("b", {}, `tick ${data.tables.tick[tick]}`), clusterChip(state, tick)),
+    element("figcaption", {}, element("b", {}, `tick ${data.tables.tick[tick]}`), clusterChip(state, tick), mapLine(state.map, tick)),
   );
+}
+
+/** What the map over a view is of, and whether its checks failed; null where there is none. */
+function mapLine(map, tick) {
+  const number = map?.numberAt.get(tick);
+  if (number === undefined) return null;
+  const failed = map.failures.length ? ", not to be trusted" : "";
+  const most = `Red raises it, blue lowers it, by at most ${shortNumber(map.most[number], 2)} a tile.`;
+  return element("span", { class: failed ? "failed" : "dim", title: [most, ...map.failures].join(" ") }, `map of ${map.of}${failed}`);
 }
 
 /** Vitals, action and events of a tick; side by side where there is room. */
@@ -44,7 +53,7 @@ function stripOfViews(state, name, ticks, current = null) {
   const { data } = state, { tables } = data;
   return element("div", { class: "strip", role: "group", "aria-label": name }, ...ticks.map((tick) => {
     const canvas = element("canvas");
-    drawView(canvas, data, tick, 0);
+    drawView(canvas, data, tick, 0, data.mapOver(state.map, tick));
     canvas.style.width = canvas.style.height = "";
     const whose = current === null ? `agent ${tables.agent[tick]}, episode ${tables.episode[tick]}, ` : "";
     const frame = element("button", {

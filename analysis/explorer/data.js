@@ -2,6 +2,8 @@
 
 /* The explorer's tables, unpacked: N points, and T ticks of their lives, life by life. Points and ticks count from 0. */
 
+const MAP_STEPS = 127; // of the largest attribution in a map
+
 class ExplorerData extends RecordedTicks {
   constructor(facts, tables) {
     super(facts, tables);
@@ -9,6 +11,10 @@ class ExplorerData extends RecordedTicks {
     this.ticks = tables.tick.length;
     this.features = facts.features.map((feature, i) => ({ ...feature, values: tables[`feature.${i}`] }));
     this.tracks = facts.tracks.map((track, i) => ({ ...track, steps: tables[`track.${i}`] }));
+    this.maps = facts.maps.map((map, i) => ({
+      ...map, tiles: tables[`map.${i}.tiles`], most: tables[`map.${i}.most`],
+      numberAt: new Map(Array.from(tables[`map.${i}.ticks`], (tick, number) => [tick, number])),
+    }));
     this.views = this.unfoldViews();
     this.lifeStart = running(tables["life.ticks"]);
     this.pointAt = new Map(Array.from(tables["point.tick"], (tick, point) => [tick, point]));
@@ -83,6 +89,14 @@ class ExplorerData extends RecordedTicks {
     return track.clusters ? track.steps[tick] : track.low + (track.steps[tick] / 255) * (track.high - track.low);
   }
 
+  /** How to draw a run's saliency map over the view of a tick; undefined where there is none. */
+  mapOver(map, tick) {
+    const number = map?.numberAt.get(tick), { side } = this.facts;
+    if (number === undefined) return undefined;
+    const tiles = map.tiles.subarray(number * side * side, (number + 1) * side * side);
+    return (context, scale) => drawMapOver(context, side, scale, tiles, MAP_STEPS);
+  }
+
   colourOf(label, clusters = this.facts.clusters) {
     return clusters.find((cluster) => cluster.label === label)?.colour ?? (label === this.facts.noise.label ? this.facts.noise.colour : "#ffffff");
   }
@@ -92,7 +106,7 @@ class ExplorerData extends RecordedTicks {
   }
 }
 
-/** What the user looks at; what changes is hovered, tick, colourBy, plane, selection or names. */
+/** What the user looks at; what changes is hovered, tick, colourBy, plane, overlay, selection or names. */
 class ExplorerState extends PageState {
   constructor(data) {
     super(data);
@@ -100,6 +114,7 @@ class ExplorerState extends PageState {
     this.tick = null; // of the life that is open
     this.colourBy = "cluster";
     this.plane = 0; // number of the embedding
+    this.overlay = 0; // number of the run of saliency.py whose maps lie over views; "" for none
     this.selection = null; // points, or none
     this.names = {}; // labels that people gave to clusters
   }
@@ -109,6 +124,9 @@ class ExplorerState extends PageState {
     const given = this.names[label];
     return this.data.nameOf(label) + (given ? `: ${given}` : "");
   }
+
+  /** The maps that lie over views, if there are any. */
+  get map() { return this.data.maps[this.overlay]; }
 
   /** Select the points for which a condition holds. */
   selectPoints(condition) {

@@ -43,7 +43,7 @@ class LifePanel {
     this.shown = null;
     this.listen();
     state.on(["tick"], () => this.draw());
-    state.on(["names"], () => this.draw(true));
+    state.on(["names", "overlay"], () => this.draw(true));
   }
 
   listen() {
@@ -162,9 +162,20 @@ class LifePanel {
         legend: this.inColours(columns),
       })),
       this.lanes(kinds, this.eventTraces(kinds, events)),
+      ...this.mapLane(),
       this.lanes(acts.map(([, name]) => name), this.actTraces(acts)),
       ...Array.from(runs, ([run, rows]) => this.heatRows(run, rows)),
     ];
+  }
+
+  /** The ticks that have a saliency map, if any has. */
+  mapLane() {
+    const { map, data } = this.state;
+    const mapped = Array.from(map?.numberAt.keys() ?? []).filter((tick) => tick >= this.life.start && tick < this.life.end);
+    return mapped.length ? [this.lanes(["map"], [{
+      type: "scatter", mode: "markers", x: mapped.map((tick) => data.tables.tick[tick]), y: mapped.map(() => 0),
+      marker: { symbol: "square", size: 5, color: "#3f4a55" }, hovertemplate: `map of ${escaped(map.of)}<extra></extra>`,
+    }])] : [];
   }
 
   lanes(names, traces) {

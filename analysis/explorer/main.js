@@ -10,7 +10,7 @@ class PointerPanel {
   constructor(state) {
     this.state = state;
     this.body = byId("pointer-body");
-    state.on(["hovered", "names", "colourBy"], () => this.draw());
+    state.on(["hovered", "names", "colourBy", "overlay"], () => this.draw());
   }
 
   draw() {
@@ -75,6 +75,7 @@ function publicState(state, embedding, selection) {
     columns: Object.fromEntries([...data.facts.panels.flatMap(({ columns }) => Object.keys(columns)), ...Object.keys(data.facts.acts)]
       .map((key) => [key, tables[key][tick]])),
     tracks: data.tracks.map((track) => data.tracked(track, tick)),
+    mapped: data.maps.map(({ numberAt }) => numberAt.has(tick)),
   });
   return Object.freeze({
     count: data.count,
@@ -106,6 +107,7 @@ async function start() {
   for (const Panel of [PointerPanel, LifePanel, ClusterPanel]) new Panel(state);
   new QuantityCard(state, embedding);
   listenTo("plane", "change", ({ target }) => state.set("plane", target.value));
+  listenTo("overlay", "change", ({ target }) => state.set("overlay", target.value));
   listenTo("colour-by", "change", ({ target }) => state.set("colourBy", target.value));
   byId("view-legend").append(...viewLegend(state.data));
   await embedding.draw();

@@ -3,14 +3,14 @@
 What further runs of the dump say of its ticks is shown beside them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from analysis.explorer.content import Explored, axes_of
-from analysis.explorer.tracks import Track
+from analysis.explorer.tracks import Further, Overlay, Track
 from analysis.explorer.views import view_facts, view_tables
 from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker
 from analysis.labels import NOISE
@@ -77,24 +77,22 @@ _SYMBOLS = {
     "<": "triangle-left", ">": "triangle-right", "*": "star",
 }  # fmt: skip
 """Plotly's names of the markers used in figures."""
-_BYTE = 255
+_BYTE, _SIGNED_BYTE = 255, 127
 
 
-def explorer_page(content: Explored, tracks: Sequence[Track] = ()) -> str:
-    """Return the page as HTML.
-
-    Args:
-        tracks: what further runs say of the ticks.
-    """
+def explorer_page(content: Explored, further: Further | None = None) -> str:
+    """Return the page as HTML."""
     from plotly.offline import get_plotlyjs
 
-    columns = life_columns(content.timeline)
-    packed = _packed(content, columns, tracks)
+    further = further or Further()
+    columns, tracks = life_columns(content.timeline), further.tracks
+    packed = _packed(content, columns, further)
     page = environment(_HERE).get_template("template.html")
     return page.render(
         content=content, run=content.run, summary=content.run.summary, columns=_colouring_columns(content, columns),
-        tracks=_by_run(tracks), planes=_planes(content, tracks), permutations=len(content.shifts) - 1,
-        facts=embedded(_facts(content, columns, tracks) | {"columns": packed.columns}),
+        tracks=_by_run(tracks), planes=_planes(content, tracks), overlays=further.overlays,
+        permutations=len(content.shifts) - 1,
+        facts=embedded(_facts(content, columns, further) | {"columns": packed.columns}),
         packed=packed.content, style=style_of("window", _HERE), scripts=scripts_of(_KIT, _SCRIPTS, [get_plotlyjs()]),
     )  # fmt: skip
 
@@ -113,7 +111,7 @@ def _by_run(tracks: Sequence[Track]) -> dict[str, list[tuple[int, Track]]]:
     return runs
 
 
-def _packed(content: Explored, columns: dict[str, np.ndarray], tracks: Sequence[Track]) -> Packed:
+def _packed(content: Explored, columns: dict[str, np.ndarray], further: Further) -> Packed:
     """Pack the points, the ticks of their lives, and how the run's test shifts each life's labels."""
     seen, records, shifts = content.seen, content.seen.records, content.shifts
     label, own = content.tick_labels
@@ -141,8 +139,9 @@ def _packed(content: Explored, columns: dict[str, np.ndarray], tracks: Sequence[
         **{f"feature.{i}": _narrow(column) for i, column in enumerate(content.values.T)},
         **view_tables(seen),
         **columns,
-        **_planes_of_others(tracks),
-        **{f"track.{i}": track.values if track.clusters else _in_bytes(track) for i, track in enumerate(tracks)},
+        **_planes_of_others(further.tracks),
+        **{f"track.{i}": _stored(track) for i, track in enumerate(further.tracks)},
+        **{f"map.{i}{name}": table for i, overlay in enumerate(further.overlays) for name, table in _map(overlay)},
         "event.tick": events.record,
         "event.kind": events.kind,
         "event.words": event_word,
@@ -189,10 +188,19 @@ def _span(track: Track) -> tuple[float, float]:
     return float(track.values.min()), float(track.values.max())
 
 
-def _in_bytes(track: Track) -> np.ndarray:
-    """Return a track's numbers as steps of their range, (T,) uint8."""
+def _stored(track: Track) -> np.ndarray:
+    """Return a track's labels, or its numbers as steps of their range, (T,) uint8."""
+    if track.clusters:
+        return track.values
     low, high = _span(track)
     return np.rint((track.values - low) * (_BYTE / (high - low) if high > low else 0)).astype(np.uint8)
+
+
+def _map(overlay: Overlay) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield which ticks have a map, (M,), the largest |attribution| in each, (M,), all in 127ths of it, (M, 225)."""
+    most = np.abs(overlay.tiles).max(axis=1)
+    steps = overlay.tiles * (_SIGNED_BYTE / np.where(most > 0, most, 1))[:, None]
+    yield from ((".ticks", overlay.ticks), (".most", most), (".tiles", np.rint(steps).astype(np.int8)))
 
 
 def _narrow(values: np.ndarray) -> np.ndarray:
@@ -201,18 +209,22 @@ def _narrow(values: np.ndarray) -> np.ndarray:
     return values.astype(np.int32) if whole else values
 
 
-def _facts(content: Explored, columns: dict[str, np.ndarray], tracks: Sequence[Track]) -> dict[str, Any]:
+def _facts(content: Explored, columns: dict[str, np.ndarray], further: Further) -> dict[str, Any]:
     """Return everything except the tables."""
     run = content.run
     return {
         "run": run.name,
         "runKey": run.clusters.labels_sha256,
         "policyColour": cluster_colour(0),
-        "planes": _planes(content, tracks),
+        "planes": _planes(content, further.tracks),
         "features": run.summary["features"],
         "byChoice": [{"choice": choice, "places": places} for choice, places in content.by_choice.items()],
         "clusters": [_cluster(cluster) for cluster in run.summary["clusters"]],
-        "tracks": [_track(track) for track in tracks],
+        "tracks": [_track(track) for track in further.tracks],
+        "maps": [
+            {"run": maps.path.resolve().name, "of": maps.of, "method": maps.method, "failures": maps.failures}
+            for maps in (overlay.maps for overlay in further.overlays)
+        ],
         "noise": {"label": NOISE, "colour": NOISE_COLOUR, "records": run.summary["noise_records"]},
         **view_facts(),
         "panels": panels_of(columns),

@@ -54,10 +54,24 @@ class SearchBox {
       ...data.facts.clusters.map(({ label, description }) => ({
         kind: "select", text: `${state.called(label)}: ${description}`, act: () => state.selectPoints((point) => tables["point.label"][point] === label),
       })),
+      ...data.maps.flatMap((map) => this.mapped(map)),
       ...Array.from(data.lifeStart.subarray(0, -1), (tick) => ({
         kind: "open", text: `agent ${tables.agent[tick]}, episode ${tables.episode[tick]}`, act: () => state.set("tick", tick),
       })),
     ];
+  }
+
+  /** The lives in which a run of saliency.py has maps, each from its first map on. */
+  mapped({ of, run, numberAt }) {
+    const { state } = this, { data } = state, { tables } = data;
+    const first = new Map();
+    for (const tick of numberAt.keys()) {
+      const { start } = data.lifeOf(tick);
+      if (!first.has(start)) first.set(start, tick);
+    }
+    return Array.from(first.values(), (tick) => ({
+      kind: "open", text: `saliency map of ${of}: agent ${tables.agent[tick]}, episode ${tables.episode[tick]} (${run})`, act: () => state.set("tick", tick),
+    }));
   }
 
   /** The points at which what was done, or one thing that happened, holds all words. */

@@ -1,4 +1,4 @@
-"""What further runs of a dump say of every tick: its cluster or code, its sparse features, its read-outs."""
+"""What further runs of a dump say of its ticks: clusters or codes, sparse features, read-outs, saliency maps."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +21,7 @@ from analysis.runs.cluster_run import LABELS_FILE
 from analysis.runs.finished_files import FinishedFiles, open_finished
 from analysis.runs.finished_run import FinishedRun, read_run
 from analysis.runs.propagated_labels import fit_rule, propagate_labels
+from analysis.runs.saliency_maps import MAPS_FILE, SaliencyMaps, read_saliency
 from common.files import sha256
 from common.user_error import UserError
 
@@ -51,6 +52,28 @@ class Track:
     axes: str = ""
 
 
+@dataclass(frozen=True, eq=False)
+class Overlay:
+    """Saliency maps over the views of some ticks of a page.
+
+    Attributes:
+        ticks: indices of the page's ticks that have a map, ascending, (M,) int64.
+        tiles: attribution of each tile of their views to what the policy computes in the same tick, (M, 225) float32.
+    """
+
+    maps: SaliencyMaps
+    ticks: np.ndarray
+    tiles: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Further:
+    """What further runs say of the ticks of a page."""
+
+    tracks: tuple[Track, ...] = ()
+    overlays: tuple[Overlay, ...] = ()
+
+
 @dataclass(frozen=True)
 class _Score:
     name: str
@@ -64,19 +87,21 @@ class _Sparse:
     scores: list[_Score] = field(default_factory=list)
 
 
-def read_tracks(runs: Sequence[Path], content: Explored, most: int, step: Step) -> tuple[Track, ...]:
+def read_further(runs: Sequence[Path], content: Explored, most: int, step: Step) -> Further:
     """Read what further runs of the dump say of the ticks of a page.
 
     Args:
         most: maximum of numbers of one run: of sparse features those that vary most, of others the first.
 
     Raises:
-        UserError: a run is unfinished or damaged, or is of another dump or of a kind that says nothing of ticks.
+        UserError: a run is unfinished or damaged, is of another dump or of a kind that says nothing of ticks, or has
+            maps of none of the page's ticks.
     """
     names = [run.resolve().name for run in (content.run.clusters.path, *runs)]
     if repeated := [name for name in names if names.count(name) > 1]:
         raise UserError(f"two runs are called {repeated[0]}: give each run once")
     tracks: list[Track] = []
+    overlays: list[Overlay] = []
     for path in runs:
         finished = open_finished(path)
         _check_dump(finished, content.run.dump)
@@ -87,11 +112,14 @@ def read_tracks(runs: Sequence[Path], content: Explored, most: int, step: Step) 
                 tracks += _features(finished, content, most, report)
             elif DIRECTIONS_FILE in finished:
                 tracks += _read_outs(finished, content, most, report)
+            elif MAPS_FILE in finished:
+                overlays.append(_overlay(read_saliency(path), content))
             else:
                 raise UserError(
-                    f"{path} says nothing of single ticks: give a run with clusters, codes, features or directions"
+                    f"{path} says nothing of single ticks: give a run with clusters, codes, features, directions or "
+                    "saliency maps"
                 )
-    return tuple(tracks)
+    return Further(tuple(tracks), tuple(overlays))
 
 
 def _check_dump(finished: FinishedFiles, dump: Path) -> None:
@@ -119,6 +147,14 @@ def plane_of(run: FinishedRun, content: Explored) -> np.ndarray | None:
     if (place < 0).all():
         return None
     return np.where(place[:, None] < 0, np.float32(np.nan), run.embedding[place])
+
+
+def _overlay(maps: SaliencyMaps, content: Explored) -> Overlay:
+    rows = maps.rows_at(places_of(content.seen.records))
+    ticks = np.flatnonzero(rows >= 0)
+    if not len(ticks):
+        raise UserError(f"{maps.path} has no map of the lives in this page: draw more samples, or raise --max-ticks")
+    return Overlay(maps, ticks, np.nan_to_num(maps.tiles[rows[ticks], 0]))
 
 
 def _features(finished: FinishedFiles, content: Explored, most: int, report: Progress) -> list[Track]:

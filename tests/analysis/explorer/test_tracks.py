@@ -17,7 +17,7 @@ from activation_store.schema import METADATA_FILE
 from activation_store.sparse_dictionary import DictionarySource, SparseDictionary, read_dictionary, write_dictionary
 from agent_zoo.sparse_codes import SparseCoder
 from analysis.explorer.content import Explored, explored
-from analysis.explorer.tracks import SPARSE_FILE, plane_of, read_tracks
+from analysis.explorer.tracks import SPARSE_FILE, plane_of, read_further
 from analysis.lives import places_among
 from analysis.runs.finished_run import read_run
 from analysis.runs.run_folder import RunFolder
@@ -27,6 +27,7 @@ from tests.browser import opened, until
 from tests.command import assert_refused, assert_refuses, run_here, run_well
 
 LAYER, MOST, FEATURES = "action_decoder", 4, 12
+MAPPED = 7
 READY = "window.explorer !== undefined"
 
 
@@ -48,7 +49,7 @@ def states(analysed: Analysed, content: Explored) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def results(analysed: Analysed, states: np.ndarray, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of further runs of the dump: again (the same clusters), probed, sparse and empty."""
+    """A folder of further runs of the dump: again (the same clusters), probed, sparse, mapped and empty."""
     folder, units = tmp_path_factory.mktemp("results"), states.shape[1]
     shutil.copytree(analysed.run, folder / "again")
     made_from = {"input": {METADATA_FILE: sha256(analysed.dump / METADATA_FILE)}}
@@ -71,14 +72,46 @@ def results(analysed: Analysed, states: np.ndarray, tmp_path_factory: pytest.Tem
         write_dictionary(run.path / "topk.safetensors", dictionary)
     with RunFolder(folder / "baselines", made_from) as run:
         run.save_json(SPARSE_FILE, {"scores": [{"name": "pca", "kind": "pca"}]})
+    for name, shift in (("mapped", 0), ("elsewhere", 10**6)):
+        with RunFolder(folder / name, made_from | {"arguments": {"of": "value", "method": "gradient"}}) as run:
+            save_maps(run, {key: place + shift for key, place in mapped_places(analysed.dump).items()})
     for name, input_ in (("empty", made_from), ("foreign", {"input": {METADATA_FILE: "0" * 64}})):
         with RunFolder(folder / name, input_) as run:
             run.save_text("x.txt", "")
     return folder
 
 
+def mapped_places(dump: Path) -> dict[str, np.ndarray]:
+    """The ticks that have maps: the first ones of the dump, last first."""
+    return {name: place[:MAPPED][::-1] for name, place in places_of(read_dump(dump, layers=[], columns=[])).items()}
+
+
+def save_maps(run: RunFolder, places: dict[str, np.ndarray]) -> None:
+    """Write maps of one tick a sample, and of the tick before it, as saliency.py does; a check of them failed."""
+    rng = np.random.default_rng(1)
+    widths = {"tiles": 225, "entities": 3, "own": 5, "inventory": 1}
+    maps = {name: rng.standard_normal((MAPPED, 2, width)) for name, width in widths.items()}
+    run.save_arrays(
+        "maps.npz", **places, **maps, sample=np.arange(MAPPED), value=np.ones(MAPPED), task=np.ones((MAPPED, 2))
+    )
+    run.save_json("sanity.json", {"failures": ["it does not beat nearest first"], "checks": {}})
+
+
+def planted_tiles() -> np.ndarray:
+    """Attributions of the mapped ticks' own tiles, in the order of the dump, (MAPPED, 225)."""
+    return np.random.default_rng(1).standard_normal((MAPPED, 2, 225))[::-1, -1]
+
+
+def test_maps_lie_over_the_ticks_that_they_are_of(results: Path, content: Explored, analysed: Analysed) -> None:
+    (overlay,) = read_further([results / "mapped"], content, MOST, quiet).overlays
+    own = {name: place[overlay.ticks] for name, place in places_of(content.seen.records).items()}
+    there = {name: place[::-1] for name, place in mapped_places(analysed.dump).items()}
+    assert len(overlay.ticks) == MAPPED
+    assert overlay.tiles == pytest.approx(planted_tiles()[places_among(own, there)], rel=1e-6)
+
+
 def test_clusters_are_carried_to_every_tick(results: Path, content: Explored) -> None:
-    (track,) = read_tracks([results / "again"], content, MOST, quiet)
+    (track,) = read_further([results / "again"], content, MOST, quiet).tracks
     assert (track.run, track.name) == ("again", "cluster of again")
     assert np.array_equal(track.values, content.tick_labels[0])
     assert [cluster["label"] for cluster in track.clusters] == content.run.clusters.clusters
@@ -98,7 +131,7 @@ def test_points_that_another_embedding_lacks_have_no_place_in_it(results: Path, 
 
 
 def test_directions_are_read_out_at_every_tick(results: Path, content: Explored, states: np.ndarray) -> None:
-    tracks = read_tracks([results / "probed"], content, MOST, quiet)
+    tracks = read_further([results / "probed"], content, MOST, quiet).tracks
     weights = np.random.default_rng(0).standard_normal((MOST + 2, states.shape[1])).astype(np.float32)
     assert [track.name for track in tracks] == ["d_0", "d_1", "d_2", "d_3"], "the first ones"
     assert tracks[0].unit == "points" and not tracks[0].clusters
@@ -112,7 +145,7 @@ def test_the_features_that_vary_most_are_shown_with_their_strengths(
     strengths = SparseCoder(read_dictionary(results / "sparse" / "topk.safetensors")).strengths(
         torch.from_numpy(states)
     ).numpy()  # fmt: skip
-    tracks = read_tracks([results / "sparse"], content, MOST, quiet)
+    tracks = read_further([results / "sparse"], content, MOST, quiet).tracks
     most = np.argsort(-strengths.std(axis=0))[:MOST]
     assert [track.name for track in tracks] == [f"feature_{number}" for number in sorted(most)]
     for track, number in zip(tracks, sorted(most), strict=True):
@@ -121,10 +154,15 @@ def test_the_features_that_vary_most_are_shown_with_their_strengths(
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [("empty", "says nothing of single ticks"), ("foreign", "was not made from"), ("baselines", "no autoencoder")],
-)
+    [
+        ("empty", "says nothing of single ticks"),
+        ("foreign", "was not made from"),
+        ("baselines", "no autoencoder"),
+        ("elsewhere", "no map of the lives"),
+    ],
+)  # fmt: skip
 def test_runs_that_cannot_be_shown_are_refused(results: Path, content: Explored, name: str, reason: str) -> None:
-    assert_refuses(reason, read_tracks, [results / name], content, MOST, quiet)
+    assert_refuses(reason, read_further, [results / name], content, MOST, quiet)
 
 
 def test_the_script_refuses_a_run_that_is_given_twice_and_no_run(analysed: Analysed, tmp_path: Path) -> None:
@@ -139,14 +177,14 @@ def test_the_script_refuses_a_run_that_is_given_twice_and_no_run(analysed: Analy
 @pytest.fixture(scope="module")
 def page(browser, results: Path, analysed: Analysed, tmp_path_factory: pytest.TempPathFactory) -> Iterator:
     file = tmp_path_factory.mktemp("page") / "explorer.html"
-    further = [results / name for name in ("again", "probed", "sparse")]
+    further = [results / name for name in ("again", "probed", "sparse", "mapped")]
     run_well("explore.py", analysed.run, *further, "--dump", analysed.dump, "--max-tracks", MOST, "-o", file)
     with opened(browser, file, READY, 1400, 900) as page:
         yield page
 
 
 def test_the_page_colours_by_them_within_their_rounding(page, results: Path, content: Explored) -> None:
-    tracks = read_tracks([results / name for name in ("again", "probed", "sparse")], content, MOST, quiet)
+    tracks = read_further([results / name for name in ("again", "probed", "sparse")], content, MOST, quiet).tracks
     point = len(content.rows) // 2
     shown = page.evaluate(f"explorer.point({point}).tracks")
     assert len(shown) == len(tracks) == 1 + 2 * MOST
@@ -183,7 +221,7 @@ def test_a_life_shows_them_over_time_and_the_search_finds_them(page, content: Ex
 
 
 def test_at_the_pointer_only_active_features_are_listed(page, results: Path, content: Explored) -> None:
-    sparse = read_tracks([results / "sparse"], content, MOST, quiet)
+    sparse = read_further([results / "sparse"], content, MOST, quiet).tracks
     point = next(
         i for i, tick in enumerate(content.place) if 0 < sum(track.values[tick] > 0.1 for track in sparse) < MOST
     )
@@ -200,7 +238,7 @@ def test_at_the_pointer_only_active_features_are_listed(page, results: Path, con
 
 
 def test_a_card_says_how_a_feature_is_spread_and_where_it_is_greatest(page, results: Path, content: Explored) -> None:
-    track = read_tracks([results / "sparse"], content, MOST, quiet)[0]
+    track = read_further([results / "sparse"], content, MOST, quiet).tracks[0]
     page.select_option("#colour-by", label=track.name)
     card = page.locator("#quantity")
     card.wait_for()
@@ -236,3 +274,45 @@ def test_points_move_to_the_plane_that_is_chosen(page, results: Path, content: E
     assert "plane=again" in page.evaluate("location.hash")
     page.set_viewport_size({"width": 1280, "height": 720})
     assert page.evaluate("document.querySelector('header').scrollWidth") <= 1280, "both lists fit beside the rest"
+
+
+PIXELS = """(canvas) => {
+  const { width, height } = canvas, side = 15, { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+  return Array.from({ length: side * side }, (_, tile) => {
+    const [down, right] = [Math.floor(tile / side), tile % side].map((at) => Math.floor((at + 0.15) * width / side));
+    return Array.from(data.subarray(4 * (down * width + right), 4 * (down * width + right) + 4));
+  });
+}"""
+"""The colour near the upper left corner of each tile of a view, where no mark is."""
+
+
+def test_a_map_lies_over_the_view_and_can_be_taken_away(page, content: Explored) -> None:
+    page.fill("#find", "saliency map")
+    page.locator("#matches button").first.click()
+    view = page.locator("#life-views .card.now")
+    view.wait_for()
+    opened_tick = page.evaluate("explorer.open")
+    assert opened_tick["mapped"] == [True]
+    assert "map of value, not to be trusted" in view.inner_text()
+    assert "nearest first" in view.locator(".failed").get_attribute("title")
+    over = np.array(view.locator("canvas").evaluate(PIXELS), float)
+    page.select_option("#overlay", label="none")
+    until(page, "!document.querySelector('#life-views .card.now').innerText.includes('map of')")
+    plain = np.array(page.locator("#life-views .card.now canvas").evaluate(PIXELS), float)
+    assert "map=none" in page.evaluate("location.hash")
+    order = mapped_order(content, opened_tick)
+    strong = np.abs(order) > 0.4 * np.abs(order).max()
+    redder = (over - plain)[:, 0] - (over - plain)[:, 2]  # red gained, less blue gained
+    assert (np.sign(redder[strong]) == np.sign(order[strong])).mean() > 0.9
+    page.select_option("#overlay", label="mapped")
+    until(page, "document.querySelector('#life-views .card.now').innerText.includes('map of value')")
+
+
+def mapped_order(content: Explored, shown: dict) -> np.ndarray:
+    """The planted map of a tick of the page, (225,)."""
+    records = read_dump(content.run.dump, layers=[], columns=[])
+    is_it = [
+        (records.tick[i], records.agent_id[i], records.episode[i]) == (shown["tick"], shown["agent"], shown["episode"])
+        for i in range(MAPPED)
+    ]
+    return planted_tiles()[is_it.index(True)]
