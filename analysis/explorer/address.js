@@ -2,7 +2,8 @@
 
 /*
  * The address of what is shown, to keep or to send: #agent=35&episode=0&tick=104&colour=self_food opens the page there;
- * plane=RUN shows the embedding of that run, map=RUN the saliency maps of that run.
+ * plane=RUN shows the embedding of that run, map=RUN the saliency maps of that run,
+ * hide=map,clusters puts panes away.
  */
 
 class Address {
@@ -11,7 +12,7 @@ class Address {
     this.choices = [["colour", byId("colour-by"), "colourBy"], ["plane", byId("plane"), "plane"], ["map", byId("overlay"), "overlay"]].filter(([, list]) => list);
     this.read();
     window.addEventListener("hashchange", () => this.read());
-    state.on(["tick", "colourBy", "plane", "overlay"], () => this.write());
+    state.on(["tick", "colourBy", "plane", "overlay", "away"], () => this.write());
   }
 
   /** Open what the address names; what this page does not hold is left as it is. */
@@ -23,6 +24,8 @@ class Address {
       list.value = option.value;
       this.state.set(what, option.value);
     }
+    const away = Object.keys(PANES).filter((id) => named.get("hide")?.split(",").includes(id));
+    if (away.join() !== this.state.away.join()) this.state.set("away", away);
     if (!named.has("agent")) return;
     const { tables, ticks } = this.state.data;
     const fits = (at) => ["agent", "episode", "tick"].every((name) => !named.has(name) || tables[name][at] === Number(named.get(name)));
@@ -39,6 +42,7 @@ class Address {
     for (const [key, list] of this.choices) {
       if (list.selectedIndex > 0) named.set(key, list.selectedOptions[0].text);
     }
+    if (this.state.away.length) named.set("hide", this.state.away.join());
     history.replaceState(null, "", `#${named}`);
   }
 }

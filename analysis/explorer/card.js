@@ -24,13 +24,13 @@ function viewCard(state, tick, width) {
   );
 }
 
-/** What the map over a view is of, and whether its checks failed; null where there is none. */
+/** That there is a map over a view, and whether its checks failed; null where there is none. */
 function mapLine(map, tick) {
   const number = map?.numberAt.get(tick);
   if (number === undefined) return null;
-  const failed = map.failures.length ? ", not to be trusted" : "";
-  const most = `Red raises it, blue lowers it, by at most ${shortNumber(map.most[number], 2)} a tile.`;
-  return element("span", { class: failed ? "failed" : "dim", title: [most, ...map.failures].join(" ") }, `map of ${map.of}${failed}`);
+  const failed = map.failures.length > 0;
+  const meaning = `${map.of}: red raises it, blue lowers it, by at most ${shortNumber(map.most[number], 2)} a tile.`;
+  return element("span", { class: failed ? "failed" : "dim", title: [meaning, ...map.failures].join(" ") }, failed ? "map, not to be trusted" : "map");
 }
 
 /** Vitals, action and events of a tick; side by side where there is room. */

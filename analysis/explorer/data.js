@@ -106,7 +106,7 @@ class ExplorerData extends RecordedTicks {
   }
 }
 
-/** What the user looks at; what changes is hovered, tick, colourBy, plane, overlay, selection or names. */
+/** What the user looks at; what changes is hovered, tick, colourBy, plane, overlay, selection, names or away. */
 class ExplorerState extends PageState {
   constructor(data) {
     super(data);
@@ -117,6 +117,7 @@ class ExplorerState extends PageState {
     this.overlay = 0; // number of the run of saliency.py whose maps lie over views; "" for none
     this.selection = null; // points, or none
     this.names = {}; // labels that people gave to clusters
+    this.away = []; // keys of PANES that are not shown
   }
 
   /** A cluster's name, with what people call it. */

@@ -104,7 +104,8 @@ async function start() {
   const state = new ExplorerState(await ExplorerData.load());
   const embedding = new Embedding(state);
   const selection = new SelectionPanel(state);
-  for (const Panel of [PointerPanel, LifePanel, ClusterPanel]) new Panel(state);
+  for (const Panel of [PointerPanel, ClusterPanel, Panes]) new Panel(state);
+  listenToKeys(state, new LifePanel(state));
   new QuantityCard(state, embedding);
   listenTo("plane", "change", ({ target }) => state.set("plane", target.value));
   listenTo("overlay", "change", ({ target }) => state.set("overlay", target.value));

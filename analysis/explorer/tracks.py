@@ -151,7 +151,7 @@ def plane_of(run: FinishedRun, content: Explored) -> np.ndarray | None:
 
 def _overlay(maps: SaliencyMaps, content: Explored) -> Overlay:
     rows = maps.rows_at(places_of(content.seen.records))
-    ticks = np.flatnonzero(rows >= 0)
+    ticks = np.flatnonzero((rows >= 0) & np.isfinite(maps.value)[rows])  # not where an option of the target was illegal
     if not len(ticks):
         raise UserError(f"{maps.path} has no map of the lives in this page: draw more samples, or raise --max-ticks")
     return Overlay(maps, ticks, np.nan_to_num(maps.tiles[rows[ticks], 0]))

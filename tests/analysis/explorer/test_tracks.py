@@ -91,9 +91,10 @@ def save_maps(run: RunFolder, places: dict[str, np.ndarray]) -> None:
     rng = np.random.default_rng(1)
     widths = {"tiles": 225, "entities": 3, "own": 5, "inventory": 1}
     maps = {name: rng.standard_normal((MAPPED, 2, width)) for name, width in widths.items()}
-    run.save_arrays(
-        "maps.npz", **places, **maps, sample=np.arange(MAPPED), value=np.ones(MAPPED), task=np.ones((MAPPED, 2))
-    )
+    value = np.where(
+        np.arange(MAPPED) == 0, np.nan, 1.0
+    )  # in the last of these ticks in the dump an option was illegal
+    run.save_arrays("maps.npz", **places, **maps, sample=np.arange(MAPPED), value=value, task=np.ones((MAPPED, 2)))
     run.save_json("sanity.json", {"failures": ["it does not beat nearest first"], "checks": {}})
 
 
@@ -106,7 +107,7 @@ def test_maps_lie_over_the_ticks_that_they_are_of(results: Path, content: Explor
     (overlay,) = read_further([results / "mapped"], content, MOST, quiet).overlays
     own = {name: place[overlay.ticks] for name, place in places_of(content.seen.records).items()}
     there = {name: place[::-1] for name, place in mapped_places(analysed.dump).items()}
-    assert len(overlay.ticks) == MAPPED
+    assert len(overlay.ticks) == MAPPED - 1, "where it is defined"
     assert overlay.tiles == pytest.approx(planted_tiles()[places_among(own, there)], rel=1e-6)
 
 
@@ -293,11 +294,12 @@ def test_a_map_lies_over_the_view_and_can_be_taken_away(page, content: Explored)
     view.wait_for()
     opened_tick = page.evaluate("explorer.open")
     assert opened_tick["mapped"] == [True]
-    assert "map of value, not to be trusted" in view.inner_text()
-    assert "nearest first" in view.locator(".failed").get_attribute("title")
+    assert view.locator(".failed").inner_text() == "map, not to be trusted"
+    meaning = view.locator(".failed").get_attribute("title")
+    assert meaning.startswith("value: red raises it") and "nearest first" in meaning
     over = np.array(view.locator("canvas").evaluate(PIXELS), float)
     page.select_option("#overlay", label="none")
-    until(page, "!document.querySelector('#life-views .card.now').innerText.includes('map of')")
+    until(page, "!document.querySelector('#life-views .card.now').innerText.includes('map')")
     plain = np.array(page.locator("#life-views .card.now canvas").evaluate(PIXELS), float)
     assert "map=none" in page.evaluate("location.hash")
     order = mapped_order(content, opened_tick)
@@ -305,7 +307,7 @@ def test_a_map_lies_over_the_view_and_can_be_taken_away(page, content: Explored)
     redder = (over - plain)[:, 0] - (over - plain)[:, 2]  # red gained, less blue gained
     assert (np.sign(redder[strong]) == np.sign(order[strong])).mean() > 0.9
     page.select_option("#overlay", label="mapped")
-    until(page, "document.querySelector('#life-views .card.now').innerText.includes('map of value')")
+    until(page, "document.querySelector('#life-views .card.now').innerText.includes('map')")
 
 
 def mapped_order(content: Explored, shown: dict) -> np.ndarray:
@@ -316,3 +318,32 @@ def mapped_order(content: Explored, shown: dict) -> np.ndarray:
         for i in range(MAPPED)
     ]
     return planted_tiles()[is_it.index(True)]
+
+
+def test_panes_are_put_away_and_keys_go_through_the_life(page) -> None:
+    page.fill("#find", "saliency map")
+    page.locator("#matches button").first.click()
+    page.locator("#life-views .card.now").wait_for()
+    first = page.evaluate("explorer.open.tick")
+    page.locator("h1").click()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("explorer.open.tick") == first + 1
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate("explorer.open.tick") == first
+    wide = page.locator("#life").bounding_box()["width"]
+    page.locator("#panes summary").click()
+    for name in ("embedding", "pointer and selection", "clusters"):
+        page.locator("#pane-list label", has_text=name).click()
+    until(page, f"document.getElementById('life').clientWidth > {wide}")
+    assert not page.locator("#map").is_visible() and not page.locator("aside").is_visible()
+    kept = page.evaluate("new URLSearchParams(location.hash.slice(1)).get('hide')")
+    page.evaluate("location.hash = location.hash.replace(/&hide=[^&]*/, '')")
+    page.locator("#map").wait_for()
+    assert kept == "map,looked-at,clusters" and page.locator("#cluster-list").is_visible()
+    page.locator("#panes summary").click()
+    page.locator("h1").click()
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "find"
+    page.locator("h1").click()
+    page.keyboard.press("Escape")
+    assert page.evaluate("explorer.open") is None

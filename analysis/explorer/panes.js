@@ -1,0 +1,43 @@
+"use strict";
+
+/* What can be put away to make room, and what keys do. */
+
+const PANES = { map: "embedding", "looked-at": "pointer and selection", clusters: "clusters", "life-views": "views of the life", "life-times": "time line" };
+
+class Panes {
+  constructor(state) {
+    this.state = state;
+    this.boxes = Object.entries(PANES).map(([id, name]) => {
+      const box = element("input", { type: "checkbox", value: id, onchange: () => this.choose() });
+      byId("pane-list").append(element("label", {}, box, ` ${name}`));
+      return box;
+    });
+    this.draw();
+    state.on(["away"], () => this.draw());
+  }
+
+  choose() { this.state.set("away", this.boxes.filter(({ checked }) => !checked).map(({ value }) => value)); }
+
+  draw() {
+    const { away } = this.state;
+    for (const box of this.boxes) {
+      box.checked = !away.includes(box.value);
+      byId(box.value).hidden = !box.checked;
+    }
+    document.querySelector("aside").hidden = away.includes("looked-at") && away.includes("clusters");
+  }
+}
+
+/** Arrows go to other ticks, with Shift to other points; / finds; Escape closes the life. */
+function listenToKeys(state, life) {
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea")) return;
+    const open = state.tick !== null, step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (event.key === "/") byId("find").focus();
+    else if (open && event.key === "Escape") state.set("tick", null);
+    else if (open && step && event.shiftKey) life.goToPoint(step);
+    else if (open && step) life.go(state.tick + step);
+    else return;
+    event.preventDefault();
+  });
+}
