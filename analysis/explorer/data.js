@@ -25,7 +25,10 @@ class ExplorerData extends RecordedTicks {
     return new ExplorerData(facts, await tablesIn("explorer-content", facts.columns));
   }
 
-  /** Each view is stored as what changed since its tiles were last seen in the episode; undo that, in place. */
+  /**
+   * Each view is stored as what changed since its tiles were last seen in the episode; undo that, in place. What was seen last
+   * of each tile is kept as the world of the episode.
+   */
   unfoldViews() {
     const { "view.tiles": views, "view.row": row, "view.col": col, episode } = this.tables;
     const { side } = this.facts;
@@ -39,6 +42,7 @@ class ExplorerData extends RecordedTicks {
         world[place] = views[tick * side * side + tile] ^= world[place];
       }
     }
+    this.worlds = new Map(Array.from(worlds, ([episode, tiles]) => [episode, { width, height, tiles }]));
     return views;
   }
 
@@ -76,6 +80,14 @@ class ExplorerData extends RecordedTicks {
     const { start, end } = this.lifeOf(tick);
     const ticks = Array.from({ length: end - start }, (_, i) => start + i);
     return ticks.filter((at) => this.pointAt.has(at)).map((at) => this.pointAt.get(at));
+  }
+
+  /** The ticks of all lives at the time of one, in the same episode. */
+  together(tick) {
+    const { episode, tick: time } = this.tables;
+    const ticks = [];
+    for (let at = 0; at < this.ticks; at += 1) if (time[at] === time[tick] && episode[at] === episode[tick]) ticks.push(at);
+    return ticks;
   }
 
   /** Points of other lives that are most alike in hidden space, nearest first. */

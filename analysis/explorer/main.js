@@ -104,7 +104,7 @@ async function start() {
   const state = new ExplorerState(await ExplorerData.load());
   const embedding = new Embedding(state);
   const selection = new SelectionPanel(state);
-  for (const Panel of [PointerPanel, ClusterPanel, Panes]) new Panel(state);
+  for (const Panel of [PointerPanel, ClusterPanel, WorldPane, Panes]) new Panel(state);
   listenToKeys(state, new LifePanel(state));
   new QuantityCard(state, embedding);
   listenTo("plane", "change", ({ target }) => state.set("plane", target.value));

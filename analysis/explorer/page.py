@@ -69,8 +69,8 @@ def events_in_words(events: LifeEvents, whole_episodes: bool) -> list[str]:
 _HERE = Path(__file__).parent
 _KIT = (*BASE, "canvas.js", "glyphs.js", "view.js")
 _PARTS = (
-    "data", "card", "statistics", "embedding", "life", "selection", "quantity", "clusters", "search", "panes",
-    "address", "main",
+    "data", "card", "statistics", "embedding", "life", "world", "selection", "quantity", "clusters", "search",
+    "panes", "address", "main",
 )  # fmt: skip
 _SCRIPTS = [_HERE / f"{name}.js" for name in _PARTS]
 _SYMBOLS = {

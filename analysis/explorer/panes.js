@@ -2,7 +2,11 @@
 
 /* What can be put away to make room, and what keys do. */
 
-const PANES = { map: "embedding", "looked-at": "pointer and selection", clusters: "clusters", "life-views": "views of the life", "life-times": "time line" };
+const PANES = {
+  map: "embedding", "looked-at": "pointer and selection", clusters: "clusters", "life-views": "views of the life", world: "world",
+  "life-times": "time line",
+};
+const HOLDERS = { aside: ["looked-at", "clusters"], "#life-here": ["life-views", "world"] };
 
 class Panes {
   constructor(state) {
@@ -24,7 +28,9 @@ class Panes {
       box.checked = !away.includes(box.value);
       byId(box.value).hidden = !box.checked;
     }
-    document.querySelector("aside").hidden = away.includes("looked-at") && away.includes("clusters");
+    for (const [holder, panes] of Object.entries(HOLDERS)) {
+      document.querySelector(holder).hidden = panes.every((id) => away.includes(id));
+    }
   }
 }
 

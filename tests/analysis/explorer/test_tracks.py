@@ -19,6 +19,7 @@ from agent_zoo.sparse_codes import SparseCoder
 from analysis.explorer.content import Explored, explored
 from analysis.explorer.tracks import SPARSE_FILE, plane_of, read_further
 from analysis.lives import places_among
+from analysis.position import positions
 from analysis.runs.finished_run import read_run
 from analysis.runs.run_folder import RunFolder
 from common.files import sha256
@@ -347,3 +348,21 @@ def test_panes_are_put_away_and_keys_go_through_the_life(page) -> None:
     page.locator("h1").click()
     page.keyboard.press("Escape")
     assert page.evaluate("explorer.open") is None
+
+
+def test_the_world_shows_everyone_of_the_page_and_opens_the_life_that_is_clicked(page, content: Explored) -> None:
+    records, first = content.seen.records, int(content.place[0])
+    agent, episode, tick = (int(column[first]) for column in (records.agent_id, records.episode, records.tick))
+    page.evaluate(f"location.hash = '#agent={agent}&episode={episode}&tick={tick}'")
+    page.locator("#world canvas").wait_for()
+    together = np.flatnonzero((records.tick == tick) & (records.episode == episode))
+    until(page, f"document.querySelector('#world figcaption').innerText.startsWith('{len(together)} agent')")
+    tiles = records.tile[records.episode == episode].reshape(-1, 3)
+    known = tiles[tiles[:, 2] > 0, :2]  # rows and columns of all tiles seen but the void
+    row, col = (int(column[next(at for at in together if at != first)]) for column in positions(records))
+    box = page.locator("#world canvas").bounding_box()
+    scale = box["width"] / (1 + np.ptp(known, axis=0).max())
+    down, right = (np.array([row, col]) - known.min(axis=0) + 0.5) * scale
+    page.locator("#world canvas").click(position={"x": right, "y": down})
+    shown = page.evaluate("explorer.open")
+    assert (shown["tick"], shown["row"], shown["col"]) == (tick, row, col)
