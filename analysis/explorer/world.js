@@ -3,7 +3,7 @@
 /* The world at the open tick: the ground that agents saw, those of the page by cluster, and the others that they saw. */
 
 const WORLD_MOST = 460; // CSS pixels
-const MARK = 3.2; // radius of an agent
+const MARK = 4; // radius of an agent
 const PALE = 0.6;
 const REACHED = 8; // CSS pixels from a mark that still mean it
 const UNRECORDED = { colour: "#9aa3ad", solid: true };
@@ -99,7 +99,7 @@ class WorldPane {
       const { row, col } = this.data.place(at);
       context.lineTo(...this.middle(row, col));
     }
-    context.strokeStyle = "#ffffff";
+    context.strokeStyle = styled("text");
     context.lineWidth = 1.5;
     context.stroke();
   }
