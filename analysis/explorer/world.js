@@ -6,7 +6,7 @@ const WORLD_MOST = 460; // CSS pixels
 const MARK = 4; // radius of an agent
 const PALE = 0.6;
 const REACHED = 8; // CSS pixels from a mark that still mean it
-const UNRECORDED = { colour: "#9aa3ad", solid: true };
+const UNRECORDED = { colour: "#ffffff", solid: false };
 
 class WorldPane {
   constructor(state) {
@@ -115,6 +115,6 @@ class WorldPane {
     const { tables } = this.data;
     this.canvas.style.cursor = agent ? "pointer" : "";
     this.text.textContent = agent ? `agent ${tables.agent[agent.at]}, ${this.state.called(tables.label[agent.at])}: ${this.data.action(agent.at)}`
-      : `${counted(this.agents.length, "agent")} of this page at tick ${tables.tick[this.state.tick]}, by cluster; grey: other players. Click one to open its life.`;
+      : `${counted(this.agents.length, "agent")} of this page at tick ${tables.tick[this.state.tick]}, by cluster; rings: other players. Click one to open its life.`;
   }
 }
