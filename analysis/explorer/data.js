@@ -26,8 +26,8 @@ class ExplorerData extends RecordedTicks {
   }
 
   /**
-   * Each view is stored as what changed since its tiles were last seen in the episode; undo that, in place. What was seen last
-   * of each tile is kept as the world of the episode.
+   * Each view is stored as what changed since its tiles were last seen in the episode; undo that, in place. What the last life
+   * saw of each tile is kept as the world of the episode.
    */
   unfoldViews() {
     const { "view.tiles": views, "view.row": row, "view.col": col, episode } = this.tables;

@@ -13,7 +13,7 @@ class QuantityCard {
     this.embedding = embedding;
     this.section = byId("quantity");
     this.draw();
-    state.on(["colourBy"], () => this.draw());
+    state.on(["colourBy", "overlay"], () => this.draw());
   }
 
   draw() {

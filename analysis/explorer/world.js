@@ -22,7 +22,7 @@ class WorldPane {
       if (agent) state.set("tick", agent.at);
     });
     new ResizeObserver(() => this.draw()).observe(this.pane);
-    state.on(["tick", "names", "away"], () => this.draw());
+    state.on(["tick", "names"], () => this.draw());
   }
 
   draw() {
