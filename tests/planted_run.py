@@ -5,16 +5,23 @@ that are the same everywhere. tests/test_analyze_activations.py tests UMAP and H
 """
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from activation_store.lives import places_of
 from activation_store.reader import read_dump
+from activation_store.records import Records
+from activation_store.schema import METADATA_FILE
+from activation_store.subsample import Subsample
 from analysis.clusters.clustering import Clustering, largest_first
 from analysis.clusters.projection import Projection
 from analysis.clusters.settings import AnalysisSettings
 from analysis.labels import NOISE
+from analysis.runs.run_folder import RunFolder
+from analysis.runs.selection_file import SELECTION_KIND
 from common.files import sha256, write_bytes, write_json
 from tests.command import run_well
 
@@ -72,6 +79,33 @@ def planted_run(dump: Path, results: Path, subsample: int, *options: object) -> 
         run_well("analyze_activations.py", dump, "--subsample", subsample, "--output-dir", results, *options)
     (folder,) = results.iterdir()
     return folder
+
+
+def labelled_run(
+    path: Path, dump: Path, label_of: Callable[[Records], np.ndarray], kept: Subsample, layer: str = "action_decoder",
+    **arguments: object,
+) -> Path:  # fmt: skip
+    """Write a run that holds nothing but labels of the kept records."""
+    records = read_dump(dump, subsample=kept, layers=[])
+    said = {
+        "layer": layer,
+        "subsample": kept.every,
+        "skip_first": kept.skip_first,
+        "seed": kept.seed,
+        "dump": str(dump),
+    }
+    described = {"input": {METADATA_FILE: sha256(dump / METADATA_FILE)}, "arguments": {**said, **arguments}}
+    with RunFolder(path, described) as folder:
+        folder.save_arrays("cluster_labels.npz", **places_of(records), label=label_of(records))
+    return path
+
+
+def saved_selection(path: Path, run: Path, **changes: object) -> Path:
+    """Write a selection of the first two records of a run, or another one, as the explorer saves it."""
+    key = sha256(run / "cluster_labels.npz")
+    content = {"kind": SELECTION_KIND, "run": run.name, "runKey": key, "folder": str(run), "records": [0, 1]}
+    write_json(path, content | changes)
+    return path
 
 
 def rewrite(run: Path, name: str, content: bytes) -> None:

@@ -29,6 +29,7 @@ from analysis.materials import MATERIALS, PALETTE
 from analysis.position import positions
 from analysis.runs.finished_run import read_run
 from analysis.runs.run_folder import RUN_FILE
+from analysis.runs.selection_file import read_selection
 from analysis.statistics.circular_shift import circular_shift_test, shift_test_given_time
 from analysis.statistics.confounds import variables_of
 from analysis.statistics.effect_sizes import cohens_d, moments
@@ -518,6 +519,17 @@ def test_search_finds_features_clusters_lives_and_what_happened(page, content: E
     assert matches.count() == 0 and "nothing" in page.locator("#matches").inner_text()
     page.keyboard.press("Escape")
     assert not page.locator("#matches").is_visible()
+
+
+def test_a_selection_is_saved_for_the_other_scripts(page, content: Explored) -> None:
+    page.locator("[data-cluster='0']").get_by_role("button", name="Select").click()
+    until(page, "explorer.selection !== null")
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Save", exact=True).click()
+    selection = read_selection(Path(waiting.value.path()), content.run.dump)
+    assert waiting.value.suggested_filename == f"{content.run.name}-selection.json"
+    assert selection.run.path == content.run.clusters.path
+    assert selection.records.tolist() == np.flatnonzero(content.run.clusters.label == 0).tolist()
 
 
 def test_students_tail_is_scipys(untouched) -> None:

@@ -9,10 +9,13 @@ import pytest
 
 from activation_store.directions import Direction, Source, write_directions
 from activation_store.reader import read_dump
+from activation_store.subsample import Subsample
+from analysis.runs.cluster_run import read_cluster_run
 from common.arrays import arrays_of
 from common.files import sha256
 from tests.browser import opened
 from tests.command import assert_refused, run_here, run_well
+from tests.planted_run import labelled_run, saved_selection
 from tests.recorded_policy import NAME, RecordedPolicy
 from tests.shared import shared_folder
 
@@ -148,6 +151,28 @@ def test_the_memory_by_component_before_and_after_an_event(recorded: RecordedPol
     assert "Components of the memory before the window" in summary and "hidden states" in summary
     assert {"event.tsv", "event.png", "components.png"} <= set(json.loads((folder / "DONE.json").read_text())["files"])
     assert "attribution of ic_2 of the memory" in (folder / "event.tsv").read_text()
+
+
+def test_samples_are_taken_around_selected_points(recorded: RecordedPolicy, tmp_path: Path) -> None:
+    run = labelled_run(tmp_path / "run", recorded.dump, lambda records: 0 * records.tick, Subsample(), "lstm_cell")
+    labels = read_cluster_run(run, recorded.dump)
+    chosen = np.flatnonzero(np.isin(labels.places["tick"], (5, 8)) & (labels.places["agent_id"] % 2 == 1))
+    file = saved_selection(tmp_path / "odd.json", run, records=chosen.tolist())
+    run_well(
+        "saliency.py", recorded.dump, "--policies-dir", recorded.policies, *QUICK, "--selection", file, "--output-dir",
+        tmp_path / "results",
+    )  # fmt: skip
+    (folder,) = (tmp_path / "results").glob("[!.]*")
+    assert folder.name.endswith("-at-odd")
+    result = arrays_of((folder / "maps.npz").read_bytes(), ("tick", "agent_id"))
+    assert (result["agent_id"] % 2 == 1).all() and set(result["tick"].reshape(3, 4)[:, 2].tolist()) <= {5, 8}
+    assert_refused(
+        run_here(
+            "saliency.py", recorded.dump, "--policies-dir", recorded.policies, *QUICK, "--samples", 99, "--selection",
+            file, "--output-dir", tmp_path / "elsewhere",
+        ),
+        "lives with points of --selection of 6 ticks or more", "--samples 99 needs", "select points of more lives",
+    )  # fmt: skip
 
 
 def test_bad_input_is_refused_in_one_line(recorded: RecordedPolicy, recording, three_policies, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ from analysis.attribution.events import (
 from analysis.attribution.figures import FPS, film_size, frames
 from analysis.attribution.methods import Maps, attribute, average_baseline
 from analysis.attribution.page.page import saliency_page
-from analysis.attribution.samples import Sample, read_samples
+from analysis.attribution.samples import Sample, read_samples, starts_around
 from analysis.attribution.sanity import TWINS, Check, Sanity, check_maps
 from analysis.attribution.settings import TITLES, SaliencySettings
 from analysis.attribution.targets import Target, target_named
@@ -53,6 +53,7 @@ from analysis.replays.film import write_film
 from analysis.runs.cluster_run import LABELS_FILE, ClusterRun, read_cluster_run
 from analysis.runs.parts import Parts
 from analysis.runs.run_folder import RunFolder
+from analysis.runs.selection_file import read_selection
 from analysis.tables import tab_separated
 from common.files import sha256
 from common.progress_view import step
@@ -76,6 +77,8 @@ def attribute_dump(
     with show("reading samples of lives") as progress:
         among = None if groups is None else np.unique(life_keys(groups.places), axis=0)
         starts = None if begins is None else sample_starts(begins, settings)
+        if settings.selection is not None:
+            starts = starts_around(settings, read_selection(settings.selection, settings.dump).places)
         samples = read_samples(settings, metadata, policy, progress, among, starts)
     components = _components(settings, metadata, policy, samples)
     some, sample_of = _some_windows(samples, policy, layout, settings)
@@ -122,6 +125,8 @@ def check_before(settings: SaliencySettings, policy: RecurrentPolicy, layout: Ob
         _groups(settings)
     if settings.event:
         Event.parse(settings.event)
+    if settings.selection is not None:
+        read_selection(settings.selection, settings.dump)
 
 
 def _target(
@@ -222,8 +227,8 @@ def _entity_kinds(records: Records) -> np.ndarray:
 def _key(settings: SaliencySettings) -> Mapping[str, Any]:
     shown = ("name", "output_dir", "film", "sample_ids", "combine_samples")
     arguments = {name: str(value) for name, value in vars(settings).items() if name not in shown}
-    files = [settings.dump / METADATA_FILE, *([settings.directions] if settings.directions else [])]
-    return {"arguments": arguments, "inputs": [sha256(path) for path in files]}
+    files = (settings.dump / METADATA_FILE, settings.directions, settings.selection)
+    return {"arguments": arguments, "inputs": [sha256(path) for path in files if path is not None]}
 
 
 def _write(

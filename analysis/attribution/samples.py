@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from activation_store.lives import number_lives
+from activation_store.lives import Places, number_lives, rank_in_life
 from activation_store.reader import Progress, read_dump, read_identity
 from activation_store.recording import record_again
 from activation_store.records import Records
@@ -16,6 +16,7 @@ from agent_zoo.capture import memory_from_layers
 from agent_zoo.observation import ObservationLayout
 from analysis.attribution.settings import SaliencySettings
 from analysis.attribution.windows import LifeWindows
+from analysis.lives import places_among
 from analysis.recorded.recorded_observation import packed_observation, state_layers
 from common.user_error import UserError
 
@@ -68,7 +69,7 @@ def read_samples(
     Raises:
         UserError: the dump lacks a state of the memory, or has too few lives that are long enough.
     """
-    dump, count, ticks = settings.dump, settings.samples, settings.ticks
+    dump, ticks = settings.dump, settings.ticks
     if missing := [name for name in state_layers(policy) if name not in metadata.layers]:
         raise UserError(f"{dump} lacks {', '.join(missing)}, the policy's memory: {record_again(dump, metadata)}")
     keys, index = number_lives(read_identity(dump))
@@ -80,19 +81,9 @@ def read_samples(
     if starts is not None:
         possible &= np.array([tuple(key) in starts for key in keys.tolist()], dtype=bool)
     random = np.random.default_rng([settings.seed, 1])
-    chosen = random.permutation(np.flatnonzero(possible))[:count]
-    if len(chosen) < count:
-        where = "that --clusters labels " if among is not None else ""
-        if starts is not None:
-            raise UserError(
-                f"only {len(chosen)} lives {where}of {dump} have the --event at least {lead + ticks // 2} ticks after "
-                f"their start, the last {ticks // 2} without it, and {ticks - ticks // 2} before their end; --samples "
-                f"needs {count}: lower --samples, --ticks or --lags, or extract more"
-            )
-        raise UserError(
-            f"{dump} has {len(chosen)} lives {where}of {lead + ticks} ticks or more, --samples {count} needs as many: "
-            "lower --samples, --ticks or --lags, or extract more"
-        )
+    chosen = random.permutation(np.flatnonzero(possible))[: settings.samples]
+    if len(chosen) < settings.samples:
+        raise UserError(_too_few(settings, len(chosen), labelled=among is not None))
     first = {}
     for life in chosen:
         key = tuple(keys[life].tolist())
@@ -113,3 +104,39 @@ def read_samples(
         begin = max(start - 1, 0)
         samples.append(Sample(records.take(place[begin : start + lead + ticks]), lead + start - begin))
     return samples
+
+
+def _too_few(settings: SaliencySettings, lives: int, labelled: bool) -> str:
+    """Say which lives are too few for --samples, and what to do."""
+    dump, ticks, lead, before = settings.dump, settings.ticks, settings.window - 1, settings.before
+    where = "that --clusters labels " if labelled else ""
+    if settings.event:
+        return (
+            f"only {lives} lives {where}of {dump} have the --event at least {lead + before} ticks after their start, "
+            f"the last {before} without it, and {ticks - before} before their end; --samples needs {settings.samples}: "
+            "lower --samples, --ticks or --lags, or extract more"
+        )
+    selected = "with points of --selection " if settings.selection else ""
+    more = "select points of more lives" if selected else "extract more"
+    return (
+        f"{dump} has {lives} lives {selected}{where}of {lead + ticks} ticks or more, --samples {settings.samples} "
+        f"needs as many: lower --samples, --ticks or --lags, or {more}"
+    )
+
+
+def starts_around(settings: SaliencySettings, places: Places) -> dict[tuple[int, ...], list[int]]:
+    """Return the ticks of each life that a sample around one of some records may begin with, as `read_samples` takes.
+
+    Args:
+        places: of records of the dump.
+    """
+    identity = read_identity(settings.dump)
+    keys, life = number_lives(identity)
+    lengths, rank = np.bincount(life), rank_in_life(life, identity["tick"])
+    rows = places_among(places, identity)
+    starts: dict[tuple[int, ...], list[int]] = {}
+    for row in rows[rows >= 0].tolist():
+        last = int(lengths[life[row]]) - settings.ticks
+        start = min(max(int(rank[row]) - settings.before, settings.window - 1), last)
+        starts.setdefault(tuple(keys[life[row]].tolist()), []).append(start)
+    return starts

@@ -40,6 +40,9 @@ class SaliencySettings:
     """Condition on a feature of docs/features.md, such as 'distance_to_npc <= 3': samples are taken around a tick at
     which it begins to hold, half of their --ticks before it, in none of which it holds, and attributions before and
     after are compared."""
+    selection: Path | None = None
+    """File of points of a run on this dump that the explorer saved: each sample is taken around one of them, drawn at
+    random, in the middle of its --ticks where the life is long enough on both sides."""
     method: Method = "gradient"
     """gradient: gradient times input; integrated: integrated gradients from an average view; smooth: gradient times
     input, averaged over noisy copies; occlusion: how the target changes if a tile, an entity or an item is replaced or
@@ -85,12 +88,13 @@ class SaliencySettings:
         """The run's folder."""
         of = "".join(character if character.isalnum() or character in "_.-" else "_" for character in self.of)
         at = "".join(character if character.isalnum() or character in "_.-<>=!" else "" for character in self.event)
+        at = at or (self.selection.stem if self.selection else "")
         name = f"{self.dump.resolve().name}-saliency-{of}-{self.method}" + (f"-at-{at}" if at else "")
         return self.output_dir / (self.name or name)
 
     @property
     def before(self) -> int:
-        """Ticks of a sample before the event."""
+        """Ticks of a sample before the event, or before the selected point."""
         return self.ticks // 2
 
     @property
@@ -136,5 +140,7 @@ class SaliencySettings:
             raise UserError(f"--of is {self.of}: name the file that holds it with --directions")
         if self.components and self.directions is None:
             raise UserError(f"--components is {self.components}: name the file that holds them with --directions")
+        if self.event and self.selection is not None:
+            raise UserError("--event and --selection both say where samples are taken: give one of them")
         if self.event and self.ticks < 2:
             raise UserError(f"--ticks is {self.ticks}: --event needs at least 2, one before it and one from then on")

@@ -94,13 +94,7 @@ class ClusterPanel {
 
   say(text) { this.message.textContent = text; }
 
-  exportLabels() {
-    const content = { kind: LABELS_KIND, run: this.facts.run, runKey: this.facts.runKey, labels: this.state.names };
-    const blob = new Blob([JSON.stringify(content, null, 2) + "\n"], { type: "application/json" });
-    const link = element("a", { href: URL.createObjectURL(blob), download: `${this.facts.run}-labels.json` });
-    link.click();
-    URL.revokeObjectURL(link.href);
-  }
+  exportLabels() { saveFile(this.facts, "labels", { kind: LABELS_KIND, labels: this.state.names }); }
 
   importLabels(text) {
     let content;

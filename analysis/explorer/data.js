@@ -147,3 +147,11 @@ class ExplorerState extends PageState {
     this.set("selection", points.length ? points : null);
   }
 }
+
+/** Let the browser save a JSON file that says which run it belongs to. */
+function saveFile({ run, runKey }, what, content) {
+  const blob = new Blob([JSON.stringify({ run, runKey, ...content }, null, 2) + "\n"], { type: "application/json" });
+  const link = element("a", { href: URL.createObjectURL(blob), download: `${run}-${what}.json` });
+  link.click();
+  URL.revokeObjectURL(link.href);
+}

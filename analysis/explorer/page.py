@@ -19,6 +19,7 @@ from analysis.life.events import DIED, EVENT_KINDS, LifeEvents
 from analysis.life.timeline import ESTIMATES, LANES, Timeline
 from analysis.pages.packing import Packed, embedded, pack
 from analysis.pages.pages import BASE, environment, scripts_of, style_of
+from analysis.runs.selection_file import SELECTION_KIND
 
 PANELS = {
     "vitals (points)": {"self_health": "health", "self_food": "food", "self_water": "water"},
@@ -216,6 +217,8 @@ def _facts(content: Explored, columns: dict[str, np.ndarray], further: Further) 
     return {
         "run": run.name,
         "runKey": run.clusters.labels_sha256,
+        "folder": run.clusters.path.as_posix(),
+        "selectionKind": SELECTION_KIND,
         "policyColour": cluster_colour(0),
         "planes": _planes(content, further.tracks),
         "features": run.summary["features"],

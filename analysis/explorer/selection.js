@@ -11,6 +11,7 @@ class SelectionPanel {
     this.body = byId("selection-body");
     this.run = 0;
     this.rows = null;
+    listenTo("save-selection", "click", () => this.save());
     listenTo("clear-selection", "click", () => state.set("selection", null));
     state.on(["selection"], () => this.update());
   }
@@ -26,6 +27,12 @@ class SelectionPanel {
     if (!rows) return;
     this.rows = rows;
     this.body.replaceChildren(this.heading(selection), this.table(rows));
+  }
+
+  save() {
+    const { facts, tables } = this.data;
+    const records = Array.from(this.state.selection, (point) => tables["point.row"][point]);
+    saveFile(facts, "selection", { kind: facts.selectionKind, folder: facts.folder, records });
   }
 
   heading(selection) {

@@ -158,14 +158,23 @@ def fit_rule(run: ClusterRun, dump: Path, progress: Progress | None = None) -> R
     finished = open_finished(run.path)
     if CODEBOOK_FILE in finished:
         return read_codebook(finished)
+    labelled = labelled_records(run, dump, progress)
+    return rule_from(labelled.activations[run.layer], run.label, lives_of(labelled).index)
+
+
+def labelled_records(run: ClusterRun, dump: Path, progress: Progress | None = None) -> Records:
+    """Read the activations of the records that a run labelled, in the run's order.
+
+    Raises:
+        UserError: the dump cannot be read, or lacks records that the run labelled.
+    """
     records = read_dump(
         dump, subsample=run.subsample, layers=[run.layer], columns=[], leave_out=_ONLY_ACTIVATIONS, progress=progress
     )
     place = places_among(run.places, places_of(records))
     if (place < 0).any():
         raise UserError(f"{run.path} labels records that {dump} does not hold: analyse the dump again")
-    labelled = records.take(place)
-    return rule_from(labelled.activations[run.layer], run.label, lives_of(labelled).index)
+    return records.take(place)
 
 
 def rule_from(activations: np.ndarray, label: np.ndarray, life: np.ndarray) -> CarryingRule:

@@ -51,7 +51,8 @@ class RunOptions(EditOptions):
     """First tick in which they no longer are; by default they are edited until the episode ends."""
     condition: Annotated[str | None, tyro.conf.arg(name="while")] = None
     """Edit only while this holds for the agent, such as 'self_food < 30'; also if its policy does not see the value.
-    With --features also 'feature_12 > 3': the strength in the memory with which the tick begins."""
+    With --features also 'feature_12 > 3': the strength in the memory with which the tick begins. Or a file of points
+    that the explorer saved, such as selection.json: while the memory with which the tick begins is like theirs."""
     through: str = ""
     """Comma-separated paths along which edits of states act, all others being held as they would be without the edit:
     heads, what the action heads read in the same tick; hidden, the hidden states that the next tick reads; cell, the
@@ -99,6 +100,11 @@ class RunOptions(EditOptions):
     def steered(self) -> tuple[float, ...]:
         """Doses of the edit that steers, in standard deviations of its read-out; empty if none does."""
         return next((edit.doses for edit in self.edits if edit.doses), ())
+
+    @property
+    def selection(self) -> Path | None:
+        """The file of points that --while names, if it does."""
+        return Path(self.condition) if self.condition and self.condition.strip().endswith(".json") else None
 
     @property
     def paths(self) -> tuple[str, ...]:

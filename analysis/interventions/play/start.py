@@ -29,7 +29,7 @@ from analysis.interventions.play.experiment import Experiment
 from analysis.interventions.play.intervention_run import GROUPS_FOLDER, PlayedArms, play_experiment, readability
 from analysis.interventions.play.recordings import DUMPS_FOLDER, RecordedArms
 from analysis.interventions.play.request import RunOptions
-from analysis.interventions.play.when import BodyCondition, FeatureCondition, When
+from analysis.interventions.play.when import BodyCondition, Condition, FeatureCondition, SelectionCondition, When
 from common.argument_checks import split
 from common.checked_json import read_small_json, with_checksum, without_checksum
 from common.files import locked_folder, make_folder, sha256, write_json
@@ -140,7 +140,8 @@ def _experiment(options: RunOptions, contest: Contest) -> Experiment:
     if any(not edit.layers for edit in edits) and not policy.layers:
         raise UserError(f"{entrant.name} is feed-forward and has no memory to edit")
     memory = tuple(layer for layer in policy.layer_units if layer.startswith("lstm_"))
-    when = When(options.from_tick, options.until_tick, _condition(options.condition, dictionary, memory, columns))
+    condition = _condition(options, dictionary, memory, columns, entrant.sha256)
+    when = When(options.from_tick, options.until_tick, condition)
     if options.follow and not policy.layers:
         raise UserError(f"--follow {options.follow}: {entrant.name} is feed-forward, so nothing of an edit can last")
     drawn = max(1, round(options.share * contest.env.num_agents))
@@ -161,10 +162,16 @@ def _experiment(options: RunOptions, contest: Contest) -> Experiment:
 
 
 def _condition(
-    text: str | None, dictionary: SparseDictionary | None, memory: Sequence[str], columns: Sequence[str]
-) -> BodyCondition | FeatureCondition | None:
+    options: RunOptions, dictionary: SparseDictionary | None, memory: Sequence[str], columns: Sequence[str],
+    policy_sha256: str | None,
+) -> Condition | None:  # fmt: skip
+    text = options.condition
     if not text:
         return None
+    if options.selection:
+        condition = SelectionCondition.read(options.selection, memory, policy_sha256)
+        print(condition.in_words(), flush=True)
+        return condition
     if dictionary is not None and parts_of(text, "--while")[0].startswith(FEATURE):
         return FeatureCondition.parse(text, dictionary, memory)
     return BodyCondition.parse(text, columns)
@@ -192,6 +199,7 @@ def _described(experiment: Experiment, contest: Contest) -> dict[str, Any]:
             "policy": contest.entrants[0].sha256,
             **({"directions": sha256(options.directions)} if options.directions else {}),
             **({"features": sha256(options.features)} if options.features else {}),
+            **({"selection": sha256(options.selection)} if options.selection else {}),
         },
         "environment": {**asdict(contest.env), "maps_dir": None},
         "versions": versions(),

@@ -2,15 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from activation_store.conditions import COMPARISONS, parts_of
+from activation_store.reader import read_metadata
 from activation_store.sparse_dictionary import SparseDictionary, feature_name
 from agent_zoo.memories.memory import MemoryState
 from agent_zoo.network_parts.own_features import check_feature, feature_values
 from analysis.interventions.edits.feature_edits import coder_of
 from analysis.interventions.edits.memory_edits import memory_states
+from analysis.runs.propagated_labels import CarryingRule
+from analysis.runs.selection_file import read_selection
 from common.user_error import UserError
 
 
@@ -77,12 +81,8 @@ class FeatureCondition:
             UserError: there is no such feature, or its layer's state is not known when a tick begins.
         """
         name, comparison, number = parts_of(text, "--while")
-        feature, layer = dictionary.number(name), dictionary.source.layer
-        if layer not in memory:
-            raise UserError(
-                f"--while {feature_name(feature)}: {layer} is not part of the memory, so its state is not known when a "
-                f"tick begins; conditions work on features of {', '.join(memory) or 'no layer'}"
-            )
+        feature = dictionary.number(name)
+        _check_memory(feature_name(feature), dictionary.source.layer, memory)
         return FeatureCondition(dictionary, feature, comparison, number)
 
     def holds(self, memory: MemoryState) -> np.ndarray:
@@ -92,6 +92,61 @@ class FeatureCondition:
         return COMPARISONS[self.comparison](strengths.cpu().numpy(), self.number)
 
 
+@dataclass(frozen=True, eq=False)
+class SelectionCondition:
+    """The state with which a tick begins is like the points that were selected in the explorer.
+
+    Attributes:
+        layer: of the memory.
+        rule: labels such states 1, others 0.
+    """
+
+    layer: str
+    rule: CarryingRule
+
+    @staticmethod
+    def read(path: Path, memory: Sequence[str], policy_sha256: str | None) -> "SelectionCondition":
+        """Read a selection, and fit the rule to the states of its run.
+
+        Raises:
+            UserError: as `read_selection`; or the run is of another policy, or of a layer whose state is not known when
+                a tick begins.
+        """
+        selection = read_selection(path)
+        layer, recorded = selection.run.layer, read_metadata(selection.dump).checkpoint_sha256
+        _check_memory(str(path), layer, memory)
+        if None not in (policy_sha256, recorded) and policy_sha256 != recorded:
+            raise UserError(
+                f"--while {path}: {selection.run.path} is a run of another policy than the one that is edited"
+            )
+        return SelectionCondition(layer, selection.rule())
+
+    def in_words(self) -> str:
+        """Say how an agent's state is compared with the selection, and how well that works on held-out lives."""
+        held_out = self.rule.held_out
+        accuracy = f"right for {held_out.balanced_agreement:.1%} of states" if held_out else "of unknown accuracy"
+        return (
+            f"--while: agents are edited in ticks that begin with a {self.layer} most of whose {self.rule.voters} "
+            f"nearest points of the run are selected. On lives that had no vote, this is {accuracy} (mean over selected "
+            "points and others)."
+        )
+
+    def holds(self, memory: MemoryState) -> np.ndarray:
+        """Say for which agents it holds, given their memory before the tick: (B,) bool."""
+        return self.rule.labels_of(memory_states(memory)[self.layer].cpu().numpy()) == 1
+
+
+Condition = BodyCondition | FeatureCondition | SelectionCondition
+
+
+def _check_memory(name: str, layer: str, memory: Sequence[str]) -> None:
+    if layer not in memory:
+        raise UserError(
+            f"--while {name}: {layer} is not part of the memory, so its state is not known when a tick begins; "
+            f"conditions work on states of {', '.join(memory) or 'no layer'}"
+        )
+
+
 @dataclass(frozen=True)
 class When:
     """The ticks in which drawn agents are edited.
@@ -99,13 +154,12 @@ class When:
     Attributes:
         first: the first tick of the episode, from 0.
         until: the first tick after the last one; None for the end of the episode.
-        condition: on the agent's own body, or on a sparse feature of its memory, that must hold in each tick; None for
-            none.
+        condition: on the agent's own body or on its memory, that must hold in each tick; None for none.
     """
 
     first: int = 0
     until: int | None = None
-    condition: BodyCondition | FeatureCondition | None = None
+    condition: Condition | None = None
 
     def __post_init__(self) -> None:
         if self.first < 0:
@@ -119,7 +173,7 @@ class When:
             return np.zeros(len(rows), dtype=bool)
         if self.condition is None:
             return np.ones(len(rows), dtype=bool)
-        if isinstance(self.condition, FeatureCondition):
-            assert memory is not None
-            return self.condition.holds(memory)
-        return self.condition.holds(rows, columns, tick)
+        if isinstance(self.condition, BodyCondition):
+            return self.condition.holds(rows, columns, tick)
+        assert memory is not None
+        return self.condition.holds(memory)

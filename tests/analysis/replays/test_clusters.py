@@ -13,11 +13,9 @@ from activation_store.subsample import Subsample
 from analysis.labels import NOISE
 from analysis.replays.clusters import UNLABELLED, ReplayClusters, clusters_of
 from analysis.replays.replay import Replay
-from analysis.runs.run_folder import RunFolder
-from common.files import sha256
 from common.user_error import UserError
 from tests.command import assert_refuses
-from tests.planted_run import rewrite
+from tests.planted_run import labelled_run, rewrite
 from tests.recorded import Recording
 
 STRIDE = 3
@@ -40,14 +38,7 @@ def clusters(replay: Replay, recording: Recording, run_of_recording: Path) -> Re
 
 @pytest.fixture(scope="module")
 def run_of_recording(recording: Recording, records: Records, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_run(tmp_path_factory.mktemp("results") / "run", recording.dump, records, label_of(records))
-
-
-def write_run(path: Path, dump: Path, records: Records, labels: np.ndarray) -> Path:
-    places = {name: getattr(records, name) for name in ("env_id", "agent_id", "episode", "step", "tick")}
-    with RunFolder(path, {"input": {METADATA_FILE: sha256(dump / METADATA_FILE)}}) as folder:
-        folder.save_arrays("cluster_labels.npz", **places, label=labels)
-    return path
+    return labelled_run(tmp_path_factory.mktemp("results") / "run", recording.dump, label_of, Subsample(STRIDE))
 
 
 def test_the_dumps_episode_is_found_by_what_it_holds(clusters: ReplayClusters, recording: Recording) -> None:
@@ -110,7 +101,7 @@ def test_a_replay_shifted_by_one_tick_is_another_episode(
 def test_a_run_of_another_dump_is_refused(
     replay: Replay, recording: Recording, records: Records, tmp_path: Path
 ) -> None:
-    run = write_run(tmp_path / "run", recording.dump, records, label_of(records))
+    run = labelled_run(tmp_path / "run", recording.dump, label_of, Subsample(STRIDE))
     content = orjson.loads((run / "run.json").read_bytes())
     content["input"][METADATA_FILE] = "0" * 64
     rewrite(run, "run.json", orjson.dumps(content))
@@ -121,7 +112,7 @@ def test_a_run_of_another_dump_is_refused(
 def test_an_unfinished_or_damaged_run_is_refused(
     replay: Replay, recording: Recording, records: Records, tmp_path: Path, name: str
 ) -> None:
-    run = write_run(tmp_path / "run", recording.dump, records, label_of(records))
+    run = labelled_run(tmp_path / "run", recording.dump, label_of, Subsample(STRIDE))
     (run / name).unlink()
     assert_refuses("run", clusters_of, replay, recording.replay, recording.dump, run)
     (run / name).write_bytes(b"{}")

@@ -7,7 +7,7 @@ import numpy as np
 import orjson
 import pytest
 
-from activation_store.reader import read_dump
+from activation_store.lives import places_of
 from activation_store.schema import IDENTITY, METADATA_FILE
 from activation_store.subsample import Subsample
 from analysis.labels import NOISE
@@ -25,6 +25,7 @@ from analysis.runs.run_folder import RunFolder
 from common.files import sha256
 from tests.command import assert_refuses
 from tests.planted import Planted, planted_dump, write_planted
+from tests.planted_run import labelled_run
 
 STRIDE, SKIP_FIRST, SEED = 5, 2, 7
 
@@ -46,20 +47,8 @@ def truth_at(planted: Planted, places: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def write_run(path: Path, dump: Path, planted: Planted, subsample: int = STRIDE, **arguments: object) -> Path:
-    records = read_dump(dump, subsample=Subsample(subsample, skip_first=2, seed=7), layers=[])
-    places = {name: getattr(records, name) for name in IDENTITY}
-    output = {
-        "layer": "action_decoder",
-        "subsample": subsample,
-        "skip_first": 2,
-        "seed": 7,
-        "dump": str(dump),
-        **arguments,
-    }
-    run = {"input": {METADATA_FILE: sha256(dump / METADATA_FILE)}, "arguments": output}
-    with RunFolder(path, run) as folder:
-        folder.save_arrays("cluster_labels.npz", **places, label=truth_at(planted, places))
-    return path
+    kept = Subsample(subsample, SKIP_FIRST, SEED)
+    return labelled_run(path, dump, lambda records: truth_at(planted, places_of(records)), kept, **arguments)
 
 
 @pytest.fixture(scope="module")

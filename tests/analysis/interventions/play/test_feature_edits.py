@@ -9,6 +9,7 @@ import torch
 
 from activation_store.interventions import LIVES_FILE, LivesTable, read_lives
 from activation_store.sparse_dictionary import write_dictionary
+from activation_store.subsample import Subsample
 from agent_zoo.memories.memory import MemoryState
 from agent_zoo.sparse_codes import SparseCoder
 from analysis.interventions.edits.edit import Edit
@@ -18,14 +19,17 @@ from analysis.interventions.outputs import report_run
 from analysis.interventions.play.experiment import AT_ONCE_CONTROLS, ArmPlan, Experiment
 from analysis.interventions.play.request import RunOptions
 from analysis.interventions.play.start import play
-from analysis.interventions.play.when import FeatureCondition, When
+from analysis.interventions.play.when import FeatureCondition, SelectionCondition, When
+from analysis.runs.propagated_labels import rule_from
 from common.user_error import UserError
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.workers import Workers
 from tests.command import assert_refuses
 from tests.driven import DRIVER, UNITS, lives_of
+from tests.planted import planted_dump, write_planted
 from tests.planted_dictionary import axes
+from tests.planted_run import labelled_run, saved_selection
 
 NORTH = "gain_total/Move.Direction/North"
 
@@ -95,6 +99,27 @@ def test_only_while_a_feature_is_strong(pool: PolicyPool) -> None:
     # An edit that begins with the empty memory of a new life sets what the condition looks for in every later tick.
     memory = MemoryState(torch.eye(UNITS)[None, :3], torch.zeros(1, 3, UNITS))
     assert FeatureCondition(dictionary, 1, ">", 0.5).holds(memory).tolist() == [False, True, False]
+
+
+def test_only_while_the_memory_is_like_a_selection(pool: PolicyPool) -> None:
+    """A third of the planted states have a large first unit; memories are like them, or not."""
+    states = np.random.default_rng(0).standard_normal((60, UNITS)).astype(np.float32)
+    selected = np.arange(60) % 3 == 0
+    states[:, 0] += np.where(selected, 20, -20)
+    condition = SelectionCondition("lstm_hidden", rule_from(states, selected.astype(np.int64), np.arange(60) // 6))
+    memory = MemoryState(torch.from_numpy(states[None, 3:6]), torch.zeros(1, 3, UNITS))
+    assert condition.holds(memory).tolist() == [True, False, False]
+    assert "right for 100.0% of states" in condition.in_words()
+    edit = FeatureEdit(axes("lstm_hidden", UNITS), (DRIVER,), 0.9)
+    result = lives(pool, ArmPlan("edit", 4, When(condition=condition), states=(edit,)))
+    assert np.isnan(result.outcomes.get("kl_total", np.array(np.nan))).all(), "no memory in play is like those"
+
+
+def test_selections_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    dump = write_planted(tmp_path / "dump", planted_dump(agents=2, episodes=1, ticks=20))
+    run = labelled_run(tmp_path / "run", dump, lambda records: 0 * records.tick, Subsample())
+    file, memory = saved_selection(tmp_path / "one.json", run), ("lstm_hidden", "lstm_cell")
+    assert_refuses("action_decoder is not part of the memory", SelectionCondition.read, file, memory, None)
 
 
 def test_doses_are_those_of_the_edit_that_steers() -> None:
