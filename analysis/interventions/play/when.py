@@ -126,9 +126,9 @@ class SelectionCondition:
         held_out = self.rule.held_out
         accuracy = f"right for {held_out.balanced_agreement:.1%} of states" if held_out else "of unknown accuracy"
         return (
-            f"--while: agents are edited in ticks that begin with a {self.layer} most of whose {self.rule.voters} "
-            f"nearest points of the run are selected. On lives that had no vote, this is {accuracy} (mean over selected "
-            "points and others)."
+            f"--while: agents are edited in ticks that begin with a state of {self.layer} most of whose "
+            f"{self.rule.voters} nearest points of the run are selected. On lives that had no vote, this is {accuracy} "
+            "(mean over selected points and others)."
         )
 
     def holds(self, memory: MemoryState) -> np.ndarray:
