@@ -26,7 +26,8 @@ class Arguments:
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Run of analyze_activations.py with an embedding and clusters, such as analysis_results/RUN, and any further runs
-    of the same dump whose clusters, codes, sparse features, directions or saliency maps are shown beside it."""
+    of the same dump whose clusters, codes, sparse features, directions or saliency maps are shown beside it, or of
+    intervene.py on its policy."""
     dump: Path | None = None
     """Activation dump that the runs analysed, if it has been moved since."""
     name: str | None = None

@@ -23,7 +23,7 @@ QUESTIONS: dict[str, set[str]] = {
     "evaluation": set(),
     "training_runs": {"evaluation"},
     "findings": set(),
-    "explorer": {"torch", "life", "replays"},
+    "explorer": {"torch", "life", "replays", "interventions"},
     "probes": {"torch", "life"},
     "dynamics": {"torch", "clusters", "interventions"},
     "attribution": {"torch", "clusters", "life", "replays"},

@@ -107,6 +107,7 @@ async function start() {
   for (const Panel of [PointerPanel, ClusterPanel, WorldPane, Panes]) new Panel(state);
   listenToKeys(state, new LifePanel(state));
   new QuantityCard(state, embedding);
+  listenToEdits(state);
   listenTo("plane", "change", ({ target }) => state.set("plane", target.value));
   listenTo("overlay", "change", ({ target }) => state.set("overlay", target.value));
   listenTo("colour-by", "change", ({ target }) => state.set("colourBy", target.value));

@@ -70,7 +70,7 @@ def events_in_words(events: LifeEvents, whole_episodes: bool) -> list[str]:
 _HERE = Path(__file__).parent
 _KIT = (*BASE, "canvas.js", "glyphs.js", "view.js")
 _PARTS = (
-    "data", "card", "statistics", "embedding", "life", "world", "selection", "quantity", "clusters", "search",
+    "data", "card", "statistics", "embedding", "life", "world", "selection", "edits", "quantity", "clusters", "search",
     "panes", "address", "main",
 )  # fmt: skip
 _SCRIPTS = [_HERE / f"{name}.js" for name in _PARTS]
@@ -92,7 +92,7 @@ def explorer_page(content: Explored, further: Further | None = None) -> str:
     page = environment(_HERE).get_template("template.html")
     return page.render(
         content=content, run=content.run, summary=content.run.summary, columns=_colouring_columns(content, columns),
-        tracks=_by_run(tracks), planes=_planes(content, tracks), overlays=further.overlays,
+        tracks=_by_run(tracks), planes=_planes(content, tracks), further=further,
         permutations=len(content.shifts) - 1,
         facts=embedded(_facts(content, columns, further) | {"columns": packed.columns}),
         packed=packed.content, style=style_of("window", _HERE), scripts=scripts_of(_KIT, _SCRIPTS, [get_plotlyjs()]),

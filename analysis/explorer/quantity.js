@@ -35,6 +35,7 @@ class QuantityCard {
         "button", { type: "button", onclick: () => this.state.selectPoints(isGreat) },
         `Select the greatest ${counted(values.reduce((count, _, point) => count + isGreat(point), 0), "point")}`,
       ),
+      ...editsOf(this.state.colourBy),
     );
   }
 

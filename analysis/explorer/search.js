@@ -55,6 +55,9 @@ class SearchBox {
         kind: "select", text: `${state.called(label)}: ${description}`, act: () => state.selectPoints((point) => tables["point.label"][point] === label),
       })),
       ...data.maps.flatMap((map) => this.mapped(map)),
+      ...Array.from(document.querySelectorAll("#edits article"), (edit) => ({
+        kind: "show", text: edit.querySelector("h3").textContent, act: () => showEdit(edit),
+      })),
       ...Array.from(data.lifeStart.subarray(0, -1), (tick) => ({
         kind: "open", text: `agent ${tables.agent[tick]}, episode ${tables.episode[tick]}`, act: () => state.set("tick", tick),
       })),

@@ -1,4 +1,4 @@
-"""What further runs of a dump say of its ticks: clusters or codes, sparse features, read-outs, saliency maps."""
+"""What further runs of a dump say of its ticks: clusters or codes, sparse features, read-outs, saliency maps; edits."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +16,7 @@ from activation_store.schema import IDENTITY, METADATA_FILE, Records
 from activation_store.selection import OBSERVATIONS, select
 from activation_store.sparse_dictionary import AUTOENCODERS, feature_name, read_dictionary
 from analysis.explorer.content import Explored, Step, axes_of
+from analysis.explorer.edits import EFFECTS_FILE, PlayedEdit, read_edits
 from analysis.lives import places_among
 from analysis.runs.cluster_run import LABELS_FILE
 from analysis.runs.finished_files import FinishedFiles, open_finished
@@ -40,6 +41,7 @@ class Track:
         clusters: as the run's summary describes them; none for numbers.
         plane: places of the page's N points in the run's embedding, (N, 2) float32; NaN for those that are not in it.
         axes: what its axes are called.
+        source: SHA-256 of the file that its direction or sparse feature is in; empty for clusters.
     """
 
     run: str
@@ -50,6 +52,7 @@ class Track:
     clusters: tuple[dict[str, Any], ...] = ()
     plane: np.ndarray | None = None
     axes: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,10 +71,17 @@ class Overlay:
 
 @dataclass(frozen=True, eq=False)
 class Further:
-    """What further runs say of the ticks of a page."""
+    """What further runs say of the ticks of a page, and of edits of its policy."""
 
     tracks: tuple[Track, ...] = ()
     overlays: tuple[Overlay, ...] = ()
+    edits: tuple[PlayedEdit, ...] = ()
+
+    def edited_by(self, edit: PlayedEdit) -> list[int]:
+        """Return the places in `tracks` of the directions and sparse features that an edit is of."""
+        return [
+            i for i, track in enumerate(self.tracks) if track.name in edit.directions and track.source in edit.sources
+        ]
 
 
 @dataclass(frozen=True)
@@ -94,16 +104,20 @@ def read_further(runs: Sequence[Path], content: Explored, most: int, step: Step)
         most: maximum of numbers of one run: of sparse features those that vary most, of others the first.
 
     Raises:
-        UserError: a run is unfinished or damaged, is of another dump or of a kind that says nothing of ticks, or has
-            maps of none of the page's ticks.
+        UserError: a run is unfinished or damaged, is of another dump or policy or of a kind that says nothing of ticks,
+            or has maps of none of the page's ticks.
     """
     names = [run.resolve().name for run in (content.run.clusters.path, *runs)]
     if repeated := [name for name in names if names.count(name) > 1]:
         raise UserError(f"two runs are called {repeated[0]}: give each run once")
     tracks: list[Track] = []
     overlays: list[Overlay] = []
+    edits: list[PlayedEdit] = []
     for path in runs:
         finished = open_finished(path)
+        if EFFECTS_FILE in finished:  # of lives that were played for it, in no dump
+            edits += read_edits(finished, content.seen.metadata.checkpoint_sha256)
+            continue
         _check_dump(finished, content.run.dump)
         with step(f"reading {path.resolve().name}") as report:
             if LABELS_FILE in finished:
@@ -116,10 +130,10 @@ def read_further(runs: Sequence[Path], content: Explored, most: int, step: Step)
                 overlays.append(_overlay(read_saliency(path), content))
             else:
                 raise UserError(
-                    f"{path} says nothing of single ticks: give a run with clusters, codes, features, directions or "
-                    "saliency maps"
+                    f"{path} says nothing of single ticks: give a run with clusters, codes, features, directions, "
+                    "saliency maps or interventions"
                 )
-    return Further(tuple(tracks), tuple(overlays))
+    return Further(tuple(tracks), tuple(overlays), tuple(edits))
 
 
 def _check_dump(finished: FinishedFiles, dump: Path) -> None:
@@ -181,9 +195,9 @@ def _features(finished: FinishedFiles, content: Explored, most: int, report: Pro
     variance = squares / count - np.square(total / count)
     varying = np.sort(np.argsort(-variance, kind="stable")[:most])
     values = _along(content, layer, lambda states: strengths(states)[:, varying], lambda share: report(0.5 + share / 2))
-    definition = f"strength of a sparse feature of {layer}"
+    definition, run = f"strength of a sparse feature of {layer}", finished.path.resolve().name
     return [
-        Track(finished.path.resolve().name, feature_name(number), "", definition, values[:, i])
+        Track(run, feature_name(number), "", definition, values[:, i], source=finished.sha256[file])
         for i, number in enumerate(varying.tolist())
     ]
 
@@ -198,7 +212,7 @@ def _read_outs(finished: FinishedFiles, content: Explored, most: int, report: Pr
         tracks += [
             Track(
                 finished.path.resolve().name, direction.name, direction.unit,
-                f"{direction.source.kind}, read out of {layer}", values[:, i],
+                f"{direction.source.kind}, read out of {layer}", values[:, i], source=finished.sha256[DIRECTIONS_FILE],
             )
             for i, direction in enumerate(own)
         ]  # fmt: skip

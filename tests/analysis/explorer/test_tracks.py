@@ -17,6 +17,7 @@ from activation_store.schema import METADATA_FILE
 from activation_store.sparse_dictionary import DictionarySource, SparseDictionary, read_dictionary, write_dictionary
 from agent_zoo.sparse_codes import SparseCoder
 from analysis.explorer.content import Explored, explored
+from analysis.explorer.edits import Change
 from analysis.explorer.tracks import SPARSE_FILE, plane_of, read_further
 from analysis.lives import places_among
 from analysis.position import positions
@@ -76,10 +77,38 @@ def results(analysed: Analysed, states: np.ndarray, tmp_path_factory: pytest.Tem
     for name, shift in (("mapped", 0), ("elsewhere", 10**6)):
         with RunFolder(folder / name, made_from | {"arguments": {"of": "value", "method": "gradient"}}) as run:
             save_maps(run, {key: place + shift for key, place in mapped_places(analysed.dump).items()})
+    played = {"policy": "1" * 64, "directions": sha256(folder / "probed" / DIRECTIONS_FILE)}
+    with RunFolder(folder / "played", {"input": played, "arguments": STEERED}) as run:
+        run.save_json("effects.json", planted_effects())
     for name, input_ in (("empty", made_from), ("foreign", {"input": {METADATA_FILE: "0" * 64}})):
         with RunFolder(folder / name, input_) as run:
             run.save_text("x.txt", "")
     return folder
+
+
+STEERED = {"edit": "steer", "direction": "d_2", "from_tick": 20, "until_tick": 21, "condition": "self_food < 3"}
+
+
+def planted_effects() -> dict[str, object]:
+    """Two doses; one effect of the second counts, and it moves two options at once."""
+    trained = [
+        {"name": f"edit, dose {dose}", "kind": "edit", "policy": "trained", "dose": dose, "direction": None}
+        for dose in (-2.0, 2.0)
+    ]
+    control = {"control": "random directions", "effect": {"value": -0.25, "low": -1.0, "high": 0.5}}
+    effects = [
+        {
+            "arm": arm["name"], "outcome": outcome, "effect": {"value": value, "low": value - 1, "high": value + 1},
+            "verdict": "effect" if arm is trained[1] and outcome == "reward" else "undecided", "against": [control],
+        }
+        for arm in trained for outcome, value in (("ticks", 7.0), ("reward", -3.5))
+    ]  # fmt: skip
+    at_once = [
+        {"arm": trained[1]["name"], "outcome": f"gain_total/Move.Direction/{option}", "level": {"value": value}}
+        for option, value in (("North", 0.125), ("East", None), ("South", -0.5))
+    ]
+    others = [{"name": "unedited", "kind": "unedited", "policy": "trained", "dose": None, "direction": None}]
+    return {"episodes": 6, "arms": others + trained, "effects": effects, "at_once": at_once}
 
 
 def mapped_places(dump: Path) -> dict[str, np.ndarray]:
@@ -154,6 +183,20 @@ def test_the_features_that_vary_most_are_shown_with_their_strengths(
         assert track.values == pytest.approx(strengths[:, number], rel=1e-5, abs=1e-5)
 
 
+def test_edits_in_play_are_said_in_words_with_what_counts(results: Path, content: Explored) -> None:
+    further = read_further([results / "probed", results / "played"], content, MOST, quiet)
+    without, counts = further.edits
+    assert without.edit == "steer d_2, dose -2, in tick 20, while self_food < 3" and not without.changes
+    assert (counts.run, counts.episodes, counts.tested) == ("played", 6, 2)
+    assert counts.changes == (Change("reward (total)", -3.5, -4.5, -2.5, -0.25),)
+    assert counts.options == {"Move.Direction South": -0.5, "Move.Direction North": 0.125}
+    assert [further.tracks[i].name for i in further.edited_by(counts)] == ["d_2"]
+    assert further.edited_by(replace(counts, sources=("0" * 64,))) == [], "a direction of another file"
+    metadata = replace(content.seen.metadata, checkpoint_sha256="2" * 64)
+    of_others = replace(content, seen=replace(content.seen, metadata=metadata))
+    assert_refuses("edited another policy", read_further, [results / "played"], of_others, MOST, quiet)
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
@@ -179,7 +222,7 @@ def test_the_script_refuses_a_run_that_is_given_twice_and_no_run(analysed: Analy
 @pytest.fixture(scope="module")
 def page(browser, results: Path, analysed: Analysed, tmp_path_factory: pytest.TempPathFactory) -> Iterator:
     file = tmp_path_factory.mktemp("page") / "explorer.html"
-    further = [results / name for name in ("again", "probed", "sparse", "mapped")]
+    further = [results / name for name in ("again", "probed", "sparse", "mapped", "played")]
     run_well("explore.py", analysed.run, *further, "--dump", analysed.dump, "--max-tracks", MOST, "-o", file)
     with opened(browser, file, READY, 1400, 900) as page:
         yield page
@@ -263,6 +306,19 @@ def test_a_card_says_how_a_feature_is_spread_and_where_it_is_greatest(page, resu
     page.evaluate("document.getElementById('clear-selection').click()")
     page.select_option("#colour-by", label="cluster")
     assert not card.is_visible()
+
+
+def test_edits_are_listed_and_stand_on_the_card_of_what_they_edit(page) -> None:
+    page.fill("#find", "steer 20")
+    page.locator("#matches button", has_text="steer d_2, dose 2").click()
+    edit = page.locator("#edits article", has_text="dose 2")
+    assert "reward (total): -3.5 (-4.5 to -2.5); random directions -0.25" in " ".join(edit.inner_text().split())
+    edit.get_by_role("button", name="Colour by d_2").click()
+    assert page.evaluate("explorer.colourBy") == "track.3"
+    assert page.locator("#quantity article h3").all_inner_texts() == page.locator("#edits h3").all_inner_texts()
+    page.select_option("#colour-by", label="d_1")
+    assert page.locator("#quantity article").count() == 0
+    page.select_option("#colour-by", label="cluster")
 
 
 def test_points_move_to_the_plane_that_is_chosen(page, results: Path, content: Explored) -> None:

@@ -1,0 +1,156 @@
+"""What runs of intervene.py found: edits of the memory in the running game, shown beside what they edited."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from analysis.interventions.effects.outcomes import title_with_unit
+from analysis.runs.finished_files import FinishedFiles, RunDescription
+from common.argument_checks import split
+from common.user_error import UserError
+
+EFFECTS_FILE = "effects.json"
+_COUNTS = "effect"
+_RANDOM = "random directions"
+_CHANGES, _GAIN = 6, "gain_total/"
+"""Options whose probability an edit changes most at once, which are shown; how their outcomes are called."""
+
+
+@dataclass(frozen=True)
+class _Estimate:  # here and below: what is read of effects.json
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class _Control:
+    control: str
+    effect: _Estimate
+
+
+@dataclass(frozen=True)
+class _Effect:
+    arm: str
+    outcome: str
+    effect: _Estimate
+    verdict: str
+    against: list[_Control] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _AtOnce:
+    arm: str
+    outcome: str
+    level: _Estimate
+
+
+@dataclass(frozen=True)
+class _Arm:
+    name: str
+    kind: str
+    policy: str
+    dose: float | None = None
+    direction: str | None = None
+
+
+@dataclass(frozen=True)
+class _Effects:
+    episodes: int
+    arms: list[_Arm]
+    effects: list[_Effect]
+    at_once: list[_AtOnce]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One effect of an edit that counts: beyond chance and beyond every kind of control."""
+
+    outcome: str  # in words, with its unit
+    value: float
+    low: float
+    high: float
+    random: float | None  # the mean effect of random directions; None if none were played
+
+
+@dataclass(frozen=True)
+class PlayedEdit:
+    """One edit of a run, in words, and what it did.
+
+    Attributes:
+        run: name of the run's folder.
+        directions: names of the directions or sparse features that it edits.
+        sources: SHA-256 of the files that these are in.
+        tested: number of outcomes in behaviour.
+        options: change of the probability of options at once, the largest first, by name.
+    """
+
+    run: str
+    edit: str
+    directions: tuple[str, ...]
+    sources: tuple[str, ...]
+    episodes: int
+    tested: int
+    changes: tuple[Change, ...]
+    options: dict[str, float]
+
+
+def read_edits(finished: FinishedFiles, checkpoint_sha256: str | None) -> list[PlayedEdit]:
+    """Read a run of intervene.py.
+
+    Args:
+        checkpoint_sha256: of the policy that the dump is of; None where it is unknown.
+
+    Raises:
+        UserError: it is damaged, or edited another policy.
+    """
+    run = finished.description()
+    if checkpoint_sha256 is not None and run.input.get("policy") != checkpoint_sha256:
+        raise UserError(f"{finished.path} edited another policy than the one that the dump is of")
+    _, content = finished.read_json(EFFECTS_FILE, _Effects)
+    studied = [arm for arm in content.arms if arm.kind == "edit" and arm.policy == "trained"]
+    return [_edit(finished.path.resolve().name, run, content, arm) for arm in studied]
+
+
+def _edit(name: str, run: RunDescription, content: _Effects, arm: _Arm) -> PlayedEdit:
+    edits: list[dict[str, Any]] = [run.arguments, *run.arguments.get("further", [])]
+    directions = [name for edit in edits for name in _directions(edit)]
+    own = [effect for effect in content.effects if effect.arm == arm.name]
+    gains = {item.outcome: item.level.value for item in content.at_once if item.arm == arm.name}
+    options = {
+        outcome.removeprefix(_GAIN).replace("/", " "): value
+        for outcome, value in gains.items() if outcome.startswith(_GAIN) and value is not None
+    }  # fmt: skip
+    largest = sorted(options, key=lambda option: -abs(options[option]))[:_CHANGES]
+    sources = tuple(run.input[name] for name in ("directions", "features") if name in run.input)
+    return PlayedEdit(
+        name, _in_words(edits, run.arguments, arm), (arm.direction,) if arm.direction else tuple(directions), sources,
+        content.episodes, len(own), tuple(_changes(own)), {option: options[option] for option in largest},
+    )  # fmt: skip
+
+
+def _directions(edit: dict[str, Any]) -> list[str]:
+    given = (edit.get(option) for option in ("direction", "origin", "target"))
+    return [name for text in given for name in split(text if isinstance(text, str) else "")]
+
+
+def _in_words(edits: Sequence[dict[str, Any]], arguments: dict[str, Any], arm: _Arm) -> str:
+    """Name the edits, what they are of, and when they are made."""
+    whats = [arm.direction or ", ".join(_directions(edit)) or edit.get("variable") or "the memory" for edit in edits]
+    words = " and ".join(f"{edit.get('edit')} {what}" for edit, what in zip(edits, whats, strict=True))
+    first, until, donor, condition = (arguments.get(name) for name in ("from_tick", "until_tick", "donor", "condition"))
+    if until is not None:
+        when = f", in tick {first}" if until - first == 1 else f", in ticks {first} to {until - 1}"
+    else:
+        when = f", from tick {first}" if first else ""
+    dose = f", dose {arm.dose:g}" if arm.dose is not None else ""
+    return f"{words}{dose}{f', donors by {donor}' if donor else ''}{when}{f', while {condition}' if condition else ''}"
+
+
+def _changes(effects: Sequence[_Effect]) -> Iterator[Change]:
+    for item in effects:
+        value, low, high = item.effect.value, item.effect.low, item.effect.high
+        if item.verdict != _COUNTS or value is None or low is None or high is None:
+            continue
+        random = next((control.effect.value for control in item.against if control.control == _RANDOM), None)
+        yield Change(title_with_unit(item.outcome), value, low, high, random)
