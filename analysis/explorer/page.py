@@ -17,7 +17,7 @@ from analysis.labels import NOISE
 from analysis.life.action_words import action_words
 from analysis.life.events import DIED, EVENT_KINDS, LifeEvents
 from analysis.life.timeline import ESTIMATES, LANES, Timeline
-from analysis.pages.packing import Packed, embedded, pack
+from analysis.pages.packing import Packed, embedded, pack, signed_bytes
 from analysis.pages.pages import BASE, environment, scripts_of, style_of
 from analysis.runs.selection_file import SELECTION_KIND
 
@@ -79,7 +79,7 @@ _SYMBOLS = {
     "<": "triangle-left", ">": "triangle-right", "*": "star",
 }  # fmt: skip
 """Plotly's names of the markers used in figures."""
-_BYTE, _SIGNED_BYTE = 255, 127
+_BYTE = 255
 
 
 def explorer_page(content: Explored, further: Further | None = None) -> str:
@@ -201,8 +201,7 @@ def _stored(track: Track) -> np.ndarray:
 def _map(overlay: Overlay) -> Iterator[tuple[str, np.ndarray]]:
     """Yield which ticks have a map, (M,), the largest |attribution| in each, (M,), all in 127ths of it, (M, 225)."""
     most = np.abs(overlay.tiles).max(axis=1)
-    steps = overlay.tiles * (_SIGNED_BYTE / np.where(most > 0, most, 1))[:, None]
-    yield from ((".ticks", overlay.ticks), (".most", most), (".tiles", np.rint(steps).astype(np.int8)))
+    yield from ((".ticks", overlay.ticks), (".most", most), (".tiles", signed_bytes(overlay.tiles, most[:, None])))
 
 
 def _narrow(values: np.ndarray) -> np.ndarray:
@@ -225,10 +224,7 @@ def _facts(content: Explored, columns: dict[str, np.ndarray], further: Further) 
         "byChoice": [{"choice": choice, "places": places} for choice, places in content.by_choice.items()],
         "clusters": [_cluster(cluster) for cluster in run.summary["clusters"]],
         "tracks": [_track(track) for track in further.tracks],
-        "maps": [
-            {"run": maps.path.resolve().name, "of": maps.of, "method": maps.method, "failures": maps.failures}
-            for maps in (overlay.maps for overlay in further.overlays)
-        ],
+        "maps": [overlay.maps.facts for overlay in further.overlays],
         "noise": {"label": NOISE, "colour": NOISE_COLOUR, "records": run.summary["noise_records"]},
         **view_facts(),
         "panels": panels_of(columns),

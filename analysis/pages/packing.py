@@ -10,6 +10,7 @@ import numpy as np
 import orjson
 
 _BEST = 9
+_SIGNED_BYTE = 127
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,11 @@ def embedded(content: Any) -> Any:
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Markup(text)
+
+
+def signed_bytes(values: np.ndarray, most: np.ndarray) -> np.ndarray:
+    """Return values in 127ths of the largest of them, int8, rounded; `most` must broadcast, and may be 0."""
+    return np.rint(values / np.where(most > 0, most, 1) * _SIGNED_BYTE).astype(np.int8)
 
 
 def _bytes_of(array: np.ndarray) -> tuple[str, bytes]:

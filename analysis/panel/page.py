@@ -14,7 +14,7 @@ from analysis.explorer.views import SIDE, view_facts
 from analysis.features.actions import STYLES
 from analysis.features.choices import DIRECTIONS
 from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker
-from analysis.pages.packing import Packed, embedded, pack
+from analysis.pages.packing import Packed, embedded, pack, signed_bytes
 from analysis.pages.pages import BASE, environment, scripts_of, style_of
 from analysis.panel.content import PanelContent
 from analysis.panel.ticks import VITALS
@@ -35,7 +35,6 @@ HUNDRED = 100
 UNKNOWN = -128
 ROLLOUTS_AT_ONCE = 400
 """Rollouts whose ticks are unpacked together."""
-_MOST = 127
 _AT_ONCE = 20_000
 _NONE_SURE = "nothing that survives"
 """How analyze_dynamics.py describes a behaviour in which no feature differs at q < 0.05."""
@@ -167,12 +166,11 @@ def saliency_tables(saliency: SaliencyMaps, rows: np.ndarray, content: PanelCont
     scale = np.abs(tiles).max(axis=2)
     most = np.nan_to_num(scale)
     np.maximum.at(most, number, np.abs(entities))
-    divisor = np.where(most > 0, most, 1.0)
     return {
         "": rows >= 0,
         ".scale": np.where(np.isfinite(scale), most, np.nan).astype(np.float32),
-        ".tiles": np.round(np.nan_to_num(tiles) / divisor[:, :, None] * _MOST).astype(np.int8),
-        ".entities": np.round(entities / divisor[number] * _MOST).astype(np.int8),
+        ".tiles": signed_bytes(np.nan_to_num(tiles), most[:, :, None]),
+        ".entities": signed_bytes(entities, most[number]),
         ".parts": _rounded(np.nan_to_num(saliency.parts[used])),
         ".value": saliency.value[used].astype(np.float32),
     }
@@ -206,7 +204,7 @@ def _facts(content: PanelContent) -> dict[str, Any]:
         "sources": [{"name": source.dump.resolve().name, "simulated": source.simulated} for source in content.sources],
         "heads": [{"name": head.name, "noop": head.noop} for head in heads],
         "probabilities": {head: _option_names(head, odds.shape[1]) for head, odds in _probabilities(content).items()},
-        "saliency": [_target(maps) for maps in content.saliency], "parts": PARTS, "estimates": _estimates(content),
+        "saliency": [maps.facts for maps in content.saliency], "parts": PARTS, "estimates": _estimates(content),
         "circuits": [asdict(circuit.graph) for circuit in content.circuits], "circuitColumns": COLUMNS,
     }  # fmt: skip
 
@@ -231,11 +229,4 @@ def _behaviour(content: PanelContent, number: int) -> dict[str, Any]:
         "number": number, "colour": cluster_colour(number), "shape": _SHAPES.get(cluster_marker(number), "circle"),
         "share": float(dynamics.shares[number]), "states": int(dynamics.states[number]),
         "differences": differences, "rollouts": int((content.main == number).sum()),
-    }  # fmt: skip
-
-
-def _target(saliency: SaliencyMaps) -> dict[str, Any]:
-    return {
-        "of": saliency.of, "method": saliency.method, "failures": saliency.failures, "run": saliency.path.name,
-        "lags": saliency.tiles.shape[1] - 1,
     }  # fmt: skip

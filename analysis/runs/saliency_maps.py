@@ -57,6 +57,13 @@ class SaliencyMaps:
     entities: np.ndarray
     parts: np.ndarray
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What pages say of them."""
+        lags = self.tiles.shape[1] - 1
+        run = self.path.resolve().name
+        return {"run": run, "of": self.of, "method": self.method, "failures": self.failures, "lags": lags}
+
     def rows_at(self, places: Places) -> np.ndarray:
         """Return the mapped tick at each of some places, -1 where there is none, (T,) int64."""
         return places_among(places, self.places)
