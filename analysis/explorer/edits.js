@@ -9,10 +9,11 @@ function editsOf(colourBy) {
   return own.length ? [element("p", { class: "note" }, "Edited in play:"), ...own.map((edit) => edit.cloneNode(true))] : [];
 }
 
-/** A button of an edit colours the points by what it edits. */
+/** Buttons of an edit colour the points by what it edits, and play its films. */
 function listenToEdits(state) {
   document.addEventListener("click", ({ target }) => {
-    const { colour } = target.dataset;
+    const { colour, film } = target.dataset;
+    if (film) showFilm(film, state.data.tables.films[film]);
     if (!colour) return;
     byId("colour-by").value = colour;
     state.set("colourBy", colour);
@@ -22,4 +23,13 @@ function listenToEdits(state) {
 function showEdit(edit) {
   edit.closest("details").open = true;
   edit.scrollIntoView({ block: "nearest" });
+}
+
+/** The page of an intervention, over this one; it may run its own scripts, and reach nothing of this page. */
+function showFilm(name, page) {
+  const dialog = element("dialog", { class: "film", onclose: () => dialog.remove() },
+    element("div", { class: "row" }, element("h2", {}, name), element("button", { type: "button", onclick: () => dialog.close() }, "Close")),
+    element("iframe", { title: `Twins of ${name}`, sandbox: "allow-scripts", srcdoc: page }));
+  document.body.append(dialog);
+  dialog.showModal();
 }

@@ -9,7 +9,7 @@ from analysis.runs.finished_files import FinishedFiles, RunDescription
 from common.argument_checks import split
 from common.user_error import UserError
 
-EFFECTS_FILE = "effects.json"
+EFFECTS_FILE, FILMS_FILE = "effects.json", "intervention.html"
 _COUNTS = "effect"
 _RANDOM = "random directions"
 _CHANGES, _GAIN = 6, "gain_total/"

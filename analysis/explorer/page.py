@@ -13,6 +13,7 @@ from analysis.explorer.content import Explored, axes_of
 from analysis.explorer.tracks import Further, Overlay, Track
 from analysis.explorer.views import view_facts, view_tables
 from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker
+from analysis.interventions.page.page import page_scripts
 from analysis.labels import NOISE
 from analysis.life.action_words import action_words
 from analysis.life.events import DIED, EVENT_KINDS, LifeEvents
@@ -95,7 +96,8 @@ def explorer_page(content: Explored, further: Further | None = None) -> str:
         tracks=_by_run(tracks), planes=_planes(content, tracks), further=further,
         permutations=len(content.shifts) - 1,
         facts=embedded(_facts(content, columns, further) | {"columns": packed.columns}),
-        packed=packed.content, style=style_of("window", _HERE), scripts=scripts_of(_KIT, _SCRIPTS, [get_plotlyjs()]),
+        of_films=page_scripts().allowed if further.films else "", packed=packed.content,
+        style=style_of("window", _HERE), scripts=scripts_of(_KIT, _SCRIPTS, [get_plotlyjs()]),
     )  # fmt: skip
 
 
@@ -148,7 +150,7 @@ def _packed(content: Explored, columns: dict[str, np.ndarray], further: Further)
         "event.kind": events.kind,
         "event.words": event_word,
     }
-    return pack(tables, {"phrases": words.tolist(), "events": event_words.tolist()})
+    return pack(tables, {"phrases": words.tolist(), "events": event_words.tolist(), "films": further.films})
 
 
 def _further_tests(content: Explored) -> dict[str, np.ndarray]:

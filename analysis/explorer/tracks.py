@@ -16,7 +16,7 @@ from activation_store.schema import IDENTITY, METADATA_FILE, Records
 from activation_store.selection import OBSERVATIONS, select
 from activation_store.sparse_dictionary import AUTOENCODERS, feature_name, read_dictionary
 from analysis.explorer.content import Explored, Step, axes_of
-from analysis.explorer.edits import EFFECTS_FILE, PlayedEdit, read_edits
+from analysis.explorer.edits import EFFECTS_FILE, FILMS_FILE, PlayedEdit, read_edits
 from analysis.lives import places_among
 from analysis.runs.cluster_run import LABELS_FILE
 from analysis.runs.finished_files import FinishedFiles, open_finished
@@ -76,6 +76,8 @@ class Further:
     tracks: tuple[Track, ...] = ()
     overlays: tuple[Overlay, ...] = ()
     edits: tuple[PlayedEdit, ...] = ()
+    films: dict[str, str] = field(default_factory=dict)
+    """Pages of twins, with and without the edit, by the run that edited."""
 
     def edited_by(self, edit: PlayedEdit) -> list[int]:
         """Return the places in `tracks` of the directions and sparse features that an edit is of."""
@@ -113,10 +115,13 @@ def read_further(runs: Sequence[Path], content: Explored, most: int, step: Step)
     tracks: list[Track] = []
     overlays: list[Overlay] = []
     edits: list[PlayedEdit] = []
+    films: dict[str, str] = {}
     for path in runs:
         finished = open_finished(path)
         if EFFECTS_FILE in finished:  # of lives that were played for it, in no dump
             edits += read_edits(finished, content.seen.metadata.checkpoint_sha256)
+            if FILMS_FILE in finished:
+                films[path.resolve().name] = finished.read(FILMS_FILE).decode()
             continue
         _check_dump(finished, content.run.dump)
         with step(f"reading {path.resolve().name}") as report:
@@ -133,7 +138,7 @@ def read_further(runs: Sequence[Path], content: Explored, most: int, step: Step)
                     f"{path} says nothing of single ticks: give a run with clusters, codes, features, directions, "
                     "saliency maps or interventions"
                 )
-    return Further(tuple(tracks), tuple(overlays), tuple(edits))
+    return Further(tuple(tracks), tuple(overlays), tuple(edits), films)
 
 
 def _check_dump(finished: FinishedFiles, dump: Path) -> None:

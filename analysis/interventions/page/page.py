@@ -119,11 +119,16 @@ def intervention_page(name: str, summary: Sequence[str], replays: Shown | str, f
             summary=_paragraphs(summary),
             figures=[_figure(path, caption) for path, caption in figures.items()],
             style=style_of("document", _HERE, dark="preferred"),
-            scripts=scripts_of(_KIT, _SCRIPTS) if shown else Scripts.of(()),
+            scripts=page_scripts() if shown else Scripts.of(()),
             reason=replays,
             **_shown(*shown) if shown else {"compared": None},
         )
     )
+
+
+def page_scripts() -> Scripts:
+    """Return the scripts of the page; a page that shows it in a frame must allow them too."""
+    return scripts_of(_KIT, _SCRIPTS)
 
 
 def _shown(compared: ComparedReplays, arm: str) -> dict[str, Any]:

@@ -17,9 +17,11 @@ from activation_store.schema import METADATA_FILE
 from activation_store.sparse_dictionary import DictionarySource, SparseDictionary, read_dictionary, write_dictionary
 from agent_zoo.sparse_codes import SparseCoder
 from analysis.explorer.content import Explored, explored
-from analysis.explorer.edits import Change
-from analysis.explorer.tracks import SPARSE_FILE, plane_of, read_further
+from analysis.explorer.edits import Change, PlayedEdit
+from analysis.explorer.page import explorer_page
+from analysis.explorer.tracks import SPARSE_FILE, Further, plane_of, read_further
 from analysis.lives import places_among
+from analysis.pages import pages
 from analysis.position import positions
 from analysis.runs.finished_run import read_run
 from analysis.runs.run_folder import RunFolder
@@ -30,6 +32,7 @@ from tests.command import assert_refused, assert_refuses, run_here, run_well
 
 LAYER, MOST, FEATURES = "action_decoder", 4, 12
 MAPPED = 7
+KIT_SCRIPT = (Path(pages.__file__).parent / "kit" / "page.js").read_text()
 READY = "window.explorer !== undefined"
 
 
@@ -80,6 +83,7 @@ def results(analysed: Analysed, states: np.ndarray, tmp_path_factory: pytest.Tem
     played = {"policy": "1" * 64, "directions": sha256(folder / "probed" / DIRECTIONS_FILE)}
     with RunFolder(folder / "played", {"input": played, "arguments": STEERED}) as run:
         run.save_json("effects.json", planted_effects())
+        run.save_text("intervention.html", f"<h1>twins</h1><script>{KIT_SCRIPT}</script>")
     for name, input_ in (("empty", made_from), ("foreign", {"input": {METADATA_FILE: "0" * 64}})):
         with RunFolder(folder / name, input_) as run:
             run.save_text("x.txt", "")
@@ -316,9 +320,29 @@ def test_edits_are_listed_and_stand_on_the_card_of_what_they_edit(page) -> None:
     edit.get_by_role("button", name="Colour by d_2").click()
     assert page.evaluate("explorer.colourBy") == "track.3"
     assert page.locator("#quantity article h3").all_inner_texts() == page.locator("#edits h3").all_inner_texts()
+    page.locator("#quantity article").first.get_by_role("button", name="Figures and films").click()
+    assert page.frame_locator("dialog iframe").locator("h1").inner_text() == "twins"
+    assert page.frames[-1].evaluate("typeof byId") == "function", "scripts of this toolkit run in it"
+    page.get_by_role("button", name="Close", exact=True).click()
+    assert page.locator("dialog").count() == 0
     page.select_option("#colour-by", label="d_1")
     assert page.locator("#quantity article").count() == 0
     page.select_option("#colour-by", label="cluster")
+
+
+def test_other_scripts_of_a_runs_page_do_not_run(browser, content: Explored, tmp_path: Path) -> None:
+    edit = PlayedEdit("x", "clear the memory", (), (), 2, 1, (), {})
+    foreign = f"<h1>twins</h1><script>document.body.append('foreign')</script><script>{KIT_SCRIPT}</script>"
+    (tmp_path / "page.html").write_text(explorer_page(content, Further(edits=(edit,), films={"x": foreign})))
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto((tmp_path / "page.html").as_uri())
+    until(page, READY)
+    page.locator("#edits summary").click()
+    page.get_by_role("button", name="Figures and films").click()
+    assert page.frame_locator("dialog iframe").locator("body").inner_text() == "twins"
+    assert page.frames[-1].evaluate("typeof byId") == "function"
+    context.close()
 
 
 def test_points_move_to_the_plane_that_is_chosen(page, results: Path, content: Explored) -> None:
