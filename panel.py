@@ -65,8 +65,8 @@ def main() -> None:
     from rich.console import Console
 
     from analysis.panel.content import find_circuits, find_saliency, find_sources, read_panel
-    from analysis.panel.dynamics import read_dynamics
     from analysis.panel.page import panel_page
+    from analysis.runs.dynamics_run import read_dynamics
     from common.files import write_text
     from common.progress_view import step
 

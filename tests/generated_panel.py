@@ -8,9 +8,9 @@ import numpy as np
 from activation_store.schema import ActionHead, DumpMetadata
 from analysis.panel.behaviours import main_behaviours
 from analysis.panel.content import PanelContent, PanelSource
-from analysis.panel.dynamics import Component, Dynamics
 from analysis.panel.ticks import PanelTicks
 from analysis.runs.cluster_run import ClusterRun
+from analysis.runs.dynamics_run import Component, Dynamics
 from analysis.runs.finished_files import RunDescription
 from analysis.runs.propagated_labels import CarryingRule
 

@@ -10,7 +10,7 @@ from activation_store.selection import OBSERVATIONS
 from analysis.clusters.projection import umap_embedding
 from analysis.labels import NOISE
 from analysis.lives import lives_of, places_among
-from analysis.panel.dynamics import Dynamics
+from analysis.runs.dynamics_run import Dynamics
 from analysis.runs.propagated_labels import CarryingRule, rule_from
 from common.user_error import UserError
 

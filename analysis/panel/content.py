@@ -16,9 +16,9 @@ from analysis.dynamics.tracks import load_policy_of
 from analysis.lives import places_among
 from analysis.panel.behaviours import behaviours_of, fit_rule, main_behaviours, plane, states_of_life
 from analysis.panel.circuits import CIRCUIT_SCRIPT, PanelCircuit, read_circuit
-from analysis.panel.dynamics import Dynamics
 from analysis.panel.ticks import Chosen, PanelTicks, Probabilities, choose, joined_ticks, read_ticks, shared_out
 from analysis.recorded.action_probabilities import missing_for_probabilities, probabilities_of
+from analysis.runs.dynamics_run import Dynamics
 from analysis.runs.finished_files import finished_beside
 from analysis.runs.propagated_labels import CarryingRule
 from analysis.runs.saliency_maps import MAPS_FILE, SALIENCY_SCRIPT, SaliencyMaps, read_saliency

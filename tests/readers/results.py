@@ -18,8 +18,8 @@ from analysis.evaluation.held_out_tasks import TASK_NAMES
 from analysis.evaluation.results import check_comparable, read_results
 from analysis.evaluation.scores import gather, scorable
 from analysis.panel.circuits import read_circuit
-from analysis.panel.dynamics import read_dynamics
 from analysis.replays.file import read_replay
+from analysis.runs.dynamics_run import read_dynamics
 from analysis.runs.finished_files import open_finished
 from analysis.runs.finished_run import read_run
 from analysis.runs.saliency_maps import read_saliency
@@ -170,7 +170,7 @@ OF_PANEL = {
 
 
 @reader(
-    "analysis.panel.dynamics:read_dynamics", "analysis.runs.saliency_maps:read_saliency",
+    "analysis.runs.dynamics_run:read_dynamics", "analysis.runs.saliency_maps:read_saliency",
     "analysis.panel.circuits:read_circuit", cases=180,
 )  # fmt: skip
 def runs_of_the_panel(bench: Bench, folder: Path, data: st.DataObject) -> None:

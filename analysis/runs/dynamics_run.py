@@ -1,4 +1,4 @@
-"""Read what a run of analyze_dynamics.py found, as far as the panel shows it."""
+"""Read what a run of analyze_dynamics.py found, as far as pages show it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -46,7 +46,7 @@ class _Behaviours:
 
 @dataclass(frozen=True)
 class _Summary:
-    """What the panel reads of summary.json."""
+    """What is read of summary.json."""
 
     policy: str
     layer: str
