@@ -18,7 +18,7 @@ from common.files import sha256
 LAYER, UNITS, COMPONENTS, BEHAVIOURS, LAGS, TICKS = "lstm_cell", 4, 2, 2, 2, 6
 
 
-def planted_dynamics_run(path: Path, dump: Path, units: int = UNITS) -> Path:
+def planted_dynamics_run(path: Path, dump: Path, units: int = UNITS, layer: str = LAYER) -> Path:
     """Write a run whose six ticks are the first ones of a dump."""
     places = _places(dump)
     source = Source("independent component", path.name, dump.name, read_metadata(dump).policy, None)
@@ -31,15 +31,16 @@ def planted_dynamics_run(path: Path, dump: Path, units: int = UNITS) -> Path:
             "motion.npz", r=random.uniform(-1, 1, matrices), q=random.random(matrices), behaviour=label,
             jacobian_records=np.arange(4), jacobians=random.normal(size=(4, *matrices[1:])),
         )  # fmt: skip
-        folder.save_arrays("behaviour_labels.npz", **places, label=label)
+        for name in ("behaviour_labels.npz", "cluster_labels.npz"):
+            folder.save_arrays(name, **places, label=label)
         components = [
             {"component": f"ic_{number}", "explained": 0.5, "stability": 0.9, "features": "none"} for number in (1, 2)
         ]
         behaviours = {"sizes": [3, 3], "agreement": [0.5], "differences": ["more", "less"]}
-        output = {"policy": "planted", "layer": LAYER, "components": components, "behaviours": behaviours}
+        output = {"policy": "planted", "layer": layer, "components": components, "behaviours": behaviours}
         folder.save_json("summary.json", output)
         directions = [
-            Direction(f"ic_{number}", LAYER, np.ones(units, np.float32), 0.0, "spreads", 0.0, 1.0, 6, 2, 1, source)
+            Direction(f"ic_{number}", layer, np.ones(units, np.float32), 0.0, "spreads", 0.0, 1.0, 6, 2, 1, source)
             for number in (1, 2)
         ]
         write_directions(path / "directions.safetensors", directions)

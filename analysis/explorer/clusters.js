@@ -54,6 +54,7 @@ class ClusterPanel {
   select(label) {
     const labels = this.state.data.tables["point.label"];
     this.state.selectPoints((point) => labels[point] === label);
+    document.querySelector(`#cluster-list [data-cluster="${label}"]`)?.scrollIntoView({ block: "start" });
   }
 
   // ---- labels of people

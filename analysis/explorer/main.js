@@ -112,6 +112,10 @@ async function start() {
   listenTo("overlay", "change", ({ target }) => state.set("overlay", target.value));
   listenTo("colour-by", "change", ({ target }) => state.set("colourBy", target.value));
   byId("view-legend").append(...viewLegend(state.data));
+  if (state.data.maps.length) {
+    byId("view-legend").after(element("p", { class: "note" }, "Saliency: red tiles raise what the map is of, blue ones lower it, each "
+      + "tick to its own scale. Point at “map” under a view for what it is of, its scale, and which checks it failed."));
+  }
   await embedding.draw();
   for (const Part of [SearchBox, Address]) new Part(state);
   for (const mode of ["pan", "lasso", "select"]) {

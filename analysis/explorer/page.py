@@ -12,7 +12,7 @@ import numpy as np
 from analysis.explorer.content import Explored, axes_of
 from analysis.explorer.tracks import Further, Overlay, Track
 from analysis.explorer.views import view_facts, view_tables
-from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker
+from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker, effect_colour
 from analysis.interventions.page.page import page_scripts
 from analysis.labels import NOISE
 from analysis.life.action_words import action_words
@@ -93,7 +93,7 @@ def explorer_page(content: Explored, further: Further | None = None) -> str:
     page = environment(_HERE).get_template("template.html")
     return page.render(
         content=content, run=content.run, summary=content.run.summary, columns=_colouring_columns(content, columns),
-        tracks=_by_run(tracks), planes=_planes(content, tracks), further=further,
+        tracks=_by_run(tracks), planes=_planes(content, tracks), further=further, zip=zip, effect_colour=effect_colour,
         permutations=len(content.shifts) - 1,
         facts=embedded(_facts(content, columns, further) | {"columns": packed.columns}),
         of_films=page_scripts().allowed if further.films else "", packed=packed.content,

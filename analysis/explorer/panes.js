@@ -16,6 +16,9 @@ class Panes {
       byId("pane-list").append(element("label", {}, box, ` ${name}`));
       return box;
     });
+    const menu = byId("panes");
+    document.addEventListener("pointerdown", ({ target }) => { if (!menu.contains(target)) menu.open = false; });
+    menu.addEventListener("keydown", ({ key }) => { if (key === "Escape") menu.open = false; });
     this.draw();
     state.on(["away"], () => this.draw());
   }

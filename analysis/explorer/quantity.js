@@ -3,8 +3,8 @@
 /* The quantity that colours stand for, as a card: how it is spread, what it goes with, and where it is greatest. */
 
 const BINS = 40;
-const GREATEST = 6; // points, of as many lives
-const GOES_WITH = 5; // features
+const SHOWN = 6; // points at either end, of as many lives
+const GOES_WITH = 5; // features, and as many numbers of further runs
 const UPPER_SHARE = 0.05; // of the points
 
 class QuantityCard {
@@ -23,20 +23,29 @@ class QuantityCard {
     const { data } = this.state, values = Float64Array.from(this.embedding.values());
     const sorted = Float64Array.from(values).sort(), upper = sorted[Math.floor((1 - UPPER_SHARE) * sorted.length)];
     const isGreat = (point) => values[point] >= upper && values[point] > sorted[0];
+    const ends = [["Greatest", this.ordered(values, -1)], ["Least", this.ordered(values, 1)]];
     byId("quantity-name").textContent = quantity.name;
     byId("quantity-body").replaceChildren(
       element("p", { class: "dim" }, quantity.definition ?? ""),
-      ...this.spread(values, quantity.unit),
+      ...(isYesOrNo(values) ? this.share(values) : this.spread(values, quantity.unit)),
       element("p", { class: "note" }, "Goes with (r over all points, not tested):"),
       element("dl", {}, ...this.goesWith(quantity, values).flatMap(([name, r]) => [element("dt", {}, name), element("dd", {}, signed(r))])),
-      element("p", { class: "note" }, "Greatest in these lives:"),
-      stripOfViews(this.state, "Greatest", this.greatest(values).map((point) => data.tables["point.tick"][point])),
+      ...ends.flatMap(([end, points]) => [
+        element("p", { class: "note" }, `${end} in these lives:`),
+        stripOfViews(this.state, end, points.map((point) => data.tables["point.tick"][point])),
+      ]),
       element(
         "button", { type: "button", onclick: () => this.state.selectPoints(isGreat) },
         `Select the greatest ${counted(values.reduce((count, _, point) => count + isGreat(point), 0), "point")}`,
       ),
       ...editsOf(this.state.colourBy),
     );
+  }
+
+  /** Of what is 0 or 1, how often it is 1. */
+  share(values) {
+    const count = values.reduce((sum, value) => sum + value, 0);
+    return [element("p", {}, `1 at ${((100 * count) / values.length).toFixed(1)}% of the points, 0 at the others`)];
   }
 
   /** A histogram; of numbers that are mostly 0, of those that are not. */
@@ -55,30 +64,38 @@ class QuantityCard {
     const range = `${shortNumber(low, 3)} to ${shortNumber(high, 3)}${unit ? ` ${unit}` : ""}`;
     return [
       element("div", { class: "histogram", role: "img", "aria-label": `Histogram, ${range}` }, ...bars),
-      element("p", { class: "note" }, range + (mostlyIdle ? `; 0 at ${((100 * idle) / values.length).toFixed(1)}% of the points, which are not drawn` : "")),
+      element("p", { class: "note" }, range + (mostlyIdle ? `; 0 at ${((100 * idle) / values.length).toFixed(1)}% of the points, which the histogram leaves out` : "")),
     ];
   }
 
-  /** The features with the largest correlations: [[name, r]]. */
+  /** The features with the largest correlations, then the numbers of further runs: [[name, r]]. */
   goesWith(quantity, values) {
-    const others = this.state.data.features.filter(({ name }) => name !== quantity.name);
-    const pairs = others.map(({ name, values: other }) => [name, correlation(values, other)]).filter(([, r]) => Number.isFinite(r));
-    return pairs.sort(([, one], [, other]) => Math.abs(other) - Math.abs(one)).slice(0, GOES_WITH);
+    const { data } = this.state, { tables } = data;
+    const numbers = data.tracks.filter(({ clusters }) => !clusters).map((track) => ({
+      name: track.name, values: Float64Array.from(tables["point.tick"], (tick) => data.tracked(track, tick)),
+    }));
+    return [data.features, numbers].flatMap((some) => {
+      const others = some.filter(({ name }) => name !== quantity.name);
+      const pairs = others.map(({ name, values: other }) => [name, correlation(values, other)]).filter(([, r]) => Number.isFinite(r));
+      return pairs.sort(([, one], [, other]) => Math.abs(other) - Math.abs(one)).slice(0, GOES_WITH);
+    });
   }
 
-  /** The points with the greatest values, one a life. */
-  greatest(values) {
+  /** The points with the least values, or with the greatest where `sign` is -1, one a life. */
+  ordered(values, sign) {
     const { data } = this.state, lives = new Set(), points = [];
-    const order = Int32Array.from(values, (_, point) => point).sort((one, other) => values[other] - values[one]);
+    const order = Int32Array.from(values, (_, point) => point).sort((one, other) => sign * (values[one] - values[other]));
     for (const point of order) {
       const { start } = data.lifeOf(data.tables["point.tick"][point]);
       if (!lives.has(start)) points.push(point);
       lives.add(start);
-      if (points.length === GREATEST) break;
+      if (points.length === SHOWN) break;
     }
     return points;
   }
 }
+
+function isYesOrNo(values) { return values.every((value) => value === 0 || value === 1); }
 
 /** Pearson's r; NaN where a value is missing or one of them does not vary. */
 function correlation(one, other) {

@@ -3,6 +3,10 @@
 /* The search box: features to colour by, clusters, lives, and points by what was done or happened there. */
 
 const MOST_MATCHES = 12;
+const COMPARISONS = {
+  "<": (one, other) => one < other, "<=": (one, other) => one <= other, ">": (one, other) => one > other,
+  ">=": (one, other) => one >= other, "=": (one, other) => one === other,
+};
 
 class SearchBox {
   constructor(state) {
@@ -27,14 +31,16 @@ class SearchBox {
     const words = wordsOf(this.input.value);
     this.list.hidden = !words.length;
     if (!words.length) return;
-    const matches = [...this.points(words), ...this.named().filter(({ text }) => holdsAll(text, words))];
+    const named = this.named().filter(({ text }) => holdsAll(text, words)), asksForAgent = /^agent \d/.test(words.join(" "));
+    const lives = asksForAgent ? named.filter(({ kind }) => kind === "open") : [];
+    const matches = [...this.compared(this.input.value), ...lives, ...this.points(words), ...named.filter((match) => !lives.includes(match))];
     const more = matches.length - MOST_MATCHES;
     this.list.replaceChildren(
       ...matches.slice(0, MOST_MATCHES).map(({ kind, text, act }) => element("li", {}, element(
-        "button", { type: "button", onclick: () => { act(); this.close(); } }, element("span", { class: "dim" }, kind), ` ${text}`,
+        "button", { type: "button", onclick: () => { act(); this.close(); this.input.blur(); } }, element("span", { class: "dim" }, kind), ` ${text}`,
       ))),
       ...(more > 0 ? [element("li", { class: "note" }, `and ${more.toLocaleString("en")} more: type another word`)] : []),
-      ...(matches.length ? [] : [element("li", { class: "note" }, "nothing: try a feature, a cluster, an action, or agent 15")]),
+      ...(matches.length ? [] : [element("li", { class: "note" }, "nothing: try a feature, a cluster, an action, self_food < 10, or agent 15")]),
     );
   }
 
@@ -75,6 +81,18 @@ class SearchBox {
     return Array.from(first.values(), (tick) => ({
       kind: "open", text: `saliency map of ${of}: agent ${tables.agent[tick]}, episode ${tables.episode[tick]} (${run})`, act: () => state.set("tick", tick),
     }));
+  }
+
+  /** The points at which a feature, or a number of a further run, compares so with a number, as in `self_food < 10`. */
+  compared(text) {
+    const [, wanted, comparison, number] = text.match(/^\s*(\w+)\s*(<=|>=|<|>|=)\s*(-?[\d.]+)\s*$/) ?? [];
+    const { data } = this.state, { tables } = data, limit = Number(number);
+    const feature = data.features.find(({ name }) => name === wanted), track = data.tracks.find(({ name }) => name === wanted);
+    if (!feature && !track) return [];
+    const valueAt = feature ? (point) => feature.values[point] : (point) => data.tracked(track, tables["point.tick"][point]);
+    const fits = (point) => COMPARISONS[comparison](valueAt(point), limit);
+    const count = tables["point.tick"].reduce((sum, _, point) => sum + fits(point), 0);
+    return [{ kind: "select", text: `${counted(count, "point")} with ${wanted} ${comparison} ${limit}`, act: () => this.state.selectPoints(fits) }];
   }
 
   /** The points at which what was done, or one thing that happened, holds all words. */

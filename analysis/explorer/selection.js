@@ -55,11 +55,14 @@ class SelectionPanel {
     );
   }
 
+  tooFew({ informative, episodes }) {
+    const [held, needed] = informative < FEWEST_LIVES ? [counted(informative, "life", "lives"), FEWEST_LIVES] : [counted(episodes, "episode"), FEWEST_EPISODES];
+    return `only ${held} with information: at least ${needed} are needed`;
+  }
+
   /** A feature's name, and its numbers under it: side by side they would be wider than the panel. */
   lines(row) {
-    const needed = row.informative < FEWEST_LIVES ? `${row.informative} lives carry information: at least ${FEWEST_LIVES}`
-      : `${row.episodes} episodes carry information: at least ${FEWEST_EPISODES}`;
-    const untested = Number.isNaN(row.p) ? `only ${needed} are needed` : null;
+    const untested = Number.isNaN(row.p) ? this.tooFew(row) : null;
     const givenTime = row.q <= LEVEL ? probability(row.qGivenTime) : "";
     const numbers = [shortNumber(row.mean, 3), shortNumber(row.rest, 3), effectSize(row.d), probability(row.p), probability(row.q), givenTime];
     return element(

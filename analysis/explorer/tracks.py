@@ -19,6 +19,7 @@ from analysis.explorer.content import Explored, Step, axes_of
 from analysis.explorer.edits import EFFECTS_FILE, FILMS_FILE, PlayedEdit, read_edits
 from analysis.lives import places_among
 from analysis.runs.cluster_run import LABELS_FILE
+from analysis.runs.dynamics_run import MOTION_FILE, read_dynamics
 from analysis.runs.finished_files import FinishedFiles, open_finished
 from analysis.runs.finished_run import FinishedRun, read_run
 from analysis.runs.propagated_labels import fit_rule, propagate_labels
@@ -70,6 +71,26 @@ class Overlay:
 
 
 @dataclass(frozen=True, eq=False)
+class Matrix:
+    """How far each of K components of a run moves the others a tick later.
+
+    Attributes:
+        tracks: numbers of the components among the page's tracks, (K,).
+        moved: mean over states of d component i / d component j a tick earlier, (K i, K j).
+    """
+
+    run: str
+    tracks: tuple[int, ...]
+    moved: np.ndarray
+
+    @property
+    def most(self) -> float:
+        """The largest |derivative| between two different components, or of all where there is only one."""
+        between = ~np.eye(len(self.tracks), dtype=bool) if len(self.tracks) > 1 else True
+        return float(np.abs(self.moved).max(where=between, initial=1e-12))
+
+
+@dataclass(frozen=True, eq=False)
 class Further:
     """What further runs say of the ticks of a page, and of edits of its policy."""
 
@@ -78,6 +99,7 @@ class Further:
     edits: tuple[PlayedEdit, ...] = ()
     films: dict[str, str] = field(default_factory=dict)
     """Pages of twins, with and without the edit, by the run that edited."""
+    matrices: tuple[Matrix, ...] = ()
 
     def edited_by(self, edit: PlayedEdit) -> list[int]:
         """Return the places in `tracks` of the directions and sparse features that an edit is of."""
@@ -116,6 +138,7 @@ def read_further(runs: Sequence[Path], content: Explored, most: int, step: Step)
     overlays: list[Overlay] = []
     edits: list[PlayedEdit] = []
     films: dict[str, str] = {}
+    matrices: list[Matrix] = []
     for path in runs:
         finished = open_finished(path)
         if EFFECTS_FILE in finished:  # of lives that were played for it, in no dump
@@ -125,7 +148,11 @@ def read_further(runs: Sequence[Path], content: Explored, most: int, step: Step)
             continue
         _check_dump(finished, content.run.dump)
         with step(f"reading {path.resolve().name}") as report:
-            if LABELS_FILE in finished:
+            if MOTION_FILE in finished:
+                read_outs = _read_outs(finished, content, most, report)
+                matrices += _matrix(path, content, read_outs, len(tracks))
+                tracks += read_outs
+            elif LABELS_FILE in finished:
                 tracks.append(_labels(path, content, report))
             elif SPARSE_FILE in finished:
                 tracks += _features(finished, content, most, report)
@@ -138,7 +165,7 @@ def read_further(runs: Sequence[Path], content: Explored, most: int, step: Step)
                     f"{path} says nothing of single ticks: give a run with clusters, codes, features, directions, "
                     "saliency maps or interventions"
                 )
-    return Further(tuple(tracks), tuple(overlays), tuple(edits), films)
+    return Further(tuple(tracks), tuple(overlays), tuple(edits), films, tuple(matrices))
 
 
 def _check_dump(finished: FinishedFiles, dump: Path) -> None:
@@ -222,6 +249,18 @@ def _read_outs(finished: FinishedFiles, content: Explored, most: int, report: Pr
             for i, direction in enumerate(own)
         ]  # fmt: skip
     return tracks
+
+
+def _matrix(path: Path, content: Explored, tracks: Sequence[Track], first: int) -> Iterator[Matrix]:
+    """Yield what moves what among the components that the page shows, where the run measured it."""
+    dynamics = read_dynamics(path, content.run.dump)
+    numbers = {track.name: first + i for i, track in enumerate(tracks)}
+    shown = [i for i, component in enumerate(dynamics.components) if component.component in numbers]
+    known = dynamics.states * np.isfinite(dynamics.jacobian[:, -1]).all(axis=(1, 2))  # of each behaviour, (B,)
+    if dynamics.jacobian.shape[1] > 1 and shown and known.any():
+        weighted = np.nan_to_num(dynamics.jacobian[:, 1]) * (known / known.sum())[:, None, None]  # (B, K, K)
+        names = (numbers[dynamics.components[i].component] for i in shown)
+        yield Matrix(path.resolve().name, tuple(names), weighted.sum(axis=0)[np.ix_(shown, shown)])
 
 
 def _stacked(directions: Sequence[Direction], states: np.ndarray) -> np.ndarray:

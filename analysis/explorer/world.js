@@ -5,6 +5,7 @@
 const WORLD_MOST = 460; // CSS pixels
 const MARK = 4; // radius of an agent
 const PALE = 0.6;
+const FARTHEST_STEP = 2; // tiles, which nobody walks in a tick
 const REACHED = 8; // CSS pixels from a mark that still mean it
 const UNRECORDED = { colour: "#ffffff", solid: false };
 
@@ -92,12 +93,15 @@ class WorldPane {
     return others;
   }
 
-  /** The way of the open life up to its tick. */
+  /** The way of the open life up to its tick, with a gap where the agent was moved and did not walk. */
   drawWay(context, tick) {
     context.beginPath();
+    let before = null;
     for (let at = this.data.lifeOf(tick).start; at <= tick; at += 1) {
-      const { row, col } = this.data.place(at);
-      context.lineTo(...this.middle(row, col));
+      const { row, col } = this.data.place(at), walked = before && Math.hypot(row - before.row, col - before.col) < FARTHEST_STEP;
+      if (walked) context.lineTo(...this.middle(row, col));
+      else context.moveTo(...this.middle(row, col));
+      before = { row, col };
     }
     context.strokeStyle = styled("text");
     context.lineWidth = 1.5;

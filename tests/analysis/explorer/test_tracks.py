@@ -23,12 +23,14 @@ from analysis.explorer.tracks import SPARSE_FILE, Further, plane_of, read_furthe
 from analysis.lives import places_among
 from analysis.pages import pages
 from analysis.position import positions
+from analysis.runs.dynamics_run import read_dynamics
 from analysis.runs.finished_run import read_run
 from analysis.runs.run_folder import RunFolder
 from common.files import sha256
 from tests.analysed import Analysed
 from tests.browser import opened, until
 from tests.command import assert_refused, assert_refuses, run_here, run_well
+from tests.planted_panel import planted_dynamics_run
 
 LAYER, MOST, FEATURES = "action_decoder", 4, 12
 MAPPED = 7
@@ -201,6 +203,23 @@ def test_edits_in_play_are_said_in_words_with_what_counts(results: Path, content
     assert_refuses("edited another policy", read_further, [results / "played"], of_others, MOST, quiet)
 
 
+@pytest.fixture(scope="module")
+def dynamics_run(content: Explored, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    units = content.seen.metadata.layers[LAYER]
+    return planted_dynamics_run(tmp_path_factory.mktemp("moved") / "moved", content.run.dump, units, LAYER)
+
+
+def test_what_moves_what_is_the_mean_over_states(results: Path, content: Explored, dynamics_run: Path) -> None:
+    dynamics = read_dynamics(dynamics_run, content.run.dump)
+    further = read_further([results / "probed", dynamics_run], content, MOST, quiet)
+    (matrix,) = further.matrices
+    assert [further.tracks[number].name for number in matrix.tracks] == ["ic_1", "ic_2"]
+    assert matrix.moved == pytest.approx(np.average(dynamics.jacobian[:, 1], axis=0, weights=dynamics.states))
+    assert matrix.most == max(abs(matrix.moved[0, 1]), abs(matrix.moved[1, 0]))
+    (none,) = read_further([dynamics_run], content, 1, quiet).matrices
+    assert none.moved.shape == (1, 1), "of the components in the page"
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
@@ -224,9 +243,11 @@ def test_the_script_refuses_a_run_that_is_given_twice_and_no_run(analysed: Analy
 
 
 @pytest.fixture(scope="module")
-def page(browser, results: Path, analysed: Analysed, tmp_path_factory: pytest.TempPathFactory) -> Iterator:
+def page(
+    browser, results: Path, analysed: Analysed, dynamics_run: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator:
     file = tmp_path_factory.mktemp("page") / "explorer.html"
-    further = [results / name for name in ("again", "probed", "sparse", "mapped", "played")]
+    further = [*(results / name for name in ("again", "probed", "sparse", "mapped", "played")), dynamics_run]
     run_well("explore.py", analysed.run, *further, "--dump", analysed.dump, "--max-tracks", MOST, "-o", file)
     with opened(browser, file, READY, 1400, 900) as page:
         yield page
@@ -236,8 +257,8 @@ def test_the_page_colours_by_them_within_their_rounding(page, results: Path, con
     tracks = read_further([results / name for name in ("again", "probed", "sparse")], content, MOST, quiet).tracks
     point = len(content.rows) // 2
     shown = page.evaluate(f"explorer.point({point}).tracks")
-    assert len(shown) == len(tracks) == 1 + 2 * MOST
-    for value, track in zip(shown, tracks, strict=True):
+    assert len(shown) - 2 == len(tracks) == 1 + 2 * MOST, "two components are of the run that moves"
+    for value, track in zip(shown, tracks, strict=False):
         step = 0 if track.clusters else np.ptp(track.values) / 255
         assert abs(value - track.values[content.place[point]]) <= 0.51 * step
     page.select_option("#colour-by", label="d_2")
@@ -259,7 +280,7 @@ def test_a_life_shows_them_over_time_and_the_search_finds_them(page, content: Ex
     drawn = "document.getElementById('timeline').data"
     heat = page.evaluate(f"{drawn}.filter(({{ z }}) => z).map(({{ z, text }}) => ({{ z, text }}))")
     life = page.evaluate("explorer.life(0)")
-    assert [len(rows["z"]) for rows in heat] == [MOST, MOST], "a group a run"
+    assert [len(rows["z"]) for rows in heat] == [MOST, MOST, 2], "a group a run"
     assert {len(row) for rows in heat for row in rows["z"]} == {len(life)}
     assert heat[0]["text"][1][0].startswith("d_1 ")
     names = page.evaluate(f"{drawn}.map(({{ name }}) => name ?? '')")
@@ -267,6 +288,21 @@ def test_a_life_shows_them_over_time_and_the_search_finds_them(page, content: Ex
     page.fill("#find", "d_3")
     page.locator("#matches button", has_text="d_3").click()
     assert page.evaluate("explorer.colourBy") == "track.4"
+
+
+def test_the_search_compares_features_and_numbers_of_further_runs(page, results: Path, content: Explored) -> None:
+    column = [feature.name for feature in content.features].index("self_food")
+    half = float(np.median(content.values[:, column]))
+    page.fill("#find", f"self_food <= {half:g}")
+    page.keyboard.press("Enter")
+    until(page, "explorer.selection !== null")
+    assert page.evaluate("explorer.selection") == np.flatnonzero(content.values[:, column] <= half).tolist()
+    tracks = read_further([results / "probed"], content, MOST, quiet).tracks
+    page.fill("#find", f"d_2 > {np.median(tracks[2].values):.2f}")
+    page.locator("#matches button", has_text="with d_2").click()
+    share = len(page.evaluate("explorer.selection")) / len(content.rows)
+    assert 0.3 < share < 0.7 and page.evaluate("document.activeElement.id") != "find"
+    page.evaluate("document.getElementById('clear-selection').click()")
 
 
 def test_at_the_pointer_only_active_features_are_listed(page, results: Path, content: Explored) -> None:
@@ -286,7 +322,9 @@ def test_at_the_pointer_only_active_features_are_listed(page, results: Path, con
     assert {"cluster of again", "d_0", *active} <= set(names) and not set(idle) & set(names)
 
 
-def test_a_card_says_how_a_feature_is_spread_and_where_it_is_greatest(page, results: Path, content: Explored) -> None:
+def test_a_card_says_how_a_feature_is_spread_and_where_it_is_greatest(
+    page, results: Path, content: Explored, dynamics_run: Path
+) -> None:
     track = read_further([results / "sparse"], content, MOST, quiet).tracks[0]
     page.select_option("#colour-by", label=track.name)
     card = page.locator("#quantity")
@@ -295,11 +333,16 @@ def test_a_card_says_how_a_feature_is_spread_and_where_it_is_greatest(page, resu
     steps = np.rint((track.values - track.values.min()) * (255 / np.ptp(track.values)))[content.place]  # as in the page
     counts = page.eval_on_selector_all(".histogram i", "bars => bars.map(({ title }) => Number(title.split(' ')[0]))")
     assert sum(counts) == ((steps > 0).sum() if (steps == 0).mean() > 0.5 else len(steps))
-    with np.errstate(invalid="ignore"):
-        r = np.array([np.corrcoef(steps, column)[0, 1] for column in content.values.T])
-    strongest = int(np.nanargmax(np.abs(r)))
+    others = read_further([results / "probed", results / "sparse", dynamics_run], content, MOST, quiet).tracks
+    own = dict(zip((feature.name for feature in content.features), content.values.T, strict=True))
+    further = {other.name: other.values[content.place] for other in others if other.name != track.name}
     terms = page.eval_on_selector_all("#quantity dt, #quantity dd", "terms => terms.map((term) => term.textContent)")
-    assert terms[:2] == [content.features[strongest].name, f"{r[strongest]:+.2f}".replace("-", "−")]
+    listed = dict(zip(terms[::2], terms[1::2], strict=True))
+    for numbers in (own, further):
+        with np.errstate(invalid="ignore"):
+            r = {name: np.corrcoef(steps, column)[0, 1] for name, column in numbers.items()}
+        strongest = max(r, key=lambda name: abs(np.nan_to_num(r[name])))
+        assert listed[strongest] == f"{r[strongest]:+.2f}".replace("-", "−")
     first = card.locator(".strip button").first.get_attribute("title")
     agents = content.seen.records.agent_id[content.place[steps == steps.max()]]
     assert first is not None and any(f"agent {agent}," in first for agent in agents.tolist())
@@ -312,11 +355,25 @@ def test_a_card_says_how_a_feature_is_spread_and_where_it_is_greatest(page, resu
     assert not card.is_visible()
 
 
+def test_a_matrix_says_what_moves_what_and_colours_by_it(page, results: Path, content: Explored) -> None:
+    page.locator(".matrix summary").click()
+    cells = page.locator(".matrix td[title]")
+    assert cells.count() == 4 and cells.nth(1).get_attribute("title").startswith("ic_2 moves ic_1 by ")
+    red_or_blue = cells.evaluate_all(RED_LESS_BLUE)
+    sizes = [
+        float(title.split(" by ")[1].split()[0]) for title in cells.evaluate_all("all => all.map(({ title }) => title)")
+    ]
+    assert (np.sign(red_or_blue) == np.sign(sizes)).all()
+    page.locator(".matrix th[scope=row] button").first.click()
+    assert page.locator("#colour-by option:checked").inner_text() == "ic_1"
+    page.select_option("#colour-by", label="cluster")
+
+
 def test_edits_are_listed_and_stand_on_the_card_of_what_they_edit(page) -> None:
     page.fill("#find", "steer 20")
     page.locator("#matches button", has_text="steer d_2, dose 2").click()
     edit = page.locator("#edits article", has_text="dose 2")
-    assert "reward (total): -3.5 (-4.5 to -2.5); random directions -0.25" in " ".join(edit.inner_text().split())
+    assert "reward (total): −3.5 (−4.5 to −2.5); random directions −0.25" in " ".join(edit.inner_text().split())
     edit.get_by_role("button", name="Colour by d_2").click()
     assert page.evaluate("explorer.colourBy") == "track.3"
     assert page.locator("#quantity article h3").all_inner_texts() == page.locator("#edits h3").all_inner_texts()
@@ -358,6 +415,10 @@ def test_points_move_to_the_plane_that_is_chosen(page, results: Path, content: E
     assert page.evaluate("document.querySelector('header').scrollWidth") <= 1280, "both lists fit beside the rest"
 
 
+RED_LESS_BLUE = """(cells) => cells.map((cell) => {
+  const [red, , blue] = getComputedStyle(cell).backgroundColor.match(/[0-9]+/g).map(Number);
+  return red - blue;
+})"""
 PIXELS = """(canvas) => {
   const { width, height } = canvas, side = 15, { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
   return Array.from({ length: side * side }, (_, tile) => {
