@@ -54,7 +54,8 @@ class ClusterPanel {
   select(label) {
     const labels = this.state.data.tables["point.label"];
     this.state.selectPoints((point) => labels[point] === label);
-    document.querySelector(`#cluster-list [data-cluster="${label}"]`)?.scrollIntoView({ block: "start" });
+    const list = byId("cluster-list"), item = list.querySelector(`[data-cluster="${label}"]`);
+    if (item) list.scrollTop += item.getBoundingClientRect().top - list.getBoundingClientRect().top;
   }
 
   // ---- labels of people
