@@ -138,7 +138,8 @@ def _in_words(edits: Sequence[dict[str, Any]], arguments: dict[str, Any], arm: _
     """Name the edits, what they are of, and when they are made."""
     whats = [arm.direction or ", ".join(_directions(edit)) or edit.get("variable") or "the memory" for edit in edits]
     words = " and ".join(f"{edit.get('edit')} {what}" for edit, what in zip(edits, whats, strict=True))
-    first, until, donor, condition = (arguments.get(name) for name in ("from_tick", "until_tick", "donor", "condition"))
+    first = arguments.get("from_tick", 0)
+    until, donor, condition = (arguments.get(name) for name in ("until_tick", "donor", "condition"))
     if until is not None:
         when = f", in tick {first}" if until - first == 1 else f", in ticks {first} to {until - 1}"
     else:
