@@ -10,6 +10,7 @@ ELSEWHERE = {
     "agent_zoo.original.file:_steps": "fuzzed with the file beside it, in tests/agent_zoo/original",
     "analysis.clusters.report.report:report_html": _OWN,
     "analysis.dynamics.perturbations:_read": "a finished run, by finished_files",
+    "analysis.explorer.edits:read_edits": "a finished run, by finished_files",
     "analysis.explorer.tracks:_features": "a finished run, by finished_files, and its dictionary, as all of them",
     "analysis.findings.all_claims:write_claims": _BYTES,
     "analysis.findings.running:_last_line": "shows a line of any log",

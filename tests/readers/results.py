@@ -23,12 +23,13 @@ from analysis.runs.dynamics_run import read_dynamics
 from analysis.runs.finished_files import open_finished
 from analysis.runs.finished_run import read_run
 from analysis.runs.saliency_maps import read_saliency
+from analysis.runs.selection_file import read_selection
 from compare_runs import other_runs
 from tests.common.test_arrays import npy
 from tests.fuzz import Bench, damaged_json, junk, read_or_refuse, reader
 from tests.planted_panel import planted_circuit, planted_dynamics_run, planted_saliency_run
 from tests.planted_results import as_original, play, provenance
-from tests.planted_run import rewrite
+from tests.planted_run import rewrite, saved_selection
 
 RESULTS = play({"one": 0.3, "other": 0.6}, 6, 40, np.random.default_rng(0), tasks_in_turn=True)
 for policy in RESULTS:
@@ -85,6 +86,18 @@ def evaluation_results(bench: Bench, folder: Path, data: st.DataObject) -> None:
                 assert run.progress_sum[:, place].sum() == pytest.approx(sum(lists[name]))
                 assert run.progress_lives[:, place].sum() == len(lists[name])
     read_or_refuse(lambda: (check_comparable(runs), scorable(gather(runs))), path)
+
+
+@reader("analysis.runs.selection_file:read_selection", cases=150)
+def selections(bench: Bench, folder: Path, data: st.DataObject) -> None:
+    analysed = bench["analysed"]
+    path = saved_selection(folder / "selection.json", analysed.run)
+    whole = orjson.loads(path.read_bytes())
+    as_bytes = data.draw(st.integers(0, 3), label="bytes") == 0
+    path.write_bytes(junk(data, orjson.dumps(whole)) if as_bytes else damaged_json(data, whole))
+    selection = read_or_refuse(lambda: read_selection(path, analysed.dump), path)
+    if selection is not None:
+        assert selection.records.tolist() == sorted(set(orjson.loads(path.read_bytes())["records"]))
 
 
 SQUARE = np.zeros((3, 2), np.float32)
