@@ -144,7 +144,7 @@ def read_further(runs: Sequence[Path], content: Explored, most: int, step: Step)
         if EFFECTS_FILE in finished:  # of lives that were played for it, in no dump
             edits += read_edits(finished, content.seen.metadata.checkpoint_sha256)
             if FILMS_FILE in finished:
-                films[path.resolve().name] = finished.read(FILMS_FILE).decode()
+                films[path.resolve().name] = finished.read(FILMS_FILE).decode(errors="replace")
             continue
         _check_dump(finished, content.run.dump)
         with step(f"reading {path.resolve().name}") as report:

@@ -104,7 +104,8 @@ class RunOptions(EditOptions):
     @property
     def selection(self) -> Path | None:
         """The file of points that --while names, if it does."""
-        return Path(self.condition) if self.condition and self.condition.strip().endswith(".json") else None
+        text = (self.condition or "").strip()
+        return Path(text) if text.endswith(".json") else None
 
     @property
     def paths(self) -> tuple[str, ...]:
