@@ -15,7 +15,7 @@ from analysis.dynamics.memory_length import means_over_lives
 from analysis.dynamics.tracks import Tracks, tensor
 from analysis.dynamics.update import Update
 from analysis.interventions.effects.persistence import half_life
-from analysis.interventions.effects.run_file import directions_of_run
+from analysis.interventions.effects.run_file import EFFECTS_FILE, StoredEstimate, directions_of_run
 from analysis.runs.finished_files import open_finished
 from analysis.statistics.resampling import Estimate
 from common.argument_checks import split
@@ -24,7 +24,6 @@ from common.user_error import UserError
 _TAIL = 0.025
 KINDS = {"cell": LSTM_CELL, "hidden": LSTM_HIDDEN}
 """The states whose distances are followed, by the name in an intervention's results, and how their layers begin."""
-_EFFECTS_FILE = "effects.json"
 _EDITED_ONCE = "edited once"
 
 
@@ -80,23 +79,11 @@ def lasting(values: np.ndarray, life: np.ndarray, seed: int) -> Lasting:
 
 
 @dataclass(frozen=True)
-class _Number:
-    """An estimate as effects.json has it; null stands for what is not finite."""
-
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-
-    def estimate(self) -> Estimate:
-        return Estimate(*(float("inf") if number is None else number for number in (self.value, self.low, self.high)))
-
-
-@dataclass(frozen=True)
 class _Persistence:
     policy: str
     what: str
-    left: tuple[_Number, ...]
-    half_life: _Number
+    left: tuple[StoredEstimate, ...]
+    half_life: StoredEstimate
 
 
 @dataclass(frozen=True)
@@ -148,7 +135,7 @@ def _read(folder: Path, checkpoint_sha256: str | None) -> FollowedEdit:
         raise UserError(f"{folder} made another edit: {wanted} direction")
     if arguments.get("change"):
         raise UserError(f"{folder} edited the change of a state (--change): {wanted} direction of the state itself")
-    effects = finished.read_json(_EFFECTS_FILE, _Effects)[1]
+    effects = finished.read_json(EFFECTS_FILE, _Effects)[1]
     persistences = [kept for kept in effects.persistences if kept.policy == "trained" and kept.what in KINDS]
     if not persistences:
         raise UserError(f"{folder} followed no edit: play it again with --follow 32")

@@ -101,6 +101,9 @@ class ExplorerData extends RecordedTicks {
     return track.clusters ? track.steps[tick] : track.low + (track.steps[tick] / 255) * (track.high - track.low);
   }
 
+  /** What a further run says of each point. */
+  trackedAtPoints(track) { return Float64Array.from(this.tables["point.tick"], (tick) => this.tracked(track, tick)); }
+
   /** How to draw a run's saliency map over the view of a tick; undefined where there is none. */
   mapOver(map, tick) {
     const number = map?.numberAt.get(tick), { side } = this.facts;
@@ -140,6 +143,12 @@ class ExplorerState extends PageState {
 
   /** The maps that lie over views, if there are any. */
   get map() { return this.data.maps[this.overlay]; }
+
+  /** Let colours stand for something else, and the list say so. */
+  colour(by) {
+    byId("colour-by").value = by;
+    this.set("colourBy", by);
+  }
 
   /** Select the points for which a condition holds. */
   selectPoints(condition) {

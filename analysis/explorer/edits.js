@@ -14,9 +14,7 @@ function listenToEdits(state) {
   document.addEventListener("click", ({ target }) => {
     const { colour, film } = target.dataset;
     if (film) showFilm(film, state.data.tables.films[film]);
-    if (!colour) return;
-    byId("colour-by").value = colour;
-    state.set("colourBy", colour);
+    if (colour) state.colour(colour);
   });
 }
 

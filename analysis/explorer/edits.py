@@ -4,12 +4,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from activation_store.interventions import Arm
 from analysis.interventions.effects.outcomes import title_with_unit
+from analysis.interventions.effects.run_file import EFFECTS_FILE, StoredEstimate
 from analysis.runs.finished_files import FinishedFiles, RunDescription
 from common.argument_checks import split
 from common.user_error import UserError
 
-EFFECTS_FILE, FILMS_FILE = "effects.json", "intervention.html"
+FILMS_FILE = "intervention.html"
 _COUNTS = "effect"
 _RANDOM = "random directions"
 _CHANGES, _GAIN = 6, "gain_total/"
@@ -17,23 +19,16 @@ _CHANGES, _GAIN = 6, "gain_total/"
 
 
 @dataclass(frozen=True)
-class _Estimate:  # here and below: what is read of effects.json
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-
-
-@dataclass(frozen=True)
-class _Control:
+class _Control:  # here and below: what is read of effects.json
     control: str
-    effect: _Estimate
+    effect: StoredEstimate
 
 
 @dataclass(frozen=True)
 class _Effect:
     arm: str
     outcome: str
-    effect: _Estimate
+    effect: StoredEstimate
     verdict: str
     against: list[_Control] = field(default_factory=list)
 
@@ -42,22 +37,13 @@ class _Effect:
 class _AtOnce:
     arm: str
     outcome: str
-    level: _Estimate
-
-
-@dataclass(frozen=True)
-class _Arm:
-    name: str
-    kind: str
-    policy: str
-    dose: float | None = None
-    direction: str | None = None
+    level: StoredEstimate
 
 
 @dataclass(frozen=True)
 class _Effects:
     episodes: int
-    arms: list[_Arm]
+    arms: list[Arm]
     effects: list[_Effect]
     at_once: list[_AtOnce]
 
@@ -108,11 +94,10 @@ def read_edits(finished: FinishedFiles, checkpoint_sha256: str | None) -> list[P
     if checkpoint_sha256 is not None and run.input.get("policy") != checkpoint_sha256:
         raise UserError(f"{finished.path} edited another policy than the one that the dump is of")
     _, content = finished.read_json(EFFECTS_FILE, _Effects)
-    studied = [arm for arm in content.arms if arm.kind == "edit" and arm.policy == "trained"]
-    return [_edit(finished.path.resolve().name, run, content, arm) for arm in studied]
+    return [_edit(finished.path.resolve().name, run, content, arm) for arm in content.arms if arm.is_studied]
 
 
-def _edit(name: str, run: RunDescription, content: _Effects, arm: _Arm) -> PlayedEdit:
+def _edit(name: str, run: RunDescription, content: _Effects, arm: Arm) -> PlayedEdit:
     edits: list[dict[str, Any]] = [run.arguments, *run.arguments.get("further", [])]
     directions = [name for edit in edits for name in _directions(edit)]
     own = [effect for effect in content.effects if effect.arm == arm.name]
@@ -134,7 +119,7 @@ def _directions(edit: dict[str, Any]) -> list[str]:
     return [name for text in given for name in split(text if isinstance(text, str) else "")]
 
 
-def _in_words(edits: Sequence[dict[str, Any]], arguments: dict[str, Any], arm: _Arm) -> str:
+def _in_words(edits: Sequence[dict[str, Any]], arguments: dict[str, Any], arm: Arm) -> str:
     """Name the edits, what they are of, and when they are made."""
     whats = [arm.direction or ", ".join(_directions(edit)) or edit.get("variable") or "the memory" for edit in edits]
     words = " and ".join(f"{edit.get('edit')} {what}" for edit, what in zip(edits, whats, strict=True))

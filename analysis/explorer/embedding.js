@@ -123,7 +123,7 @@ class Embedding {
     const quantity = this.quantity(), { tables } = this.data;
     if (!quantity) return null;
     if (quantity.values) return quantity.values;
-    return Array.from(tables["point.tick"], (tick) => (quantity.of ? tables[quantity.of][tick] : this.data.tracked(quantity, tick)));
+    return quantity.of ? Array.from(tables["point.tick"], (tick) => tables[quantity.of][tick]) : Array.from(this.data.trackedAtPoints(quantity));
   }
 
   /** The label of each point, of this run or of the one that colours stand for. */

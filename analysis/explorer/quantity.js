@@ -70,10 +70,8 @@ class QuantityCard {
 
   /** The features with the largest correlations, then the numbers of further runs: [[name, r]]. */
   goesWith(quantity, values) {
-    const { data } = this.state, { tables } = data;
-    const numbers = data.tracks.filter(({ clusters }) => !clusters).map((track) => ({
-      name: track.name, values: Float64Array.from(tables["point.tick"], (tick) => data.tracked(track, tick)),
-    }));
+    const { data } = this.state;
+    const numbers = data.tracks.filter(({ clusters }) => !clusters).map((track) => ({ name: track.name, values: data.trackedAtPoints(track) }));
     return [data.features, numbers].flatMap((some) => {
       const others = some.filter(({ name }) => name !== quantity.name);
       const pairs = others.map(({ name, values: other }) => [name, correlation(values, other)]).filter(([, r]) => Number.isFinite(r));

@@ -47,15 +47,14 @@ class SearchBox {
   /** Everything that has a name, and what picking it does. */
   named() {
     const { state } = this, { data } = state, { tables } = data;
-    const colours = byId("colour-by");
     return [
       ...data.features.map(({ name, definition }, i) => ({
         kind: "colour by", text: `${name}: ${definition}`,
-        act: () => { colours.value = `feature.${i}`; state.set("colourBy", colours.value); },
+        act: () => state.colour(`feature.${i}`),
       })),
       ...data.tracks.map(({ run, name, definition }, i) => ({
         kind: "colour by", text: `${name}: ${definition} (${run})`,
-        act: () => { colours.value = `track.${i}`; state.set("colourBy", colours.value); },
+        act: () => state.colour(`track.${i}`),
       })),
       ...data.facts.clusters.map(({ label, description }) => ({
         kind: "select", text: `${state.called(label)}: ${description}`, act: () => state.selectPoints((point) => tables["point.label"][point] === label),
@@ -89,8 +88,7 @@ class SearchBox {
     const { data } = this.state, { tables } = data, limit = Number(number);
     const feature = data.features.find(({ name }) => name === wanted), track = data.tracks.find(({ name }) => name === wanted);
     if (!feature && !track) return [];
-    const valueAt = feature ? (point) => feature.values[point] : (point) => data.tracked(track, tables["point.tick"][point]);
-    const fits = (point) => COMPARISONS[comparison](valueAt(point), limit);
+    const values = feature?.values ?? data.trackedAtPoints(track), fits = (point) => COMPARISONS[comparison](values[point], limit);
     const count = tables["point.tick"].reduce((sum, _, point) => sum + fits(point), 0);
     return [{ kind: "select", text: `${counted(count, "point")} with ${wanted} ${comparison} ${limit}`, act: () => this.state.selectPoints(fits) }];
   }

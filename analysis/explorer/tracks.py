@@ -16,7 +16,8 @@ from activation_store.schema import IDENTITY, METADATA_FILE, Records
 from activation_store.selection import OBSERVATIONS, select
 from activation_store.sparse_dictionary import AUTOENCODERS, feature_name, read_dictionary
 from analysis.explorer.content import Explored, Step, axes_of
-from analysis.explorer.edits import EFFECTS_FILE, FILMS_FILE, PlayedEdit, read_edits
+from analysis.explorer.edits import FILMS_FILE, PlayedEdit, read_edits
+from analysis.interventions.effects.run_file import EFFECTS_FILE
 from analysis.lives import places_among
 from analysis.runs.cluster_run import LABELS_FILE
 from analysis.runs.dynamics_run import MOTION_FILE, read_dynamics

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from activation_store.interventions import LIVES_FILE, RUN_FILE, Arm, LivesTable, Readability, read_lives
 from analysis.interventions.effects.outcomes import Margins, margins
-from analysis.interventions.effects.run_file import read_run_file
+from analysis.interventions.effects.run_file import EFFECTS_FILE, read_run_file
 from analysis.interventions.effects.study import edits_one_by_one, study_effects
 from analysis.interventions.effects.tables import by_episode_table, effects_table, erased_table, readability_lines
 from analysis.interventions.effects.text import summary_lines
@@ -16,7 +16,7 @@ from analysis.statistics.inference import Inference
 from common.files import sha256, write_json, write_text
 from common.user_error import UserError
 
-EFFECTS_FILE, TABLE_FILE, ERASED_FILE = "effects.json", "effects.tsv", "erased.tsv"
+TABLE_FILE, ERASED_FILE = "effects.tsv", "erased.tsv"
 BY_EPISODE_FILE = "effects_by_episode.tsv"
 EFFECTS_FIGURE, DOSES_FIGURE, KL_FIGURE = "effects.png", "dose_response.png", "kl_by_head.png"
 LASTING_FIGURE, RANKING_FIGURE = "persistence.png", "ranking.png"

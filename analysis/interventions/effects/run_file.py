@@ -11,9 +11,25 @@ from activation_store.interventions import Arm, Readability
 from activation_store.sparse_dictionary import SparseDictionary, read_dictionary
 from analysis.interventions.effects.pairs import check_arms
 from analysis.runs.finished_files import FinishedFiles, RunDescription
+from analysis.statistics.resampling import Estimate
 from common.checked_json import read_small_json, without_checksum
 from common.files import sha256
 from common.user_error import UserError
+
+EFFECTS_FILE = "effects.json"
+
+
+@dataclass(frozen=True)
+class StoredEstimate:
+    """An estimate as effects.json has it; null stands for what is not finite."""
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+    def estimate(self) -> Estimate:
+        """Return it with infinity for what is not finite."""
+        return Estimate(*(float("inf") if number is None else number for number in (self.value, self.low, self.high)))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from analysis.explorer.edits import read_edits
 from analysis.runs.finished_files import open_finished
 from analysis.runs.run_folder import RunFolder
 
-ARM = {"name": "edit", "kind": "edit", "policy": "trained", "dose": None, "direction": None}
+ARM = {"name": "edit", "kind": "edit", "policy": "trained", "dose": None, "twin": "unedited"}
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ STEERED = {"edit": "steer", "direction": "d_2", "from_tick": 20, "until_tick": 2
 def planted_effects() -> dict[str, object]:
     """Two doses; one effect of the second counts, and it moves two options at once."""
     trained = [
-        {"name": f"edit, dose {dose}", "kind": "edit", "policy": "trained", "dose": dose, "direction": None}
+        {"name": f"edit, dose {dose}", "kind": "edit", "policy": "trained", "dose": dose, "twin": "unedited"}
         for dose in (-2.0, 2.0)
     ]
     control = {"control": "random directions", "effect": {"value": -0.25, "low": -1.0, "high": 0.5}}
@@ -113,7 +113,7 @@ def planted_effects() -> dict[str, object]:
         {"arm": trained[1]["name"], "outcome": f"gain_total/Move.Direction/{option}", "level": {"value": value}}
         for option, value in (("North", 0.125), ("East", None), ("South", -0.5))
     ]
-    others = [{"name": "unedited", "kind": "unedited", "policy": "trained", "dose": None, "direction": None}]
+    others = [{"name": "unedited", "kind": "unedited", "policy": "trained", "dose": None, "twin": "unedited"}]
     return {"episodes": 6, "arms": others + trained, "effects": effects, "at_once": at_once}
 
 
