@@ -31,7 +31,10 @@ REPLAYED_EPISODE = 0
 """Number of the episode of which a run keeps replays."""
 
 UNEDITED_REPLAY, EDITED_REPLAY = "unedited.replay.lzma", "edited.replay.lzma"
-"""Names of the two replays in an intervention run's folder."""
+"""Names of the two replays that every intervention run with an edit keeps in its folder."""
+
+FILMED_DOSES = 6
+"""A run of more doses keeps replays of so many, evenly chosen."""
 
 ArmKind = Literal[
     "unedited", "edit", "no edit", "random direction", "same variance", "random donor", "edited once",
@@ -155,14 +158,20 @@ class Outcome:
 def replayed_arms(arms: Sequence[Arm]) -> dict[str, Arm]:
     """Return the arms of which a run keeps a replay, by file name: the trained policy without and with the edit.
 
-    Of several doses, the largest one is taken; if none is above 0, the one that is farthest from 0. Of directions that
-    are edited one by one, the first is taken.
+    `EDITED_REPLAY` is of the largest dose; if none is above 0, of the one that is farthest from 0. Other doses follow,
+    the smallest first. Of directions that are edited one by one, only the first is taken.
     """
     trained = (arm for arm in arms if arm.policy == "trained")
     replayed = {UNEDITED_REPLAY: next(arm for arm in trained if arm.kind == "unedited")}
     edits = [arm for arm in arms if arm.is_studied]
     if edits:
-        replayed[EDITED_REPLAY] = max(edits, key=lambda arm: ((arm.dose or 0) > 0, abs(arm.dose or 0)))
+        largest = max(edits, key=lambda arm: ((arm.dose or 0) > 0, abs(arm.dose or 0)))
+        replayed[EDITED_REPLAY] = largest
+        others = [arm for arm in edits if arm.direction == largest.direction and arm is not largest]
+        others.sort(key=lambda arm: arm.dose or 0)
+        if len(others) >= FILMED_DOSES:
+            others = [others[place] for place in np.linspace(0, len(others) - 1, FILMED_DOSES - 1).round().astype(int)]
+        replayed |= {f"edited_dose{arm.dose:+g}.replay.lzma": arm for arm in others}
     return replayed
 
 

@@ -3,13 +3,21 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from activation_store.interventions import LIVES_FILE, RUN_FILE, Arm, LivesTable, Readability, read_lives
+from activation_store.interventions import (
+    LIVES_FILE,
+    RUN_FILE,
+    UNEDITED_REPLAY,
+    Arm,
+    LivesTable,
+    Readability,
+    read_lives,
+)
 from analysis.interventions.effects.outcomes import Margins, margins
 from analysis.interventions.effects.run_file import EFFECTS_FILE, read_run_file
 from analysis.interventions.effects.study import edits_one_by_one, study_effects
 from analysis.interventions.effects.tables import by_episode_table, effects_table, erased_table, readability_lines
 from analysis.interventions.effects.text import summary_lines
-from analysis.interventions.page.page import REPLAYS, Shown, intervention_page, read_shown_replays
+from analysis.interventions.page.page import Films, intervention_page, read_films
 from analysis.runs.finished_files import open_finished
 from analysis.runs.run_folder import DONE_FILE, write_figure
 from analysis.statistics.inference import Inference
@@ -62,24 +70,24 @@ def report_run(
     run, lives = read_run_file(folder / RUN_FILE), read_lives(folder / LIVES_FILE)
     within = margins(run.equivalent_within if equivalent_within is None else equivalent_within)
     lines = write_effects(folder, lives, run.arms, draws, run.seed, run.erased, within, run.through)
-    shown: Shown | str
+    films: Films | str
     try:
-        shown = read_shown_replays(folder, lives, run.arms, progress or (lambda share: None))
+        films = read_films(folder, lives, run.arms, progress or (lambda share: None))
     except UserError as error:
-        shown = str(error).replace(f"{folder}/", "")  # the page is the same wherever the run is
-    write_page(folder, lines, shown)
-    replays = () if isinstance(shown, str) else REPLAYS
+        films = str(error).replace(f"{folder}/", "")  # the page is the same wherever the run is
+    write_page(folder, lines, films)
+    replays = () if isinstance(films, str) else (UNEDITED_REPLAY, *(film.file for film in films))
     names = (RUN_FILE, LIVES_FILE, *OUTPUTS, PAGE_FILE, *replays)
     files = [folder / name for name in names if (folder / name).exists()]
     done = {path.name: {"sha256": sha256(path), "bytes": path.stat().st_size} for path in files}
     write_json(folder / DONE_FILE, {"files": done})
-    return [*lines, "", f"{PAGE_FILE} shows no replays: {shown}"] if isinstance(shown, str) else lines
+    return [*lines, "", f"{PAGE_FILE} shows no replays: {films}"] if isinstance(films, str) else lines
 
 
-def write_page(folder: Path, lines: Sequence[str], replays: Shown | str) -> None:
+def write_page(folder: Path, lines: Sequence[str], films: Films | str) -> None:
     """Write the page of a run whose figures have been written."""
     figures = {folder / name: caption for name, caption in _CAPTIONS.items() if (folder / name).exists()}
-    write_text(folder / PAGE_FILE, intervention_page(folder.resolve().name, lines, replays, figures))
+    write_text(folder / PAGE_FILE, intervention_page(folder.resolve().name, lines, films, figures))
 
 
 def write_effects(

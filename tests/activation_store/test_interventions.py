@@ -7,7 +7,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from activation_store.interventions import LivesTable, read_lives, write_lives
+from activation_store.interventions import (
+    EDITED_REPLAY,
+    UNEDITED_REPLAY,
+    Arm,
+    LivesTable,
+    read_lives,
+    replayed_arms,
+    write_lives,
+)
 from tests.command import assert_refuses
 
 ROWS = [
@@ -40,6 +48,30 @@ def test_an_arms_lives_are_ordered() -> None:
     edit = LivesTable.of_rows(ROWS).of_arm("edit")
     assert edit.episode.tolist() == [0, 1]
     assert edit.outcomes["ticks"].tolist() == [30, 12]
+
+
+@pytest.mark.parametrize(
+    ("doses", "replayed"),
+    [
+        ([None], [None]),
+        ([2.0, -1.0, 4.0], [4, -1, 2]),
+        ([-2.0, 0.0], [-2, 0]),
+        ([0.5 * number for number in range(-5, 6)], [2.5, -2.5, -1.5, -0.5, 1, 2]),
+    ],
+)
+def test_replays_are_of_the_largest_dose_and_of_some_others(
+    doses: list[float | None], replayed: list[float | None]
+) -> None:
+    """Of the first of several directions, and not of edits of the untrained policy."""
+    unedited = Arm("unedited", "unedited", "trained", None, "unedited")
+    edits = [
+        Arm(f"{policy}, {dose}, {direction}", "edit", policy, dose, "unedited", direction)
+        for policy in ("untrained", "trained") for dose in doses for direction in ("ic_1", "ic_2")
+    ]  # fmt: skip
+    arms = replayed_arms([unedited, *edits])
+    assert list(arms)[:2] == [UNEDITED_REPLAY, EDITED_REPLAY] and arms[UNEDITED_REPLAY] == unedited
+    assert [arm.dose for arm in list(arms.values())[1:]] == replayed
+    assert all(arm.policy == "trained" and arm.direction in (None, "ic_1") for arm in arms.values())
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1 but no more"])

@@ -11,6 +11,7 @@ class ArmView extends MapView {
     super(state, state.replays[side], `${side}-`, state.camera);
     this.side = side;
     this.other = SIDES.find((other) => other !== side);
+    state.on(["replays"], () => { if (this.data !== state.replays[side]) this.show(state.replays[side]); });
   }
 
   /** A page that scrolls keeps its wheel. */

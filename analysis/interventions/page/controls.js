@@ -1,18 +1,21 @@
 "use strict";
 
-/* What the page has besides buttons and keys that move both replays: the first difference, paths, the edited agents alone. */
+/* What the page has besides buttons and keys that move both replays: doses, the first difference, paths, the edited agents alone. */
 
 class ComparedControls {
   constructor(state, views) {
     this.state = state;
     this.onlyDrawn = byId("only-drawn");
+    this.dose = byId("dose"); // null where there is one dose only
     this.transport = new Transport(state, {
       slider: "slider", keys: this.keys(views[0]),
       clock: () => `tick ${state.tick.toLocaleString("en")} of ${state.last.toLocaleString("en")}`,
     });
     listenTo("to-difference", "click", () => this.toDifference());
     listenTo("show-paths", "click", () => this.showPaths());
-    byId("to-difference").hidden = state.facts.firstTick === null;
+    this.dose?.addEventListener("input", () => this.choose(Number(this.dose.value)));
+    state.on(["chosen"], () => this.drawDose());
+    this.drawDose();
     this.onlyDrawn.addEventListener("change", () => state.setOnlyDrawn(this.onlyDrawn.checked));
   }
 
@@ -22,12 +25,19 @@ class ComparedControls {
       ...zoomKeys(view),
       "d": () => this.toDifference(),
       "e": () => state.setOnlyDrawn(!state.onlyDrawn),
+      "[": () => this.choose(state.chosen - 1),
+      "]": () => this.choose(state.chosen + 1),
       "Escape": () => state.follow(null),
     };
   }
 
+  choose(number) {
+    if (number in this.state.facts.films) this.state.choose(number).catch(unreadable);
+  }
+
   toDifference() {
-    if (this.state.facts.firstTick !== null) this.transport.move(this.state.facts.firstTick);
+    const { firstTick } = this.state.film;
+    if (firstTick !== null) this.transport.move(firstTick);
   }
 
   /** Zoom to all places where the chosen agent is in either arm. */
@@ -55,5 +65,16 @@ class ComparedControls {
   draw() {
     this.transport.draw();
     this.onlyDrawn.checked = this.state.onlyDrawn;
+  }
+
+  drawDose() {
+    const { film, chosen } = this.state;
+    const marks = film.firstTick === null ? [] : [element("option", { value: String(film.firstTick) })];
+    byId("difference-text").textContent = film.difference;
+    byId("difference-mark").replaceChildren(...marks);
+    byId("to-difference").hidden = film.firstTick === null;
+    if (!this.dose) return;
+    this.dose.value = String(chosen);
+    byId("dose-value").textContent = rounded(film.dose);
   }
 }

@@ -10,6 +10,7 @@ function publicState(state, views) {
     get tick() { return state.tick; },
     get ticks() { return state.data.ticks; },
     get playing() { return state.playing; },
+    get dose() { return state.film.dose; },
     get following() { return state.followed === null ? null : players.ids[state.followed]; },
     /** Agents and NPCs that are on a map, by id, with the middle of each on its canvas in CSS pixels. */
     shown(side) {
@@ -21,9 +22,12 @@ function publicState(state, views) {
   });
 }
 
+const unreadable = failing("its replays", "run intervene.py report again");
+
 async function start() {
-  const [unedited, edited] = await Promise.all(SIDES.map((side) => ReplayData.load(side)));
-  const state = new ComparedState(factsIn("compared-facts"), { unedited, edited });
+  const facts = factsIn("compared-facts");
+  const [unedited, edited] = await Promise.all(["unedited", `edited-${facts.shown}`].map((name) => ReplayData.load(name)));
+  const state = new ComparedState(facts, { unedited, edited });
   const views = SIDES.map((side) => new ArmView(state, side));
   new MapLegend(state);
   const panels = [new ComparedControls(state, views), new ArmHeadings(state), new AgentTable(state)];
@@ -34,4 +38,4 @@ async function start() {
   window.compared = publicState(state, views);
 }
 
-begin(start, failing("its replays", "run intervene.py report again"));
+begin(start, unreadable);

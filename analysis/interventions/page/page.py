@@ -26,7 +26,6 @@ from analysis.runs.run_folder import DONE_FILE
 from common.files import sha256
 from common.user_error import UserError
 
-REPLAYS = (UNEDITED_REPLAY, EDITED_REPLAY)
 _HERE = Path(__file__).parent
 _KIT = (*BASE, "canvas.js", "glyphs.js", "playback.js")
 _REPLAY = _HERE.parents[1] / "replays" / "page"
@@ -48,10 +47,10 @@ _PARTS = {
 
 @dataclass(frozen=True)
 class ComparedReplays:
-    """An episode without and with an edit; both replays have as many ticks as the longer one.
+    """An episode without and with an edit; both replays have the same number of ticks.
 
     Attributes:
-        unedited: the first replay; after its end nobody is present.
+        unedited: the first replay; after the end of either nobody is present in it.
         ends: last tick of each before it was made longer.
         drawn: which agents were drawn at random to be edited, (P,) bool.
         first: tick at which each agent first differs, -1 if it never does, (P,) int32.
@@ -77,40 +76,51 @@ class ComparedReplays:
         return int(ticks.min()) if len(ticks) else None
 
 
-Shown = tuple[ComparedReplays, str]
-"""The replays of a page, and the name of the edited one's arm."""
+@dataclass(frozen=True)
+class Film:
+    """The replay of one dose of an edit, beside the unedited one."""
+
+    file: str
+    arm: Arm
+    compared: ComparedReplays
 
 
-def read_shown_replays(
-    folder: Path, lives: LivesTable, arms: Sequence[Arm], progress: Callable[[float], None]
-) -> Shown:
-    """Read and compare the two replays of a run.
+Films = Sequence[Film]
+"""Of one episode, the lowest dose first; all have as many ticks."""
+
+
+def read_films(folder: Path, lives: LivesTable, arms: Sequence[Arm], progress: Callable[[float], None]) -> Films:
+    """Read the replays of a run, and compare each edited one with the unedited one.
+
+    Runs of versions that kept a replay of the largest dose alone have that one.
 
     Raises:
         UserError: one is missing, damaged or was changed, or they do not fit the run.
     """
-    _refuse_changed(folder)
-    arm = replayed_arms(arms)[EDITED_REPLAY].name
-    unedited = read_replay(folder / UNEDITED_REPLAY, lambda share: progress(share / 2))
-    edited = read_replay(folder / EDITED_REPLAY, lambda share: progress((1 + share) / 2))
-    mine = lives.of_arm(arm)
-    drawn = mine.agent[(mine.episode == REPLAYED_EPISODE) & mine.edited]
-    return compare(unedited, edited, drawn.tolist()), arm
+    names = _replays(folder, replayed_arms(arms))
+    read = {}
+    for number, name in enumerate(names):
+        read[name] = read_replay(folder / name, lambda share, number=number: progress((number + share) / len(names)))
+    unedited, ticks = read.pop(UNEDITED_REPLAY), max(replay.ticks for replay in read.values())
+    mine = lives.of_arm(names[EDITED_REPLAY].name)
+    drawn = mine.agent[(mine.episode == REPLAYED_EPISODE) & mine.edited].tolist()
+    films = [Film(name, names[name], compare(unedited, edited, drawn, ticks)) for name, edited in read.items()]
+    return sorted(films, key=lambda film: film.arm.dose or 0)
 
 
-def _refuse_changed(folder: Path) -> None:
-    """Refuse replays that are missing, or are not what an earlier report of the run listed."""
+def _replays(folder: Path, wanted: Mapping[str, Arm]) -> dict[str, Arm]:
+    """Return the replays that a run has; refuse what is not as an earlier report of the run listed it."""
     proofs = open_finished(folder).sha256 if (folder / DONE_FILE).exists() else {}
-    for name in REPLAYS:
-        if not (folder / name).exists():
+    for name in wanted:
+        if not (folder / name).exists() and name in {UNEDITED_REPLAY, EDITED_REPLAY, *proofs}:
             raise UserError(f"{name} is missing")
         if name in proofs and sha256(folder / name) != proofs[name]:
             raise UserError(f"{name} does not match its SHA-256 in {DONE_FILE}: it is damaged or was edited")
+    return {name: arm for name, arm in wanted.items() if (folder / name).exists()}
 
 
-def intervention_page(name: str, summary: Sequence[str], replays: Shown | str, figures: Mapping[Path, str]) -> str:
-    """Return the page as HTML."""
-    shown = None if isinstance(replays, str) else replays
+def intervention_page(name: str, summary: Sequence[str], films: Films | str, figures: Mapping[Path, str]) -> str:
+    """Return the page as HTML; instead of films, the reason why there are none."""
     return (
         environment(_HERE, trim=True)
         .get_template("template.html")
@@ -119,9 +129,9 @@ def intervention_page(name: str, summary: Sequence[str], replays: Shown | str, f
             summary=_paragraphs(summary),
             figures=[_figure(path, caption) for path, caption in figures.items()],
             style=style_of("document", _HERE, dark="preferred"),
-            scripts=page_scripts() if shown else Scripts.of(()),
-            reason=replays,
-            **_shown(*shown) if shown else {"compared": None},
+            scripts=Scripts.of(()) if isinstance(films, str) else page_scripts(),
+            reason=films,
+            **{"films": ()} if isinstance(films, str) else _shown(films),
         )
     )
 
@@ -131,20 +141,31 @@ def page_scripts() -> Scripts:
     return scripts_of(_KIT, _SCRIPTS)
 
 
-def _shown(compared: ComparedReplays, arm: str) -> dict[str, Any]:
-    sides = {"unedited": compared.unedited, "edited": compared.edited}
+def _shown(films: Films) -> dict[str, Any]:
+    shown = next(number for number, film in enumerate(films) if film.file == EDITED_REPLAY)
+    first = films[0].compared
     facts = {
-        "drawn": compared.drawn.tolist(), "first": compared.first.tolist(), "differs": compared.differs,
-        "firstTick": compared.first_tick, "ends": dict(zip(sides, compared.ends, strict=True)),
+        "drawn": first.drawn.tolist(), "unedited": first.ends[0], "shown": shown,
+        "films": [_film(film) for film in films],
     }  # fmt: skip
+    edited = {f"edited-{number}": _content(film.compared.edited, "edited") for number, film in enumerate(films)}
     return {
-        "compared": compared,
-        "arm": arm,
+        "films": films,
+        "shown": films[shown],
+        "first": shown,
         "episode": REPLAYED_EPISODE,
-        "difference": first_difference(compared),
+        "difference": first_difference(films[shown].compared),
         "facts": embedded(facts),
-        "contents": {side: _content(replay, side) for side, replay in sides.items()},
+        "contents": {"unedited": _content(first.unedited, "unedited"), **edited},
     }
+
+
+def _film(film: Film) -> dict[str, Any]:
+    compared = film.compared
+    return {
+        "name": film.arm.name, "dose": film.arm.dose, "first": compared.first.tolist(), "differs": compared.differs,
+        "firstTick": compared.first_tick, "difference": first_difference(compared), "end": compared.ends[1],
+    }  # fmt: skip
 
 
 def _content(replay: Replay, side: str) -> dict[str, Any]:
@@ -167,11 +188,12 @@ def _figure(path: Path, caption: str) -> dict[str, str]:
     return {"name": path.name, "caption": caption, "uri": picture(path)}
 
 
-def compare(unedited: Replay, edited: Replay, drawn: Sequence[int]) -> ComparedReplays:
+def compare(unedited: Replay, edited: Replay, drawn: Sequence[int], ticks: int = 0) -> ComparedReplays:
     """Compare two replays of the same episode.
 
     Args:
         drawn: ids of the agents that were drawn at random to be edited.
+        ticks: that both get at least.
 
     Raises:
         UserError: they have other maps or agents, or some of the drawn agents do not exist.
@@ -183,7 +205,7 @@ def compare(unedited: Replay, edited: Replay, drawn: Sequence[int]) -> ComparedR
     if not np.isin(drawn, ids).all():
         raise UserError("the replays are of another run: they do not hold all agents that this one drew at random")
     ends = (unedited.ticks - 1, edited.ticks - 1)
-    unedited, edited = (_lengthened(replay, max(ends) + 1) for replay in (unedited, edited))
+    unedited, edited = (_lengthened(replay, max(*ends, ticks - 1) + 1) for replay in (unedited, edited))
     different = _different(unedited, edited)
     anything = np.any(list(different.values()), axis=0)  # (T, P)
     first = np.where(anything.any(axis=0), anything.argmax(axis=0), _SAME).astype(np.int32)

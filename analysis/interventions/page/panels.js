@@ -9,10 +9,11 @@ class ArmHeadings {
 
   draw() {
     const { state } = this;
+    byId("edited-title").textContent = state.film.name.replace("edit", "Edited");
     const drawn = state.facts.drawn.filter(Boolean).length;
     for (const side of SIDES) {
       const living = state.living(side);
-      const end = state.facts.ends[side];
+      const end = side === "edited" ? state.film.end : state.facts.unedited;
       const over = state.tick >= end && end < state.data.ticks - 1 ? ` The episode ended at tick ${end}.` : "";
       byId(`${side}-living`).textContent = `Alive: ${living.drawn} of ${drawn} agents drawn at random, `
         + `${living.others} of ${state.data.players.count - drawn} others.${over}`;
@@ -68,9 +69,10 @@ class AgentTable {
   }
 
   difference(player) {
-    const tick = this.state.facts.first[player];
+    const { first, differs } = this.state.film;
+    const tick = first[player];
     if (tick < 0) return "This agent is in the same place and state in both arms at every tick.";
-    return `This agent first differs at tick ${tick}: ${this.state.facts.differs[player].join(", ")}.`;
+    return `This agent first differs at tick ${tick}: ${differs[player].join(", ")}.`;
   }
 }
 

@@ -6,14 +6,29 @@ const SIDES = ["unedited", "edited"];
 const COLOURS = { drawn: "#ff9f1c", other: "#5eb3e8" };
 
 class ComparedState extends ViewState {
-  /** `facts` are the page's own, `replays` the two replays by side; players have the same places in both. */
+  /** `facts` are the page's own, `replays` the two replays by side; players have the same places in all. */
   constructor(facts, replays) {
     super(replays.unedited);
     this.facts = facts;
     this.replays = replays;
+    this.chosen = facts.shown; // which dose is shown
+    this.loaded = new Map([[facts.shown, replays.edited]]); // replays by dose, unpacked once they are asked for
     this.camera = new Camera();
     this.onlyDrawn = false;
     this.hovered = null;
+  }
+
+  /** What the page knows of the dose that is shown. */
+  get film() { return this.facts.films[this.chosen]; }
+
+  /** Show another dose; of several that are asked for while one is unpacked, the last. */
+  async choose(number) {
+    this.chosen = number;
+    this.changed("chosen");
+    if (!this.loaded.has(number)) this.loaded.set(number, await ReplayData.load(`edited-${number}`));
+    if (this.chosen !== number) return;
+    this.replays.edited = this.loaded.get(number);
+    this.changed("replays");
   }
 
   isDrawn(player) { return this.facts.drawn[player]; }

@@ -50,19 +50,24 @@ class MapView {
   /** Two views that share a camera show the same place. */
   constructor(state, data = state.data, prefix = "", camera = new Camera()) {
     this.state = state;
-    this.data = data;
     this.canvas = byId(`${prefix}map-canvas`);
     this.context = this.canvas.getContext("2d");
     this.tooltip = byId(`${prefix}tooltip`);
     this.camera = camera;
-    this.clock = new TileClock(this.data);
-    this.bounds = this.worldBounds();
     this.shown = [];
     this.pointer = null;
-    this.paintWorld();
+    this.show(data);
+    this.bounds = this.worldBounds();
     new ResizeObserver(() => this.resize()).observe(this.canvas);
     this.resize();
     this.listen();
+  }
+
+  /** Show a replay of the same map. */
+  show(data) {
+    this.data = data;
+    this.clock = new TileClock(data);
+    this.paintWorld();
   }
 
   /** The part of the map that is not void, with a margin. */

@@ -65,6 +65,7 @@ def test_the_shorter_replay_is_continued_without_anyone(replay: Replay) -> None:
     compared = compare(cut(replay, 20), replay, DRAWN)
     assert compared.ends == (19, replay.ticks - 1)
     assert compared.unedited.ticks == compared.edited.ticks == replay.ticks
+    assert compare(replay, replay, DRAWN, ticks=replay.ticks + 3).edited.ticks == replay.ticks + 3
     assert not compared.unedited.players.present[20:].any() and not compared.unedited.npcs.present[20:].any()
     there = replay.players.present[20]
     assert (compared.first[there] == 20).all()

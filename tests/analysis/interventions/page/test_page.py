@@ -17,11 +17,12 @@ from activation_store.interventions import (
     Arm,
     LivesTable,
     read_lives,
+    replayed_arms,
     write_lives,
 )
 from analysis.interventions.edits.state_edits import steer
 from analysis.interventions.outputs import PAGE_FILE, report_run
-from analysis.interventions.page.page import ComparedReplays, first_difference, read_shown_replays
+from analysis.interventions.page.page import ComparedReplays, Films, first_difference, read_films
 from analysis.interventions.play.edited_play import play_arm
 from analysis.interventions.play.experiment import ArmPlan
 from analysis.replays.replay import Replay
@@ -40,6 +41,7 @@ ARMS = (
     Arm("edit, dose -1", "edit", "trained", -1.0, "unedited"),
     Arm("edit, dose +1", "edit", "trained", 1.0, "unedited"),
 )
+LOWER = "edited_dose-1.replay.lzma"
 DRAWN = 5
 SIDES = ("unedited", "edited")
 
@@ -54,8 +56,8 @@ def run_folder(small_world, task, maps, tmp_path_factory) -> Path:
         states = () if arm.dose is None else (steer(unit(DRIVER, UNITS), arm.dose),)
         (played,) = play_arm(pool, Group(4, (0, 1)), ArmPlan(arm.name, DRAWN, states=states, replayed=REPLAYED_EPISODE))
         rows += played.rows
-        if arm.dose != -1:
-            (folder / (EDITED_REPLAY if arm.dose else UNEDITED_REPLAY)).write_bytes(played.replay)
+        name = next(name for name, replayed in replayed_arms(ARMS).items() if replayed == arm)
+        (folder / name).write_bytes(played.replay)
     write_lives(folder / LIVES_FILE, LivesTable.of_rows(rows))
     write_json(folder / RUN_FILE, with_checksum({"seed": 4, "arms": ARMS}))
     report_run(folder, draws=99)
@@ -63,10 +65,14 @@ def run_folder(small_world, task, maps, tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def compared(run_folder: Path) -> ComparedReplays:
-    compared, arm = read_shown_replays(run_folder, read_lives(run_folder / LIVES_FILE), ARMS, lambda share: None)
-    assert arm == "edit, dose +1"
-    return compared
+def films(run_folder: Path) -> Films:
+    return read_films(run_folder, read_lives(run_folder / LIVES_FILE), ARMS, lambda share: None)
+
+
+@pytest.fixture(scope="module")
+def compared(films: Films) -> ComparedReplays:
+    assert [(film.file, film.arm.dose) for film in films] == [(LOWER, -1), (EDITED_REPLAY, 1)]
+    return films[1].compared
 
 
 @pytest.fixture
@@ -117,6 +123,35 @@ def test_the_slider_moves_both_replays(page, compared: ComparedReplays) -> None:
             assert on_map(page, side) == truth(getattr(compared, side), tick)
         assert f"tick {tick} of {compared.edited.ticks - 1}" in page.locator("#clock").inner_text()
     assert on_map(page, "unedited") != on_map(page, "edited")
+
+
+def test_another_dose_is_shown_on_the_right(page, films: Films) -> None:
+    lower, higher = (film.compared for film in films)
+    seek(page, 7)
+    assert on_map(page, "edited") == truth(higher.edited, 7) != truth(lower.edited, 7)
+    page.get_by_role("slider", name="Dose").fill("0")
+    until(page, "document.getElementById('edited-title').textContent === 'Edited, dose -1'")
+    settle(page)
+    assert page.locator("#dose-value").inner_text() == "−1"
+    assert first_difference(lower) in page.locator("#difference").inner_text()
+    seek(page, 8)
+    assert on_map(page, "edited") == truth(lower.edited, 8) and on_map(page, "unedited") == truth(lower.unedited, 8)
+    for key, dose in (("[", -1), ("]", 1)):
+        page.keyboard.press(key)
+        until(page, f"window.compared.dose === {dose}")
+    settle(page)
+    assert on_map(page, "edited") == truth(higher.edited, 8)
+
+
+def test_a_run_of_one_film_has_no_choice_of_doses(browser, run_folder: Path, tmp_path: Path) -> None:
+    """As versions left it that kept one replay, whatever the number of doses."""
+    folder = tmp_path / "run"
+    shutil.copytree(run_folder, folder)
+    for name in (LOWER, "DONE.json"):
+        (folder / name).unlink()
+    report_run(folder, draws=99)
+    with opened(browser, folder / PAGE_FILE, "window.compared !== undefined") as page:
+        assert page.locator("#dose").count() == 0 and page.evaluate("window.compared.dose") == 1
 
 
 def test_the_page_says_what_it_shows(page, compared: ComparedReplays, run_folder: Path) -> None:
@@ -249,7 +284,7 @@ def test_only_its_own_scripts_run(browser, run_folder: Path, tmp_path: Path) -> 
 def test_a_damaged_page_says_so(browser, run_folder: Path, tmp_path: Path) -> None:
     context = browser.new_context(offline=True)
     page = context.new_page()
-    page.goto(damaged(run_folder / PAGE_FILE, "edited-content", tmp_path).as_uri())
+    page.goto(damaged(run_folder / PAGE_FILE, "edited-1-content", tmp_path).as_uri())
     page.locator("#loading.failed").wait_for()
     assert "cannot show its replays" in page.locator("#loading").inner_text()
     context.close()
@@ -269,6 +304,7 @@ def truncated(path: Path) -> None:
         (UNEDITED_REPLAY, missing, "reported", "is missing"),
         (UNEDITED_REPLAY, truncated, "reported", "does not match its SHA-256"),
         (EDITED_REPLAY, truncated, "played", "is truncated"),
+        (LOWER, missing, "reported", "is missing"),
     ],
 )
 def test_without_whole_replays_the_page_says_why(
@@ -293,4 +329,4 @@ def test_the_page_is_the_same_again_and_is_proved(run_folder: Path, tmp_path: Pa
     shutil.copytree(run_folder, folder)
     report_run(folder, draws=99)
     assert (folder / PAGE_FILE).read_bytes() == (run_folder / PAGE_FILE).read_bytes()
-    assert {PAGE_FILE, UNEDITED_REPLAY, EDITED_REPLAY} <= open_finished(folder).sha256.keys()
+    assert {PAGE_FILE, UNEDITED_REPLAY, EDITED_REPLAY, LOWER} <= open_finished(folder).sha256.keys()

@@ -102,12 +102,15 @@ def test_a_call_without_an_edit_changes_nothing(lives: LivesTable) -> None:
         np.testing.assert_array_equal(edited.outcomes[name], twin.outcomes[name])
 
 
-def test_replays_are_kept_of_the_first_episode_without_and_with_the_largest_dose(
+def test_replays_are_kept_of_the_first_episode_without_and_with_each_dose(
     options: RunOptions, lives: LivesTable
 ) -> None:
-    replays = {name: read_replay(options.folder / name) for name in (UNEDITED_REPLAY, EDITED_REPLAY)}
-    for name, arm in ((UNEDITED_REPLAY, "unedited"), (EDITED_REPLAY, "edit, dose +2")):
-        players, mine = replays[name].players, lives.of_arm(arm)
+    replays = {
+        UNEDITED_REPLAY: "unedited", EDITED_REPLAY: "edit, dose +2", "edited_dose-2.replay.lzma": "edit, dose -2"
+    }  # fmt: skip
+    assert {path.name for path in options.folder.glob("*.replay.lzma")} == replays.keys()
+    for name, arm in replays.items():
+        players, mine = read_replay(options.folder / name).players, lives.of_arm(arm)
         first = mine.episode == 0
         assert players.ids.tolist() == mine.agent[first].tolist()
         ticks_lived = players.present.sum(axis=0) - 1  # the first packet is from before the first tick
