@@ -2,6 +2,7 @@
 
     python explore.py analysis_results/RUN
     python explore.py analysis_results/RUN analysis_results/OTHER …     # what other runs of the dump say of its ticks
+    python explore.py analysis_results/RUN activation_data/NAME-simulated    # what a world model expects beside it
     python explore.py analysis_results/RUN --dump where/the/dump/is/now -o elsewhere.html
 
 The page, RUN/explorer.html by default, is a single file that works offline in any browser.
@@ -27,7 +28,7 @@ class Arguments:
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Run of analyze_activations.py with an embedding and clusters, such as analysis_results/RUN, and any further runs
     of the same dump whose clusters, codes, sparse features, directions or saliency maps are shown beside it, or of
-    intervene.py on its policy."""
+    intervene.py on its policy; and dumps that simulate.py wrote of lives that go on from it."""
     dump: Path | None = None
     """Activation dump that the runs analysed, if it has been moved since."""
     name: str | None = None
@@ -35,7 +36,8 @@ class Arguments:
     output: OutputPlace = None
     """Folder that the page goes into, by default RUN; or the page itself, such as page.html."""
     max_ticks: int = 400_000
-    """Maximum number of ticks in the page, at least 1, about 40 bytes each. Larger dumps are sampled by whole lives."""
+    """Maximum number of ticks of each dump in the page, at least 1, about 40 bytes each. Larger dumps are sampled by
+    whole lives."""
     max_tracks: int = 24
     """Maximum number of sparse features, or of directions, shown of each further run, at least 1, about 1 byte a tick
     each: the features that vary most, the first directions."""
@@ -65,9 +67,12 @@ def main() -> None:
     with step(console, "loading the libraries"):
         from analysis.explorer.content import explored
         from analysis.explorer.page import explorer_page
+        from analysis.explorer.simulated import is_simulated
         from analysis.explorer.tracks import read_further
-    content = explored(run, arguments.max_ticks, partial(step, console))
-    further = read_further(others, content, arguments.max_tracks, partial(step, console))
+    simulated = [path for path in others if is_simulated(path)]
+    runs = [path for path in others if path not in simulated]
+    content = explored(run, arguments.max_ticks, partial(step, console), simulated)
+    further = read_further(runs, content, arguments.max_tracks, partial(step, console))
     with step(console, f"building the page of {len(content.rows):,} points and {len(content.seen):,} ticks"):
         write_text(arguments.path, explorer_page(content, further))
     if len(content.lives) < content.lives_of_run:

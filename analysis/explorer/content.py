@@ -1,21 +1,23 @@
 """The data of the explorer: an analysis run's points, and every tick of their lives."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
 from activation_store.lives import number_lives, places_of
 from activation_store.reader import Progress, read_dump, read_identity, read_metadata
+from analysis.explorer.simulated import Simulated, along, read_simulated
 from analysis.features import Feature, feature_matrix, features_named
 from analysis.features.observed import Observed, own_truth_columns
 from analysis.life.endings import DONE, KILLS
 from analysis.life.timeline import Timeline, timeline_of
 from analysis.lives import Lives, lives_of, places_among
 from analysis.runs.finished_run import FinishedRun
-from analysis.runs.propagated_labels import CarryingRule, PropagatedLabels, fit_rule, propagate_labels
+from analysis.runs.propagated_labels import CarryingRule, PropagatedLabels, Rule, fit_rule, propagate_labels
 from analysis.statistics.circular_shift import TimeCourse, age_of, time_course
 from analysis.statistics.inference import FEWEST_EPISODES
 from analysis.statistics.shifts import SharedShifts, random_shifts, shared_shifts
@@ -52,6 +54,7 @@ class Explored:
         features: columns of `values`.
         values: of the points, (N, F) float64.
         lives_of_run: number of lives in the run; more than L if some are left out.
+        simulated: lives that world models simulated, which go on from these ticks.
     """
 
     run: FinishedRun
@@ -63,11 +66,19 @@ class Explored:
     features: tuple[Feature, ...]
     values: np.ndarray
     lives_of_run: int
+    simulated: tuple[Simulated, ...] = ()
 
     @cached_property
     def tick_labels(self) -> tuple[np.ndarray, np.ndarray]:
-        """The cluster of each tick, (T,) int64, and whether the run itself labelled it, (T,) bool."""
-        return self.propagated.of(self.seen.records)
+        """The cluster of each tick, simulated ones last, (T + S,) int64; whether the run itself labelled it, bool."""
+        label, own = self.propagated.of(self.seen.records)
+        simulated = self.simulated_labels(self.run.clusters.layer, self.propagated.rule)
+        return np.concatenate([label, simulated]), np.pad(own, (0, len(simulated)))
+
+    def simulated_labels(self, layer: str, rule: Rule) -> np.ndarray:
+        """Label the simulated ticks by a rule of a layer, (S,) int64."""
+        parts = [along(lives.dump, lives.seen, layer, rule.labels_of, lambda _: None) for lives in self.simulated]
+        return np.concatenate([np.empty(0), *parts]).astype(np.int64)
 
     @cached_property
     def lives(self) -> Lives:
@@ -138,15 +149,16 @@ class Explored:
         return min(self.run.permutations, max(_FEWEST_PERMUTATIONS, _MOST_SHIFTS // len(self.lives)))
 
 
-def explored(run: FinishedRun, most_ticks: int, step: Step) -> Explored:
+def explored(run: FinishedRun, most_ticks: int, step: Step, simulated: Sequence[Path] = ()) -> Explored:
     """Read every tick of a run's lives, or of a random sample of its lives drawn with the run's seed.
 
     Args:
-        most_ticks: maximum to read; above it, whole lives are left out.
+        most_ticks: maximum to read, of each dump; above it, whole lives are left out.
+        simulated: dumps of lives that go on from these ticks.
 
     Raises:
         UserError: as `activation_store.reader.read_dump`; the run names features that do not exist or records that
-            are not in the dump; or no life is short enough.
+            are not in the dump; or no life is short enough. As `read_simulated`.
     """
     metadata = read_metadata(run.dump)
     features = features_named(feature["name"] for feature in run.summary["features"])
@@ -171,8 +183,14 @@ def explored(run: FinishedRun, most_ticks: int, step: Step) -> Explored:
         propagated = propagate_labels(
             run.clusters, run.dump, rule, chosen.tolist(), lambda share: report(0.5 + share / 2)
         )
-    seen = Observed(records, metadata)
-    return Explored(run, seen, timeline, rows, place[rows], propagated, features, values, len(lives_of_run))
+    parts = []
+    for dump in simulated:
+        with step(f"reading {dump.name}") as report:
+            parts.append(read_simulated(dump, run.dump, records, most_ticks, report))
+    return Explored(
+        run, Observed(records, metadata), timeline, rows, place[rows], propagated, features, values, len(lives_of_run),
+        tuple(parts),
+    )  # fmt: skip
 
 
 def _chosen_lives(run: FinishedRun, lives: np.ndarray, most_ticks: int) -> np.ndarray:

@@ -1,6 +1,9 @@
 "use strict";
 
-/* The explorer's tables, unpacked: N points, and T ticks of their lives, life by life. Points and ticks count from 0. */
+/*
+ * The explorer's tables, unpacked: N points, and T ticks of their lives, life by life. Points and ticks count from 0. Ticks of
+ * simulated lives come after those that were recorded; nothing but `simulated` leads there.
+ */
 
 const MAP_STEPS = 127; // of the largest attribution in a map
 
@@ -8,7 +11,7 @@ class ExplorerData extends RecordedTicks {
   constructor(facts, tables) {
     super(facts, tables);
     this.count = tables["point.tick"].length;
-    this.ticks = tables.tick.length;
+    this.ticks = facts.recorded.ticks;
     this.features = facts.features.map((feature, i) => ({ ...feature, values: tables[`feature.${i}`] }));
     this.tracks = facts.tracks.map((track, i) => ({ ...track, steps: tables[`track.${i}`] }));
     this.maps = facts.maps.map((map, i) => ({
@@ -16,7 +19,9 @@ class ExplorerData extends RecordedTicks {
       numberAt: new Map(Array.from(tables[`map.${i}.ticks`], (tick, number) => [tick, number])),
     }));
     this.views = this.unfoldViews();
-    this.lifeStart = running(tables["life.ticks"]);
+    const starts = running(tables["life.ticks"]);
+    this.lifeStart = starts.subarray(0, facts.recorded.lives + 1);
+    this.simulated = this.simulatedLives(starts.subarray(facts.recorded.lives));
     this.pointAt = new Map(Array.from(tables["point.tick"], (tick, point) => [tick, point]));
   }
 
@@ -35,7 +40,7 @@ class ExplorerData extends RecordedTicks {
     const most = (values) => values.reduce((largest, value) => Math.max(largest, value), 0);
     const [width, height] = [most(col) + side, most(row) + side];
     const worlds = new Map(Array.from(new Set(episode), (number) => [number, new Uint8Array(width * height)]));
-    for (let tick = 0; tick < this.ticks; tick++) {
+    for (let tick = 0; tick < episode.length; tick++) {
       const world = worlds.get(episode[tick]);
       for (let tile = 0; tile < side * side; tile++) {
         const place = (row[tick] + Math.floor(tile / side)) * width + col[tick] + (tile % side);
@@ -44,6 +49,29 @@ class ExplorerData extends RecordedTicks {
     }
     this.worlds = new Map(Array.from(worlds, ([episode, tiles]) => [episode, { width, height, tiles }]));
     return views;
+  }
+
+  /** Dumps of simulated lives, with the recorded tick that each life goes on from: [{name, lives: [{begin, start, ticks}]}]. */
+  simulatedLives(starts) {
+    let first = 0;
+    return this.facts.simulated.map(({ name, lives }, i) => {
+      const some = Array.from(this.tables[`simulated.${i}`], (begin, life) => (
+        { begin, start: starts[first + life], ticks: starts[first + life + 1] - starts[first + life] }
+      ));
+      first += lives;
+      return { name, lives: some.sort((a, b) => a.begin - b.begin) };
+    });
+  }
+
+  /** Simulated lives that go on from ticks of the life that a tick belongs to. */
+  simulatedIn(dump, tick) {
+    const { start, end } = this.lifeOf(tick);
+    return dump.lives.filter(({ begin }) => begin >= start && begin < end);
+  }
+
+  /** Of the simulated lives at a recorded tick the one that began last; undefined where there is none. */
+  simulatedAt(dump, tick) {
+    return this.simulatedIn(dump, tick).findLast(({ begin, ticks }) => begin <= tick && tick < begin + ticks);
   }
 
   /** Numbers of the materials in a tick's view, row by row. */
@@ -121,7 +149,7 @@ class ExplorerData extends RecordedTicks {
   }
 }
 
-/** What the user looks at; what changes is hovered, tick, colourBy, plane, overlay, selection, names or away. */
+/** What the user looks at; what changes is hovered, tick, colourBy, plane, overlay, simulation, selection, names or away. */
 class ExplorerState extends PageState {
   constructor(data) {
     super(data);
@@ -130,6 +158,7 @@ class ExplorerState extends PageState {
     this.colourBy = "cluster";
     this.plane = 0; // number of the embedding
     this.overlay = 0; // number of the run of saliency.py whose maps lie over views; "" for none
+    this.simulation = 0; // number of the dump of simulated lives that is shown; "" for none
     this.selection = null; // points, or none
     this.names = {}; // labels that people gave to clusters
     this.away = []; // keys of PANES that are not shown
@@ -143,6 +172,9 @@ class ExplorerState extends PageState {
 
   /** The maps that lie over views, if there are any. */
   get map() { return this.data.maps[this.overlay]; }
+
+  /** The simulated lives that are shown, if there are any. */
+  get simulated() { return this.data.simulated[this.simulation]; }
 
   /** Let colours stand for something else, and the list say so. */
   colour(by) {

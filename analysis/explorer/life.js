@@ -16,6 +16,7 @@ const DASHES = ["solid", "dash", "dot", "dashdot"];
 const DASH_MARKS = ["━", "╌", "┈", "┉"];
 const CARD_WIDTHS = { least: 120, most: 230, gap: 8, edges: 14 }; // CSS pixels
 const CARDS_TO_EACH_SIDE = 4;
+const SIMULATED_OPACITY = 0.3; // of lines
 
 function lineColour(key, number) {
   return LINE_COLOURS[key] ?? OTHER_COLOURS[number];
@@ -43,7 +44,7 @@ class LifePanel {
     this.shown = null;
     this.listen();
     state.on(["tick"], () => this.draw());
-    state.on(["names", "overlay"], () => this.draw(true));
+    state.on(["names", "overlay", "simulation"], () => this.draw(true));
   }
 
   listen() {
@@ -101,12 +102,40 @@ class LifePanel {
     const reach = Math.max(0, Math.min(CARDS_TO_EACH_SIDE, Math.floor(((room + gap) / (least + gap) - 1) / 2)));
     const count = 2 * reach + 1;
     const width = Math.floor(Math.min(most, (room - gap * (count - 1)) / count));
-    const cards = Array.from({ length: count }, (_, i) => {
-      const card = this.cardOf(this.state.tick - reach + i, width - edges);
+    const ticks = Array.from({ length: count }, (_, i) => this.state.tick - reach + i);
+    const row = (cardOf) => element("div", { class: "cards" }, ...ticks.map((tick) => {
+      const card = cardOf(tick, width - edges);
       card.style.width = `${width}px`;
       return card;
-    });
-    this.strip.replaceChildren(element("div", { class: "cards" }, ...cards), tickFacts(this.state, this.state.tick));
+    }));
+    const { state } = this, simulated = state.simulated && this.data.simulatedAt(state.simulated, state.tick);
+    this.strip.replaceChildren(row((tick, room) => this.cardOf(tick, room)), tickFacts(state, state.tick));
+    byId("simulated-views")?.replaceChildren(...(simulated ? [
+      row((tick, room) => this.simulatedCard(simulated, tick, room)), tickFacts(state, simulated.start + state.tick - simulated.begin),
+    ] : [this.notSimulated()]));
+  }
+
+  /** What a simulated life has at a recorded tick. */
+  simulatedCard({ begin, start, ticks }, tick, width) {
+    if (tick < begin || tick >= begin + ticks) {
+      return element("figure", { class: "card none" }, tick < begin ? "before the simulation" : "after the simulation");
+    }
+    const card = viewCard(this.state, start + tick - begin, width);
+    card.classList.toggle("now", tick === this.state.tick);
+    card.addEventListener("click", () => this.go(tick));
+    return card;
+  }
+
+  simulatedLives() { return this.state.simulated ? this.data.simulatedIn(this.state.simulated, this.state.tick) : []; }
+
+  /** That nothing was simulated for the open tick, and the way to where something was. */
+  notSimulated() {
+    const { tick, simulated } = this.state, begins = this.simulatedLives().map(({ begin }) => begin);
+    if (!begins.length) return element("p", { class: "note" }, simulated ? "Nothing was simulated from ticks of this life." : "");
+    const next = begins.find((begin) => begin > tick) ?? begins[begins.length - 1];
+    return element("p", { class: "note" }, "Nothing was simulated for this tick. ", element(
+      "button", { type: "button", onclick: () => this.go(next) }, `Go to tick ${this.data.tables.tick[next]}`,
+    ));
   }
 
   cardOf(tick, width) {
@@ -162,7 +191,7 @@ class LifePanel {
         legend: this.inColours(columns),
       })),
       this.lanes(kinds, this.eventTraces(kinds, events)),
-      ...this.mapLane(),
+      ...this.mapLane(), ...this.simulatedLane(),
       this.lanes(acts.map(([, name]) => name), this.actTraces(acts)),
       ...Array.from(runs, ([run, rows]) => this.heatRows(run, rows)),
     ];
@@ -176,6 +205,25 @@ class LifePanel {
       type: "scatter", mode: "markers", x: mapped.map((tick) => data.tables.tick[tick]), y: mapped.map(() => 0),
       marker: { symbol: "square", size: 5, color: "#3f4a55" }, hovertemplate: `map of ${escaped(map.of)}<extra></extra>`,
     }])] : [];
+  }
+
+  /** The ticks that were simulated, if any were, a mark where a simulated life begins. */
+  simulatedLane() {
+    const lives = this.simulatedLives();
+    return lives.length ? [this.lanes(["simulated"], [{
+      type: "scatter", mode: "lines", ...this.segments(lives, () => 0), line: { color: "#9aa5b1", width: 3 }, hoverinfo: "skip",
+    }, {
+      type: "scatter", mode: "markers", x: lives.map(({ begin }) => this.data.tables.tick[begin]), y: lives.map(() => 0),
+      marker: { symbol: "triangle-right", size: 7, color: "#3f4a55" }, hovertemplate: "simulated from here on<extra></extra>",
+    }])] : [];
+  }
+
+  /** Simulated lives as one line with gaps: {x, y}, given the height at each of their ticks. */
+  segments(lives, heightAt) {
+    const ticks = lives.flatMap(({ start, ticks: count }) => [...Array.from({ length: count }, (_, i) => start + i), null]);
+    return {
+      x: ticks.map((tick) => (tick === null ? null : this.data.tables.tick[tick])), y: ticks.map((tick) => (tick === null ? null : heightAt(tick))),
+    };
   }
 
   lanes(names, traces) {
@@ -246,12 +294,15 @@ class LifePanel {
   }
 
   lineTraces(columns) {
-    const x = Array.from(this.clock());
-    return Object.entries(columns).map(([key, name], i) => ({
+    const x = Array.from(this.clock()), lives = this.simulatedLives();
+    return Object.entries(columns).flatMap(([key, name], i) => [{
       type: "scatter", mode: "lines", x, y: Array.from(this.column(key)), name,
       line: { color: lineColour(key, i), width: 1.6, dash: DASHES[i], shape: "hv" },
       hovertemplate: `${name} %{y}<extra></extra>`,
-    }));
+    }, ...(lives.length ? [{
+      type: "scatter", mode: "lines", ...this.segments(lives, (tick) => this.data.tables[key][tick]), name: `${name}, simulated`,
+      line: { color: lineColour(key, i), width: 4, shape: "hv" }, opacity: SIMULATED_OPACITY, hovertemplate: `simulated ${name} %{y}<extra></extra>`,
+    }] : [])]);
   }
 
   actTraces(acts) {

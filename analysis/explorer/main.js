@@ -83,6 +83,11 @@ function publicState(state, embedding, selection) {
     get hovered() { return state.hovered; },
     get colourBy() { return state.colourBy; },
     get open() { return state.tick === null ? null : tickOf(state.tick); },
+    /** What was simulated for the open tick; null if nothing was. */
+    get simulated() {
+      const life = state.tick !== null && state.simulated && data.simulatedAt(state.simulated, state.tick);
+      return life ? tickOf(life.start + state.tick - life.begin) : null;
+    },
     get selection() { return state.selection && Array.from(state.selection); },
     /** How the selection differs, once it is tested: a row a feature. */
     get compared() { return selection.rows; },
@@ -110,6 +115,7 @@ async function start() {
   listenToEdits(state);
   listenTo("plane", "change", ({ target }) => state.set("plane", target.value));
   listenTo("overlay", "change", ({ target }) => state.set("overlay", target.value));
+  listenTo("simulation", "change", ({ target }) => state.set("simulation", target.value));
   listenTo("colour-by", "change", ({ target }) => state.set("colourBy", target.value));
   byId("view-legend").append(...viewLegend(state.data));
   if (state.data.maps.length) {

@@ -12,6 +12,7 @@ import numpy as np
 from analysis.explorer.content import Explored, axes_of
 from analysis.explorer.tracks import Further, Overlay, Track
 from analysis.explorer.views import view_facts, view_tables
+from analysis.features.observed import Observed
 from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker, effect_colour
 from analysis.interventions.page.page import page_scripts
 from analysis.labels import NOISE
@@ -117,11 +118,7 @@ def _by_run(tracks: Sequence[Track]) -> dict[str, list[tuple[int, Track]]]:
 
 def _packed(content: Explored, columns: dict[str, np.ndarray], further: Further) -> Packed:
     """Pack the points, the ticks of their lives, and how the run's test shifts each life's labels."""
-    seen, records, shifts = content.seen, content.seen.records, content.shifts
-    label, own = content.tick_labels
-    words, word = np.unique(np.array(action_words(seen)), return_inverse=True)
-    events = content.timeline.events
-    event_words, event_word = np.unique(np.array(events_in_words(events, content.whole)), return_inverse=True)
+    shifts, (label, own) = content.shifts, content.tick_labels
     tables = {
         "point.x": content.run.embedding[content.rows, 0],
         "point.y": content.run.embedding[content.rows, 1],
@@ -131,26 +128,49 @@ def _packed(content: Explored, columns: dict[str, np.ndarray], further: Further)
         "point.order": content.lives.order,
         "point.near": content.neighbours,
         "life.points": content.lives.lengths,
-        "life.ticks": content.timeline.lives.lengths,
         "test.shifts": _small(shifts),
         **_further_tests(content),
-        "tick": records.tick,
-        "agent": records.agent_id,
-        "episode": records.episode,
         "label": label,
         "own": own,
-        "words": word,
         **{f"feature.{i}": _narrow(column) for i, column in enumerate(content.values.T)},
-        **view_tables(seen),
-        **columns,
         **_planes_of_others(further.tracks),
         **{f"track.{i}": _stored(track) for i, track in enumerate(further.tracks)},
         **{f"map.{i}{name}": table for i, overlay in enumerate(further.overlays) for name, table in _map(overlay)},
-        "event.tick": events.record,
-        "event.kind": events.kind,
-        "event.words": event_word,
+        **{f"simulated.{i}": lives.begins for i, lives in enumerate(content.simulated)},
     }
-    return pack(tables, {"phrases": words.tolist(), "events": event_words.tolist(), "films": further.films})
+    ticks, texts = _ticks(content, columns)
+    return pack(tables | ticks, texts | {"films": further.films})
+
+
+def _ticks(content: Explored, columns: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, list[str]]]:
+    """Return tables of the page's ticks, simulated ones last, and the texts that they name by number."""
+    parts = [_seen(content.seen, content.timeline, columns)]
+    words, happened = action_words(content.seen), events_in_words(content.timeline.events, content.whole)
+    for lives in content.simulated:
+        columns_of_lives = life_columns(lives.timeline)
+        part = _seen(lives.seen, lives.timeline, {name: columns_of_lives[name] for name in columns})
+        begins = np.repeat(lives.begins, lives.timeline.lives.lengths)
+        part["event.tick"] += sum(len(other["tick"]) for other in parts)
+        # Their worlds are their own, and are unfolded on their own.
+        part["episode"] = parts[-1]["episode"].min(initial=0) - 1 - part["episode"]
+        part |= {"agent": parts[0]["agent"][begins], "tick": parts[0]["tick"][begins] + lives.behind}
+        parts.append(part)
+        words += action_words(lives.seen)
+        happened += events_in_words(lives.timeline.events, whole_episodes=False)
+    phrases, phrase = np.unique(np.array(words), return_inverse=True)
+    events, event = np.unique(np.array(happened), return_inverse=True)
+    tables = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return tables | {"words": phrase, "event.words": event}, {"phrases": phrases.tolist(), "events": events.tolist()}
+
+
+def _seen(seen: Observed, timeline: Timeline, columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return what agents saw and did tick by tick, and what happened."""
+    records, events = seen.records, timeline.events
+    return {
+        "life.ticks": timeline.lives.lengths, "tick": records.tick, "agent": records.agent_id,
+        "episode": records.episode, **view_tables(seen), **columns,
+        "event.tick": events.record.copy(), "event.kind": events.kind,
+    }  # fmt: skip
 
 
 def _further_tests(content: Explored) -> dict[str, np.ndarray]:
@@ -227,6 +247,8 @@ def _facts(content: Explored, columns: dict[str, np.ndarray], further: Further) 
         "clusters": [_cluster(cluster) for cluster in run.summary["clusters"]],
         "tracks": [_track(track) for track in further.tracks],
         "maps": [overlay.maps.facts for overlay in further.overlays],
+        "recorded": {"lives": len(content.timeline.lives), "ticks": len(content.seen)},
+        "simulated": [{"name": lives.name, "lives": len(lives.begins)} for lives in content.simulated],
         "noise": {"label": NOISE, "colour": NOISE_COLOUR, "records": run.summary["noise_records"]},
         **view_facts(),
         "panels": panels_of(columns),

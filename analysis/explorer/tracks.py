@@ -1,6 +1,6 @@
 """What further runs of a dump say of its ticks: clusters or codes, sparse features, read-outs, saliency maps; edits."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -10,13 +10,12 @@ import numpy as np
 
 from activation_store.directions import DIRECTIONS_FILE, Direction
 from activation_store.lives import places_of
-from activation_store.reader import Progress, read_batches
-from activation_store.recording import check_recorded
-from activation_store.schema import IDENTITY, METADATA_FILE, Records
-from activation_store.selection import OBSERVATIONS, select
+from activation_store.reader import Progress
+from activation_store.schema import METADATA_FILE
 from activation_store.sparse_dictionary import AUTOENCODERS, feature_name, read_dictionary
 from analysis.explorer.content import Explored, Step, axes_of
 from analysis.explorer.edits import FILMS_FILE, PlayedEdit, read_edits
+from analysis.explorer.simulated import Numbers, along, batches
 from analysis.interventions.effects.run_file import EFFECTS_FILE
 from analysis.lives import places_among
 from analysis.runs.cluster_run import LABELS_FILE
@@ -29,8 +28,6 @@ from common.files import sha256
 from common.user_error import UserError
 
 SPARSE_FILE = "sparse.json"
-Numbers = Callable[[np.ndarray], np.ndarray]
-"""Computes numbers from activations of a layer, (B, units) to (B, numbers)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +36,7 @@ class Track:
 
     Attributes:
         run: name of the run's folder.
-        values: (T,) float32, or the labels of clusters, (T,) int64.
+        values: (T + S,) float32, or the labels of clusters, int64; of simulated ticks last.
         clusters: as the run's summary describes them; none for numbers.
         plane: places of the page's N points in the run's embedding, (N, 2) float32; NaN for those that are not in it.
         axes: what its axes are called.
@@ -164,7 +161,7 @@ def read_further(runs: Sequence[Path], content: Explored, most: int, step: Step)
             else:
                 raise UserError(
                     f"{path} says nothing of single ticks: give a run with clusters, codes, features, directions, "
-                    "saliency maps or interventions"
+                    "saliency maps or interventions, or a dump of simulated lives"
                 )
     return Further(tuple(tracks), tuple(overlays), tuple(edits), films, tuple(matrices))
 
@@ -178,7 +175,7 @@ def _labels(path: Path, content: Explored, report: Progress) -> Track:
     run = read_run(path, content.run.dump)
     rule = fit_rule(run.clusters, run.dump, lambda share: report(share / 2))
     labels = propagate_labels(run.clusters, run.dump, rule, content.life_keys, lambda share: report(0.5 + share / 2))
-    label, _ = labels.of(content.seen.records)
+    label = np.concatenate([labels.of(content.seen.records)[0], content.simulated_labels(run.clusters.layer, rule)])
     kind, layer = "code" if rule.exact else "cluster", run.summary["layer"]
     definition = f"{kind} of {layer}{'' if rule.exact else ', propagated to ticks that the run left out'}"
     clusters = tuple(run.summary["clusters"])
@@ -222,7 +219,7 @@ def _features(finished: FinishedFiles, content: Explored, most: int, report: Pro
         return coder.strengths(from_numpy(states)).numpy()
 
     count, total, squares = 0, np.zeros(dictionary.features), np.zeros(dictionary.features)
-    for batch in _batches(content, layer, lambda share: report(share / 2)):
+    for batch in batches(content.run.dump, content.seen, layer, lambda share: report(share / 2)):
         some = strengths(batch.activations[layer]).astype(np.float64)
         count, total, squares = count + len(some), total + some.sum(axis=0), squares + np.square(some).sum(axis=0)
     variance = squares / count - np.square(total / count)
@@ -270,20 +267,6 @@ def _stacked(directions: Sequence[Direction], states: np.ndarray) -> np.ndarray:
 
 
 def _along(content: Explored, layer: str, numbers: Numbers, report: Progress) -> np.ndarray:
-    """Compute numbers from a layer's activations at each tick of the page, (T, numbers) float32."""
-    parts = [
-        (places_of(batch), numbers(batch.activations[layer]).astype(np.float32))
-        for batch in _batches(content, layer, report)
-    ]
-    places, values = zip(*parts, strict=True)
-    there = {name: np.concatenate([part[name] for part in places]) for name in IDENTITY}
-    return np.concatenate(values)[places_among(places_of(content.seen.records), there)]
-
-
-def _batches(content: Explored, layer: str, report: Progress) -> Iterator[Records]:
-    """Read a layer's activations at the ticks of the page, in the order of the dump."""
-    dump, metadata = content.run.dump, content.seen.metadata
-    check_recorded(dump, metadata, layer)
-    nothing_else = [*OBSERVATIONS, "tables"]
-    wanted = select(dump, metadata, layers=[layer], columns=[], leave_out=nothing_else, lives=content.life_keys)
-    yield from (batch for batch in read_batches(dump, metadata, wanted, report) if len(batch))
+    """Compute numbers from a layer's activations at each tick of the page, simulated ones last, (T + S, numbers)."""
+    dumps = [(content.run.dump, content.seen), *((lives.dump, lives.seen) for lives in content.simulated)]
+    return np.concatenate([along(dump, seen, layer, numbers, report) for dump, seen in dumps])

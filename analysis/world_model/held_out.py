@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from analysis.recorded.sequences import SequenceBatch
 from analysis.world_model.imagination import Start, bottleneck_start, informed_start, random_start
 from analysis.world_model.model import Origin, WorldModel
 from analysis.world_model.windows import (
+    CONTEXT,
     Windows,
     check_dump,
     maps_of_episodes,
@@ -36,6 +37,19 @@ Beginning = Literal["informed", "random", "interpolate"]
 _ONE_IN = 10
 _MANY = 200_000  # records, above which only one in ten is read
 _EVERYTHING_BUT_STATES = ("tile", "entity", "inventory", "tables", "reward", "value", "log_probability")
+
+
+class Starts(NamedTuple):
+    """Where S simulations start.
+
+    Attributes:
+        life: number of the recorded life that each goes on from, or of the start itself if it is random, (S,) int64.
+        ticks: episode, agent and tick that each goes on from, (S, 3) int64; None if they do not go on from single ones.
+    """
+
+    start: Start
+    life: np.ndarray
+    ticks: np.ndarray | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +97,7 @@ class HeldOut:
         """Yield the records of the same windows."""
         return read_sequences(self.dump, self.origin.test, horizon, batch, seed)
 
-    def starts(self, beginning: Beginning, lives: int, seed: int, steps: int = 1) -> Iterator[tuple[Start, np.ndarray]]:
+    def starts(self, beginning: Beginning, lives: int, seed: int, steps: int = 1) -> Iterator["Starts"]:
         """Yield up to 128 starts at a time; the same arguments give the same ones.
 
         Args:
@@ -91,10 +105,6 @@ class HeldOut:
                 of recorded ticks; interpolate: from bottlenecks on the way from one recorded start to another.
             lives: number of starts; of interpolated ones, a multiple of `steps`.
             steps: starts on each way, both ends included.
-
-        Yields:
-            Starts of S lives, and the number of the recorded life that each goes on from, or of the start itself if it
-            is random, (S,) int64.
 
         Raises:
             UserError: the dump has too few windows.
@@ -104,9 +114,10 @@ class HeldOut:
             before = left
             for windows in self.windows(self.origin.horizon, seed + epoch):
                 windows = windows.part(0, min(2 * left // steps if beginning == "interpolate" else left, len(windows)))
-                generator = torch.Generator().manual_seed(seed * 2 + 1 + left)
+                generator, ticks = torch.Generator().manual_seed(seed * 2 + 1 + left), None
                 if beginning == "informed":
                     start, life = informed_start(self.model, windows, generator), life_numbers(windows)
+                    ticks = windows.identity.numpy() + np.array([0, 0, CONTEXT - 1])
                 elif beginning == "random":
                     start = random_start(self.model, windows.around, generator)
                     life = lives - left + np.arange(len(windows))
@@ -115,7 +126,7 @@ class HeldOut:
                     if not len(windows):
                         continue
                     start, life = _between(self.model, windows, steps, generator)
-                yield start, life
+                yield Starts(start, life, ticks)
                 left -= len(life)
                 if left <= 0:
                     return

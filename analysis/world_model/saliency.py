@@ -202,7 +202,7 @@ def influences(
     names_of_components, patterns = components
     parts: list[list[Slopes]] = []
     life, own = [], []
-    for place, (start, origin) in enumerate(held_out.starts("informed", lives, seed)):
+    for place, (start, origin, _) in enumerate(held_out.starts("informed", lives, seed)):
         measured = [
             slopes(held_out.model, start, number, Taps(patterns, start, lags + 1, through), seed + place)
             for through in (True, False)

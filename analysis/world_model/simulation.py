@@ -18,13 +18,13 @@ from activation_store.layers import WORLD_HIDDEN as HIDDEN
 from activation_store.layers import WORLD_LATENT as LATENT
 from activation_store.reader import read_metadata
 from activation_store.records import RaggedRows, Records
-from activation_store.schema import DumpMetadata
+from activation_store.schema import SOURCE_DUMP, STARTS, DumpMetadata
 from activation_store.writer import DumpWriter
 from agent_zoo.memories.memory import MemoryState
 from agent_zoo.network_parts.layers import RowFeatures, entity_features, item_features
 from agent_zoo.observation import ActionHead, ObservationLayout, PackedRows
 from analysis.world_model.edits import Edits, EditsWithDonors, UneditedLives
-from analysis.world_model.held_out import LIVES_IN_EPISODE, HeldOut
+from analysis.world_model.held_out import LIVES_IN_EPISODE, HeldOut, Starts
 from analysis.world_model.imagination import ImaginedTick, Number, Start, TickEdits, imagine
 from analysis.world_model.model import WorldModel
 from analysis.world_model.options import SimulationOptions
@@ -229,7 +229,7 @@ def simulate(
                 metadata = simulated_metadata(held_out, options, branch.arm)
                 branch.writer = stack.enter_context(DumpWriter(branch.arm.folder, metadata))
         batches = held_out.starts(options.beginning, options.wanted, options.seed, options.ways_steps)
-        for episode, (start, life) in enumerate(batches):
+        for episode, starts in enumerate(batches):
             unedited = UneditedLives(watched)
             for branch in played:
                 edits: TickEdits | None = branch.arm.edits
@@ -237,8 +237,8 @@ def simulate(
                     edits = EditsWithDonors(branch.arm.edits, unedited, model.layout, options.seed, episode)
                 elif with_donors and not edits:
                     edits = unedited
-                branch.play(branch.arm.begin(start) if branch.arm.begin else start, life, episode, edits)
-                done += len(start)
+                branch.play(starts, episode, edits)
+                done += len(starts.life)
                 report(done, total)
     return [Outcomes.joined(branch.outcomes) for branch in played]
 
@@ -249,11 +249,12 @@ class _Played:
         self.writer: DumpWriter | None = None
         self.outcomes: list[Outcomes] = []
 
-    def play(self, start: Start, life: np.ndarray, episode: int, edits: TickEdits | None) -> None:
+    def play(self, starts: Starts, episode: int, edits: TickEdits | None) -> None:
         """Simulate some lives until they end, write their ticks, and keep what came of them."""
+        start = self.arm.begin(starts.start) if self.arm.begin else starts.start
         generator = torch.Generator().manual_seed(self.options.seed + episode)
         numbers, alive = episode * LIVES_IN_EPISODE + np.arange(len(start)), np.ones(len(start), bool)
-        sums, parts = OutcomeSums(life, self.model.network.vitals, self.arm.targets), []
+        sums, parts = OutcomeSums(starts.life, self.model.network.vitals, self.arm.targets), []
         ticks = imagine(self.model, start, self.options.ticks, generator, self.arm.moves, edits, until=self.arm.until)
         for number, tick in enumerate(ticks):
             if isinstance(edits, UneditedLives):
@@ -267,8 +268,10 @@ class _Played:
                 break
         if self.writer:
             self.writer.write(Records.concatenate(parts))
-            beginning = {"seed": self.options.seed, "beginning": self.options.beginning}
-            self.writer.finish_episode(episode, {"episode": episode, **beginning})
+            described = {"episode": episode, "seed": self.options.seed, "beginning": self.options.beginning}
+            if starts.ticks is not None and not self.arm.begin:
+                described[STARTS] = starts.ticks.tolist()
+            self.writer.finish_episode(episode, described)
         self.outcomes.append(sums.finish())
 
 
@@ -280,7 +283,8 @@ def simulated_metadata(held_out: HeldOut, options: SimulationOptions, arm: Arm) 
         "task": task_column(layout.task_size), "legal": legal_column([head.size for head in layout.heads]),
     }  # fmt: skip
     simulated: dict[str, Any] = {
-        "lives": options.wanted, "ticks": options.ticks, "from": options.beginning, "moves": arm.moves
+        "lives": options.wanted, "ticks": options.ticks, "from": options.beginning, "moves": arm.moves,
+        SOURCE_DUMP: held_out.origin.dump_sha256,
     }  # fmt: skip
     if options.beginning == "interpolate":
         simulated["steps"] = options.ways_steps

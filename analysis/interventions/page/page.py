@@ -99,8 +99,8 @@ def read_films(folder: Path, lives: LivesTable, arms: Sequence[Arm], progress: C
     """
     names = _replays(folder, replayed_arms(arms))
     read = {}
-    for number, name in enumerate(names):
-        read[name] = read_replay(folder / name, lambda share, number=number: progress((number + share) / len(names)))
+    for name in names:
+        read[name] = read_replay(folder / name, lambda share: progress((len(read) + share) / len(names)))
     unedited, ticks = read.pop(UNEDITED_REPLAY), max(replay.ticks for replay in read.values())
     mine = lives.of_arm(names[EDITED_REPLAY].name)
     drawn = mine.agent[(mine.episode == REPLAYED_EPISODE) & mine.edited].tolist()

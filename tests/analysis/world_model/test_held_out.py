@@ -63,8 +63,9 @@ def test_interpolated_starts_are_on_the_way_between_recorded_ones(recorded, kind
         result = list(held_out.starts("interpolate", 10 * STEPS, 7, STEPS))
         windows = next(held_out.windows(HORIZON, 7))
         ends = informed_start(model, windows, None).vector
-    assert sum(len(life) for _, life in result) == 10 * STEPS
-    start, life = result[0]
+    assert sum(len(starts.life) for starts in result) == 10 * STEPS
+    start, life, ticks = result[0]
+    assert ticks is None
     vectors = start.vector.unflatten(0, (-1, STEPS))  # (ways, steps, dimensions)
     torch.testing.assert_close(vectors[:, 0], ends[: 2 * len(vectors) : 2], atol=1e-4, rtol=1e-3)
     torch.testing.assert_close(vectors[:, -1], ends[1 : 2 * len(vectors) : 2], atol=1e-4, rtol=1e-3)

@@ -1,0 +1,130 @@
+"""Simulated lives that go on from ticks of a page: what a world model expects there, beside what happened."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from activation_store.lives import number_lives, places_of
+from activation_store.reader import Progress, read_batches, read_dump, read_metadata
+from activation_store.recording import check_recorded
+from activation_store.schema import IDENTITY, METADATA_FILE, SOURCE_DUMP, STARTS, DumpMetadata, Records
+from activation_store.selection import OBSERVATIONS, select
+from analysis.features.observed import Observed
+from analysis.life.timeline import Timeline, columns_used, timeline_of
+from analysis.lives import places_among
+from common.files import sha256
+from common.user_error import UserError
+
+Numbers = Callable[[np.ndarray], np.ndarray]
+"""Computes numbers from activations of a layer, (B, units) to (B, numbers), or one of each, (B,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Simulated:
+    """Lives that a world model simulated, each from a tick of a page on. L lives.
+
+    Attributes:
+        timeline: of the lives, one after the other.
+        begins: index of the page's tick that each life begins with, (L,) int64.
+    """
+
+    dump: Path
+    seen: Observed
+    timeline: Timeline
+    begins: np.ndarray
+
+    @property
+    def name(self) -> str:
+        """Name of the dump's folder, which says how its lives were edited."""
+        return self.dump.resolve().name
+
+    @property
+    def behind(self) -> np.ndarray:
+        """How many ticks after the first one of its life each tick is, (S,) int64."""
+        lengths = self.timeline.lives.lengths
+        return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+
+
+def is_simulated(path: Path) -> bool:
+    """Whether a folder is a dump of simulated lives; `UserError` if it is one that cannot be read."""
+    return (path / METADATA_FILE).exists() and read_metadata(path).origin == "simulated"
+
+
+def read_simulated(dump: Path, source: Path, ticks: Records, most: int, report: Progress) -> Simulated:
+    """Read the simulated lives that go on from ticks of a page.
+
+    Args:
+        source: the recorded dump of the page, which it must have been simulated from.
+        ticks: of the page.
+        most: maximum of simulated ticks to read; above it, the last lives are left out.
+
+    Raises:
+        UserError: as `read_dump`; its lives were simulated from another dump, from no single ticks, or from none of the
+            page.
+    """
+    metadata = read_metadata(dump)
+    described: Any = metadata.environment.get("simulated")
+    if not isinstance(described, dict) or described.get(SOURCE_DUMP) != sha256(source / METADATA_FILE):
+        raise UserError(f"{dump} was not simulated from {source}: simulate from it, with --dump {source}")
+    lives, starts = _starts(dump, metadata)
+    begins = places_among(_without_slot(starts), _without_slot(places_of(ticks)))
+    kept = np.flatnonzero(begins >= 0)[: max(1, most // max(1, int(described.get("ticks", 1))))]
+    if not len(kept):
+        raise UserError(f"{dump} has no life from a tick of this page on: simulate more, or raise --max-ticks")
+    read = read_dump(
+        dump, layers=[], columns=columns_used(metadata), leave_out=["tables"], lives=lives[kept].tolist(),
+        progress=report,
+    )  # fmt: skip
+    timeline = timeline_of(read, metadata)
+    there, _ = number_lives(places_of(timeline.records))  # (L, 3), in the order of the timeline
+    place = {tuple(life): int(begin) for life, begin in zip(lives[kept].tolist(), begins[kept], strict=True)}
+    return Simulated(
+        dump, Observed(timeline.records, metadata), timeline, np.array([place[tuple(life)] for life in there.tolist()])
+    )
+
+
+def _starts(dump: Path, metadata: DumpMetadata) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Return slot, agent and episode of each simulated life, (L, 3), and the recorded ticks that they go on from."""
+    if not all(STARTS in episode for episode in metadata.episodes):
+        raise UserError(f"{dump} does not say which ticks its lives go on from: simulate it again, without --from")
+    try:
+        rows = [(episode["episode"], np.array(episode[STARTS], np.int64)) for episode in metadata.episodes]
+        starts = np.concatenate([start.reshape(-1, 3) for _, start in rows])
+        slots = np.concatenate([np.arange(len(start)) for _, start in rows])
+        episodes = np.repeat([int(number) for number, _ in rows], [len(start) for _, start in rows])
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UserError(f"{dump / METADATA_FILE} is damaged: copy the dump or simulate it again") from error
+    named = dict(zip(("episode", "agent_id", "tick"), starts.T, strict=True))
+    return np.stack([slots, slots + 1, episodes], axis=1), named
+
+
+def _without_slot(places: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the identity of ticks without the slot, which follows from the episode."""
+    return {**places, "env_id": np.zeros_like(places["tick"])}
+
+
+def along(dump: Path, seen: Observed, layer: str, numbers: Numbers, report: Progress) -> np.ndarray:
+    """Compute numbers from a layer's activations at some ticks of a dump, (B, numbers) float32 or (B,).
+
+    Raises:
+        UserError: the dump does not hold the layer.
+    """
+    parts = [
+        (places_of(batch), numbers(batch.activations[layer]).astype(np.float32))
+        for batch in batches(dump, seen, layer, report)
+    ]
+    places, values = zip(*parts, strict=True)
+    there = {name: np.concatenate([part[name] for part in places]) for name in IDENTITY}
+    return np.concatenate(values)[places_among(places_of(seen.records), there)]
+
+
+def batches(dump: Path, seen: Observed, layer: str, report: Progress) -> Iterator[Records]:
+    """Read a layer's activations in some lives of a dump, in its order; errors as `along`."""
+    check_recorded(dump, seen.metadata, layer)
+    lives, _ = number_lives(places_of(seen.records))
+    nothing_else = [*OBSERVATIONS, "tables"]
+    wanted = select(dump, seen.metadata, layers=[layer], columns=[], leave_out=nothing_else, lives=lives.tolist())
+    yield from (batch for batch in read_batches(dump, seen.metadata, wanted, report) if len(batch))

@@ -1,0 +1,162 @@
+"""Simulated lives in the explorer: each stands beside the recorded ticks that it goes on from."""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from activation_store.directions import write_directions
+from activation_store.reader import read_dump, read_metadata
+from activation_store.records import Records
+from activation_store.schema import STARTS
+from analysis.explorer.content import Explored, explored
+from analysis.explorer.simulated import is_simulated, read_simulated
+from analysis.explorer.tracks import read_further
+from analysis.runs.finished_run import read_run
+from common.user_error import UserError
+from tests.analysis.interventions.play.directions import unit
+from tests.browser import opened, until
+from tests.command import assert_refused, run_here, run_well
+from tests.planted_run import planted_run
+from tests.recorded_features import RecordedFeatures
+from tests.trained_world_model import trained_world_model
+
+READY = "window.explorer !== undefined"
+TICKS = 5
+LIVES = 30
+DOSE = 3.0
+
+
+@pytest.fixture(scope="module")
+def model(features_dump: RecordedFeatures, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trained_world_model(tmp_path_factory, features_dump)
+
+
+@pytest.fixture(scope="module")
+def simulated(model: Path, features_dump: RecordedFeatures, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The dumps of some lives as they are, and steered."""
+    folder = tmp_path_factory.mktemp("simulated")
+    write_directions(folder / "d.safetensors", [unit(0, 16, "ic_1", "lstm_cell")])
+    run_well(
+        "simulate.py", model, "-n", LIVES, "--ticks", TICKS, "--dump", features_dump.dump, "-o", folder, "--directions",
+        folder / "d.safetensors", "--edit", "steer", "--direction", "ic_1", "--dose", DOSE,
+    )  # fmt: skip
+    name = f"{features_dump.dump.name}-simulated"
+    return [folder / name, folder / f"{name}-steer-ic_1-dose+3"]
+
+
+@pytest.fixture(scope="module")
+def run(features_dump: RecordedFeatures, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return planted_run(features_dump.dump, tmp_path_factory.mktemp("runs"), 2, "--permutations", 99, "--bootstraps", 99)
+
+
+@pytest.fixture(scope="module")
+def content(run: Path, simulated: list[Path]) -> Explored:
+    return explored(read_run(run, None), 400_000, quiet, simulated)
+
+
+def quiet(_: str) -> nullcontext:
+    return nullcontext(lambda share: None)
+
+
+def starts_of(dump: Path) -> np.ndarray:
+    """Episode, agent and tick that each simulated life goes on from, by its slot in the only episode."""
+    (described,) = read_metadata(dump).episodes
+    return np.array(described[STARTS])
+
+
+def test_lives_go_on_from_the_ticks_that_they_say(content: Explored, simulated: list[Path]) -> None:
+    recorded = content.seen.records
+    for dump, lives in zip(simulated, content.simulated, strict=True):
+        starts, records = starts_of(dump), read_dump(dump, layers=[])
+        assert len(lives.begins) == len(starts) == LIVES and len(lives.seen) == len(records)
+        ticks = np.stack([recorded.episode, recorded.agent_id, recorded.tick], axis=1)[lives.begins]
+        first = lives.timeline.lives.starts
+        slots = lives.seen.records.env_id[first]
+        np.testing.assert_array_equal(ticks, starts[slots])
+        np.testing.assert_array_equal(lives.seen.records.tile[first], recorded.tile[lives.begins], "the scene there")
+        assert lives.behind[first].max() == 0 and lives.behind.max() == lives.timeline.lives.lengths.max() - 1
+
+
+def test_what_runs_say_of_ticks_they_say_of_simulated_ones(
+    content: Explored, run: Path, simulated: list[Path], features_dump: RecordedFeatures, sparse_run: Path
+) -> None:
+    label, own = content.tick_labels
+    states = [read_dump(dump, columns=[]).activations["action_decoder"] for dump in simulated]
+    wanted = content.propagated.rule.labels_of(np.concatenate(states))
+    assert len(label) == len(own) == len(content.seen) + len(wanted) and not own[len(content.seen) :].any()
+    assert sorted(label[len(content.seen) :].tolist()) == sorted(wanted.tolist())
+    tracks = read_further([sparse_run], content, 3, quiet).tracks
+    assert {len(track.values) for track in tracks} == {len(label)}
+
+
+@pytest.fixture
+def page(browser, run: Path, simulated: list[Path], tmp_path: Path) -> Iterator:
+    run_well("explore.py", run, *simulated, "-o", tmp_path / "e.html")
+    with opened(browser, tmp_path / "e.html", READY, 1600, 1000) as page:
+        yield page
+
+
+def records_of_life(dump: Path, slot: int) -> Records:
+    records = read_dump(dump, layers=[])
+    return records.take(records.env_id == slot)
+
+
+def test_a_simulated_life_stands_beside_the_recorded_one(page, simulated: list[Path], content: Explored) -> None:
+    episode, agent, tick = starts_of(simulated[0])[0].tolist()
+    lives = [records_of_life(dump, 0) for dump in simulated]
+    page.evaluate(f"location.hash = 'agent={agent}&episode={episode}&tick={tick}'")
+    until(page, f"explorer.open?.tick === {tick} && explorer.open.agent === {agent}")
+    for place in range(min(3, len(lives[0]))):
+        shown = page.evaluate("explorer.simulated")
+        others = [start for start in starts_of(simulated[0]).tolist() if start[:2] == [episode, agent]]
+        if place and [episode, agent, tick + place] in others:
+            break  # another life begins here
+        assert (shown["tick"], shown["agent"]) == (tick + place, agent) and shown["episode"] < 0
+        assert shown["materials"] == lives[0].tile[place, :, 2].tolist()
+        assert shown["columns"]["value"] == pytest.approx(lives[0].value[place], rel=1e-6)
+        assert page.locator("#simulated-views .card.now b").inner_text() == f"tick {tick + place}"
+        page.keyboard.press("ArrowRight")
+    page.evaluate(f"location.hash = 'agent={agent}&episode={episode}&tick={tick}'")
+    until(page, f"explorer.open?.tick === {tick}")
+    page.select_option("#simulation", label=simulated[1].name)
+    assert page.evaluate("explorer.simulated.columns.value") == pytest.approx(lives[1].value[0], rel=1e-6)
+    assert page.evaluate("explorer.count") == len(content.rows) and page.evaluate("explorer.ticks") == len(content.seen)
+    lanes = page.evaluate("document.getElementById('timeline').data.map(({name}) => name)")
+    assert "value, simulated" in lanes and "health, simulated" in lanes
+    page.select_option("#simulation", label="none")
+    until(page, "!document.getElementById('timeline').data.some(({name}) => name === 'value, simulated')")
+    assert page.evaluate("explorer.simulated") is None and page.locator("#simulated-views .card").count() == 0
+
+
+def test_a_tick_that_was_not_simulated_leads_to_one_that_was(page, simulated: list[Path]) -> None:
+    starts = starts_of(simulated[0])
+    episode, agent, _ = starts[0].tolist()
+    page.evaluate(f"location.hash = 'agent={agent}&episode={episode}&tick=0'")
+    until(page, f"explorer.open?.tick === 0 && explorer.open.agent === {agent}")
+    mine = sorted(start[2] for start in starts.tolist() if start[:2] == [episode, agent])
+    assert page.evaluate("explorer.simulated") is None and mine[0] >= 2, "lives start at the third tick or later"
+    page.get_by_role("button", name="Go to tick").click()
+    until(page, f"explorer.open?.tick === {mine[0]}")
+    assert page.evaluate("explorer.simulated.tick") == mine[0]
+
+
+def test_lives_that_do_not_belong_here_are_refused(
+    model: Path, run: Path, simulated: list[Path], features_dump: RecordedFeatures, content: Explored, tmp_path: Path
+) -> None:
+    command = ["simulate.py", model, "-n", 3, "--ticks", 1, "--dump", features_dump.dump, "-o", tmp_path]
+    run_well(*command, "--from", "random")
+    loose = tmp_path / simulated[0].name
+    assert is_simulated(loose) and not is_simulated(run) and not is_simulated(features_dump.dump)
+    assert_refused(run_here("explore.py", run, loose, "-o", tmp_path / "e.html"), "does not say which ticks")
+    with pytest.raises(UserError, match="was not simulated from"):
+        read_simulated(simulated[0], simulated[1], content.seen.records, 9, lambda _: None)
+    late = replace(content.seen.records, tick=content.seen.records.tick + 1000)
+    with pytest.raises(UserError, match="has no life from a tick of this page on"):
+        read_simulated(simulated[0], features_dump.dump, late, 9, lambda _: None)
+    few = read_simulated(simulated[0], features_dump.dump, content.seen.records, 2 * TICKS, lambda _: None)
+    assert len(few.begins) == 2
+    assert not (tmp_path / "e.html").exists()
