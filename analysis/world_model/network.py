@@ -41,7 +41,6 @@ from analysis.world_model.scene import (
     framed,
     moved_terrain,
     shift,
-    with_unknown,
     with_view,
 )
 
@@ -281,8 +280,8 @@ class WorldNetwork(nn.Module):
             before: the scene of the tick before: real, predicted or blank.
             action: that led from there, (B, size); zeros after a blank one.
             decided: whether the agent makes its most probable move, with the gradients of the probabilities, rather
-                than the mean of all moves, with tiles harvested by the game's rules and terrain kept as it was seen:
-                views stay sharp when predictions follow from predictions.
+                than the mean of all moves, and tiles that have been in view follow the game's rules, so that what is
+                predicted of them does not drift when predictions follow from predictions.
         """
         levels = spread_levels(before.own[:, self.vitals])
         rules, ruled = Rules.of_game(), decided and self.follows_rules
@@ -323,12 +322,13 @@ class WorldNetwork(nn.Module):
         legal = self.say_legal(torch.cat([read, around], dim=1))
         reward, end = self._rest(read)
         types = item_type.softmax(dim=2)
+        tiles = material.softmax(dim=1)
+        if ruled:
+            tiles = torch.where(known.flatten(2) > 0.5, rules.respawned(ground.flatten(2)), tiles)
         scene = SoftScene(
-            material.softmax(dim=1), kind.sigmoid(), health, target.sigmoid(), self._own(before, read, vitals, moved),
-            types, items * (1 - types[:, :, :1]), legal.sigmoid(),
-            (with_unknown if ruled else with_view)(
-                moved_terrain(before.terrain, move.argmax(dim=1)), material.argmax(dim=1)
-            ),
+            tiles, kind.sigmoid(), health, target.sigmoid(), self._own(before, read, vitals, moved), types,
+            items * (1 - types[:, :, :1]), legal.sigmoid(),
+            with_view(moved_terrain(before.terrain, move.argmax(dim=1)), tiles.argmax(dim=1)),
         )  # fmt: skip
         return Prediction(scene, material, kind, target, health, vitals, item_type, legal, move, reward, end)
 

@@ -1,11 +1,11 @@
 """What the game's public rules say of the next tick, with nothing fitted and nothing drawn.
 
-It is a rival of world models, and where their predictions of health, food and water start (`network.py`).
+It is a rival of world models, and where their predictions start (`network.py`).
 
 Food and water fall; foliage underfoot and water beside the agent fill them; health returns while both are above a
-threshold and falls where one is used up. All this happens before the agent moves. Tiles that it stood on are harvested,
-terrain that has been in view stays as it was, and others are expected where they were seen last. Nobody attacks, and
-nobody else eats.
+threshold and falls where one is used up. All this happens before the agent moves. Tiles that it stood on are
+harvested, and what was harvested comes back with the game's probabilities; other terrain that has been in view stays as
+it was, and others are expected where they were seen last. Nobody attacks, and nobody else eats.
 """
 
 import functools
@@ -17,7 +17,7 @@ import torch
 from torch.nn.functional import one_hot
 
 from agent_zoo.network_parts.layers import ENTITY_SCALES
-from analysis.world_model.scene import MOVES, SoftScene, framed, moved_terrain, shift, view_of, with_unknown, with_view
+from analysis.world_model.scene import MOVES, SoftScene, framed, moved_terrain, shift, view_of, with_view
 
 _ROUNDING = 1e-4
 """Shares are float32."""
@@ -37,15 +37,21 @@ class Rules:
     water: int  # likewise
     harvested_materials: Mapping[int, int]  # material -> what it becomes once an agent stands on it
     fished: tuple[int, int]  # of fish and of what it becomes once an agent stands beside it
+    respawn: Mapping[int, tuple[int, float]]  # harvested material -> what comes back in a tick, its probability
 
     @staticmethod
     @functools.cache
     def of_game() -> "Rules":
         """Return the rules of the installed game, as its configuration and its materials give them."""
-        from nmmo.core.config import Resource
+        from nmmo.core.config import Profession, Resource
         from nmmo.lib import material
 
         full = Resource.RESOURCE_BASE
+        respawn = {
+            material.Foilage: Resource.RESOURCE_FOILAGE_RESPAWN, material.Ore: Profession.PROFESSION_ORE_RESPAWN,
+            material.Tree: Profession.PROFESSION_TREE_RESPAWN, material.Crystal: Profession.PROFESSION_CRYSTAL_RESPAWN,
+            material.Herb: Profession.PROFESSION_HERB_RESPAWN, material.Fish: Profession.PROFESSION_FISH_RESPAWN,
+        }  # fmt: skip
         underfoot = (material.Foilage, material.Ore, material.Tree, material.Crystal, material.Herb)
         return Rules(
             Resource.RESOURCE_DEPLETION_RATE / full, Resource.RESOURCE_HARVEST_RESTORE_FRACTION,
@@ -53,6 +59,7 @@ class Rules:
             Resource.RESOURCE_STARVATION_RATE / full, Resource.RESOURCE_DEHYDRATION_RATE / full,
             material.Foilage.index, material.Water.index, {kind.index: kind.deplete.index for kind in underfoot},
             (material.Fish.index, material.Fish.deplete.index),
+            {kind.deplete.index: (kind.index, probability) for kind, probability in respawn.items()},
         )  # fmt: skip
 
     def next_scene(
@@ -80,12 +87,12 @@ class Rules:
         moves = one_hot(moved, len(MOVES)).float()
         planes = left.planes().unflatten(2, (side, side))
         frame, _ = framed(planes[:, :materials], left.terrain)
-        material = shift(planes[:, :materials], moves, frame).flatten(2)
+        material = self.respawned(shift(planes[:, :materials], moves, frame).flatten(2))
         others = shift(planes[:, materials:], moves).flatten(2)
         own = scene.own.index_copy(1, torch.tensor(places), torch.stack(values, dim=1)) if places else scene.own
         return replace(
             scene, material=material, kinds=others[:, :-2], health=others[:, -2], target=others[:, -1], own=own,
-            terrain=with_unknown(moved_terrain(left.terrain, moved), material.argmax(dim=1)),
+            terrain=with_view(moved_terrain(left.terrain, moved), material.argmax(dim=1)),
         )  # fmt: skip
 
     def meals(self, scene: SoftScene) -> tuple[torch.Tensor, torch.Tensor]:
@@ -137,6 +144,18 @@ class Rules:
             here = ground[:, tiles]
             ground[:, tiles] = torch.where(here == kind, left, here)
         return replace(scene, material=material, terrain=with_view(scene.terrain, ground))
+
+    def respawned(self, material: torch.Tensor) -> torch.Tensor:
+        """Return probabilities of materials a tick later, as far as tiles that were harvested come back.
+
+        Args:
+            material: (B, materials, ...).
+        """
+        leads = torch.eye(material.shape[1])
+        for left, (back, probability) in self.respawn.items():
+            leads[back, left] += probability
+            leads[left, left] -= probability
+        return torch.einsum("km,bm...->bk...", leads, material)
 
     def _body(self, vitals: torch.Tensor, eats: torch.Tensor, drinks: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Return health, food and water after a tick, (B,) each. Health depends on food and water before it."""

@@ -209,3 +209,24 @@ def test_the_decoder_shows_remembered_terrain_again(recorded) -> None:
             rest[REACH : REACH + side, REACH : REACH + side] = False
             assert torch.equal(result.terrain[:, rest], wanted[:, rest])
             assert (result.terrain[:, REACH : REACH + side, REACH : REACH + side] != UNKNOWN).all()
+
+
+def test_what_has_been_in_view_follows_the_rules_whatever_the_network_says(recorded) -> None:
+    model = recorded.model()
+    network, windows, rules = model.network, recorded.windows(batch=32)[0], Rules.of_game()
+    scene = windows.last_given(network.shape.materials)
+    state = WorldState(torch.zeros(len(windows), network.sizes.hidden), torch.zeros(len(windows), network.sizes.latent))
+    ore = 7
+    with torch.no_grad():
+        network.paint[-1].bias[ore] = 1e3
+        network.say_move[-1].bias[MOVES.index((0, 1))] = 1e3
+        result = network.decode(state, scene, windows.action[:, CONTEXT - 1], decided=True).scene
+        imagined = network.decode(state, scene, windows.action[:, CONTEXT - 1]).scene
+    side = network.shape.side
+    views = result.material.unflatten(2, (side, side))
+    left = rules.respawned(rules.harvested(scene).material).unflatten(2, (side, side))
+    torch.testing.assert_close(views[..., :-1], left[..., 1:])
+    assert (imagined.material.argmax(dim=1) == ore).all(), "in training it says all"
+    new = moved_terrain(scene.terrain, torch.full((len(windows),), MOVES.index((0, 1))))
+    unseen = (new[:, REACH:-REACH, REACH:-REACH] == UNKNOWN)[..., -1]
+    assert unseen.any() and (views[..., -1].argmax(dim=1)[unseen] == ore).all()

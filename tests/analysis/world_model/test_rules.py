@@ -106,6 +106,16 @@ def test_ore_underfoot_and_fish_beside_are_taken(rules: Rules) -> None:
     assert left[MIDDLE] == SLAG and left[MIDDLE + 1] != FISH and left[MIDDLE + 2] == FISH
 
 
+def test_what_was_harvested_comes_back_with_the_games_probability(rules: Rules) -> None:
+    one = after(rules, scene((1, 1, 1), {0: SCRUB, 1: SLAG, 2: FOLIAGE}), STAY)
+    material = one.material[0]
+    assert material[[SCRUB, FOLIAGE], 0].tolist() == pytest.approx([0.975, 0.025])
+    assert material[[SLAG, ORE], 1].tolist() == pytest.approx([0.9, 0.1]) and material[FOLIAGE, 2] == 1
+    assert torch.allclose(material.sum(dim=0), torch.ones(SIDE * SIDE))
+    later = after(rules, one, *[STAY] * 6)
+    assert ground(later)[:2] == [SCRUB, ORE], "of ore, it is more likely than not after seven ticks"
+
+
 def test_terrain_comes_back_as_it_was_and_the_place_follows_from_the_move(rules: Rules) -> None:
     start = scene((1, 1, 1), {20: FOLIAGE})  # in the southern row, out of view after a step to the north
     away = after(rules, start, NORTH)
