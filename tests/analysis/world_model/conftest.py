@@ -48,7 +48,9 @@ class Recorded:
     def held_out(self, model: WorldModel) -> HeldOut:
         return HeldOut(model, self.origin(), self.dump)
 
-    def model(self, kind: Bottleneck = "sphere") -> WorldModel:
+    def model(self, kind: Bottleneck = "sphere", seed: int = 0) -> WorldModel:
+        """Return a new model, whose weights are the same whatever other tests drew before."""
+        torch.manual_seed(seed)
         stats = measure(self.windows()[:6], self.info.layout)
         return build(self.policy, self.info, stats, SMALL, kind)
 
