@@ -156,7 +156,11 @@ def test_the_memory_by_component_before_and_after_an_event(recorded: RecordedPol
 def test_samples_are_taken_around_selected_points(recorded: RecordedPolicy, tmp_path: Path) -> None:
     run = labelled_run(tmp_path / "run", recorded.dump, lambda records: 0 * records.tick, Subsample(), "lstm_cell")
     labels = read_cluster_run(run, recorded.dump)
-    chosen = np.flatnonzero(np.isin(labels.places["tick"], (5, 8)) & (labels.places["agent_id"] % 2 == 1))
+    tick, agent = labels.places["tick"], labels.places["agent_id"]
+    life = labels.places["episode"] * 100 + agent
+    # A sample ends with its life at the latest, so it is around points of lives that go on.
+    goes_on = np.isin(life, life[tick == 12])
+    chosen = np.flatnonzero(np.isin(tick, (5, 8)) & (agent % 2 == 1) & goes_on)
     file = saved_selection(tmp_path / "odd.json", run, records=chosen.tolist())
     run_well(
         "saliency.py", recorded.dump, "--policies-dir", recorded.policies, *QUICK, "--selection", file, "--output-dir",
