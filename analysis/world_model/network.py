@@ -32,6 +32,7 @@ from analysis.world_model.scene import (
     ITEM_TYPES,
     KINDS,
     MOVES,
+    UNKNOWN,
     VITAL_LEVELS,
     VITAL_STEP,
     VITALS,
@@ -41,6 +42,8 @@ from analysis.world_model.scene import (
     framed,
     moved_terrain,
     shift,
+    view_of,
+    with_seen,
     with_view,
 )
 
@@ -280,7 +283,7 @@ class WorldNetwork(nn.Module):
             before: the scene of the tick before: real, predicted or blank.
             action: that led from there, (B, size); zeros after a blank one.
             decided: whether the agent makes its most probable move, with the gradients of the probabilities, rather
-                than the mean of all moves, and tiles that have been in view follow the game's rules, so that what is
+                than the mean of all moves, and tiles that were in view follow the game's rules, so that what is
                 predicted of them does not drift when predictions follow from predictions.
         """
         levels = spread_levels(before.own[:, self.vitals])
@@ -322,13 +325,14 @@ class WorldNetwork(nn.Module):
         legal = self.say_legal(torch.cat([read, around], dim=1))
         reward, end = self._rest(read)
         types = item_type.softmax(dim=2)
-        tiles = material.softmax(dim=1)
+        tiles, terrain = material.softmax(dim=1), moved_terrain(before.terrain, move.argmax(dim=1))
         if ruled:
-            tiles = torch.where(known.flatten(2) > 0.5, rules.respawned(ground.flatten(2)), tiles)
+            seen = view_of(terrain).flatten(1).unsqueeze(1) != UNKNOWN
+            tiles = torch.where(seen, rules.respawned(ground.flatten(2)), tiles)
         scene = SoftScene(
             tiles, kind.sigmoid(), health, target.sigmoid(), self._own(before, read, vitals, moved), types,
             items * (1 - types[:, :, :1]), legal.sigmoid(),
-            with_view(moved_terrain(before.terrain, move.argmax(dim=1)), tiles.argmax(dim=1)),
+            (with_seen if ruled else with_view)(terrain, tiles.argmax(dim=1)),
         )  # fmt: skip
         return Prediction(scene, material, kind, target, health, vitals, item_type, legal, move, reward, end)
 

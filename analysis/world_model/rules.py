@@ -17,7 +17,17 @@ import torch
 from torch.nn.functional import one_hot
 
 from agent_zoo.network_parts.layers import ENTITY_SCALES
-from analysis.world_model.scene import MOVES, SoftScene, framed, moved_terrain, shift, view_of, with_view
+from analysis.world_model.scene import (
+    MOVES,
+    UNKNOWN,
+    SoftScene,
+    framed,
+    moved_terrain,
+    shift,
+    view_of,
+    with_seen,
+    with_view,
+)
 
 _ROUNDING = 1e-4
 """Shares are float32."""
@@ -92,16 +102,17 @@ class Rules:
         own = scene.own.index_copy(1, torch.tensor(places), torch.stack(values, dim=1)) if places else scene.own
         return replace(
             scene, material=material, kinds=others[:, :-2], health=others[:, -2], target=others[:, -1], own=own,
-            terrain=with_view(moved_terrain(left.terrain, moved), material.argmax(dim=1)),
+            terrain=with_seen(moved_terrain(left.terrain, moved), material.argmax(dim=1)),
         )  # fmt: skip
 
     def meals(self, scene: SoftScene) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return whether an agent eats and drinks in the next tick, (B,) each, where the terrain says that it stands.
+        """Return whether an agent eats and drinks in the next tick, (B,) each: what its most probable ground says.
 
         The gradients are those of the probabilities of the tiles in view.
         """
         middle, beside = _around(scene)
         ground = view_of(scene.terrain).flatten(1)  # (B, V)
+        ground = torch.where(ground == UNKNOWN, scene.material.argmax(dim=1).to(ground.dtype), ground)
         dry = (1 - scene.material[:, self.water, beside]).prod(dim=1)
         likely = (scene.material[:, self.foliage, middle], 1 - dry)
         certain = (ground[:, middle] == self.foliage, (ground[:, beside] == self.water).any(dim=1))

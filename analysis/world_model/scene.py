@@ -299,6 +299,12 @@ def view_of(terrain: torch.Tensor) -> torch.Tensor:
     return terrain[:, REACH:-REACH, REACH:-REACH]
 
 
+def with_seen(terrain: torch.Tensor, material: torch.Tensor) -> torch.Tensor:
+    """Return terrain, (B, S, S), whose tiles in view, if they are known, hold these materials, (B, V) int64."""
+    known = view_of(terrain).flatten(1)
+    return with_view(terrain, torch.where(known == UNKNOWN, known, material.to(terrain.dtype)))
+
+
 def displacement(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
     """Return which of `MOVES` leads from one place to the next, (B, 2) twice to (B,) int64; 0 where none does."""
     step = after - before

@@ -208,7 +208,8 @@ def test_the_decoder_shows_remembered_terrain_again(recorded) -> None:
             rest = torch.ones(wanted.shape[1:], dtype=torch.bool)
             rest[REACH : REACH + side, REACH : REACH + side] = False
             assert torch.equal(result.terrain[:, rest], wanted[:, rest])
-            assert (result.terrain[:, REACH : REACH + side, REACH : REACH + side] != UNKNOWN).all()
+            remembered = result.terrain[:, REACH : REACH + side, REACH : REACH + side] != UNKNOWN
+            assert torch.equal(remembered.flatten(1), known), "only what was seen is remembered"
 
 
 def test_what_has_been_in_view_follows_the_rules_whatever_the_network_says(recorded) -> None:
@@ -230,3 +231,4 @@ def test_what_has_been_in_view_follows_the_rules_whatever_the_network_says(recor
     new = moved_terrain(scene.terrain, torch.full((len(windows),), MOVES.index((0, 1))))
     unseen = (new[:, REACH:-REACH, REACH:-REACH] == UNKNOWN)[..., -1]
     assert unseen.any() and (views[..., -1].argmax(dim=1)[unseen] == ore).all()
+    assert (result.terrain[:, REACH:-REACH, REACH:-REACH][..., -1][unseen] == UNKNOWN).all()
