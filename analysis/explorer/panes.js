@@ -3,15 +3,16 @@
 /* What can be put away to make room, and what keys do. */
 
 const PANES = {
-  map: "embedding", "looked-at": "pointer and selection", clusters: "clusters", "life-views": "views of the life", world: "world",
-  "life-times": "time line",
+  map: "embedding", "looked-at": "pointer and selection", clusters: "clusters", "life-views": "views of the life",
+  simulated: "simulated lives", world: "world", "life-times": "time line",
 };
-const HOLDERS = { aside: ["looked-at", "clusters"], "#life-here": ["life-views", "world"] };
+const HOLDERS = { aside: ["looked-at", "clusters"], "#life-here": ["life-views", "simulated", "world"] };
 
 class Panes {
   constructor(state) {
     this.state = state;
-    this.boxes = Object.entries(PANES).map(([id, name]) => {
+    const there = Object.entries(PANES).filter(([id]) => byId(id));
+    this.boxes = there.map(([id, name]) => {
       const box = element("input", { type: "checkbox", value: id, onchange: () => this.choose() });
       byId("pane-list").append(element("label", {}, box, ` ${name}`));
       return box;
@@ -32,7 +33,7 @@ class Panes {
       byId(box.value).hidden = !box.checked;
     }
     for (const [holder, panes] of Object.entries(HOLDERS)) {
-      document.querySelector(holder).hidden = panes.every((id) => away.includes(id));
+      document.querySelector(holder).hidden = panes.every((id) => away.includes(id) || !byId(id));
     }
   }
 }
