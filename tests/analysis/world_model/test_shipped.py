@@ -26,8 +26,7 @@ def verdicts(measure: str, rival: str) -> list[int]:
 
 def test_its_quality_is_what_the_documentation_says() -> None:
     assert all(verdicts(measure, "copy") == [1] * 16 for measure in ("tiles", "vitals", "memory", "policy"))
-    assert verdicts("tiles", "rules") == [0] + [-1] * 15
-    assert verdicts("vitals", "rules") == [1] * 16
-    assert verdicts("memory", "rules") == [-1] + [0] * 3 + [1] * 12
-    assert verdicts("policy", "rules") == [-1] + [0] * 5 + [1] * 10
-    assert verdicts("entities", "rules") == [1, -1, 1, -1, 1, 0, 1, -1] + [1, 0] * 4
+    assert verdicts("tiles", "rules") == [0] * 6 + [1] * 10
+    assert verdicts("vitals", "rules") == verdicts("memory", "rules") == [1] * 16
+    assert verdicts("policy", "rules") == [-1] * 2 + [0] * 7 + [1, 1, 0, 1] + [0] * 3
+    assert verdicts("entities", "rules") == [1, -1, 1, -1, 1, -1, 1, 0] + [1, 0] * 4
