@@ -140,7 +140,7 @@ def imagine(
     mean, deviation = model.stats.reward
     for tick in range(ticks):
         scene, seen = shown(scene, tick) if shown else (scene, scene)
-        view = imagined_view(seen, model.stats.kind_means, start.around, model.layout)
+        view = imagined_view(seen, model.stats.kind_means, start.around, model.layout, decided=not soft)
         made = edits if until is None or tick < until else None
         if made:
             memory = made.begin(memory, tick, seen.own)

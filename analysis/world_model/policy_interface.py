@@ -36,7 +36,7 @@ class ImaginedView:
 
 
 def imagined_view(
-    scene: SoftScene, kind_means: torch.Tensor, around: Surroundings, layout: ObservationLayout
+    scene: SoftScene, kind_means: torch.Tensor, around: Surroundings, layout: ObservationLayout, decided: bool = False
 ) -> ImaginedView:
     """Show scenes to the policy.
 
@@ -45,6 +45,9 @@ def imagined_view(
 
     Args:
         kind_means: mean of each column of `Scene.own` over recorded entities of each kind, (kinds, columns).
+        decided: whether the likeliest entities, as many as are expected in all, are there for sure and no others, with
+            the gradients of the probabilities. What may stand anywhere is otherwise spread over more tiles than the
+            policy is shown.
     """
     agents, view, side = len(scene.own), layout.tiles, layout.view_side
     presence, place = scene.kinds.flatten(1).topk(min(ENTITIES, len(KINDS) * view), dim=1)  # (B, R)
@@ -59,14 +62,20 @@ def imagined_view(
     first_kind = NPC_TYPE.count - len(KINDS)
     category = functional.one_hot(kind + first_kind, NPC_TYPE.count).float()
     own = SoftRows(_players(agents, first_kind), scene.own.unsqueeze(1), torch.ones(agents, 1))
+    legal = _legal(scene, layout, around.market.most)
+    attackable = torch.minimum(scene.target.gather(1, cell), presence)
+    if decided:
+        there = torch.arange(presence.shape[1]) < scene.kinds.sum(dim=(1, 2)).round().unsqueeze(1)
+        near = there & (attackable > presence / 2)
+        presence, attackable = (
+            soft + (sure.float() - soft.detach()) for soft, sure in ((presence, there), (attackable, near))
+        )
+    nobody = (1 - attackable).prod(dim=1, keepdim=True)  # the game permits no peace where there is a target
+    legal["Attack.Target"] = torch.cat([torch.zeros(agents, 1), attackable, nobody], dim=1)
     entity = SoftRows(
         torch.cat([own.category, category], dim=1), torch.cat([own.values, values], dim=1),
         torch.cat([own.presence, presence], dim=1),
     )  # fmt: skip
-    legal = _legal(scene, layout, around.market.most)
-    nobody = torch.zeros(agents, 1)
-    attackable = torch.minimum(scene.target.gather(1, cell), presence)
-    legal["Attack.Target"] = torch.cat([nobody, attackable, torch.ones(agents, 1)], dim=1)
     item_presence = 1 - scene.item_type[:, :, 0]
     observation = SoftObservation(
         material=scene.material.transpose(1, 2), own=own, entity=entity,

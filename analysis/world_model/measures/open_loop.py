@@ -172,10 +172,10 @@ def open_loop(model: WorldModel, windows: Windows, seed: int) -> Iterator[Errors
         copied = _shifted(rivals.copied, moved, network.shape.side)
         body = network.vitals if network.sees_body else []
         ruled = rules.next_scene(rivals.ruled, moved, body, network.position)
-        seen_by_rules = imagined_view(ruled, model.stats.kind_means, windows.around.take(left), model.layout)
+        shown = partial(imagined_view, kind_means=model.stats.kind_means, layout=model.layout, decided=True)
+        seen_by_rules = shown(ruled, around=windows.around.take(left))
         rivals = Rivals(copied, ruled, soft_tick(model.policy, seen_by_rules.observation, rivals.memory)[1])
-        around = windows.around.take(left.repeat_interleave(COURSES))
-        view = imagined_view(scene, model.stats.kind_means, around, model.layout)
+        view = shown(scene, around=windows.around.take(left.repeat_interleave(COURSES)))
         choices, memory = soft_tick(model.policy, view.observation, memory)
         real_memory, (_, real) = windows.memory(tick, left), windows.at(tick)
         predicted = _mean_scene(scene)

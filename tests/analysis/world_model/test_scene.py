@@ -1,5 +1,7 @@
 """What is predicted of an observation is what it shows, and the policy reads it back as such."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -77,11 +79,36 @@ def test_entities_can_be_attacked_where_the_game_says_so(real, layout) -> None:
     view = imagined_view(scene.soft(layout.materials), means(layout), Surroundings(real.market, real.task), layout)
     place = [head.name for head in layout.heads].index("Attack.Target")
     before = sum(head.size for head in layout.heads[:place])
-    targets = legal_options(real, layout)[:, before : before + 100].sum(dim=1)
+    permitted = legal_options(real, layout)[:, before : before + 101]
+    targets = permitted[:, :-1].sum(dim=1)
     result = view.observation.legal["Attack.Target"][:, :-1].sum(dim=1)
+    peaceful = view.observation.legal["Attack.Target"][:, -1]
+    assert torch.equal(peaceful, permitted[:, -1].float()), "where there is a target, somebody must be attacked"
     assert targets.sum() > 20
     assert (result == targets).float().mean() > 0.95  # entities of one kind on one tile are one row
     assert (result <= targets.float()).all() or (result[result > targets] - targets[result > targets]).max() <= 3
+
+
+def test_the_likeliest_entities_are_there_for_sure_once_it_is_decided(real, layout) -> None:
+    """Two are expected. Of the two likeliest one can be attacked; a third, which can be, is not there."""
+    scene = scene_of(real, layout).soft(layout.materials).take(torch.zeros(1, dtype=torch.int64))
+    kinds, target = torch.zeros_like(scene.kinds), torch.zeros_like(scene.target)
+    kinds[0, 0, [3, 7, 9]] = torch.tensor([0.9, 0.8, 0.4])
+    target[0, [7, 9]] = torch.tensor([0.5, 0.4])
+    kinds.requires_grad_()
+    around = Surroundings(real.market, real.task).take(torch.zeros(1, dtype=torch.int64))
+    view, soft = (
+        imagined_view(replace(scene, kinds=kinds, target=target), means(layout), around, layout, decided=decided)
+        for decided in (True, False)
+    )
+    assert view.cell[0, :3].tolist() == [3, 7, 9]
+    assert view.observation.entity.presence[0, :5].tolist() == pytest.approx([1, 1, 1, 0, 0])
+    assert soft.observation.entity.presence[0, :5].tolist() == pytest.approx([1, 0.9, 0.8, 0.4, 0])
+    legal, softly = (shown.observation.legal["Attack.Target"][0] for shown in (view, soft))
+    assert legal[[1, 2, 3, -1]].tolist() == pytest.approx([0, 1, 0, 0], abs=1e-6)
+    assert softly[[1, 2, 3, -1]].tolist() == pytest.approx([0, 0.5, 0.4, 0.5 * 0.6])
+    (slope,) = torch.autograd.grad(view.observation.entity.presence.sum(), kinds)
+    assert (slope[0, 0, [3, 7, 9]] == 1).all(), "gradients are those of the probabilities"
 
 
 def test_recorded_and_imagined_actions_have_one_code(real, layout) -> None:
