@@ -98,7 +98,7 @@ def read_films(folder: Path, lives: LivesTable, arms: Sequence[Arm], progress: C
         UserError: one is missing, damaged or was changed, or they do not fit the run.
     """
     names = _replays(folder, replayed_arms(arms))
-    read = {}
+    read: dict[str, Replay] = {}
     for name in names:
         read[name] = read_replay(folder / name, lambda share: progress((len(read) + share) / len(names)))
     unedited, ticks = read.pop(UNEDITED_REPLAY), max(replay.ticks for replay in read.values())
