@@ -52,8 +52,12 @@ class OtherDice:
     # bound: what no prediction without knowledge of the dice exceeds on average, half-way from `other` to no
     # difference; NaN for measures without such a bound
     bound: float
-    model: float  # model, copied: of the world model, and of copying the last tick, in the same ticks
+    model: float  # model, copied, ruled: of the world model, of copying the last tick and of the rules, in these ticks
     copied: float
+    ruled: float
+    # closed: share of the way from the rules to `bound` that the model goes, which is the least share of the way to
+    # the best possible prediction; NaN without a bound
+    closed: Estimate
     # better: how much better the model is than the other course; above 0 is better, whichever way the measure points
     better: Estimate
     ticks: int
@@ -71,7 +75,7 @@ def measure_other_dice(
     Raises:
         UserError: no life lasts a tick longer in both courses of any pair.
     """
-    parts = list[tuple[Differences, Differences, Differences]]()
+    parts = list[tuple[Differences, ...]]()
     for number, (real, other) in enumerate(courses):
         windows, others = (course_windows(side, model.policy, model.info) for side in (real, other))
         if ticks := list(differences(model.policy, model.info, windows, others)):
@@ -80,8 +84,7 @@ def measure_other_dice(
         report(number + 1)
     if not parts:
         raise UserError("no life goes on in both courses of any branch: ask for more of them")
-    between, predicted, copied = (concatenated(columns) for columns in zip(*parts, strict=True))
-    return _rows(between, predicted, copied, seed)
+    return _rows(*(concatenated(columns) for columns in zip(*parts, strict=True)), seed=seed)
 
 
 def course_windows(records: Records, policy: RecurrentPolicy, info: CheckpointInfo) -> Windows:
@@ -117,30 +120,37 @@ def differences(
         }  # fmt: skip
 
 
-def _predicted(model: WorldModel, windows: Windows, between: Differences, seed: int) -> tuple[Differences, Differences]:
-    """Return the errors of the model and of the copy at the same ticks of the same lives."""
+def _predicted(model: WorldModel, windows: Windows, between: Differences, seed: int) -> Iterator[Differences]:
+    """Yield the errors of the model, of the copy and of the rules at the same ticks of the same lives."""
     errors = joined(list(open_loop(model, windows, seed)))
     mine = errors.model
     ticks = 1 + int(max(mine["horizon"].max(), between["horizon"].max()))
     same = np.isin(mine["life"] * ticks + mine["horizon"], between["life"] * ticks + between["horizon"])
-    model_there, copy_there = (
-        {name: array[same] for name, array in side.items()} for side in (mine, errors.rivals["copy"])
-    )
-    return model_there, copy_there
+    for side in (mine, errors.rivals["copy"], errors.rivals["rules"]):
+        yield {name: array[same] for name, array in side.items()}
 
 
-def _rows(between: Differences, model: Differences, copied: Differences, seed: int) -> list[OtherDice]:
+def _rows(
+    between: Differences, model: Differences, copied: Differences, ruled: Differences, seed: int
+) -> list[OtherDice]:
     rows = []
     for horizon in np.unique(between["horizon"]).tolist():
         chosen = between["horizon"] == horizon
         units = Units.of(between["life"][chosen], between["episode"][chosen], seed)
         for name in HIGHER_IS_BETTER:
-            mine, other, copy = (side[name][chosen].astype(float) for side in (model, between, copied))
+            mine, other, copy, rules = (side[name][chosen].astype(float) for side in (model, between, copied, ruled))
             predicted, drawn, better = compared(units, name, mine, other)
-            copying = compared(units, name, mine, copy)[1]
-            bound = (drawn.value + _BEST[name]) / 2 if name in _BEST else float("nan")
+            copying, ruling = (compared(units, name, mine, rival)[1].value for rival in (copy, rules))
+            bound, closed = float("nan"), Estimate(float("nan"))
+            if name in _BEST:
+                bound = (drawn.value + _BEST[name]) / 2
+                sign = 1 if HIGHER_IS_BETTER[name] else -1
+                way = sign * ((other + _BEST[name]) / 2 - rules)
+                closed = units.mean(sign * (mine - rules), way) if way.sum() > 0 else closed
             ticks = int(chosen.sum())
             rows.append(
-                OtherDice(name, horizon, drawn, bound, predicted.value, copying.value, better, ticks, units.name)
+                OtherDice(
+                    name, horizon, drawn, bound, predicted.value, copying, ruling, closed, better, ticks, units.name
+                )
             )
     return rows

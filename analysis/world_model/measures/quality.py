@@ -159,8 +159,18 @@ def _other_dice(panel: Axes, rows: list[OtherDice]) -> None:
 
 
 def headline(quality: Quality) -> str:
-    """Say in which measures the model is better than its rivals, and than another real course, at some horizons."""
+    """Say, at some horizons, how far the model goes from the rules to the best possible, and what it is better than.
+
+    The former only where other dice were thrown.
+    """
     lines = []
+    for ceiling in quality.other_dice:
+        if ceiling.horizon in HORIZONS_SHOWN and not np.isnan(ceiling.bound):
+            closed = ceiling.closed
+            lines.append(
+                f"{ceiling.measure} after {ceiling.horizon} ticks: at least {closed.value:.0%} ({closed.low:.0%} to "
+                f"{closed.high:.0%}) of the way from the rules to the best possible prediction"
+            )
     for row in quality.rows:
         if row.horizon in HORIZONS_SHOWN:
             numbers = f"{row.model.value:.3f}, {row.rival} {row.other:.3f}"

@@ -93,7 +93,12 @@ def test_the_model_and_the_copy_are_measured_in_the_same_ticks(recorded, branche
         assert row.ticks == chosen.sum() == len(both) and row.unit == "life"
         if row.measure != "entities":
             assert row.model == pytest.approx(errors.model[row.measure][chosen].mean(), rel=1e-5)
-            assert row.copied == pytest.approx(errors.rivals["copy"][row.measure][chosen].mean(), rel=1e-5)
+            copied, ruled = (errors.rivals[name][row.measure][chosen].mean() for name in ("copy", "rules"))
+            assert (row.copied, row.ruled) == pytest.approx((copied, ruled), rel=1e-5)
+        if row.measure in ("tiles", "vitals", "memory") and row.bound != row.ruled:
+            assert row.closed.value == pytest.approx((row.model - row.ruled) / (row.bound - row.ruled), rel=1e-4)
+        else:
+            assert np.isnan(row.closed.value)
 
 
 def changed(records: Records, tick: int, agent: int) -> Records:
