@@ -38,7 +38,7 @@ def recorded_features(
     factory: pytest.TempPathFactory, world: EnvironmentSettings, task: TaskSettings, maps: Path, agent: str = START_KIT
 ) -> RecordedFeatures:
     """Record four episodes, once per test session and agent."""
-    layers = {START_KIT: 1, "yaofeng": 2}[agent]
+    layers = 2 if agent == "yaofeng" else 1
 
     def build(folder: Path) -> None:
         entrant = tiny_entrant(world, task, maps, agent, seed=5, hidden_size=UNITS, lstm_layers=layers)

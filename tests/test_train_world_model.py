@@ -15,7 +15,7 @@ from agent_zoo.checkpoint import load_checkpoint
 from analysis.recorded.recorded_observation import check_shows_everything, packed_observation
 from common.files import sha256
 from tests.command import assert_refused, rows_of, run_here, run_well
-from tests.recorded_features import RecordedFeatures
+from tests.recorded_features import RecordedFeatures, recorded_features
 from tests.trained_world_model import arguments, trained_world_model
 
 
@@ -43,6 +43,25 @@ def test_a_training_leaves_its_model_and_curves(trained: Path, features_dump: Re
     assert not (trained / "training_state.safetensors").exists()
     lines = [orjson.loads(line) for line in (trained / "metrics.jsonl").read_bytes().splitlines()]
     assert lines[-1]["records"] >= 900 and lines[-1]["test/share/material"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", ["takeru", "hybrid", "yaofeng"])
+def test_every_agent_lives_in_a_model_of_its_world(
+    agent: str, small_world, task, maps, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    """As the start kit does in the other tests."""
+    recorded = recorded_features(tmp_path_factory, small_world, task, maps, agent)
+    run_well("train_world_model.py", *arguments(recorded, tmp_path, "--records", 120))
+    (model,) = tmp_path.iterdir()
+    where = ("--dump", recorded.dump)
+    run_well("simulate.py", model, "-n", 20, "--ticks", 3, *where, "--edit", "clear", "-o", tmp_path / "lives")
+    (plain, edited) = sorted((tmp_path / "lives").iterdir())
+    assert read_metadata(plain).agent == agent and plain.name == "small-simulated"
+    values = [read_dump(dump, layers=[]).value for dump in (plain, edited)]
+    assert np.isfinite(np.concatenate(values)).all() and not np.array_equal(*(value[:20] for value in values))
+    done = run_well("simulate.py", "quality", model, "--ticks", 2, *where)
+    assert "vitals after 1 ticks" in done.stdout
 
 
 def test_a_finished_training_is_not_overwritten(trained: Path, features_dump: RecordedFeatures) -> None:
