@@ -28,5 +28,5 @@ def test_its_quality_is_what_the_documentation_says() -> None:
     assert all(verdicts(measure, "copy") == [1] * 16 for measure in ("tiles", "vitals", "memory", "policy"))
     assert verdicts("tiles", "rules") == [0] * 6 + [1] * 10
     assert verdicts("vitals", "rules") == verdicts("memory", "rules") == [1] * 16
-    assert verdicts("policy", "rules") == [-1] * 2 + [0] * 7 + [1, 1, 0, 1] + [0] * 3
+    assert verdicts("policy", "rules") == [-1] * 3 + [0] * 6 + [1, 1, 0, 1] + [0] * 3
     assert verdicts("entities", "rules") == [1, -1, 1, -1, 1, -1, 1, 0] + [1, 0] * 4
