@@ -405,6 +405,15 @@ def test_a_lasso_selects_and_is_tested_as_the_analysis_tests(page, content: Expl
     assert sum(row["p"] is not None for row in shown.values()) > len(shown) / 2
     panel = page.get_by_label("Selection", exact=True).inner_text()
     assert f"{selected.sum():,} points" in panel and "Exploratory" in panel
+    assert "Selected points against the rest" in panel
+    drawn = "document.getElementById('plot').layout.selections.length"
+    assert page.evaluate(drawn) == 1
+    page.fill("#find", "cluster 1")
+    page.keyboard.press("Enter")
+    label = content.run.clusters.label[content.rows]
+    until(page, f"{drawn} === 0 && explorer.selection?.length === {(label == 1).sum()}")
+    marked = page.evaluate("Array.from(document.getElementById('plot').data[0].selectedpoints)")
+    assert marked == np.flatnonzero(label == 1).tolist(), "what was drawn for another selection is gone"
     page.get_by_role("button", name="Clear").click()
     assert page.evaluate("explorer.selection") is None
     assert not page.get_by_label("Selection", exact=True).is_visible()

@@ -51,15 +51,15 @@ class ExplorerData extends RecordedTicks {
     return views;
   }
 
-  /** Dumps of simulated lives, with the recorded tick that each life goes on from: [{name, lives: [{begin, start, ticks}]}]. */
+  /** Dumps of simulated lives, with the recorded tick that each life goes on from: [{name, edits, lives: [{number, begin, start, ticks}]}]. */
   simulatedLives(starts) {
     let first = 0;
-    return this.facts.simulated.map(({ name, lives }, i) => {
+    return this.facts.simulated.map(({ name, edits, lives }, i) => {
       const some = Array.from(this.tables[`simulated.${i}`], (begin, life) => (
-        { begin, start: starts[first + life], ticks: starts[first + life + 1] - starts[first + life] }
+        { number: life, begin, start: starts[first + life], ticks: starts[first + life + 1] - starts[first + life] }
       ));
       first += lives;
-      return { name, lives: some.sort((a, b) => a.begin - b.begin) };
+      return { name, edits, lives: some.sort((a, b) => a.begin - b.begin) };
     });
   }
 
@@ -72,6 +72,16 @@ class ExplorerData extends RecordedTicks {
   /** Of the simulated lives at a recorded tick the one that began last; undefined where there is none. */
   simulatedAt(dump, tick) {
     return this.simulatedIn(dump, tick).findLast(({ begin, ticks }) => begin <= tick && tick < begin + ticks);
+  }
+
+  /** How many ticks after their common start two simulated lives first differ in place, vitals or action; null if never. */
+  partAfter(one, other) {
+    const columns = ["view.row", "view.col", "words", ...VITALS.map((name) => `self_${name}`)].map((key) => this.tables[key]);
+    const shared = Math.min(one.ticks, other.ticks);
+    for (let at = 0; at < shared; at += 1) {
+      if (columns.some((values) => values[one.start + at] !== values[other.start + at])) return at;
+    }
+    return one.ticks === other.ticks ? null : shared;
   }
 
   /** Numbers of the materials in a tick's view, row by row. */
@@ -182,10 +192,16 @@ class ExplorerState extends PageState {
     this.set("colourBy", by);
   }
 
-  /** Select the points for which a condition holds. */
-  selectPoints(condition) {
+  /** Select the points for which a condition holds; the name says which they are. */
+  selectPoints(condition, name) {
     const points = Int32Array.from({ length: this.data.count }, (_, point) => point).filter(condition);
-    this.set("selection", points.length ? points : null);
+    this.select(points, name);
+  }
+
+  /** Select points, or none of them. */
+  select(points, name = "selected points") {
+    this.selectionName = name;
+    this.set("selection", points?.length ? points : null);
   }
 }
 

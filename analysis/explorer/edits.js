@@ -12,8 +12,8 @@ function editsOf(colourBy) {
 /** Buttons of an edit colour the points by what it edits, and play its films. */
 function listenToEdits(state) {
   document.addEventListener("click", ({ target }) => {
-    const { colour, film } = target.dataset;
-    if (film) showFilm(film, state.data.tables.films[film]);
+    const { colour, film, dose } = target.dataset;
+    if (film) showFilm(film, state.data.tables.films[film], dose);
     if (colour) state.colour(colour);
   });
 }
@@ -23,11 +23,11 @@ function showEdit(edit) {
   edit.scrollIntoView({ block: "nearest" });
 }
 
-/** The page of an intervention, over this one; it may run its own scripts, and reach nothing of this page. */
-function showFilm(name, page) {
+/** The page of an intervention at a dose, over this one; it may run its own scripts, and reach nothing of this page. */
+function showFilm(name, page, dose) {
   const dialog = element("dialog", { class: "film", onclose: () => dialog.remove() },
     element("div", { class: "row" }, element("h2", {}, name), element("button", { type: "button", onclick: () => dialog.close() }, "Close")),
-    element("iframe", { title: `Twins of ${name}`, sandbox: "allow-scripts", srcdoc: page }));
+    element("iframe", { title: `Twins of ${name}`, sandbox: "allow-scripts", name: `dose ${dose}`, srcdoc: page }));
   document.body.append(dialog);
   dialog.showModal();
 }

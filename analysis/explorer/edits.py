@@ -14,8 +14,8 @@ from common.user_error import UserError
 FILMS_FILE = "intervention.html"
 _COUNTS = "effect"
 _RANDOM = "random directions"
-_CHANGES, _GAIN = 6, "gain_total/"
-"""Options whose probability an edit changes most at once, which are shown; how their outcomes are called."""
+_CHANGES, _LEAST, _GAIN = 6, 0.005, "gain_total/"
+"""How many options are shown whose probability an edit changes most at once, if by so much; how outcomes are called."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,10 @@ class PlayedEdit:
         run: name of the run's folder.
         directions: names of the directions or sparse features that it edits.
         sources: SHA-256 of the files that these are in.
+        dose: None if the edit has none.
         tested: number of outcomes in behaviour.
-        options: change of the probability of options at once, the largest first, by name.
+        controlled: whether random directions, or other controls, were played as well; without, nothing counts.
+        options: change of the probability of options at once, the largest first, by name; none that rounds to 0.
     """
 
     run: str
@@ -76,7 +78,9 @@ class PlayedEdit:
     directions: tuple[str, ...]
     sources: tuple[str, ...]
     episodes: int
+    dose: float | None
     tested: int
+    controlled: bool
     changes: tuple[Change, ...]
     options: dict[str, float]
 
@@ -106,11 +110,12 @@ def _edit(name: str, run: RunDescription, content: _Effects, arm: Arm) -> Played
         outcome.removeprefix(_GAIN).replace("/", " "): value
         for outcome, value in gains.items() if outcome.startswith(_GAIN) and value is not None
     }  # fmt: skip
-    largest = sorted(options, key=lambda option: -abs(options[option]))[:_CHANGES]
+    largest = sorted((name for name in options if abs(options[name]) >= _LEAST), key=lambda name: -abs(options[name]))
     sources = tuple(run.input[name] for name in ("directions", "features") if name in run.input)
     return PlayedEdit(
         name, _in_words(edits, run.arguments, arm), (arm.direction,) if arm.direction else tuple(directions), sources,
-        content.episodes, len(own), tuple(_changes(own)), {option: options[option] for option in largest},
+        content.episodes, arm.dose, len(own), any(effect.against for effect in own), tuple(_changes(own)),
+        {option: options[option] for option in largest[:_CHANGES]},
     )  # fmt: skip
 
 
@@ -129,7 +134,7 @@ def _in_words(edits: Sequence[dict[str, Any]], arguments: dict[str, Any], arm: A
         when = f", in tick {first}" if until - first == 1 else f", in ticks {first} to {until - 1}"
     else:
         when = f", from tick {first}" if first else ""
-    dose = f", dose {arm.dose:g}" if arm.dose is not None else ""
+    dose = f", dose {arm.dose:+g}" if arm.dose is not None else ""
     return f"{words}{dose}{f', donors by {donor}' if donor else ''}{when}{f', while {condition}' if condition else ''}"
 
 

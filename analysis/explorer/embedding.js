@@ -9,6 +9,7 @@ const HERE = 3;
 const PATH_POINTS = 4; // before the open tick, and as many after it
 const OUTLIERS = 0.01; // share of values at either end that the colours do not spread over
 const UNSELECTED = 0.08;
+const FADED = 0.35; // numbers of clusters over a selection
 const PLOT_GROUND = "#eceef1"; // both ends of the colour scale stand out from it
 
 class Embedding {
@@ -29,7 +30,7 @@ class Embedding {
       this.state.set("tick", this.data.tables["point.tick"][point]);
     }));
     this.div.on("plotly_selected", (event) => this.selected(event));
-    this.div.on("plotly_deselect", () => this.state.set("selection", null));
+    this.div.on("plotly_deselect", () => { if (!this.clearing) this.state.select(null); });
     new ResizeObserver(() => Plotly.Plots.resize(this.div)).observe(this.div); // a life that opens takes room
     this.state.on(["colourBy", "names"], () => this.recolour());
     this.state.on(["plane"], () => this.move());
@@ -45,9 +46,11 @@ class Embedding {
   }
 
   selected(event) {
-    if (!event) return;
+    if (!event || this.clearing) return;
     const points = event.points.filter(({ curveNumber }) => curveNumber === POINTS).map(({ pointNumber }) => pointNumber);
-    this.state.set("selection", points.length ? Int32Array.from(points).sort() : null);
+    this.drawing = true; // what was drawn by hand stays on the plot
+    this.state.select(Int32Array.from(points).sort());
+    this.drawing = false;
   }
 
   traces() {
@@ -57,7 +60,7 @@ class Embedding {
       {
         type: this.scatter, mode: "markers", x: this.places("x"), y: this.places("y"),
         marker: { size: this.size(), line: { width: 0 }, ...this.colours() }, text: this.texts(), hoverinfo: "text",
-        unselected: { marker: { opacity: UNSELECTED } }, showlegend: false,
+        selected: { marker: { size: this.size() + 2 } }, unselected: { marker: { opacity: UNSELECTED } }, showlegend: false,
       },
       { ...over, mode: "markers", marker: { color: "#111418", size: 4.5 } },
       { ...over, mode: "lines", line: { color: "#111418", width: 1.2 } },
@@ -183,7 +186,7 @@ class Embedding {
       const middle = own.reduce((nearest, point) => (off(point) < off(nearest) ? point : nearest));
       return {
         x: x[middle], y: y[middle], text: String(label), showarrow: false, borderpad: 0, bgcolor: "rgba(255, 255, 255, 0.75)",
-        font: { size: 11, color: "#111418", weight: 700 },
+        font: { size: 11, color: "#111418", weight: 700 }, opacity: this.state.selection ? FADED : 1,
       };
     });
   }
@@ -200,10 +203,15 @@ class Embedding {
     Plotly.restyle(this.div, { x: places("x"), y: places("y") }, [LIFE, PATH, HERE]);
   }
 
-  showSelection() {
+  async showSelection() {
+    if (!this.drawing && this.div.layout.selections?.length) {
+      this.clearing = true; // what was drawn for another selection goes, and takes nothing along
+      await Plotly.relayout(this.div, { selections: [] });
+      this.clearing = false;
+    }
     const { selection } = this.state;
-    Plotly.restyle(this.div, { selectedpoints: [selection ? Array.from(selection) : null] }, [POINTS]);
-    if (!selection) Plotly.relayout(this.div, { selections: [] });
+    const selectedpoints = [selection ? Array.from(selection) : null];
+    Plotly.update(this.div, { selectedpoints }, { annotations: this.numbers() }, [POINTS]);
   }
 
   /** Where a point is in the window, in CSS pixels. */

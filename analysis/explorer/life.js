@@ -111,7 +111,7 @@ class LifePanel {
     const { state } = this, simulated = state.simulated && this.data.simulatedAt(state.simulated, state.tick);
     this.strip.replaceChildren(row((tick, room) => this.cardOf(tick, room)), tickFacts(state, state.tick));
     byId("simulated-views")?.replaceChildren(...(simulated ? [
-      row((tick, room) => this.simulatedCard(simulated, tick, room)), tickFacts(state, simulated.start + state.tick - simulated.begin),
+      this.simulatedFrom(simulated), row((tick, room) => this.simulatedCard(simulated, tick, room)), tickFacts(state, simulated.start + state.tick - simulated.begin),
     ] : [this.notSimulated()]));
   }
 
@@ -124,6 +124,18 @@ class LifePanel {
     card.classList.toggle("now", tick === this.state.tick);
     card.addEventListener("click", () => this.go(tick));
     return card;
+  }
+
+  /** Which ticks were simulated, and where that parts from the first of the simulations. */
+  simulatedFrom({ number, begin, start, ticks }) {
+    const { state, data } = this, { tick } = data.tables, [first] = data.simulated;
+    const span = `Ticks ${tick[begin]} to ${tick[start + ticks - 1]} were simulated.`;
+    const other = state.simulated === first ? null : first.lives.find((life) => life.number === number && life.begin === begin);
+    if (!other) return element("p", { class: "note" }, span);
+    const parts = data.partAfter({ start, ticks }, other);
+    if (parts === null) return element("p", { class: "note" }, `${span} In place, vitals and actions all of them are as in “${first.edits}”.`);
+    return element("p", { class: "note" }, `${span} They differ from “${first.edits}” from tick ${tick[start] + parts} on. `,
+      element("button", { type: "button", onclick: () => this.go(begin + parts) }, "Go there"));
   }
 
   simulatedLives() { return this.state.simulated ? this.data.simulatedIn(this.state.simulated, this.state.tick) : []; }
@@ -182,6 +194,7 @@ class LifePanel {
       height: LANE_HEIGHTS.strip, axis: { range: [0, 1], tickvals: [0.5], ticktext: [name], showgrid: false }, traces,
     });
     return [
+      ...this.simulatedLane(),
       strip("cluster", this.stripTraces(tables.label, tables.own, (label) => this.state.called(label))),
       ...labelled.map((track) => strip(track.name.split(" ")[0], this.stripTraces(
         track.steps, null, (label) => `${track.name}: ${label}`, track.clusters,
@@ -191,7 +204,7 @@ class LifePanel {
         legend: this.inColours(columns),
       })),
       this.lanes(kinds, this.eventTraces(kinds, events)),
-      ...this.mapLane(), ...this.simulatedLane(),
+      ...this.mapLane(),
       this.lanes(acts.map(([, name]) => name), this.actTraces(acts)),
       ...Array.from(runs, ([run, rows]) => this.heatRows(run, rows)),
     ];
@@ -269,6 +282,7 @@ class LifePanel {
     return {
       height: whole + LANE_HEIGHTS.margins, margin: { l: 76, r: 12, t: 38, b: 10 }, barmode: "overlay", bargap: 0,
       xaxis: { title: { text: "tick", standoff: 2 }, side: "top", range: [clock[0] - 1, clock[clock.length - 1] + 1], zeroline: false, gridcolor: "#e7eaee", anchor: "y" },
+      uirevision: this.life.start, // a zoom stays while the same life is open
       hovermode: "x", font: { family: "system-ui, sans-serif", size: 11 }, showlegend: false, shapes: this.cursor(),
       paper_bgcolor: "#ffffff", plot_bgcolor: "#ffffff", hoverlabel: { namelength: -1 },
     };

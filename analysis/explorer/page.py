@@ -3,6 +3,7 @@
 What further runs of the dump say of its ticks is shown beside them.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,8 @@ _SYMBOLS = {
 }  # fmt: skip
 """Plotly's names of the markers used in figures."""
 _BYTE = 255
+_NUMBERED = re.compile(r"(player|NPC) -?\d+")
+"""An entity with its number, as words of actions and events name it."""
 
 
 def explorer_page(content: Explored, further: Further | None = None) -> str:
@@ -155,8 +158,11 @@ def _ticks(content: Explored, columns: dict[str, np.ndarray]) -> tuple[dict[str,
         part["episode"] = parts[-1]["episode"].min(initial=0) - 1 - part["episode"]
         part |= {"agent": parts[0]["agent"][begins], "tick": parts[0]["tick"][begins] + lives.behind}
         parts.append(part)
-        words += action_words(lives.seen)
-        happened += events_in_words(lives.timeline.events, whole_episodes=False)
+        # Simulated entities have no identity: their numbers are those of their tiles.
+        words += [_NUMBERED.sub(r"\1", text) for text in action_words(lives.seen)]
+        happened += [
+            _NUMBERED.sub(r"\1", text) for text in events_in_words(lives.timeline.events, whole_episodes=False)
+        ]
     phrases, phrase = np.unique(np.array(words), return_inverse=True)
     events, event = np.unique(np.array(happened), return_inverse=True)
     tables = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -248,7 +254,9 @@ def _facts(content: Explored, columns: dict[str, np.ndarray], further: Further) 
         "tracks": [_track(track) for track in further.tracks],
         "maps": [overlay.maps.facts for overlay in further.overlays],
         "recorded": {"lives": len(content.timeline.lives), "ticks": len(content.seen)},
-        "simulated": [{"name": lives.name, "lives": len(lives.begins)} for lives in content.simulated],
+        "simulated": [
+            {"name": lives.name, "edits": lives.edits, "lives": len(lives.begins)} for lives in content.simulated
+        ],
         "noise": {"label": NOISE, "colour": NOISE_COLOUR, "records": run.summary["noise_records"]},
         **view_facts(),
         "panels": panels_of(columns),

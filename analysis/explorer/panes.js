@@ -41,7 +41,8 @@ class Panes {
 /** Arrows go to other ticks, with Shift to other points; / finds; Escape closes the life. */
 function listenToKeys(state, life) {
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea")) return;
+    const over = document.querySelector("dialog[open], #panes[open]"); // which is closed first
+    if (over || event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea")) return;
     const open = state.tick !== null, step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (event.key === "/") byId("find").focus();
     else if (open && event.key === "Escape") state.set("tick", null);

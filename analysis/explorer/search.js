@@ -32,15 +32,15 @@ class SearchBox {
     this.list.hidden = !words.length;
     if (!words.length) return;
     const named = this.named().filter(({ text }) => holdsAll(text, words)), asksForAgent = /^agent \d/.test(words.join(" "));
-    const lives = asksForAgent ? named.filter(({ kind }) => kind === "open") : [];
-    const matches = [...this.compared(this.input.value), ...lives, ...this.points(words), ...named.filter((match) => !lives.includes(match))];
+    const first = named.filter(({ kind, name }) => (asksForAgent && kind === "open") || (name && wordsOf(name).join(" ") === words.join(" ")));
+    const matches = [...this.compared(this.input.value), ...first, ...this.points(words), ...named.filter((match) => !first.includes(match))];
     const more = matches.length - MOST_MATCHES;
     this.list.replaceChildren(
       ...matches.slice(0, MOST_MATCHES).map(({ kind, text, act }) => element("li", {}, element(
         "button", { type: "button", onclick: () => { act(); this.close(); this.input.blur(); } }, element("span", { class: "dim" }, kind), ` ${text}`,
       ))),
       ...(more > 0 ? [element("li", { class: "note" }, `and ${more.toLocaleString("en")} more: type another word`)] : []),
-      ...(matches.length ? [] : [element("li", { class: "note" }, "nothing: try a feature, a cluster, an action, self_food < 10, or agent 15")]),
+      ...(matches.length ? [] : [element("li", { class: "note" }, "nothing: try a feature, a cluster, an action, food < 10, or agent 15")]),
     );
   }
 
@@ -49,15 +49,14 @@ class SearchBox {
     const { state } = this, { data } = state, { tables } = data;
     return [
       ...data.features.map(({ name, definition }, i) => ({
-        kind: "colour by", text: `${name}: ${definition}`,
-        act: () => state.colour(`feature.${i}`),
+        kind: "colour by", name, text: `${name}: ${definition}`, act: () => state.colour(`feature.${i}`),
       })),
       ...data.tracks.map(({ run, name, definition }, i) => ({
-        kind: "colour by", text: `${name}: ${definition} (${run})`,
-        act: () => state.colour(`track.${i}`),
+        kind: "colour by", name, text: `${name}: ${definition} (${run})`, act: () => state.colour(`track.${i}`),
       })),
       ...data.facts.clusters.map(({ label, description }) => ({
-        kind: "select", text: `${state.called(label)}: ${description}`, act: () => state.selectPoints((point) => tables["point.label"][point] === label),
+        kind: "select", name: data.nameOf(label), text: `${state.called(label)}: ${description}`,
+        act: () => state.selectPoints((point) => tables["point.label"][point] === label, state.called(label)),
       })),
       ...data.maps.flatMap((map) => this.mapped(map)),
       ...Array.from(document.querySelectorAll("#edits article"), (edit) => ({
@@ -82,15 +81,17 @@ class SearchBox {
     }));
   }
 
-  /** The points at which a feature, or a number of a further run, compares so with a number, as in `self_food < 10`. */
+  /** The points at which a feature, or a number of a further run, compares so with a number, as in `food < 10`. */
   compared(text) {
     const [, wanted, comparison, number] = text.match(/^\s*(\w+)\s*(<=|>=|<|>|=)\s*(-?[\d.]+)\s*$/) ?? [];
     const { data } = this.state, { tables } = data, limit = Number(number);
-    const feature = data.features.find(({ name }) => name === wanted), track = data.tracks.find(({ name }) => name === wanted);
+    const isWanted = ({ name }) => name === wanted || name === `self_${wanted}`;
+    const feature = data.features.find(isWanted), track = data.tracks.find(isWanted);
     if (!feature && !track) return [];
     const values = feature?.values ?? data.trackedAtPoints(track), fits = (point) => COMPARISONS[comparison](values[point], limit);
     const count = tables["point.tick"].reduce((sum, _, point) => sum + fits(point), 0);
-    return [{ kind: "select", text: `${counted(count, "point")} with ${wanted} ${comparison} ${limit}`, act: () => this.state.selectPoints(fits) }];
+    const which = `with ${wanted} ${comparison} ${limit}`;
+    return [{ kind: "select", text: `${counted(count, "point")} ${which}`, act: () => this.state.selectPoints(fits, `points ${which}`) }];
   }
 
   /** The points at which what was done, or one thing that happened, holds all words. */
@@ -101,8 +102,8 @@ class SearchBox {
     tables["event.words"].forEach((text, i) => { if (holdsAll(tables.events[text], words)) happened.add(tables["event.tick"][i]); });
     const fits = (point) => done[tables.words[tables["point.tick"][point]]] || happened.has(tables["point.tick"][point]);
     const count = tables["point.tick"].reduce((sum, _, point) => sum + fits(point), 0);
-    const text = `${counted(count, "point")} with “${words.join(" ")}” in actions or events`;
-    return count ? [{ kind: "select", text, act: () => this.state.selectPoints(fits) }] : [];
+    const which = `with “${words.join(" ")}” in actions or events`;
+    return count ? [{ kind: "select", text: `${counted(count, "point")} ${which}`, act: () => this.state.selectPoints(fits, `points ${which}`) }] : [];
   }
 }
 

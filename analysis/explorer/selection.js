@@ -12,7 +12,7 @@ class SelectionPanel {
     this.run = 0;
     this.rows = null;
     listenTo("save-selection", "click", () => this.save());
-    listenTo("clear-selection", "click", () => state.set("selection", null));
+    listenTo("clear-selection", "click", () => state.select(null));
     state.on(["selection"], () => this.update());
   }
 
@@ -22,6 +22,9 @@ class SelectionPanel {
     this.rows = null;
     this.panel.hidden = selection === null;
     if (!selection) return;
+    const { selectionName } = this.state;
+    byId("selection-name").textContent = `${selectionName[0].toUpperCase()}${selectionName.slice(1)} against the rest`;
+    byId("looked-at").scrollTop = 0;
     this.body.replaceChildren(this.heading(selection), element("p", { role: "status" }, "Testing…"));
     const rows = await compareSelection(this.data, this.lives, selection, () => run === this.run);
     if (!rows) return;

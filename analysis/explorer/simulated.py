@@ -1,6 +1,6 @@
 """Simulated lives that go on from ticks of a page: what a world model expects there, beside what happened."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,10 +42,26 @@ class Simulated:
         return self.dump.resolve().name
 
     @property
+    def edits(self) -> str:
+        """What was done in them, in words."""
+        described = self.seen.metadata.environment["simulated"]
+        edits = [_in_words(edit) for edit in described.get("edits", ())]
+        until = f" until tick {described['until_tick']}" if "until_tick" in described else ""
+        first = ", first moves given" if described.get("moves") else ""
+        return (" and ".join(edits) + until if edits else "unedited") + first
+
+    @property
     def behind(self) -> np.ndarray:
         """How many ticks after the first one of its life each tick is, (S,) int64."""
         lengths = self.timeline.lives.lengths
         return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+
+
+def _in_words(edit: Mapping[str, Any]) -> str:
+    names = [edit.get(kind, ()) for kind in ("directions", "features", "r_squared")]
+    words = [str(edit["edit"]), *(str(name).rpartition("/")[2] for some in names for name in some)]
+    dose = edit.get("dose")
+    return " ".join(words) + (f", dose {dose:+g}" if isinstance(dose, int | float) else "")
 
 
 def is_simulated(path: Path) -> bool:

@@ -8,7 +8,6 @@ import numpy as np
 from common.files import atomic_path
 from common.user_error import UserError
 
-FILM_SUFFIXES = (".gif", ".mp4")
 # Each picture has its own palette, so a film of any length needs only one picture in memory.
 _GIF_PALETTE = "split[a][b];[a]palettegen=stats_mode=single[p];[b][p]paletteuse=new=1:dither=none"
 

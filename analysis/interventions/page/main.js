@@ -35,6 +35,11 @@ async function start() {
     state.setHovered(views.map((view) => view.hoveredPlayer()).find((player) => player !== null) ?? null);
   });
   drawOnChange(state, views, panels);
+  const wanted = facts.films.findIndex(({ dose }) => window.name === `dose ${dose}`); // of a page that shows this one
+  if (wanted >= 0) {
+    state.choose(wanted).catch(unreadable);
+    byId("replays").scrollIntoView();
+  }
   window.compared = publicState(state, views);
 }
 

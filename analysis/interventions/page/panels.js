@@ -15,7 +15,7 @@ class ArmHeadings {
       const living = state.living(side);
       const end = side === "edited" ? state.film.end : state.facts.unedited;
       const over = state.tick >= end && end < state.data.ticks - 1 ? ` The episode ended at tick ${end}.` : "";
-      byId(`${side}-living`).textContent = `Alive: ${living.drawn} of ${drawn} agents drawn at random, `
+      byId(`${side}-living`).textContent = `Alive: ${living.drawn} of ${drawn} ${side === "edited" ? "edited agents" : "agents drawn at random"}, `
         + `${living.others} of ${state.data.players.count - drawn} others.${over}`;
     }
   }

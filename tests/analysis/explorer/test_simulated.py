@@ -122,7 +122,8 @@ def test_a_simulated_life_stands_beside_the_recorded_one(page, simulated: list[P
         page.keyboard.press("ArrowRight")
     page.evaluate(f"location.hash = 'agent={agent}&episode={episode}&tick={tick}'")
     until(page, f"explorer.open?.tick === {tick}")
-    page.select_option("#simulation", label=simulated[1].name)
+    assert page.locator("#simulation option").all_inner_texts() == ["unedited", "steer ic_1, dose +3", "none"]
+    page.select_option("#simulation", label="steer ic_1, dose +3")
     assert page.evaluate("explorer.simulated.columns.value") == pytest.approx(lives[1].value[0], rel=1e-6)
     assert page.evaluate("explorer.count") == len(content.rows) and page.evaluate("explorer.ticks") == len(content.seen)
     lanes = page.evaluate("document.getElementById('timeline').data.map(({name}) => name)")
@@ -130,6 +131,27 @@ def test_a_simulated_life_stands_beside_the_recorded_one(page, simulated: list[P
     page.select_option("#simulation", label="none")
     until(page, "!document.getElementById('timeline').data.some(({name}) => name === 'value, simulated')")
     assert page.evaluate("explorer.simulated") is None and page.locator("#simulated-views .card").count() == 0
+
+
+def test_it_says_where_an_edited_simulation_parts_from_the_unedited_one(page, simulated: list[Path]) -> None:
+    starts = starts_of(simulated[0]).tolist()
+    for slot in range(4):
+        episode, agent, tick = starts[slot]
+        if any(start[:2] == [episode, agent] and start[2] in range(tick + 1, tick + TICKS) for start in starts):
+            continue  # another life begins before this one is over
+        first, other = (records_of_life(dump, slot) for dump in simulated)
+        shared = min(len(first), len(other))
+        same = (first.tile[:shared, 112] == other.tile[:shared, 112]).all(axis=1)
+        same &= (first.action[:shared] == other.action[:shared]).all(axis=1)
+        page.evaluate(f"location.hash = 'agent={agent}&episode={episode}&tick={tick}'")
+        until(page, f"explorer.open?.tick === {tick} && explorer.open.agent === {agent}")
+        page.select_option("#simulation", index=1)
+        note = page.locator("#simulated-views .note").inner_text()
+        assert f"Ticks {tick} to {tick + len(other) - 1} were simulated" in note
+        if same.all():
+            assert "as in “unedited”" in note or "differ" in note, "vitals may differ"
+        else:
+            assert "from tick" in note and int(note.split("from tick ")[1].split()[0]) <= tick + int(np.argmin(same))
 
 
 def test_a_tick_that_was_not_simulated_leads_to_one_that_was(page, simulated: list[Path]) -> None:

@@ -371,8 +371,8 @@ def test_a_matrix_says_what_moves_what_and_colours_by_it(page, results: Path, co
 
 def test_edits_are_listed_and_stand_on_the_card_of_what_they_edit(page) -> None:
     page.fill("#find", "steer 20")
-    page.locator("#matches button", has_text="steer d_2, dose 2").click()
-    edit = page.locator("#edits article", has_text="dose 2")
+    page.locator("#matches button", has_text="steer d_2, dose +2").click()
+    edit = page.locator("#edits article", has_text="dose +2")
     assert "reward (total): −3.5 (−4.5 to −2.5); random directions −0.25" in " ".join(edit.inner_text().split())
     edit.get_by_role("button", name="Colour by d_2").click()
     assert page.evaluate("explorer.colourBy") == "track.3"
@@ -388,7 +388,7 @@ def test_edits_are_listed_and_stand_on_the_card_of_what_they_edit(page) -> None:
 
 
 def test_other_scripts_of_a_runs_page_do_not_run(browser, content: Explored, tmp_path: Path) -> None:
-    edit = PlayedEdit("x", "clear the memory", (), (), 2, 1, (), {})
+    edit = PlayedEdit("x", "clear the memory", (), (), 2, None, 1, True, (), {})
     foreign = f"<h1>twins</h1><script>document.body.append('foreign')</script><script>{KIT_SCRIPT}</script>"
     (tmp_path / "page.html").write_text(explorer_page(content, Further(edits=(edit,), films={"x": foreign})))
     context = browser.new_context()

@@ -143,6 +143,13 @@ def test_another_dose_is_shown_on_the_right(page, films: Films) -> None:
     assert on_map(page, "edited") == truth(higher.edited, 8)
 
 
+def test_another_page_can_ask_for_a_dose(page) -> None:
+    page.evaluate("window.name = 'dose -1'")
+    page.reload()
+    until(page, "window.compared !== undefined && window.compared.dose === -1")
+    until(page, "document.getElementById('replays').getBoundingClientRect().top < 10")
+
+
 def test_a_run_of_one_film_has_no_choice_of_doses(browser, run_folder: Path, tmp_path: Path) -> None:
     """As versions left it that kept one replay, whatever the number of doses."""
     folder = tmp_path / "run"
@@ -164,7 +171,8 @@ def test_the_page_says_what_it_shows(page, compared: ComparedReplays, run_folder
     assert page.locator("#arms h3").all_inner_texts() == ["Unedited", "Edited, dose +1"]
     for side in SIDES:
         alive = getattr(compared, side).players.alive[tick]
-        output = f"Alive: {(alive & compared.drawn).sum()} of {DRAWN} agents drawn at random, "
+        who = "edited agents" if side == "edited" else "agents drawn at random"
+        output = f"Alive: {(alive & compared.drawn).sum()} of {DRAWN} {who}, "
         assert (
             page.locator(f"#{side}-living")
             .inner_text()
