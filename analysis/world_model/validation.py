@@ -24,7 +24,8 @@ from analysis.interventions.effects.run_file import dictionary_of_run, direction
 from analysis.recorded.recorded_observation import packed_observation
 from analysis.runs.finished_files import open_finished
 from analysis.runs.run_folder import write_figure
-from analysis.statistics.inference import Inference
+from analysis.sparse.scores import CONFIDENCE
+from analysis.statistics.inference import Inference, student_stretch
 from analysis.statistics.resampling import Estimate
 from analysis.world_model.at_once import QUANTITIES, SIDES, STYLES, Made, changes_at_once
 from analysis.world_model.edits import Edits, requested_edits
@@ -47,6 +48,7 @@ GROUPS = {
 """Quantities that are summed up together."""
 _KINDS: dict[str, Made] = {"edit": "in every tick", "edited once": "once"}
 _EDITS = ("collapse", "steer", "swap", "erase", "clear", "splice")
+_FEWEST_RUNS, _REDRAWN = 3, 999
 _DRAWS = 9_999
 """Resamples of intervals, as many as intervene.py draws."""
 _SERIES = {
@@ -102,18 +104,21 @@ class Validated:
 
 @dataclass(frozen=True)
 class SignAgreement:
-    """In how many changes the sign is that of the game, among those whose interval in the game excludes 0."""
+    """In how many changes the sign is that of the game, among those whose interval in the game excludes 0.
+
+    Intervals are 95% over runs, which are resampled whole; NaN of fewer than three.
+    """
 
     made: Made
     quantities: str
     side: str
     changes: int  # that the game shows for sure
     of: int  # all of them
-    agree: float  # share with the same sign
+    agree: Estimate  # share with the same sign
     # other_edits: the same share if each real change is compared with what this side says of the edits of the other
     # runs: what agrees whatever is edited; NaN with a single run
     other_edits: float
-    correlation: float  # Pearson's r of all changes with those in the game; NaN of fewer than three
+    correlation: Estimate  # Pearson's r of all changes with those in the game; NaN of fewer than three
 
 
 def read_intervened(folder: Path, policy: str, policy_sha256: str) -> Intervened:
@@ -275,7 +280,7 @@ def sign_agreement(rows: Sequence[Validated]) -> list[SignAgreement]:
 
 
 def _agreement(rows: Sequence[Validated], how: Made, group: str, side: str) -> SignAgreement:
-    answers = [getattr(row, f"{side}_agrees") == "yes" for row in rows if getattr(row, f"{side}_agrees")]
+    answers = [(row.run, getattr(row, f"{side}_agrees") == "yes") for row in rows if getattr(row, f"{side}_agrees")]
     others = [
         _word(getattr(other, side).value, row.real.value) == "yes"
         for row in rows
@@ -283,14 +288,36 @@ def _agreement(rows: Sequence[Validated], how: Made, group: str, side: str) -> S
         if getattr(row, f"{side}_agrees") and other.run != row.run and other.quantity == row.quantity
     ]
     pairs = np.array([(getattr(row, side).value, row.real.value) for row in rows])
-    pairs = pairs[np.isfinite(pairs).all(axis=1)]
+    known = np.isfinite(pairs).all(axis=1)
+    correlation = _over_runs([row.run for row, use in zip(rows, known, strict=True) if use], pairs[known], _correlation)
+    agree = _over_runs([run for run, _ in answers], np.array([[agrees] for _, agrees in answers]), _share, least=0)
+    return SignAgreement(how, group, side, len(answers), len(rows), agree, _share(np.array(others)), correlation)
+
+
+def _over_runs(
+    runs: Sequence[str], values: np.ndarray, statistic: Callable[[np.ndarray], float], least: float = -1
+) -> Estimate:
+    """Return a statistic from `least` to 1 of numbers of runs, (B, columns), with its interval over runs."""
+    value, names = statistic(values), sorted(set(runs))
+    if len(names) < _FEWEST_RUNS or np.isnan(value):
+        return Estimate(value)
+    of_run = [np.flatnonzero([run == name for run in runs]) for name in names]
+    draws = np.random.default_rng(0).integers(len(names), size=(_REDRAWN, len(names)))
+    drawn = [statistic(values[np.concatenate([of_run[number] for number in draw])]) for draw in draws]
+    # Plain percentiles of few units are too narrow.
+    stretch = student_stretch(len(names), CONFIDENCE)
+    ends = value + stretch * (np.nanquantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]) - value)
+    low, high = np.clip(ends, least, 1)
+    return Estimate(value, float(low), float(high))
+
+
+def _correlation(pairs: np.ndarray) -> float:
     varies = len(pairs) > 2 and bool((np.ptp(pairs, axis=0) > 0).all())
-    correlation = float(np.corrcoef(pairs.T)[0, 1]) if varies else float("nan")
-    return SignAgreement(how, group, side, len(answers), len(rows), _share(answers), _share(others), correlation)
+    return float(np.corrcoef(pairs.T)[0, 1]) if varies else float("nan")
 
 
-def _share(flags: Sequence[bool]) -> float:
-    return float(np.mean(flags)) if flags else float("nan")
+def _share(flags: np.ndarray) -> float:
+    return float(flags.mean()) if flags.size else float("nan")
 
 
 def save_validation(

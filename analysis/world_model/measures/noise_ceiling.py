@@ -84,7 +84,8 @@ def measure_other_dice(
         report(number + 1)
     if not parts:
         raise UserError("no life goes on in both courses of any branch: ask for more of them")
-    return _rows(*(concatenated(columns) for columns in zip(*parts, strict=True)), seed=seed)
+    between, predicted, copied, ruled = (concatenated(columns) for columns in zip(*parts, strict=True))
+    return _rows(between, predicted, copied, ruled, seed)
 
 
 def course_windows(records: Records, policy: RecurrentPolicy, info: CheckpointInfo) -> Windows:
