@@ -30,3 +30,11 @@ def test_its_quality_is_what_the_documentation_says() -> None:
     assert verdicts("vitals", "rules") == verdicts("memory", "rules") == [1] * 16
     assert verdicts("policy", "rules") == [-1] * 3 + [0] * 6 + [1, 1, 0, 1] + [0] * 3
     assert verdicts("entities", "rules") == [1, -1, 1, -1, 1, -1, 1, 0] + [1, 0] * 4
+
+
+def test_its_edits_are_those_of_the_game_as_often_as_the_documentation_says() -> None:
+    rows = rows_of(MODEL / "validation" / "sign_agreement.tsv")
+    simulated = [row for row in rows if row["side"] == "simulated"]
+    assert [(row["quantities"], int(row["changes"]), round(float(row["agree"]), 2)) for row in simulated] == [
+        ("value", 13, 0.85), ("moves", 63, 0.79), ("attack style", 36, 0.75)
+    ]  # fmt: skip
