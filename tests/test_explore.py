@@ -539,6 +539,7 @@ def test_a_selection_is_saved_for_the_other_scripts(page, content: Explored) -> 
     assert waiting.value.suggested_filename == f"{content.run.name}-selection.json"
     assert selection.run.path == content.run.clusters.path
     assert selection.records.tolist() == np.flatnonzero(content.run.clusters.label == 0).tolist()
+    assert json.loads(Path(waiting.value.path()).read_text())["selected"] == "cluster 0"
 
 
 def test_students_tail_is_scipys(untouched) -> None:

@@ -35,7 +35,7 @@ class SelectionPanel {
   save() {
     const { facts, tables } = this.data;
     const records = Array.from(this.state.selection, (point) => tables["point.row"][point]);
-    saveFile(facts, "selection", { kind: facts.selectionKind, folder: facts.folder, records });
+    saveFile(facts, "selection", { kind: facts.selectionKind, folder: facts.folder, selected: this.state.selectionName, records });
   }
 
   heading(selection) {
