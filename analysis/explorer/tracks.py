@@ -129,9 +129,10 @@ def read_further(runs: Sequence[Path], content: Explored, most: int, step: Step)
         UserError: a run is unfinished or damaged, is of another dump or policy or of a kind that says nothing of ticks,
             or has maps of none of the page's ticks.
     """
-    names = [run.resolve().name for run in (content.run.clusters.path, *runs)]
+    simulated = (lives.dump for lives in content.simulated)
+    names = [path.resolve().name for path in (content.run.clusters.path, *runs, *simulated)]
     if repeated := [name for name in names if names.count(name) > 1]:
-        raise UserError(f"two runs are called {repeated[0]}: give each run once")
+        raise UserError(f"two of what is shown are called {repeated[0]}: give each once")
     tracks: list[Track] = []
     overlays: list[Overlay] = []
     edits: list[PlayedEdit] = []

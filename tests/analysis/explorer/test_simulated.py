@@ -173,6 +173,8 @@ def test_lives_that_do_not_belong_here_are_refused(
     run_well(*command, "--from", "random")
     loose = tmp_path / simulated[0].name
     assert is_simulated(loose) and not is_simulated(run) and not is_simulated(features_dump.dump)
+    twice = run_here("explore.py", run, simulated[0], simulated[0], "-o", tmp_path / "e.html")
+    assert_refused(twice, f"called {simulated[0].name}: give each once")
     assert_refused(run_here("explore.py", run, loose, "-o", tmp_path / "e.html"), "does not say which ticks")
     with pytest.raises(UserError, match="was not simulated from"):
         read_simulated(simulated[0], simulated[1], content.seen.records, 9, lambda _: None)

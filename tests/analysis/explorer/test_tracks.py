@@ -236,7 +236,7 @@ def test_runs_that_cannot_be_shown_are_refused(results: Path, content: Explored,
 def test_the_script_refuses_a_run_that_is_given_twice_and_no_run(analysed: Analysed, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     dumped = ("--dump", analysed.dump, "-o", page)
-    assert_refused(run_here("explore.py", analysed.run, analysed.run, *dumped), "give each run once")
+    assert_refused(run_here("explore.py", analysed.run, analysed.run, *dumped), "give each once")
     assert_refused(run_here("explore.py", "-o", page), "name a run")
     assert_refused(run_here("explore.py", analysed.run, *dumped, "--max-tracks", 0), "--max-tracks")
     assert not page.exists()
