@@ -18,6 +18,7 @@ from analysis.interventions.edits.linear_readings import JointMoments, Reading
 from analysis.recorded.sequences import SequenceBatch
 from analysis.world_model.imagination import Start, bottleneck_start, informed_start, random_start
 from analysis.world_model.model import Origin, WorldModel
+from analysis.world_model.rules import Rules
 from analysis.world_model.windows import (
     CONTEXT,
     Windows,
@@ -75,6 +76,7 @@ class HeldOut:
                 f"{dump} holds lives of {metadata.policy}, but the model holds the policy {origin.policy} with hash "
                 f"{origin.policy_sha256[:12]}: give a dump of that policy with --dump"
             )
+        model.network.rules = Rules.of_game(float(metadata.environment.get("food_regrowth", 1)))
         digest = sha256(dump / METADATA_FILE)
         if digest == origin.dump_sha256:
             return HeldOut(model, origin, dump)

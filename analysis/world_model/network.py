@@ -175,6 +175,7 @@ class WorldNetwork(nn.Module):
         """
         super().__init__()
         self.action, self.sees_body = action, sees_body
+        self.rules = Rules.of_game()  # of the world that is simulated
         self.follows_rules = True  # False in a world with rules of its own
         self.shape, self.sizes, self.kind, self.vitals, self.position = shape, sizes, kind, vitals, position
         channels, hidden = sizes.channels, sizes.hidden
@@ -287,7 +288,7 @@ class WorldNetwork(nn.Module):
                 predicted of them does not drift when predictions follow from predictions.
         """
         levels = spread_levels(before.own[:, self.vitals])
-        rules, ruled = Rules.of_game(), decided and self.follows_rules
+        rules, ruled = self.rules, decided and self.follows_rules
         if self.follows_rules and self.sees_body:
             levels = rules.body_levels(levels, *rules.meals(before))
         if ruled:

@@ -51,14 +51,19 @@ class Rules:
 
     @staticmethod
     @functools.cache
-    def of_game() -> "Rules":
-        """Return the rules of the installed game, as its configuration and its materials give them."""
+    def of_game(food_regrowth: float = 1) -> "Rules":
+        """Return the rules of the installed game, as its configuration and its materials give them.
+
+        Args:
+            food_regrowth: how many times as fast as usual foliage comes back in a world.
+        """
         from nmmo.core.config import Profession, Resource
         from nmmo.lib import material
 
         full = Resource.RESOURCE_BASE
+        foliage = min(1, Resource.RESOURCE_FOILAGE_RESPAWN * food_regrowth)
         respawn = {
-            material.Foilage: Resource.RESOURCE_FOILAGE_RESPAWN, material.Ore: Profession.PROFESSION_ORE_RESPAWN,
+            material.Foilage: foliage, material.Ore: Profession.PROFESSION_ORE_RESPAWN,
             material.Tree: Profession.PROFESSION_TREE_RESPAWN, material.Crystal: Profession.PROFESSION_CRYSTAL_RESPAWN,
             material.Herb: Profession.PROFESSION_HERB_RESPAWN, material.Fish: Profession.PROFESSION_FISH_RESPAWN,
         }  # fmt: skip

@@ -29,7 +29,6 @@ from analysis.world_model.imagination import MOVE_HEAD, STYLE_HEAD, informed_sta
 from analysis.world_model.model import WorldModel
 from analysis.world_model.network import WorldState, drawn, median
 from analysis.world_model.policy_interface import imagined_view
-from analysis.world_model.rules import Rules
 from analysis.world_model.scene import MOVES, Rows, Scene, SoftScene, displacement, edged, legal_heads, likeliest, shift
 from analysis.world_model.windows import CONTEXT, Windows
 
@@ -143,7 +142,7 @@ class Rivals(Rows):
 @torch.no_grad()
 def open_loop(model: WorldModel, windows: Windows, seed: int) -> Iterator[Errors]:
     """Yield the errors of each tick of a batch of windows."""
-    network, generator, rules = model.network, torch.Generator().manual_seed(seed), Rules.of_game()
+    network, generator, rules = model.network, torch.Generator().manual_seed(seed), model.network.rules
     own_heads = partial(head_log_probabilities, model.policy, model.layout)
     start = informed_start(model, windows, None)
     frozen_memory = windows.memory(CONTEXT - 1)

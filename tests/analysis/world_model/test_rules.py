@@ -1,12 +1,17 @@
 """The game's rules as a prediction: each rule by hand, and against a real recording."""
 
+import json
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from torch.nn import functional
 
+from activation_store.schema import METADATA_FILE
 from analysis.world_model import network
+from analysis.world_model.held_out import HeldOut
 from analysis.world_model.network import spread_levels
 from analysis.world_model.rules import Rules
 from analysis.world_model.scene import (
@@ -114,6 +119,17 @@ def test_what_was_harvested_comes_back_with_the_games_probability(rules: Rules) 
     assert torch.allclose(material.sum(dim=0), torch.ones(SIDE * SIDE))
     later = after(rules, one, *[STAY] * 6)
     assert ground(later)[:2] == [SCRUB, ORE], "of ore, it is more likely than not after seven ticks"
+
+
+def test_food_comes_back_as_fast_as_in_the_world_of_the_dump(recorded, tmp_path: Path) -> None:
+    assert [Rules.of_game(speed).respawn[SCRUB][1] for speed in (0, 1, 4, 100)] == pytest.approx([0, 0.025, 0.1, 1])
+    shutil.copytree(recorded.dump, tmp_path / "dump")
+    metadata = recorded.metadata
+    faster = replace(metadata, environment={**metadata.environment, "food_regrowth": 4.0})
+    (tmp_path / "dump" / METADATA_FILE).write_text(json.dumps(faster.to_json()))
+    model = recorded.model()
+    HeldOut.of(model, recorded.origin(), tmp_path / "dump")
+    assert model.network.rules.respawn[SCRUB][1] == pytest.approx(0.1)
 
 
 def test_terrain_comes_back_as_it_was_and_the_place_follows_from_the_move(rules: Rules) -> None:
