@@ -103,27 +103,21 @@ class LifePanel {
     const count = 2 * reach + 1;
     const width = Math.floor(Math.min(most, (room - gap * (count - 1)) / count));
     const ticks = Array.from({ length: count }, (_, i) => this.state.tick - reach + i);
-    const row = (cardOf) => element("div", { class: "cards" }, ...ticks.map((tick) => {
-      const card = cardOf(tick, width - edges);
+    const row = (span, what, shownAt) => element("div", { class: "cards" }, ...ticks.map((tick) => {
+      const card = this.cardOf(tick, span, what, shownAt(tick), width - edges);
       card.style.width = `${width}px`;
       return card;
     }));
     const { state } = this, simulated = state.simulated && this.data.simulatedAt(state.simulated, state.tick);
-    this.strip.replaceChildren(row((tick, room) => this.cardOf(tick, room)), tickFacts(state, state.tick));
-    byId("simulated-views")?.replaceChildren(...(simulated ? [
-      this.simulatedFrom(simulated), row((tick, room) => this.simulatedCard(simulated, tick, room)), tickFacts(state, simulated.start + state.tick - simulated.begin),
-    ] : [this.notSimulated()]));
-  }
-
-  /** What a simulated life has at a recorded tick. */
-  simulatedCard({ begin, start, ticks }, tick, width) {
-    if (tick < begin || tick >= begin + ticks) {
-      return element("figure", { class: "card none" }, tick < begin ? "before the simulation" : "after the simulation");
+    this.strip.replaceChildren(row(this.life, "life", (tick) => tick), tickFacts(state, state.tick));
+    if (!simulated) {
+      byId("simulated-views")?.replaceChildren(this.notSimulated());
+      return;
     }
-    const card = viewCard(this.state, start + tick - begin, width);
-    card.classList.toggle("now", tick === this.state.tick);
-    card.addEventListener("click", () => this.go(tick));
-    return card;
+    const { begin, start, ticks: length } = simulated, shownAt = (tick) => start + tick - begin;
+    byId("simulated-views").replaceChildren(
+      this.simulatedFrom(simulated), row({ start: begin, end: begin + length }, "simulation", shownAt), tickFacts(state, shownAt(state.tick)),
+    );
   }
 
   /** Which ticks were simulated, and where that parts from the first of the simulations. */
@@ -150,11 +144,12 @@ class LifePanel {
     ));
   }
 
-  cardOf(tick, width) {
-    if (tick < this.life.start || tick >= this.life.end) {
-      return element("figure", { class: "card none" }, tick < this.life.start ? "before the life" : "after the life");
+  /** A tick of a life or of a simulation, each a span of ticks, with what it shows; a click goes to the tick. */
+  cardOf(tick, { start, end }, what, shown, width) {
+    if (tick < start || tick >= end) {
+      return element("figure", { class: "card none" }, `${tick < start ? "before" : "after"} the ${what}`);
     }
-    const card = viewCard(this.state, tick, width);
+    const card = viewCard(this.state, shown, width);
     card.classList.toggle("now", tick === this.state.tick);
     card.addEventListener("click", () => this.go(tick));
     return card;

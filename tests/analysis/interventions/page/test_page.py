@@ -148,6 +148,7 @@ def test_another_page_can_ask_for_a_dose(page) -> None:
     page.reload()
     until(page, "window.compared !== undefined && window.compared.dose === -1")
     until(page, "document.getElementById('replays').getBoundingClientRect().top < 10")
+    assert page.locator("#dose-value").inner_text() == "−1"
 
 
 def test_a_run_of_one_film_has_no_choice_of_doses(browser, run_folder: Path, tmp_path: Path) -> None:
