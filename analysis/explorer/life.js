@@ -97,7 +97,7 @@ class LifePanel {
   /** The tick, and as many before and after it as there is room for. */
   drawViews() {
     const { least, most, gap, edges } = CARD_WIDTHS;
-    const room = this.strip.clientWidth;
+    const room = this.strip.clientWidth || byId("simulated-views")?.clientWidth; // where only one of them is shown
     if (!room) return; // hidden: drawn once it is shown, which changes its size
     const reach = Math.max(0, Math.min(CARDS_TO_EACH_SIDE, Math.floor(((room + gap) / (least + gap) - 1) / 2)));
     const count = 2 * reach + 1;

@@ -161,8 +161,11 @@ def test_a_tick_that_was_not_simulated_leads_to_one_that_was(page, simulated: li
     until(page, f"explorer.open?.tick === 0 && explorer.open.agent === {agent}")
     mine = sorted(start[2] for start in starts.tolist() if start[:2] == [episode, agent])
     assert page.evaluate("explorer.simulated") is None and mine[0] >= 2, "lives start at the third tick or later"
+    page.evaluate("location.hash += '&hide=life-views'")
+    until(page, "document.getElementById('life-views').hidden")
     page.get_by_role("button", name="Go to tick").click()
     until(page, f"explorer.open?.tick === {mine[0]}")
+    assert page.locator("#simulated-views .card.now b").inner_text() == f"tick {mine[0]}", "also where it stands alone"
     assert page.evaluate("explorer.simulated.tick") == mine[0]
 
 
