@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from activation_store.reader import read_metadata
 from activation_store.schema import DumpMetadata
-from analysis.clusters.settings import AnalysisSettings
+from analysis.clusters.settings import BYTES_A_RECORD, AnalysisSettings
+from analysis.runs.record_limit import limited
 from common import command_line
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def main() -> None:
     settings = command_line.parse(AnalysisSettings, __doc__)
     settings.check()
     metadata = read_metadata(settings.dump)
+    settings = limited(settings, settings.dump, metadata.records, BYTES_A_RECORD)
     settings.check_against(metadata)
     features = settings.choose_features(metadata)
 

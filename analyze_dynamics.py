@@ -15,7 +15,9 @@ After an interruption, the same command goes on where it stopped.
 import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 
 from activation_store.reader import read_metadata
+from analysis.clusters.settings import BYTES_A_RECORD
 from analysis.dynamics.settings import DynamicsSettings
+from analysis.runs.record_limit import limited
 from common import command_line
 
 
@@ -24,6 +26,7 @@ def main() -> None:
     settings = command_line.parse(DynamicsSettings, __doc__)
     settings.check()
     metadata = read_metadata(settings.dump)
+    settings = limited(settings, settings.dump, metadata.records, BYTES_A_RECORD)
     settings.check_against(metadata)
 
     from analysis.dynamics.dynamics_run import analyse

@@ -56,10 +56,13 @@ def main() -> None:
 def fit(options: FitSettings, console: "Console", step: "Step") -> None:
     """Find codes in a dump, compare them, and print where the results are."""
     from activation_store.reader import read_metadata
+    from analysis.clusters.settings import BYTES_A_RECORD
     from analysis.clusters.summary_text import cluster_table, verdict_lines
+    from analysis.runs.record_limit import limited
     from analysis.runs.run_folder import RunFolder, description
 
     metadata = read_metadata(options.dump)
+    options = limited(options, options.dump, metadata.records, BYTES_A_RECORD)
     options.check_against(metadata)
     features = options.analysis.choose_features(metadata)
     described = description(options, options.dump, metadata, script="semantic_clusters.py fit")

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from activation_store.reader import read_metadata
 from activation_store.schema import METADATA_FILE
-from analysis.probes.settings import ProbeSettings
+from analysis.probes.settings import BYTES_A_RECORD, ProbeSettings
+from analysis.runs.record_limit import limited
 from common import command_line
 from common.files import sha256
 
@@ -27,6 +28,8 @@ def main() -> None:
     settings = command_line.parse(ProbeSettings, __doc__)
     settings.check()
     metadata = {folder.resolve().name: read_metadata(folder) for folder in settings.dumps}
+    largest = max(settings.dumps, key=lambda folder: metadata[folder.resolve().name].records)
+    settings = limited(settings, largest, metadata[largest.resolve().name].records, BYTES_A_RECORD)
 
     from analysis.probes.probe_run import check_dumps, probe_dumps, wanted_of
     from analysis.runs.run_folder import RunFolder

@@ -124,6 +124,24 @@ def read_batches(
     report(1.0)
 
 
+def read_episodes(
+    folder: Path, metadata: DumpMetadata, selection: Selection, progress: Progress | None = None
+) -> Iterator[Records]:
+    """Yield the selected records of one episode after the other; of a JSON dump, which is small, of several at once.
+
+    Raises:
+        UserError: as `read_dump`.
+    """
+    waiting: list[Records] = []
+    for batch in read_batches(folder, metadata, selection, progress):
+        if waiting and len(batch) and batch.episode[0] != waiting[-1].episode[-1]:
+            yield Records.concatenate(waiting)
+            waiting = []
+        waiting += [batch] * (len(batch) > 0)
+    if waiting:
+        yield Records.concatenate(waiting)
+
+
 def read_identity(folder: Path) -> dict[str, np.ndarray]:
     """Return the identity of every record: the columns of `IDENTITY`, (B,) int64 each; cheap in a parquet dump.
 

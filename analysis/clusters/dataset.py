@@ -2,20 +2,21 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from activation_store.reader import Progress, read_dump
+from activation_store.reader import Progress, read_episodes
 from activation_store.records import Records
 from activation_store.schema import MAY_BE_UNRECORDED, DumpMetadata
+from activation_store.selection import Gathering, no_rows, select
 from analysis.clusters.settings import AnalysisSettings
 from analysis.features import Feature, feature_matrix, needs_history, read_history
 from analysis.features.observed import own_truth_columns
 from analysis.features.registry import CATEGORIES
 from analysis.lives import Lives, lives_of, rolling_mean
-from analysis.position import POSITION_COLUMNS, has_position
+from analysis.position import POSITION_COLUMNS, has_position, positions
 from common.user_error import UserError
 
 ROLLING_WINDOW = 5
@@ -78,31 +79,47 @@ def read_dataset(
 ) -> Dataset:
     """Read a dump for an analysis, and compute the features of the records kept.
 
-    Features over time need every tick, for which the dump is read a second time.
+    Observations are held for one episode at a time, and only identities, positions and features are kept of them.
+    Features over time need every tick, for which each episode is read a second time.
 
     Raises:
         UserError: as `activation_store.reader.read_dump` and `analysis.features.feature_matrix`, too few records are
             left, or the activations are not finite or all the same.
     """
-    layer = settings.layer
-    columns = feature_columns(metadata)
+    layer, folder = settings.layer, settings.dump
     leave_out = ["tables", *MAY_BE_UNRECORDED]
     if has_position(metadata) and not any(feature.of_tiles for feature in features):
         leave_out.append("tile")
-    with step("reading the dump") as report:
-        records = read_dump(
-            settings.dump, subsample=settings.thinning, layers=[layer], columns=columns, leave_out=leave_out,
-            progress=report,
-        )  # fmt: skip
+    wanted = select(
+        folder, metadata, layers=[layer], columns=feature_columns(metadata), leave_out=leave_out,
+        subsample=settings.thinning,
+    )  # fmt: skip
+    over_time = needs_history(features, settings.thinning)
+    whole = read_history(folder) if over_time and metadata.format == "json" else None
+    parts, values = [_without_observations(Gathering(metadata, wanted, 0).finish(), metadata)], [np.empty((0, len(features)))]
+    with step("reading the dump and computing features") as report:
+        for records in read_episodes(folder, metadata, wanted, report):
+            history = whole
+            if over_time and whole is None:
+                history = read_history(folder, episodes=np.unique(records.episode).tolist())
+            values.append(feature_matrix(records, metadata, features, history))
+            parts.append(_without_observations(records, metadata))
+    records = Records.concatenate(parts)
     settings.check_enough(len(records))
     check_activations(records, layer)
-    history = None
-    if needs_history(features, settings.thinning):
-        with step("reading the ticks between the records kept") as report:
-            history = read_history(settings.dump, report)
-    with step("computing features"):
-        values = feature_matrix(records, metadata, features, history)
-    return Dataset(metadata, layer, tuple(features), records, lives_of(records), records.activations[layer], values)
+    return Dataset(
+        metadata, layer, tuple(features), records, lives_of(records), records.activations[layer], np.concatenate(values)
+    )
+
+
+def _without_observations(records: Records, metadata: DumpMetadata) -> Records:
+    """Return records without what they saw, but with their positions."""
+    row, col = positions(records)
+    return replace(
+        records, tile=records.tile[:, :0], columns={**records.columns, "row": row, "col": col},
+        entity=no_rows(len(records), len(metadata.entity_columns)),
+        inventory=no_rows(len(records), len(metadata.inventory_columns)),
+    )  # fmt: skip
 
 
 def feature_columns(metadata: DumpMetadata) -> list[str]:

@@ -13,6 +13,7 @@ from activation_store.layers import ACTION_DECODER
 from activation_store.recording import check_recorded
 from activation_store.schema import DumpMetadata
 from activation_store.subsample import Subsample
+from analysis.runs.record_limit import FEWEST_KEPT
 from common.argument_checks import at_least, between, check, result_name, seed_value, split
 from common.result_places import OutputFolder
 from common.user_error import UserError
@@ -32,6 +33,9 @@ FEATURES_COMPARED = "default,choices,ways"
 """Features that behaviours are named by unless others are chosen: the set of the original tools, every option that an
 agent can choose, and on which side things are."""
 
+BYTES_A_RECORD = 12_000
+"""Memory that the default analysis takes for each record kept."""
+
 _FEWEST_FOR_UMAP = 4
 _LONGEST_NAMES = 80
 _FEWEST_DRAWS, _MOST_DRAWS = 99, 100_000
@@ -46,6 +50,9 @@ class AnalysisSettings:
     subsample: int = 10
     """Keep one in this many records of each life, at least 1 (all), since neighbouring ticks are nearly identical. The
     first record kept is random for each life."""
+    max_records: int = 200_000
+    """Maximum number of records to keep, at least 1000, 12 kB of memory each. Of a dump in which --subsample would keep
+    more, fewer of each life are kept."""
     skip_first: int = 1
     """Number of ticks to skip at the start of each life, at least 0. At the first tick, the hidden state encodes little
     more than the spawn position."""
@@ -162,6 +169,7 @@ class AnalysisSettings:
             self,
             name=result_name(self.name),
             subsample=at_least(self.subsample, 1),
+            max_records=at_least(self.max_records, FEWEST_KEPT),
             skip_first=at_least(self.skip_first, 0),
             umap_neighbors=at_least(self.umap_neighbors, 2),
             umap_min_dist=between(self.umap_min_dist, 0, 1),

@@ -37,6 +37,9 @@ class FitSettings:
     """Dimensions of the plane, 2 or 3; pictures show the first two."""
     subsample: int = 10
     """Keep one in this many records of each life, at least 1 (all). The first record kept is random for each life."""
+    max_records: int = 200_000
+    """Maximum number of records to keep, at least 1000, 12 kB of memory each. Of a dump in which --subsample would keep
+    more, fewer of each life are kept."""
     skip_first: int = 1
     """Number of ticks to skip at the start of each life, at least 0."""
     steps: int = 1000
@@ -91,7 +94,7 @@ class FitSettings:
     def analysis(self) -> "CodeAnalysis":
         """The settings with which the codes are compared."""
         return CodeAnalysis(
-            dump=self.dump, subsample=self.subsample, skip_first=self.skip_first, layer=self.read_layer,
+            dump=self.dump, subsample=self.subsample, max_records=self.max_records, skip_first=self.skip_first, layer=self.read_layer,
             features=self.features, projection="pca", hdbscan_min_cluster=2, hdbscan_min_samples=1,
             permutations=self.permutations, bootstraps=self.bootstraps, confidence=self.confidence, seed=self.seed,
             output_dir=self.output_dir,

@@ -9,6 +9,7 @@ from activation_store.layers import BOTTLENECK, LSTM_CELL, LSTM_HIDDEN
 from activation_store.recording import check_recorded
 from activation_store.schema import DumpMetadata
 from analysis.clusters.settings import FEATURES_COMPARED
+from analysis.runs.record_limit import FEWEST_KEPT
 from common.argument_checks import at_least, between, check, result_name, seed_value, split
 from common.result_places import OutputFolder
 from common.user_error import UserError
@@ -47,6 +48,9 @@ class DynamicsSettings:
     fights."""
     subsample: int = 10
     """Decompositions and clusters use one in this many records of each life, at least 1 (all)."""
+    max_records: int = 200_000
+    """Maximum number of records to keep, at least 1000, 12 kB of memory each. Of a dump in which --subsample would keep
+    more, fewer of each life are kept."""
     skip_first: int = 1
     """Number of ticks to skip at the start of each life in decompositions and clusters, at least 0."""
     features: str = FEATURES_COMPARED
@@ -119,6 +123,7 @@ class DynamicsSettings:
             clusters=between(self.clusters, 2, 1000),
             behaviours=between(self.behaviours, 2, 100),
             subsample=at_least(self.subsample, 1),
+            max_records=at_least(self.max_records, FEWEST_KEPT),
             skip_first=at_least(self.skip_first, 0),
             lives=at_least(self.lives, 8),
             lags=between(self.lags, 1, 64),

@@ -45,20 +45,25 @@ def feature_matrix(
 
 
 def read_history(
-    folder: Path, progress: Progress | None = None, lives: Iterable[Sequence[int]] | None = None
-) -> Records:
-    """Return every tick of a dump with only its identity and each agent's own row, which is small for any dump.
+    folder: Path, progress: Progress | None = None, lives: Iterable[Sequence[int]] | None = None,
+    episodes: Iterable[int] | None = None,
+) -> Records:  # fmt: skip
+    """Return every tick of a dump with only its identity and each agent's own row, some 300 bytes a tick.
 
     Args:
         progress: called with the share of the work done, from 0 to 1.
         lives: only these, each a slot, an agent and an episode; None for all.
+        episodes: only these; None for all.
 
     Raises:
         UserError: as `activation_store.reader.read_dump`, or an agent is not among the entities that it sees.
     """
     metadata = read_metadata(folder)
     truth = own_truth_columns(metadata)
-    wanted = select(folder, metadata, layers=[], columns=truth, leave_out=["tile", "inventory", "tables"], lives=lives)
+    wanted = select(
+        folder, metadata, layers=[], columns=truth, leave_out=["tile", "inventory", "tables"], lives=lives,
+        episodes=episodes,
+    )  # fmt: skip
     parts = [_own_rows_only(batch, metadata) for batch in read_batches(folder, metadata, wanted, progress)]
     entity = join_rows([part.entity for part in parts], len(metadata.entity_columns))
     arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _KEPT}

@@ -7,12 +7,15 @@ from typing import Literal
 import tyro
 
 from activation_store.subsample import Subsample
+from analysis.runs.record_limit import FEWEST_KEPT
 from common.argument_checks import at_least, check, result_name, seed_value, split
 from common.result_places import OutputFolder
 from common.user_error import UserError
 
 LONGEST_HISTORY = 32
 FEWEST_RESAMPLES = 100
+BYTES_A_RECORD = 34_000
+"""Memory that all inputs and both kinds of probe take for each record kept."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,9 @@ class ProbeSettings:
     subsample: int = 1
     """Keep every N-th record of each life, at least 1 (all), starting at a random one. Fewer records favour small
     inputs over large ones."""
+    max_records: int = 120_000
+    """Maximum number of records to keep, at least 1000, 34 kB of memory each. Of a dump in which --subsample would keep
+    more, fewer of each life are kept."""
     skip_first: int = 0
     """Number of ticks to skip at the start of each life, at least 0."""
     emergence: bool = False
@@ -88,8 +94,8 @@ class ProbeSettings:
         """
         check(
             self, name=result_name(self.name), subsample=at_least(self.subsample, 1),
-            skip_first=at_least(self.skip_first, 0), resamples=at_least(self.resamples, FEWEST_RESAMPLES),
-            seed=seed_value(self.seed),
+            max_records=at_least(self.max_records, FEWEST_KEPT), skip_first=at_least(self.skip_first, 0),
+            resamples=at_least(self.resamples, FEWEST_RESAMPLES), seed=seed_value(self.seed),
         )  # fmt: skip
         _ = self.histories
         names = [folder.resolve().name for folder in self.dumps]

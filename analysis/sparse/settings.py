@@ -10,6 +10,7 @@ import tyro
 from activation_store.layers import check_layers
 from activation_store.sparse_dictionary import AUTOENCODERS, DictionaryKind
 from analysis.recorded.tracking import Wandb
+from analysis.runs.record_limit import FEWEST_KEPT
 from common.argument_checks import at_least, check, did_you_mean, result_name, seed_value, split
 from common.result_places import OutputFolder
 from common.user_error import UserError
@@ -35,6 +36,10 @@ class Width:
         return self.number * units if self.is_multiple else self.number
 
 
+BYTES_A_RECORD = 5_000
+"""Memory for each record of the training and test episodes: states, behaviours, features that are active."""
+
+
 @dataclass(frozen=True)
 class SparseSettings:
     """Arguments of train_sparse_autoencoder.py."""
@@ -55,6 +60,9 @@ class SparseSettings:
     others say how many of its features are found again."""
     epochs: int = 10
     """Passes over the training states, at least 1."""
+    max_records: int = 600_000
+    """Maximum number of records to use, at least 1000, about 5 kB of memory each: of larger dumps, whole episodes are
+    left out, drawn at random."""
     untrained: bool = False
     """Also fit everything to the memory of the untrained network that --record standard recorded beside the policy."""
     splice: bool = True
@@ -148,7 +156,7 @@ class SparseSettings:
         """
         check(
             self, name=result_name(self.name), seeds=at_least(self.seeds, 1), epochs=at_least(self.epochs, 1),
-            seed=seed_value(self.seed + self.seeds - 1),
+            max_records=at_least(self.max_records, FEWEST_KEPT), seed=seed_value(self.seed + self.seeds - 1),
         )  # fmt: skip
         check_layers([self.layer])
         if self.erase and not self.meaning:

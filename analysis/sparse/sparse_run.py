@@ -13,12 +13,13 @@ from activation_store.recording import check_recorded
 from activation_store.schema import METADATA_FILE, DumpMetadata
 from activation_store.sparse_dictionary import AUTOENCODERS, DictionarySource
 from analysis.recorded.tracking import Mirror
+from analysis.runs.record_limit import check_fits, note
 from analysis.runs.run_folder import RunFolder, refuse_existing_run
 from analysis.sparse import describing, outputs
 from analysis.sparse.fitting import GAUSSIAN, Entry, Fitted, claim, discard, entries, fit, floor_entries
 from analysis.sparse.report import Tested, matched, stability
 from analysis.sparse.scores import Units, Usage, usage
-from analysis.sparse.settings import SparseSettings
+from analysis.sparse.settings import BYTES_A_RECORD, SparseSettings
 from analysis.sparse.splicing import RecordedPolicy, load_recorded_policy, load_untrained, reconstructions, splice
 from analysis.sparse.states import SparseStates, Split, check_enough, read_states, split_episodes
 from analysis.sparse.training import Epoch
@@ -44,6 +45,7 @@ def check_dump(settings: SparseSettings, metadata: DumpMetadata) -> RecordedPoli
     if settings.meaning:
         describing.described_features(settings)  # refuses names that are not features
     settings.check_units(metadata.layers[settings.layer])
+    check_fits(settings.dump, min(metadata.records, settings.max_records), BYTES_A_RECORD)
     refuse_existing_run(settings.run_folder)
     if not settings.splice:
         return None
@@ -53,7 +55,10 @@ def check_dump(settings: SparseSettings, metadata: DumpMetadata) -> RecordedPoli
 def train_autoencoders(settings: SparseSettings, metadata: DumpMetadata, recorded: RecordedPolicy | None) -> Path:
     """Fit and test everything that is asked for; returns the run's folder."""
     console = Console()
-    split = split_episodes(settings.dump, metadata, settings.seed)
+    split = split_episodes(settings.dump, metadata, settings.seed, settings.max_records)
+    if metadata.records > settings.max_records:
+        used = f"{len(split.train)} episodes are used for training and {len(split.test)} for testing"
+        note(settings.dump, metadata.records, used)
     described = _described(settings, split)
     waiting = claim(settings, described)
     units = metadata.layers[settings.layer]

@@ -1,5 +1,6 @@
 """The states that autoencoders are fitted to and tested on: whole episodes for each, and their behaviours."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,25 +73,34 @@ class SparseStates:
         return SparseStates(self.values[kept], places, self.lives.of_records(kept))
 
 
-def split_episodes(folder: Path, metadata: DumpMetadata, seed: int) -> Split:
+def split_episodes(folder: Path, metadata: DumpMetadata, seed: int, most: int) -> Split:
     """Divide the episodes of a dump: a quarter, drawn at random and at least one, to test on, the rest to fit to.
+
+    Of a dump with more than `most` records, only as many episodes of each part are used as share out so many.
 
     Raises:
         UserError: there are fewer than two.
     """
     if metadata.format == "json":
-        episodes = np.unique(read_identity(folder)["episode"])
+        records = dict(Counter(read_identity(folder)["episode"].tolist()))
     else:
-        episodes = np.array(sorted(file.episode for file in metadata.files.values() if file.episode is not None))
+        records = {file.episode: file.records for file in metadata.files.values() if file.episode is not None}
+    episodes = np.array(sorted(records))
     if len(episodes) < FEWEST_EPISODES:
         raise UserError(
             f"{folder} holds {len(episodes)} episode: autoencoders are fitted to some and tested on others, so they "
             "need 2, better 8 or more: extract again with --episodes 8"
         )
-    held_out = np.random.default_rng(seed).permutation(episodes)[: max(1, round(len(episodes) / _TEST_SHARE))]
-    return Split(
-        tuple(episode for episode in episodes.tolist() if episode not in held_out), tuple(sorted(held_out.tolist()))
-    )
+    drawn = np.random.default_rng(seed).permutation(episodes)
+    held_out = max(1, round(len(episodes) / _TEST_SHARE))
+    share = most * held_out / len(episodes)
+    return Split(_first(drawn[held_out:], records, most - share), _first(drawn[:held_out], records, share))
+
+
+def _first(episodes: np.ndarray, records: dict[int, int], most: float) -> tuple[int, ...]:
+    """Return the first of some episodes that hold no more records together, at least one, ascending."""
+    total = np.cumsum([records[episode] for episode in episodes.tolist()])
+    return tuple(sorted(episodes[: max(1, int(np.searchsorted(total, most, "right")))].tolist()))
 
 
 def read_states(folder: Path, layer: str, episodes: tuple[int, ...], progress: Progress | None = None) -> SparseStates:

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from activation_store.reader import read_batches, read_dump, read_metadata
+from activation_store.reader import read_batches, read_dump, read_episodes, read_metadata
+from activation_store.records import Records
 from activation_store.schema import IDENTITY, METADATA_FILE, RECORDS_FILE, DumpMetadata
 from activation_store.selection import select
 from activation_store.subsample import Subsample
@@ -261,6 +262,22 @@ def test_a_record_that_was_not_written_by_the_writer_is_read_all_the_same(dump: 
     np.testing.assert_array_equal(
         read_dump(dump, subsample=Subsample(2)).tick, read_dump(whole, subsample=Subsample(2)).tick
     )
+
+
+@pytest.mark.parametrize("form", ["json", "parquet"])
+@pytest.mark.parametrize("every", [1, 7, 1000])
+def test_episodes_come_whole_and_in_a_parquet_dump_one_after_the_other(
+    tmp_path: Path, form: Any, every: int
+) -> None:
+    dump = write_planted(tmp_path / "dump", planted_dump(episodes=3, ticks=30), format=form)
+    metadata = read_metadata(dump)
+    wanted = select(dump, metadata, subsample=Subsample(every))
+    episodes = list(read_episodes(dump, metadata, wanted))
+    of_each = [np.unique(records.episode).tolist() for records in episodes]
+    assert sum(of_each, []) == [0, 1, 2][: 3 * (every < 1000)]
+    assert form == "json" or all(len(one) == 1 for one in of_each)
+    if episodes:
+        assert_same_records(Records.concatenate(episodes), read_dump(dump, subsample=Subsample(every)))
 
 
 def test_negative_ticks_are_read(tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ def test_combinations_that_work_are_not_refused(change: dict) -> None:
     ("change", "message"),
     [
         ({"subsample": 0}, "--subsample is 0: must be 1 or more"),
+        ({"max_records": 999}, "--max-records is 999: must be 1000 or more"),
         ({"skip_first": -1}, "--skip-first is -1: must be 0 or more"),
         ({"hdbscan_min_cluster": 1}, "--hdbscan-min-cluster is 1"),
         ({"hdbscan_min_samples": 0}, "--hdbscan-min-samples is 0"),

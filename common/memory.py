@@ -1,0 +1,42 @@
+"""How much memory is free, so that work that would not fit is refused before it starts."""
+
+from pathlib import Path
+
+from common.user_error import UserError
+
+_MEMINFO = Path("/proc/meminfo")
+_GROUP = Path("/sys/fs/cgroup")
+
+
+def free_memory(meminfo: Path = _MEMINFO, group: Path = _GROUP) -> int | None:
+    """Return the bytes that new work can use: of the machine, or of the container if that has less.
+
+    Returns:
+        None where the system does not say, as on macOS.
+    """
+    try:
+        lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
+        free = int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return None
+    try:
+        limit, used = (int((group / name).read_text()) for name in ("memory.max", "memory.current"))
+    except (OSError, ValueError):  # no container, or one without a limit, which reads "max"
+        return free
+    return min(free, max(0, limit - used))
+
+
+def check_memory(needed: float, what: str, remedy: str) -> None:
+    """Refuse work that needs more memory than is free.
+
+    Args:
+        needed: bytes.
+        what: needs them, as the subject of a sentence.
+        remedy: what to do instead.
+
+    Raises:
+        UserError: the work would not fit; names both numbers.
+    """
+    free = free_memory()
+    if free is not None and needed > free:
+        raise UserError(f"{what} needs about {needed / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are free: {remedy}")

@@ -1,0 +1,37 @@
+"""Episodes are divided into those to fit to and those to test on; of large dumps whole episodes are left out."""
+
+from pathlib import Path
+
+import pytest
+
+from activation_store.reader import read_metadata
+from analysis.sparse.states import Split, split_episodes
+from tests.planted import planted_dump, write_planted
+
+EPISODES = 8
+
+
+@pytest.fixture(scope="module", params=["json", "parquet"])
+def dump(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    planted = planted_dump(episodes=EPISODES, ticks=20)
+    return write_planted(tmp_path_factory.mktemp("dump") / "dump", planted, format=request.param)
+
+
+def split(dump: Path, most: int) -> Split:
+    return split_episodes(dump, read_metadata(dump), 0, most)
+
+
+def test_a_quarter_is_tested_on(dump: Path) -> None:
+    parts = split(dump, 10**6)
+    assert sorted((*parts.train, *parts.test)) == list(range(EPISODES)) and len(parts.test) == 2
+
+
+def test_no_more_records_are_used_than_allowed(dump: Path) -> None:
+    whole, half = split(dump, 10**6), split(dump, read_metadata(dump).records // 2)
+    assert 0 < len(half.train) <= 3 and len(half.test) == 1
+    assert set(half.train) < set(whole.train) and set(half.test) < set(whole.test)
+
+
+def test_an_episode_of_each_is_always_used(dump: Path) -> None:
+    parts = split(dump, 1)
+    assert len(parts.train) == len(parts.test) == 1
