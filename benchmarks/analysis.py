@@ -1,4 +1,4 @@
-"""Cost of an analysis: compared with bare UMAP and HDBSCAN calls, in memory, and with another HDBSCAN.
+"""Time of an analysis beside bare UMAP and HDBSCAN calls, and beside another HDBSCAN.
 
     python -m benchmarks.analysis activation_data/start_kit_3M
     python -m benchmarks.analysis activation_data/start_kit_3M --clusterers
@@ -6,36 +6,31 @@
 The dump's records are copied, episode by episode, until there are enough; copies get a little noise so that no two
 records coincide. The whole default analysis runs as users run it; the bare calls (load, embed, cluster) run in a
 separate process on the same activations, with the same settings and seed. Both include their imports and are measured
-alternately in wall-clock time; memory is the peak of a process and its children. `--clusterers` instead compares
-hdbscan with fast_hdbscan, which is not a dependency of this project: install it first.
+alternately in wall-clock time. `--clusterers` instead compares hdbscan with fast_hdbscan, which is not a dependency of
+this project: install it first.
 """
 
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-import psutil
 import tyro
 
-from activation_store.reader import read_batches, read_dump, read_metadata
-from activation_store.records import Records
-from activation_store.schema import DumpMetadata
-from activation_store.selection import select
+from activation_store.reader import read_dump, read_metadata
 from activation_store.subsample import Subsample
-from activation_store.writer import DumpWriter
 from benchmarks.measure import spread
+from benchmarks.scale import copied
 from common import command_line
 from common.files import write_json
 from common.user_error import UserError
 
 LAYER = "action_decoder"
-NOISE = 0.01
 BARE = """
 import sys, numpy as np, umap, hdbscan
 points = umap.UMAP(n_neighbors=15, min_dist=0.1, random_state=42, n_jobs=1).fit_transform(np.load(sys.argv[1]))
@@ -51,8 +46,6 @@ class Arguments:
     """Dump to copy records from."""
     records: int = 50_000
     """Minimum number of records to time the analysis on, after subsampling (at most every second record is kept)."""
-    memory_records: int = 300_000
-    """Number of records to measure memory on; 0 skips this."""
     samples: int = 1
     """Number of times to run each of the two, at least 1."""
     clusterers: bool = False
@@ -61,15 +54,11 @@ class Arguments:
     """JSON file to write the result to."""
 
 
-Costs = dict[str, float]
-"""Wall-clock `seconds` and peak memory in `bytes` of one process."""
-
-
 def main() -> None:
     """Parse, measure, print."""
     arguments = command_line.parse(Arguments, __doc__)
-    if min(arguments.records, arguments.samples) < 1 or arguments.memory_records < 0:
-        raise UserError("--records and --samples must be at least 1, --memory-records at least 0")
+    if min(arguments.records, arguments.samples) < 1:
+        raise UserError("--records and --samples must be at least 1")
     with tempfile.TemporaryDirectory() as scratch:
         measure = compare_clusterers if arguments.clusterers else measure_analysis
         content = measure(arguments, Path(scratch))
@@ -78,27 +67,21 @@ def main() -> None:
 
 
 def measure_analysis(arguments: Arguments, scratch: Path) -> dict[str, object]:
-    """Time the whole analysis against the bare calls, then measure its memory."""
-    dump = copied(arguments.dump, scratch / "dump", 2 * arguments.records)
+    """Time the whole analysis against the bare calls."""
+    dump = copied(arguments.dump, scratch / "dump", 2 * arguments.records, "float32")
     subsample = read_metadata(dump).records // arguments.records
     activations = read_dump(dump, subsample=Subsample(subsample), layers=[LAYER]).activations[LAYER]
     np.save(scratch / "activations.npy", activations)
     bare, whole = [], []
     for sample in range(arguments.samples):
-        bare.append(run([sys.executable, "-W", "ignore", "-c", BARE, str(scratch / "activations.npy")]))
-        whole.append(run(analysis(dump, scratch / f"results{sample}", subsample)))
-    ratios = [one["seconds"] / other["seconds"] for one, other in zip(whole, bare, strict=True)]
+        bare.append(seconds([sys.executable, "-W", "ignore", "-c", BARE, str(scratch / "activations.npy")]))
+        whole.append(seconds(analysis(dump, scratch / f"results{sample}", subsample)))
+    ratios = [one / other for one, other in zip(whole, bare, strict=True)]
     print(f"records               {len(activations):,}")
-    print(f"bare calls, s         {spread([timing['seconds'] for timing in bare], '.1f')}")
-    print(f"whole analysis, s     {spread([timing['seconds'] for timing in whole], '.1f')}")
+    print(f"bare calls, s         {spread(bare, '.1f')}")
+    print(f"whole analysis, s     {spread(whole, '.1f')}")
     print(f"ratio                 {spread(ratios, '.2f')}")
-    content: dict[str, object] = {"records": len(activations), "bare": bare, "whole": whole, "ratios": ratios}
-    if arguments.memory_records:
-        large = copied(arguments.dump, scratch / "large", arguments.memory_records)
-        costs, count = run(analysis(large, scratch / "large_results", subsample=1)), read_metadata(large).records
-        print(f"memory of {count:,} records, GB   {costs['bytes'] / 1e9:.2f} ({costs['seconds']:.0f} s)")
-        content["large"] = {"records": count, **costs}
-    return content
+    return {"records": len(activations), "bare": bare, "whole": whole, "ratios": ratios}
 
 
 def analysis(dump: Path, results: Path, subsample: int) -> list[str]:
@@ -107,57 +90,11 @@ def analysis(dump: Path, results: Path, subsample: int) -> list[str]:
     return [sys.executable, "analyze_activations.py", str(dump), *options]
 
 
-def run(command: list[str]) -> Costs:
-    """Run a command to its end and measure its memory and that of its children."""
-    started, most = time.perf_counter(), 0
-    process = subprocess.Popen(command, cwd=Path(__file__).parents[1], stdout=subprocess.DEVNULL)
-    while process.poll() is None:
-        most = max(most, memory(psutil.Process(process.pid)))
-        time.sleep(0.1)
-    if process.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed")
-    return {"seconds": time.perf_counter() - started, "bytes": most}
-
-
-def memory(process: psutil.Process) -> int:
-    """Return the bytes that a process and its children currently use; 0 once it has ended."""
-    try:
-        return sum(part.memory_info().rss for part in (process, *process.children(recursive=True)))
-    except psutil.NoSuchProcess:
-        return 0
-
-
-def copied(dump: Path, target: Path, records: int) -> Path:
-    """Write a parquet dump of at least `records` records, made of copies of a dump's episodes."""
-    metadata = read_metadata(dump)
-    if LAYER not in metadata.layers:
-        raise UserError(f"{dump} holds no layer {LAYER!r}")
-    episodes = 1 + max(int(episode["episode"]) for episode in metadata.episodes)
-    copies = -(-records // metadata.records)
-    blank = replace(
-        metadata, layers={LAYER: metadata.layers[LAYER]}, format="parquet", precision="float32", columns={}, tables={},
-        precision_error={}, episodes=[], records=0, lives=0, files={},
-    )  # fmt: skip
-    with DumpWriter(target, blank) as writer:
-        for copy in range(copies):
-            for batch in batches(dump, metadata):
-                writer.write(disguised(batch, copy, episodes))
-        writer.close([{"episode": i, "seed": i, "map": 1} for i in range(copies * episodes)])
-    return target
-
-
-def batches(dump: Path, metadata: DumpMetadata) -> Iterator[Records]:
-    """Read a dump with one layer and without optional columns and tables."""
-    selection = select(dump, metadata, layers=[LAYER], columns=[], leave_out=["tables"])
-    yield from read_batches(dump, metadata, selection)
-
-
-def disguised(batch: Records, copy: int, episodes: int) -> Records:
-    """Return records renumbered as later episodes, with a little noise on their activations."""
-    activations = batch.activations[LAYER]
-    noise = np.random.default_rng([copy, len(batch)]).normal(size=activations.shape) * activations.std() * NOISE
-    shifted = {LAYER: (activations + noise * (copy > 0)).astype(np.float32)}
-    return replace(batch, episode=batch.episode + copy * episodes, activations=shifted)
+def seconds(command: list[str]) -> float:
+    """Return the wall-clock seconds of a command."""
+    started = time.perf_counter()
+    subprocess.run(command, cwd=Path(__file__).parents[1], stdout=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - started
 
 
 def compare_clusterers(arguments: Arguments, scratch: Path) -> dict[str, object]:

@@ -136,13 +136,13 @@ def to_table(records: Records, metadata: DumpMetadata, schema: "pa.Schema") -> "
         if numbers.width is None:
             arrays.append(pa.array(np.ascontiguousarray(values[name], numbers.dtype)))
         else:
-            arrays += map(_one_a_record, split_planes(values[name].astype(numbers.dtype, copy=False)))
+            arrays += map(fixed_size, split_planes(values[name].astype(numbers.dtype, copy=False)))
     for name in metadata.all_tables:
         rows = records.all_tables[name]
         offsets = pa.array(rows.offsets.astype(np.int32))
         kind = schema.field(TABLE + name).type
         in_bytes = np.ascontiguousarray(rows.values, _ROW_NUMBER).view(np.uint8)
-        arrays.append(pa.ListArray.from_arrays(offsets, _one_a_record(in_bytes), type=kind))
+        arrays.append(pa.ListArray.from_arrays(offsets, fixed_size(in_bytes), type=kind))
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
@@ -154,7 +154,7 @@ def values_of(records: Records) -> dict[str, np.ndarray]:
     return arrays | {TILE + name: records.tile[:, :, i] for i, name in enumerate(TILE_COLUMNS)}
 
 
-def _one_a_record(in_bytes: np.ndarray) -> "pa.Array":
+def fixed_size(in_bytes: np.ndarray) -> "pa.Array":
     """Return contiguous bytes, (R, width) uint8, as R fixed-size values."""
     import pyarrow as pa
 
@@ -176,14 +176,14 @@ def read_numbers(table: "pa.Table", name: str, numbers: Numbers, chosen: np.ndar
     """Return a field of the chosen records of a table, (B,) or (B, width)."""
     if numbers.width is None:
         return _whole(table, name).to_numpy(zero_copy_only=False)[chosen]
-    return join_planes([_bytes(_whole(table, plane))[chosen] for plane in numbers.planes(name)], numbers.dtype)
+    return join_planes([plane_bytes(_whole(table, plane))[chosen] for plane in numbers.planes(name)], numbers.dtype)
 
 
 def read_rows(table: "pa.Table", name: str) -> RaggedRows:
     """Return a table of the game's observation."""
     column = _whole(table, TABLE + name)
     offsets = column.offsets.to_numpy().astype(np.int64)
-    return RaggedRows(_bytes(column.flatten()).view(_ROW_NUMBER), offsets - offsets[0])
+    return RaggedRows(plane_bytes(column.flatten()).view(_ROW_NUMBER), offsets - offsets[0])
 
 
 def _whole(table: "pa.Table", name: str) -> "pa.Array":
@@ -191,7 +191,7 @@ def _whole(table: "pa.Table", name: str) -> "pa.Array":
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _bytes(array: "pa.Array") -> np.ndarray:
+def plane_bytes(array: "pa.Array") -> np.ndarray:
     """Return fixed-size values as (R, width) uint8, without copying them."""
     width = array.type.byte_width
     flat = np.frombuffer(array.buffers()[1], np.uint8, len(array) * width, array.offset * width)

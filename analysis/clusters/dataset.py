@@ -96,7 +96,10 @@ def read_dataset(
     )  # fmt: skip
     over_time = needs_history(features, settings.thinning)
     whole = read_history(folder) if over_time and metadata.format == "json" else None
-    parts, values = [_without_observations(Gathering(metadata, wanted, 0).finish(), metadata)], [np.empty((0, len(features)))]
+    parts, values = (
+        [_without_observations(Gathering(metadata, wanted, 0).finish(), metadata)],
+        [np.empty((0, len(features)))],
+    )
     with step("reading the dump and computing features") as report:
         for records in read_episodes(folder, metadata, wanted, report):
             history = whole

@@ -15,9 +15,7 @@ SETTINGS = AnalysisSettings(DUMP, subsample=10, max_records=1000)
 
 
 @pytest.mark.parametrize(("records", "every"), [(1, 10), (10_000, 10), (10_001, 11), (20_000, 20), (1_000_000, 1000)])
-def test_fewer_records_of_a_large_dump_are_kept(
-    records: int, every: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fewer_records_of_a_large_dump_are_kept(records: int, every: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert limited(SETTINGS, DUMP, records, 0) == replace(SETTINGS, subsample=every)
     note = capsys.readouterr().err
     assert ("note: " in note) == (every > 10)

@@ -1,0 +1,69 @@
+"""Copies of a dump are whole dumps of other episodes, and what a command takes is measured with its children."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from activation_store.reader import read_dump, read_metadata
+from activation_store.writer import state_of
+from benchmarks import scale
+from tests.planted import planted_dump, write_planted
+
+MEGABYTES = 300
+HOLDS_MEMORY = f"import time; kept = b'x' * {MEGABYTES}_000_000; time.sleep(%s)"
+IN_A_CHILD = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]], check=True)"
+
+
+@pytest.fixture(scope="module")
+def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_planted(tmp_path_factory.mktemp("dump") / "dump", planted_dump(episodes=1), format="parquet")
+
+
+def test_copies_are_further_episodes_with_a_little_noise(dump: Path, tmp_path: Path) -> None:
+    original = read_dump(dump)
+    copied = scale.copied(dump, tmp_path / "copied", 2 * len(original) + 1, "float32")
+    assert [episode["episode"] for episode in read_metadata(copied).episodes] == [0, 1, 2]
+    records = read_dump(copied)
+    assert len(records) == 3 * len(original)
+    for name, values in original.activations.items():
+        first, second, _ = np.split(records.activations[name], 3)
+        assert np.array_equal(first, values)
+        apart = np.abs(second - values)
+        assert (apart > 0).any() and apart.max() < 10 * scale.NOISE * values.std()
+    assert np.array_equal(records.tick, np.tile(original.tick, 3))
+
+
+def test_an_interrupted_copy_is_continued(dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    records = 3 * len(read_dump(dump))
+    whole = read_dump(scale.copied(dump, tmp_path / "whole", records, "float16"))
+    noisy = scale._noisy
+
+    def interrupted(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        if calls.append(None) or len(calls) > len(read_metadata(dump).layers):
+            raise KeyboardInterrupt
+        return noisy(values, rng)
+
+    calls: list[None] = []
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(scale, "_noisy", interrupted)
+        scale.copied(dump, tmp_path / "again", records, "float16")
+    assert state_of(tmp_path / "again") == "unfinished"
+    again = read_dump(scale.copied(dump, tmp_path / "again", records, "float16"))
+    assert all(np.array_equal(values, again.activations[name]) for name, values in whole.activations.items())
+
+
+@pytest.mark.parametrize("before", [[], [sys.executable, "-c", IN_A_CHILD]])
+def test_memory_is_that_of_the_process_and_its_children(before: list[str]) -> None:
+    program = HOLDS_MEMORY % 2
+    command = [*before, program] if before else [sys.executable, "-c", program]
+    costs = scale.run(command)
+    assert costs.code == 0 and costs.seconds >= 2
+    assert MEGABYTES * 1e6 < costs.bytes < MEGABYTES * 1e6 + 2e8
+
+
+@pytest.mark.parametrize(("longest", "largest"), [(1.0, 1e12), (1e3, 1e8)])
+def test_a_command_that_takes_too_much_is_stopped(longest: float, largest: float) -> None:
+    costs = scale.run([sys.executable, "-c", HOLDS_MEMORY % 1000], longest, largest)
+    assert costs.code is None and costs.seconds < 100
