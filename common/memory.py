@@ -39,4 +39,5 @@ def check_memory(needed: float, what: str, remedy: str) -> None:
     """
     free = free_memory()
     if free is not None and needed > free:
-        raise UserError(f"{what} needs about {needed / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are free: {remedy}")
+        needs, has = f"{needed / 1e9:.1f} GB", f"{free / 1e9:.1f} GB"
+        raise UserError(f"{what} needs about {needs} of memory, and {has} are free: {remedy}")

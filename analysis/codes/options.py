@@ -94,8 +94,9 @@ class FitSettings:
     def analysis(self) -> "CodeAnalysis":
         """The settings with which the codes are compared."""
         return CodeAnalysis(
-            dump=self.dump, subsample=self.subsample, max_records=self.max_records, skip_first=self.skip_first, layer=self.read_layer,
-            features=self.features, projection="pca", hdbscan_min_cluster=2, hdbscan_min_samples=1,
+            dump=self.dump, subsample=self.subsample, max_records=self.max_records, skip_first=self.skip_first,
+            layer=self.read_layer, features=self.features, projection="pca",
+            hdbscan_min_cluster=2, hdbscan_min_samples=1,
             permutations=self.permutations, bootstraps=self.bootstraps, confidence=self.confidence, seed=self.seed,
             output_dir=self.output_dir,
         )  # fmt: skip
