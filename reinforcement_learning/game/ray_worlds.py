@@ -13,7 +13,7 @@ import numpy as np
 
 from common.user_error import UserError
 from reinforcement_learning.game.environment import serial_worlds
-from reinforcement_learning.ray_cluster import cores, free_cores
+from common.ray_cluster import cores, free_cores
 
 _START_SECONDS = 300
 

@@ -105,7 +105,7 @@ def _ray_starter(rollout: RolloutSettings, maps: Path, groups: int) -> Callable[
 
 def _ray_workers_of_a_group(rollout: RolloutSettings, groups: int) -> int:
     """Connect to the cluster, and return how many of its workers play a group of worlds, each on a core of its own."""
-    from reinforcement_learning.ray_cluster import connect, cores
+    from common.ray_cluster import connect, cores
 
     connect(rollout.ray_address)
     local = rollout.ray_address == "local"  # then each machine's processes start clusters on that machine alone

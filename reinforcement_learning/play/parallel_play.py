@@ -31,7 +31,7 @@ def processes_of(workers: Workers) -> int:
         wanted = max(1, workers.worlds // WORLDS_TOGETHER)
     if workers.ray_address is None:
         return wanted or usable_cores()
-    from reinforcement_learning.ray_cluster import connect, cores
+    from common.ray_cluster import connect, cores
 
     connect(workers.ray_address)
     if cores() < max(1, wanted):

@@ -156,13 +156,13 @@ def test_a_cluster_with_too_few_cores_is_refused_before_worlds_are_made(
 ) -> None:
     """Processes are those of the run, and those on this machine."""
     pytest.importorskip("ray")
-    monkeypatch.setattr("reinforcement_learning.ray_cluster.connect", lambda address: None)
-    monkeypatch.setattr("reinforcement_learning.ray_cluster.cores", lambda: cores)
+    monkeypatch.setattr("common.ray_cluster.connect", lambda address: None)
+    monkeypatch.setattr("common.ray_cluster.cores", lambda: cores)
     for name, number in zip(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), processes, strict=True):
         monkeypatch.setenv(name, str(number))
     settings = RolloutSettings(num_envs=4, vectorization="ray", num_workers=workers, ray_address=address)
     assert_refuses(told, connect_workers, settings)
-    monkeypatch.setattr("reinforcement_learning.ray_cluster.cores", lambda: cores + 1)
+    monkeypatch.setattr("common.ray_cluster.cores", lambda: cores + 1)
     connect_workers(settings)
 
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from reinforcement_learning import ray_cluster
+from common import ray_cluster
 from tests.command import ROOT, assert_refuses, environment
 
 pytest.importorskip("ray")
 
 LISTENING = """
 import os, psutil
-from reinforcement_learning.ray_cluster import connect
+from common.ray_cluster import connect
 connect("local")
 import ray
 def at(process):
