@@ -2,6 +2,7 @@
 
     python study.py studies/memory.yaml                     # run what is missing, and write docs/findings/memory.md
     python study.py studies/memory.yaml --plan              # only say what would be run, and how long it would take
+    python study.py studies/memory.yaml --ray-address auto  # stages side by side on a Ray cluster
     python study.py verify docs/findings/memory.md          # find every number of a page in the results beside it
     python study.py verify docs/findings/memory.md --rewrite    # write it again from these results
     python study.py claims                                  # the table of all claims of all pages in docs/findings.md
@@ -32,6 +33,11 @@ class Arguments:
     """Parent folder of the study's results; those of each stage are in a folder of their own."""
     pages_dir: Path = Path("docs/findings")
     """Folder of the page, which is named after the study file."""
+    ray_address: str | None = None
+    """Run stages that do not need each other side by side on a Ray cluster whose machines share this folder: local,
+    auto or HOST:PORT, as in extract_activations.py. By default one after the other on this machine."""
+    stage_cores: int = 2
+    """Cores of the cluster that each stage gets, at least 1."""
     plan: bool = False
     """Only list the stages, what would be done with each, and the time."""
 
@@ -66,6 +72,7 @@ def main() -> None:
         return
     arguments = command_line.parse(Arguments, __doc__)
 
+    from analysis.findings.crews import RayCrew
     from analysis.findings.overview import overview, plan_lines
     from analysis.findings.page import check_replaceable, write_page
     from analysis.findings.running import StudyRun
@@ -80,8 +87,9 @@ def main() -> None:
     print("\n".join(plan_lines(plans)))
     if arguments.plan:
         return
+    crew = RayCrew(run.scripts, arguments.ray_address, arguments.stage_cores) if arguments.ray_address else None
     with overview(plans) as report:
-        history = run.run(plans, report)
+        history = run.run(plans, report, crew)
     numbers = write_page(arguments.study, run.folder, history, page)
     print(f"{len(study.claims)} claims with {numbers} numbers: {page}")
 

@@ -163,7 +163,9 @@ def copied(dump: Path, target: Path, records: int, precision: Precision) -> Path
             if number in writer.stored:
                 continue
             rng = np.random.default_rng(number)
-            for batch in read_batches(dump, metadata, select(dump, metadata, columns=columns, episodes=[original])):
+            for batch in read_batches(
+                dump, metadata, select(dump, metadata, columns=list(columns), episodes=[original])
+            ):
                 noisy = {name: _noisy(values, rng) for name, values in batch.activations.items()}
                 kept = batch.activations if number == original else noisy
                 writer.write(replace(batch, episode=np.full_like(batch.episode, number), activations=kept))

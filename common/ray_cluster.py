@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import re
 import secrets
 import signal
 import socket
@@ -12,7 +13,13 @@ from typing import Any
 
 from common.user_error import UserError
 
+RAY_ADDRESSES = "local, auto or HOST:PORT"
 _CONNECT_SECONDS = 10
+
+
+def is_ray_address(text: str) -> bool:
+    """Return whether a text names a Ray cluster: local, auto or HOST:PORT."""
+    return bool(re.fullmatch(r"local|auto|[^\s:/]+:[0-9]+", text))
 
 
 def connect(address: str) -> None:
@@ -33,8 +40,7 @@ def connect(address: str) -> None:
         import ray
     except ImportError:
         raise UserError(
-            "--vectorization ray needs the package ray: install the extra of that name (uv sync --extra ray), or use "
-            "another vectorization"
+            "Ray needs the package ray: install the extra of that name (uv sync --extra ray), or leave out Ray"
         ) from None
     if ray.is_initialized():
         return

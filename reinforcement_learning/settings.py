@@ -5,7 +5,6 @@ section when debugging, the command line.
 """
 
 import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, field, fields
 from pathlib import Path
@@ -22,13 +21,13 @@ from agent_zoo.reward_rules import RewardRules
 from agent_zoo.semantic.shape import BETA, MOST_CODES, PAIRWISE_WEIGHT, Feed
 from agent_zoo.shown_settings import FULL_RADIUS
 from common.argument_checks import FASTEST_REGROWTH
+from common.ray_cluster import RAY_ADDRESSES, is_ray_address
 from common.user_error import UserError
 from common.yaml_file import one_line, shown
 
 LARGEST_NUM_MAPS = 4096
 AMMUNITION_DAMAGE = 5
 """The game's own."""
-RAY_ADDRESSES = "local, auto or HOST:PORT"
 _RULES = tuple(rule.name for rule in fields(RewardRules) if rule.name != "as_published")
 _LARGEST_COUNT = 2**63 - 1  # what arrays and generators of random numbers take
 
@@ -41,11 +40,6 @@ def _number(value: object) -> object:
         number = float(value.replace("_", ""))
         return int(number) if number.is_integer() and math.isfinite(number) else number
     return value
-
-
-def is_ray_address(text: str) -> bool:
-    """Return whether a text names a Ray cluster: local, auto or HOST:PORT."""
-    return bool(re.fullmatch(r"local|auto|[^\s:/]+:[0-9]+", text))
 
 
 def _ray_address(value: object) -> object:

@@ -169,6 +169,19 @@ def test_interrupted_study_goes_on(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_stages_on_ray_give_the_same_results(folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    own = [folder / "tiny.yaml", "--results-dir", tmp_path / "results", "--pages-dir", tmp_path / "pages"]
+    done = run("study.py", *own, "--ray-address", "local", "--stage-cores", 1)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for name in ("clear_kit", "clear_second"):
+        there, here = (parent / "results/tiny" / name / "effects.tsv" for parent in (tmp_path, folder))
+        assert there.read_bytes() == here.read_bytes()
+    refused = run_here("study.py", *own, "--ray-address", "there")
+    assert_refused(refused, "--ray-address is there: must be local, auto or HOST:PORT")
+
+
+@pytest.mark.slow
 def test_failing_stage_is_named_with_its_reason(folder: Path, tmp_path: Path) -> None:
     study = yaml.safe_load((folder / "tiny.yaml").read_text())
     study["stages"][0]["run"] = study["stages"][0]["run"].replace("--share 0.25", "--share 2")

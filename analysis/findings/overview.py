@@ -1,15 +1,13 @@
 """What a study is doing: a live table on a terminal, a line for each stage elsewhere."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from analysis.findings.running import StudyPlan
+from analysis.findings.running import Report, StudyPlan
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-Report = Callable[[StudyPlan, str, float], None]
 
 _DONE = {"skip": "finished before", "run": "waiting", "continue": "waiting, interrupted before"}
 _WILL = {"skip": "is finished", "run": "will run", "continue": "will continue"}

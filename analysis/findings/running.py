@@ -6,9 +6,9 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -18,10 +18,11 @@ from typing import Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from analysis.findings.crews import POLL_SECONDS, Crew, LocalCrew, LostError, Running
 from analysis.findings.page import History, Named, Played
 from analysis.findings.stage_commands import command_words, places
 from analysis.findings.study_file import HERE, Stage, Study
-from common.files import make_folder, open_to_append, read_bytes, read_json, sha256, visible, write_json
+from common.files import make_folder, read_bytes, read_json, sha256, visible, write_json
 from common.user_error import UserError, one_line
 
 DEFAULT_RESULTS = Path("study_results")
@@ -29,6 +30,7 @@ STATE_FILE = "study.json"
 LOCK_FILE = "study.lock"
 PRIMARY_FILE = "primary.json"
 Action = Literal["skip", "run", "continue"]
+_MOST_LOSSES = 3
 _LAST_LINES = 40
 
 
@@ -67,6 +69,10 @@ class StudyPlan:
     minutes: float
     key: str
     read: dict[str, str]
+
+
+Report = Callable[[StudyPlan, str, float], None]
+"""Called with a plan, its state (running, done), and the seconds that the stage has taken."""
 
 
 @dataclass(eq=False)
@@ -108,13 +114,14 @@ class StudyRun:
             plans.append(StudyPlan(stage, action, minutes, key, read))
         return plans
 
-    def run(self, plans: Sequence[StudyPlan], report: Callable[[StudyPlan, str, float], None]) -> History:
+    def run(self, plans: Sequence[StudyPlan], report: Report, crew: Crew | None = None) -> History:
         """Do what is left, and return all stages as they were run, and since when the primary outcomes were named.
 
         Args:
             report: called with a plan, its state (running, done), and the seconds that the stage has taken.
+            crew: runs the commands; by default one after the other on this machine.
 
-        SIGTERM ends the running stage too, and then this process.
+        SIGTERM ends the running stages too, and then this process.
 
         Raises:
             UserError: a stage failed; the message names it, its last line and its log. Or a stage of this study is
@@ -124,9 +131,9 @@ class StudyRun:
         self._refuse_foreign(plans)
         with _ends_by_sigterm(), _only_call(self.folder) as lock:
             primary = self._named()
-            for plan in plans:
-                if plan.action != "skip":
-                    self._run(plan, report, lock)
+            self._run_all(
+                [plan for plan in plans if plan.action != "skip"], report, crew or LocalCrew(self.scripts), lock
+            )
         states = [(stage.name, self.states[stage.name]) for stage in self.study.stages]
         played = [Played(name, self._portable(state.command), state.seconds, state.read) for name, state in states]
         return History(played, primary)
@@ -189,44 +196,94 @@ class StudyRun:
         self.states[stage.name] = state
         write_json(self.folder / STATE_FILE, {name: asdict(state) for name, state in self.states.items()})
 
-    def _run(self, plan: StudyPlan, report: Callable[[StudyPlan, str, float], None], lock: int) -> None:
-        """Run a stage to its end; it shares the lock, and so keeps it if this process is killed."""
-        stage, here, log = plan.stage, self.folder / plan.stage.name, self.folder / f"{plan.stage.name}.log"
+    def _run_all(self, waiting: list[StudyPlan], report: Report, crew: Crew, lock: int) -> None:
+        """Run stages, each once those are finished whose folders it reads."""
+        begun: list[_Begun] = []
+        losses: Counter[str] = Counter()
+        try:
+            while waiting or begun:
+                while len(begun) < crew.size and (plan := _next(waiting, begun)):
+                    waiting.remove(plan)
+                    begun.append(self._begin(plan, crew, lock))
+                for one in list(begun):
+                    try:
+                        is_done = self._look_at(one, report)
+                    except LostError as lost:
+                        name = one.plan.stage.name
+                        losses[name] += 1
+                        if losses[name] > _MOST_LOSSES:
+                            raise UserError(
+                                f"the stage {name} was lost {losses[name]} times in a row: {lost}"
+                            ) from None
+                        print(f"{lost}: the stage {name} is continued by another", file=sys.stderr, flush=True)
+                        waiting.insert(0, replace(one.plan, action=self._action(one.plan.stage, one.plan.key)))
+                        is_done = True
+                    if is_done:
+                        begun.remove(one)
+                if begun:
+                    time.sleep(POLL_SECONDS)
+        except BaseException as stop:
+            for one in begun:
+                one.running.stop(signal.SIGTERM if isinstance(stop, SystemExit) else signal.SIGINT)
+            raise
+        finally:
+            for one in begun:
+                self._save(one.plan.stage, replace(one.state, seconds=one.seconds()))
+
+    def _begin(self, plan: StudyPlan, crew: Crew, lock: int) -> "_Begun":
+        """Start a stage; on this machine it shares the lock, and so keeps it if this process is killed."""
+        stage, here, log = plan.stage, self.folder / plan.stage.name, self._log(plan.stage)
         spent = self.states[stage.name].seconds if plan.action == "continue" else 0.0
         if plan.action == "run":
             shutil.rmtree(here, ignore_errors=True)
             log.unlink(missing_ok=True)
         state = StageState(plan.key, self.command(stage), plan.read, spent)
         self._save(stage, state)
-        words = [sys.executable, *(self._filled(stage, word) for word in command_words(stage.run))]
+        words = [self._filled(stage, word) for word in command_words(stage.run)]
         if plan.action == "continue" and stage.resume:
             words.append(stage.resume)
-        start = time.monotonic()
+        return _Begun(plan, state, crew.start(words, log, lock))
 
-        def seconds() -> float:
-            return state.seconds + time.monotonic() - start
-
-        with open_to_append(log) as output:
-            child = subprocess.Popen(
-                words, cwd=self.scripts, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                env=os.environ | {"PYTHONUNBUFFERED": "1"}, pass_fds=[lock],
-            )  # fmt: skip
-            try:
-                while child.poll() is None:
-                    report(plan, "running", seconds())
-                    time.sleep(0.5)
-            except BaseException as stop:  # a child of a shell that ignores Ctrl-C ignores SIGINT
-                child.send_signal(signal.SIGTERM if isinstance(stop, SystemExit) else signal.SIGINT)
-                child.wait()
-                raise
-            finally:
-                self._save(stage, replace(state, seconds=seconds()))
-        if child.returncode:
-            raise UserError(f"the stage {stage.name} failed: {_last_line(log)}; its output: {log}")
+    def _look_at(self, one: "_Begun", report: Report) -> bool:
+        """Return whether a stage is finished, and note it down if it is."""
+        stage, here = one.plan.stage, self.folder / one.plan.stage.name
+        code = one.running.code()
+        if code is None:
+            report(one.plan, "running", one.seconds())
+            return False
+        self._save(stage, replace(one.state, seconds=one.seconds()))
+        if code:
+            raise UserError(
+                f"the stage {stage.name} failed: {_last_line(self._log(stage))}; its output: {self._log(stage)}"
+            )
         if not here.is_dir() or not any(here.iterdir()):
             raise UserError(f"the stage {stage.name} left nothing in {here}: its output option must name {{here}}")
-        self._save(stage, replace(state, seconds=seconds(), files=_sizes(here)))
-        report(plan, "done", seconds())
+        self._save(stage, replace(one.state, seconds=one.seconds(), files=_sizes(here)))
+        report(one.plan, "done", one.seconds())
+        return True
+
+    def _log(self, stage: Stage) -> Path:
+        return self.folder / f"{stage.name}.log"
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A stage that is running."""
+
+    plan: StudyPlan
+    state: StageState
+    running: Running
+    start: float = field(default_factory=time.monotonic)
+
+    def seconds(self) -> float:
+        """Return how long the stage has taken, with what it took before an interruption."""
+        return self.state.seconds + time.monotonic() - self.start
+
+
+def _next(waiting: Sequence[StudyPlan], begun: "Sequence[_Begun]") -> StudyPlan | None:
+    """Return the first stage that waits for no other."""
+    unfinished = {plan.stage.name for plan in (*waiting, *(one.plan for one in begun))}
+    return next((plan for plan in waiting if not plan.stage.needs(unfinished) - {plan.stage.name}), None)
 
 
 @contextmanager

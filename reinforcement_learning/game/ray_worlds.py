@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from common.ray_cluster import cores, free_cores
 from common.user_error import UserError
 from reinforcement_learning.game.environment import serial_worlds
-from common.ray_cluster import cores, free_cores
 
 _START_SECONDS = 300
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from common.ray_cluster import RAY_ADDRESSES, is_ray_address
 from common.user_error import UserError
-from reinforcement_learning.settings import RAY_ADDRESSES, is_ray_address
 
 Vectorization = Literal["multiprocessing", "ray"]
 

@@ -1,0 +1,222 @@
+"""Where the commands of a study run: one after the other on this machine, or side by side on a Ray cluster.
+
+The machines of a cluster need the same Python and packages, this checkout and the study's results at the same paths, on
+a file system that they share.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from common.files import open_to_append
+from common.ray_cluster import RAY_ADDRESSES, connect, cores, free_cores, is_ray_address
+from common.user_error import UserError
+
+POLL_SECONDS = 0.5
+_START_SECONDS = 300
+_STOP_SECONDS = 30
+_ENDS_WITH_ITS_WORKER = """
+import ctypes, os, signal, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    os.sched_setaffinity(0, map(int, sys.argv[1].split(",")))
+os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
+"""
+"""Starts a command that is killed when the process that started it ends (1: PR_SET_PDEATHSIG), on some cores alone."""
+
+
+class LostError(Exception):
+    """A machine was lost, and with it the command that ran there; the message says which."""
+
+
+class Running(Protocol):
+    """A command that was started."""
+
+    def code(self) -> int | None:
+        """Return its exit code, None while it runs.
+
+        Raises:
+            LostError: it ended with its machine.
+            UserError: it cannot be started.
+        """
+
+    def stop(self, number: signal.Signals) -> None:
+        """Send it a signal, and wait for its end."""
+
+
+class Crew(Protocol):
+    """What commands are run by."""
+
+    size: int
+    """How many run side by side."""
+
+    def start(self, words: Sequence[str], log: Path, lock: int) -> Running:
+        """Start a script with its options.
+
+        Args:
+            log: that its output is appended to.
+            lock: descriptor that a command on this machine keeps open.
+        """
+
+
+class LocalCrew:
+    """Runs one command at a time, which has the machine for itself."""
+
+    size = 1
+
+    def __init__(self, scripts: Path) -> None:
+        self._scripts = scripts
+
+    def start(self, words: Sequence[str], log: Path, lock: int) -> "LocalCommand":
+        """Start a script with its options."""
+        return LocalCommand(_started([sys.executable, *words], self._scripts, log, [lock]))
+
+
+class LocalCommand:
+    """A process of this machine."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self._process = process
+
+    def code(self) -> int | None:
+        """Return its exit code, None while it runs."""
+        return self._process.poll()
+
+    def stop(self, number: signal.Signals) -> None:
+        """Send it a signal, and wait for its end."""
+        self._process.send_signal(number)  # a child of a shell that ignores Ctrl-C ignores SIGINT
+        self._process.wait()
+
+
+class RayCrew:
+    """Runs as many commands side by side as the cluster has cores for."""
+
+    def __init__(self, scripts: Path, address: str, cores_each: int) -> None:
+        """Connect to a cluster.
+
+        Raises:
+            UserError: the address or the number of cores is none, no cluster answers there, or it has fewer cores than
+                one command needs.
+        """
+        if not is_ray_address(address):
+            raise UserError(f"--ray-address is {address}: must be {RAY_ADDRESSES}")
+        if cores_each < 1:
+            raise UserError(f"--stage-cores is {cores_each}: must be 1 or more")
+        connect(address)
+        import ray
+
+        if cores() < cores_each:
+            raise UserError(f"--stage-cores is {cores_each}, and the Ray cluster has {cores()} in all: lower it")
+        self.size = cores() // cores_each
+        self.cores_each, self.scripts = cores_each, scripts
+        self.taken: Counter[tuple[str, int]] = Counter()  # of each machine's cores, how often each is given away
+        remote: Any = ray.remote(num_cpus=cores_each, scheduling_strategy="SPREAD")
+        self._actor = remote(_Worker).options(max_concurrency=2)  # so that a command that runs can be stopped
+
+    def start(self, words: Sequence[str], log: Path, lock: int) -> "RayCommand":
+        """Start a script with its options; Ray makes it wait until a machine has enough free cores."""
+        return RayCommand(self, self._actor.remote(), words, log)
+
+
+class RayCommand:
+    """A command on a machine of the cluster: first its worker starts, then the command itself."""
+
+    def __init__(self, crew: RayCrew, worker: Any, words: Sequence[str], log: Path) -> None:
+        self._crew, self._worker, self._words, self._log = crew, worker, words, log
+        self._answer = worker.place.remote(str(log.parent.absolute()))
+        self._cores: list[tuple[str, int]] = []
+        self._begun = time.monotonic()
+
+    def code(self) -> int | None:
+        """Return its exit code, None while it runs."""
+        import ray
+
+        ready, _ = ray.wait([self._answer], timeout=0)
+        if not ready:
+            if not self._cores and time.monotonic() > self._begun + _START_SECONDS:
+                raise UserError(
+                    f"no Ray worker started within {_START_SECONDS} s; of the cluster's {cores()} cores {free_cores()} "
+                    "are free: wait for other jobs to end"
+                )
+            return None
+        try:
+            answer = ray.get(ready[0])
+        except ray.exceptions.RayTaskError as error:
+            self._end()
+            if isinstance(error.cause, UserError):
+                raise error.cause from None
+            raise
+        except ray.exceptions.RayError as error:
+            where = f" on {self._cores[0][0]}" if self._cores else ""
+            self._end()
+            raise LostError(f"a Ray worker{where} ended ({type(error).__name__})") from None
+        if not self._cores:
+            self._run_on(*answer)
+            return None
+        self._end()
+        return int(answer)
+
+    def _run_on(self, machine: str, there: Sequence[int]) -> None:
+        taken = self._crew.taken
+        least = sorted(there, key=lambda core: (taken[machine, core], core))[: self._crew.cores_each]
+        self._cores = [(machine, core) for core in least]
+        taken.update(self._cores)
+        self._answer = self._worker.run.remote(list(self._words), self._crew.scripts, self._log.absolute(), least)
+
+    def stop(self, number: signal.Signals) -> None:
+        """Send it a signal, and wait for its end."""
+        import ray
+
+        if self._cores:
+            self._worker.stop.remote(int(number))
+            ray.wait([self._answer], timeout=_STOP_SECONDS)
+        self._end()
+
+    def _end(self) -> None:
+        import ray
+
+        self._crew.taken.subtract(self._cores)
+        ray.kill(self._worker)
+
+
+class _Worker:
+    """Runs one command on a machine of the cluster."""
+
+    def place(self, results: str) -> tuple[str, list[int]]:
+        """Return the machine's name and the numbers of its cores.
+
+        Raises:
+            UserError: the machine does not see the results.
+        """
+        if not Path(results).is_dir():
+            raise UserError(
+                f"{socket.gethostname()} does not have {results}: put --results-dir on a file system that all machines "
+                "of the cluster share, and this checkout at the same path on each"
+            )
+        affinity = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+        return socket.gethostname(), sorted(affinity)
+
+    def run(self, words: list[str], scripts: Path, log: Path, on: list[int]) -> int:
+        """Run a command to its end, and return its exit code."""
+        numbers = ",".join(map(str, on))
+        launcher = [sys.executable, "-c", _ENDS_WITH_ITS_WORKER, numbers, *words]
+        self._process = _started(launcher, scripts, log, [])
+        return self._process.wait()
+
+    def stop(self, number: int) -> None:
+        self._process.send_signal(number)
+
+
+def _started(words: Sequence[str], scripts: Path, log: Path, kept_open: Sequence[int]) -> "subprocess.Popen[bytes]":
+    with open_to_append(log) as output:
+        return subprocess.Popen(
+            words, cwd=scripts, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+            env=os.environ | {"PYTHONUNBUFFERED": "1"}, pass_fds=kept_open,
+        )  # fmt: skip
