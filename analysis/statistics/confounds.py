@@ -48,7 +48,7 @@ LARGE_EXCESS = 0.2
 
 QUANTILES = 20
 _ROTATIONS = 99  # they only have to give a mean
-_DRAWS_AT_ONCE = 32
+_RECEIVED_AT_ONCE = 1 << 24
 _COUNTS_AT_ONCE = 1 << 23
 _ALIKE = 10  # lives of similar length that exchange with each other
 
@@ -280,8 +280,9 @@ def _exchanged(shares: sparse.csr_array, joint: np.ndarray, receivers: np.ndarra
     """
     labels, categories = shares.shape[0], joint.shape[1]
     result = np.empty((len(receivers), labels, categories))
-    for first in range(0, len(receivers), _DRAWS_AT_ONCE):
-        some = receivers[first : first + _DRAWS_AT_ONCE]
+    at_once = max(1, _RECEIVED_AT_ONCE // joint.size)  # draws
+    for first in range(0, len(receivers), at_once):
+        some = receivers[first : first + at_once]
         received = joint[some.T].reshape(len(joint), -1)  # (L, draws * Z)
         counts = (shares @ received).reshape(labels, len(some), categories)
         result[first : first + len(some)] = counts.transpose(1, 0, 2)
