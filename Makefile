@@ -1,6 +1,7 @@
 # make demo   the whole pipeline on the real game in a few minutes: train briefly, then record, analyse and draw a
 #             shipped policy; ends with the pages to open
-# make study  all studies in studies/: from the shipped policies to pages in docs/findings/, in about 19 hours on two cores
+# make study  all studies in studies/: from the shipped policies to pages in docs/findings/, in about 19 hours on two cores;
+#             on a Ray cluster: make study STUDY_OPTIONS="--ray-address auto"
 # make test   the tests, on all cores, except the slow ones
 # make test-slow  the slow tests: runs of several processes that take minutes
 # make test-all   both in one go, which takes less time than one after the other
@@ -107,7 +108,7 @@ demo: setup
 	@echo "  source .venv/bin/activate && python train_probes.py $(DEMO_DUMP)"
 
 study: setup
-	@for study in studies/*.yaml; do $(RUN) study.py $$study || exit; done
+	@for study in studies/*.yaml; do $(RUN) study.py $$study $(STUDY_OPTIONS) || exit; done
 
 test: setup-all
 	$(RUN) -m pytest -n $(WORKERS) $(BY_FILE) -m "not slow"

@@ -40,7 +40,7 @@ class ProbeSettings:
     subsample: int = 1
     """Keep every N-th record of each life, at least 1 (all), starting at a random one. Fewer records favour small
     inputs over large ones."""
-    max_records: int = 120_000
+    max_records: int = 100_000
     """Maximum number of records to keep, at least 1000, 34 kB of memory each. Of a dump in which --subsample would keep
     more, fewer of each life are kept."""
     skip_first: int = 0
