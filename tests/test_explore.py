@@ -449,6 +449,7 @@ def test_all_of_a_selection_and_of_a_tick_is_on_the_screen(browser, page_file: P
         heads = page.locator("#selection thead th").all_inner_texts()
         assert [head.replace("\n", " ") for head in heads] == ["mean", "rest", "d", "p", "q", "q given time"]
         assert cut_off(page, "#selection thead th, #selection tbody:nth-of-type(2) td", "#looked-at") == []
+        assert cut_off(page, "#pointer h2", "#looked-at") == []
 
 
 def cut_off(page, parts: str, room: str) -> list[str]:
@@ -530,16 +531,29 @@ def test_search_finds_features_clusters_lives_and_what_happened(page, content: E
     assert not page.locator("#matches").is_visible()
 
 
-def test_a_selection_is_saved_for_the_other_scripts(page, content: Explored) -> None:
+def test_a_selection_is_saved_for_the_other_scripts_and_loaded_again(page, content: Explored, tmp_path: Path) -> None:
     page.locator("[data-cluster='0']").get_by_role("button", name="Select").click()
     until(page, "explorer.selection !== null")
     with page.expect_download() as waiting:
         page.get_by_role("button", name="Save", exact=True).click()
-    selection = read_selection(Path(waiting.value.path()), content.run.dump)
+    saved = Path(waiting.value.path())
+    selection = read_selection(saved, content.run.dump)
     assert waiting.value.suggested_filename == f"{content.run.name}-selection.json"
     assert selection.run.path == content.run.clusters.path
     assert selection.records.tolist() == np.flatnonzero(content.run.clusters.label == 0).tolist()
-    assert json.loads(Path(waiting.value.path()).read_text())["selected"] == "cluster 0"
+    assert json.loads(saved.read_text())["selected"] == "cluster 0"
+    before = page.evaluate("explorer.selection")
+    page.get_by_role("button", name="Clear").click()
+    until(page, "explorer.selection === null")
+    page.locator("#import-file").set_input_files(saved)
+    until(page, "explorer.selection !== null")
+    assert page.evaluate("explorer.selection") == before
+    assert page.locator("#selection-name").inner_text() == "Cluster 0 against the rest"
+    more = tmp_path / "more.json"
+    more.write_text(json.dumps(json.loads(saved.read_text()) | {"records": [*selection.records.tolist(), 10**6]}))
+    page.locator("#import-file").set_input_files(more)
+    page.get_by_text("1 point of that selection is not in this page.").wait_for()
+    assert page.evaluate("explorer.selection") == before
 
 
 def test_students_tail_is_scipys(untouched) -> None:
@@ -571,12 +585,12 @@ def test_labels_are_kept_exported_and_imported(page, browser, page_file: Path, c
         ):
             bad = tmp_path / "bad.json"
             bad.write_text(broken)
-            other.locator("#import-labels").set_input_files(bad)
+            other.locator("#import-file").set_input_files(bad)
             other.get_by_text(message).wait_for()
             assert other.evaluate("explorer.labels") == {}
         good = tmp_path / "good.json"
         good.write_text(json.dumps(output | {"labels": output["labels"] | {"999": "nobody", "1": 7}}))
-        other.locator("#import-labels").set_input_files(good)
+        other.locator("#import-file").set_input_files(good)
         until(other, "Object.keys(explorer.labels).length === 1")
         assert other.get_by_label("Label of cluster 0").input_value() == "forages <b>by</b> the water"
 

@@ -1,20 +1,22 @@
 "use strict";
 
-/* The clusters: what the analysis says of each, and what people call it; kept in the browser, exported, imported. */
+/* The clusters: what the analysis says of each, and what people call it; kept in the browser, exported, imported.
+   Files are imported here, of labels and of selections. */
 
 const LABELS_KIND = "labels of clusters";
 
 class ClusterPanel {
-  constructor(state) {
+  constructor(state, selection) {
     this.state = state;
+    this.selection = selection;
     this.facts = state.data.facts;
     this.message = byId("labels-message");
     this.inputs = new Map();
     byId("cluster-list").append(...this.facts.clusters.map((cluster) => this.item(cluster)), this.noise());
     listenTo("export-labels", "click", () => this.exportLabels());
-    const file = byId("import-labels");
+    const file = byId("import-file");
     file.addEventListener("change", async () => {
-      if (file.files.length) this.importLabels(await file.files[0].text());
+      if (file.files.length) this.importFile(await file.files[0].text());
       file.value = "";
     });
     this.restore();
@@ -98,7 +100,7 @@ class ClusterPanel {
 
   exportLabels() { saveFile(this.facts, "labels", { kind: LABELS_KIND, labels: this.state.names }); }
 
-  importLabels(text) {
+  importFile(text) {
     let content;
     try {
       content = JSON.parse(text);
@@ -106,10 +108,13 @@ class ClusterPanel {
       this.say("That file is not JSON: choose one that this page has exported.");
       return;
     }
-    if (content?.kind !== LABELS_KIND) {
-      this.say("That file holds no labels of clusters: choose one that this page has exported.");
+    if (content?.kind !== LABELS_KIND && content?.kind !== this.facts.selectionKind) {
+      this.say("That file holds no labels of clusters and no selection: choose one that this page has exported or saved.");
     } else if (content.runKey !== this.facts.runKey) {
-      this.say(`Those labels are of another run (${content.run}): they would name the wrong clusters.`);
+      this.say(`That file is of another run (${content.run}): it would name the wrong clusters or points.`);
+    } else if (content.kind === this.facts.selectionKind) {
+      const missing = new Set(content.records).size - this.selection.load(content);
+      this.say(missing ? `${counted(missing, "point")} of that selection ${missing === 1 ? "is" : "are"} not in this page.` : "");
     } else {
       this.take(checkedNames(content.labels, this.inputs));
     }

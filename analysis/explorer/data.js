@@ -192,15 +192,16 @@ class ExplorerState extends PageState {
     this.set("colourBy", by);
   }
 
-  /** Select the points for which a condition holds; the name says which they are. */
-  selectPoints(condition, name) {
+  /** Select the points for which a condition holds; the name says which they are, `by` the features that the condition reads. */
+  selectPoints(condition, name, by = []) {
     const points = Int32Array.from({ length: this.data.count }, (_, point) => point).filter(condition);
-    this.select(points, name);
+    this.select(points, name, by);
   }
 
   /** Select points, or none of them. */
-  select(points, name = "selected points") {
+  select(points, name = "selected points", by = []) {
     this.selectionName = name;
+    this.selectedBy = by;
     this.set("selection", points?.length ? points : null);
   }
 }

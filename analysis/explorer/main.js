@@ -109,7 +109,8 @@ async function start() {
   const state = new ExplorerState(await ExplorerData.load());
   const embedding = new Embedding(state);
   const selection = new SelectionPanel(state);
-  for (const Panel of [PointerPanel, ClusterPanel, WorldPane, Panes]) new Panel(state);
+  for (const Panel of [PointerPanel, WorldPane, Panes]) new Panel(state);
+  new ClusterPanel(state, selection);
   listenToKeys(state, new LifePanel(state));
   new QuantityCard(state, embedding);
   listenToEdits(state);

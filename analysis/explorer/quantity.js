@@ -35,7 +35,7 @@ class QuantityCard {
         stripOfViews(this.state, end, points.map((point) => data.tables["point.tick"][point])),
       ]),
       element(
-        "button", { type: "button", onclick: () => this.state.selectPoints(isGreat, `greatest ${quantity.name}`) },
+        "button", { type: "button", onclick: () => this.state.selectPoints(isGreat, `greatest ${quantity.name}`, [quantity.name]) },
         `Select the greatest ${counted(values.reduce((count, _, point) => count + isGreat(point), 0), "point")}`,
       ),
       ...editsOf(this.state.colourBy),

@@ -91,7 +91,7 @@ class SearchBox {
     const values = feature?.values ?? data.trackedAtPoints(track), fits = (point) => COMPARISONS[comparison](values[point], limit);
     const count = tables["point.tick"].reduce((sum, _, point) => sum + fits(point), 0);
     const which = `with ${wanted} ${comparison} ${limit}`;
-    return [{ kind: "select", text: `${counted(count, "point")} ${which}`, act: () => this.state.selectPoints(fits, `points ${which}`) }];
+    return [{ kind: "select", text: `${counted(count, "point")} ${which}`, act: () => this.state.selectPoints(fits, `points ${which}`, feature ? [feature.name] : []) }];
   }
 
   /** The points at which what was done, or one thing that happened, holds all words. */
@@ -103,7 +103,8 @@ class SearchBox {
     const fits = (point) => done[tables.words[tables["point.tick"][point]]] || happened.has(tables["point.tick"][point]);
     const count = tables["point.tick"].reduce((sum, _, point) => sum + fits(point), 0);
     const which = `with “${words.join(" ")}” in actions or events`;
-    return count ? [{ kind: "select", text: `${counted(count, "point")} ${which}`, act: () => this.state.selectPoints(fits, `points ${which}`) }] : [];
+    const by = data.features.filter(({ name }) => holdsAll(name, words)).map(({ name }) => name);
+    return count ? [{ kind: "select", text: `${counted(count, "point")} ${which}`, act: () => this.state.selectPoints(fits, `points ${which}`, by) }] : [];
   }
 }
 

@@ -29,13 +29,20 @@ class SelectionPanel {
     const rows = await compareSelection(this.data, this.lives, selection, () => run === this.run);
     if (!rows) return;
     this.rows = rows;
-    this.body.replaceChildren(this.heading(selection), this.table(rows));
+    this.body.replaceChildren(this.heading(selection), element("div", { class: "rows", tabindex: "0", role: "group", "aria-label": "Differences" }, this.table(rows)));
   }
 
   save() {
     const { facts, tables } = this.data;
     const records = Array.from(this.state.selection, (point) => tables["point.row"][point]);
     saveFile(facts, "selection", { kind: facts.selectionKind, folder: facts.folder, selected: this.state.selectionName, records });
+  }
+
+  /** Select the points that such a file names. */
+  load({ records, selected }) {
+    const rows = new Set(Array.isArray(records) ? records : []), { tables } = this.data;
+    this.state.selectPoints((point) => rows.has(tables["point.row"][point]), typeof selected === "string" ? selected.slice(0, 200) : "selected points");
+    return this.state.selection?.length ?? 0;
   }
 
   heading(selection) {
@@ -45,9 +52,10 @@ class SelectionPanel {
     return element("p", {}, element("b", {}, `${counted(selection.length, "point")} (${share}%) of ${counted(lives, "life", "lives")}`));
   }
 
-  /** Strongest effects first. */
+  /** Strongest effects first; last the features that the points were selected by, which must differ. */
   table(rows) {
-    const sorted = rows.toSorted((one, other) => (Math.abs(other.d) || 0) - (Math.abs(one.d) || 0));
+    const by = new Set(this.state.selectedBy);
+    const sorted = rows.toSorted((one, other) => by.has(one.name) - by.has(other.name) || (Math.abs(other.d) || 0) - (Math.abs(one.d) || 0));
     const heads = [["mean", "mean of the selected points"], ["rest", "mean of all others"],
       ["d", "Cohen's d against all others"], ["p", "test by shifts within lives"], ["q", "p corrected for all features"],
       ["q given time", "the same with tick and age held constant, where q is up to 0.05"]];
@@ -70,7 +78,8 @@ class SelectionPanel {
     const numbers = [shortNumber(row.mean, 3), shortNumber(row.rest, 3), effectSize(row.d), probability(row.p), probability(row.q), givenTime];
     return element(
       "tbody", { "data-feature": row.name, class: row.qGivenTime <= LEVEL ? "kept" : null, title: untested },
-      element("tr", {}, element("th", { scope: "rowgroup", colspan: String(numbers.length) }, row.name)),
+      element("tr", {}, element("th", { scope: "rowgroup", colspan: String(numbers.length) }, row.name,
+        ...(this.state.selectedBy.includes(row.name) ? [element("span", { class: "dim" }, " (selected by it)")] : []))),
       element("tr", {}, ...numbers.map((text) => element("td", {}, text))),
     );
   }

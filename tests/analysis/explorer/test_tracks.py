@@ -297,6 +297,9 @@ def test_the_search_compares_features_and_numbers_of_further_runs(page, results:
     page.keyboard.press("Enter")
     until(page, "explorer.selection !== null")
     assert page.evaluate("explorer.selection") == np.flatnonzero(content.values[:, column] <= half).tolist()
+    until(page, "explorer.compared !== null")
+    names = page.locator("#selection tbody th").all_inner_texts()
+    assert names[-1] == "self_food (selected by it)" and not any("selected by it" in name for name in names[:-1])
     tracks = read_further([results / "probed"], content, MOST, quiet).tracks
     page.fill("#find", f"d_2 > {np.median(tracks[2].values):.2f}")
     page.locator("#matches button", has_text="with d_2").click()
