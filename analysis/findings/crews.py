@@ -47,8 +47,11 @@ class Running(Protocol):
             UserError: it cannot be started.
         """
 
-    def stop(self, number: signal.Signals) -> None:
-        """Send it a signal, and wait for its end."""
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+
+    def wait(self) -> None:
+        """Wait for its end after a signal."""
 
 
 class Crew(Protocol):
@@ -89,9 +92,12 @@ class LocalCommand:
         """Return its exit code, None while it runs."""
         return self._process.poll()
 
-    def stop(self, number: signal.Signals) -> None:
-        """Send it a signal, and wait for its end."""
-        self._process.send_signal(number)  # a child of a shell that ignores Ctrl-C ignores SIGINT
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal, which a child of a shell that ignores Ctrl-C would not get otherwise."""
+        self._process.send_signal(number)
+
+    def wait(self) -> None:
+        """Wait for its end after a signal."""
         self._process.wait()
 
 
@@ -170,12 +176,16 @@ class RayCommand:
         taken.update(self._cores)
         self._answer = self._worker.run.remote(list(self._words), self._crew.scripts, self._log.absolute(), least)
 
-    def stop(self, number: signal.Signals) -> None:
-        """Send it a signal, and wait for its end."""
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        if self._cores:
+            self._worker.send.remote(int(number))
+
+    def wait(self) -> None:
+        """Wait for its end after a signal, which comes with its worker's at the latest."""
         import ray
 
         if self._cores:
-            self._worker.stop.remote(int(number))
             ray.wait([self._answer], timeout=_STOP_SECONDS)
         self._end()
 
@@ -183,6 +193,7 @@ class RayCommand:
         import ray
 
         self._crew.taken.subtract(self._cores)
+        self._cores = []
         ray.kill(self._worker)
 
 
@@ -210,7 +221,7 @@ class _Worker:
         self._process = _started(launcher, scripts, log, [])
         return self._process.wait()
 
-    def stop(self, number: int) -> None:
+    def send(self, number: int) -> None:
         self._process.send_signal(number)
 
 

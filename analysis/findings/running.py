@@ -224,11 +224,14 @@ class StudyRun:
                     time.sleep(POLL_SECONDS)
         except BaseException as stop:
             for one in begun:
-                one.running.stop(signal.SIGTERM if isinstance(stop, SystemExit) else signal.SIGINT)
+                one.running.send(signal.SIGTERM if isinstance(stop, SystemExit) else signal.SIGINT)
+            for one in begun:
+                one.running.wait()
             raise
         finally:
             for one in begun:
-                self._save(one.plan.stage, replace(one.state, seconds=one.seconds()))
+                if self.states[one.plan.stage.name].files is None:
+                    self._save(one.plan.stage, replace(one.state, seconds=one.seconds()))
 
     def _begin(self, plan: StudyPlan, crew: Crew, lock: int) -> "_Begun":
         """Start a stage; on this machine it shares the lock, and so keeps it if this process is killed."""
