@@ -37,7 +37,7 @@ def main() -> None:
     settings = command_line.parse(AnalysisSettings, __doc__)
     settings.check()
     metadata = read_metadata(settings.dump)
-    settings = limited(settings, settings.dump, metadata.records, BYTES_A_RECORD)
+    settings = limited(settings, settings.dump, metadata, BYTES_A_RECORD)
     settings.check_against(metadata)
     features = settings.choose_features(metadata)
 

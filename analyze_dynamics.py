@@ -26,7 +26,8 @@ def main() -> None:
     settings = command_line.parse(DynamicsSettings, __doc__)
     settings.check()
     metadata = read_metadata(settings.dump)
-    settings = limited(settings, settings.dump, metadata.records, BYTES_A_RECORD)
+    if not settings.circuit:  # which reads whole lives alone
+        settings = limited(settings, settings.dump, metadata, BYTES_A_RECORD)
     settings.check_against(metadata)
 
     from analysis.dynamics.dynamics_run import analyse

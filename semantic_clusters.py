@@ -62,7 +62,7 @@ def fit(options: FitSettings, console: "Console", step: "Step") -> None:
     from analysis.runs.run_folder import RunFolder, description
 
     metadata = read_metadata(options.dump)
-    options = limited(options, options.dump, metadata.records, BYTES_A_RECORD)
+    options = limited(options, options.dump, metadata, BYTES_A_RECORD)
     options.check_against(metadata)
     features = options.analysis.choose_features(metadata)
     described = description(options, options.dump, metadata, script="semantic_clusters.py fit")

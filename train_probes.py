@@ -16,10 +16,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from activation_store.reader import read_metadata
-from activation_store.schema import METADATA_FILE
-from analysis.probes.settings import BYTES_A_RECORD, ProbeSettings
+from activation_store.schema import METADATA_FILE, DumpMetadata
+from analysis.probes.inputs import inputs_named, recorded
+from analysis.probes.settings import BYTES_AN_INPUT, ProbeSettings
 from analysis.runs.record_limit import limited
 from common import command_line
+from common.argument_checks import split
 from common.files import sha256
 
 
@@ -28,13 +30,12 @@ def main() -> None:
     settings = command_line.parse(ProbeSettings, __doc__)
     settings.check()
     metadata = {folder.resolve().name: read_metadata(folder) for folder in settings.dumps}
-    largest = max(settings.dumps, key=lambda folder: metadata[folder.resolve().name].records)
-    settings = limited(settings, largest, metadata[largest.resolve().name].records, BYTES_A_RECORD)
 
     from analysis.probes.probe_run import check_dumps, probe_dumps, wanted_of
     from analysis.runs.run_folder import RunFolder
 
     check_dumps(settings, metadata)
+    settings = thinned(settings, metadata)
     wanted = {
         name: wanted_of(settings, folder, dump)
         for folder, (name, dump) in zip(settings.dumps, metadata.items(), strict=True)
@@ -47,6 +48,14 @@ def main() -> None:
     with RunFolder(settings.run_folder, run) as folder:
         probe_dumps(settings, metadata, wanted, folder)
     print(f"figures, tables and probes.json: {folder.path}")
+
+
+def thinned(settings: ProbeSettings, metadata: dict[str, DumpMetadata]) -> ProbeSettings:
+    """Return settings that keep so few records that the largest dump fits; all dumps are thinned alike."""
+    folder = max(settings.dumps, key=lambda dump: metadata[dump.resolve().name].records)
+    largest = metadata[folder.resolve().name]
+    inputs = recorded(inputs_named(split(settings.inputs), settings.histories), largest)
+    return limited(settings, folder, largest, len(inputs) * BYTES_AN_INPUT)
 
 
 def _plain(value: object) -> object:

@@ -127,14 +127,15 @@ def read_batches(
 def read_episodes(
     folder: Path, metadata: DumpMetadata, selection: Selection, progress: Progress | None = None
 ) -> Iterator[Records]:
-    """Yield the selected records of one episode after the other; of a JSON dump, which is small, of several at once.
+    """Yield the selected records of one episode after the other; of a JSON dump, which is small, of all at once.
 
     Raises:
         UserError: as `read_dump`.
     """
     waiting: list[Records] = []
     for batch in read_batches(folder, metadata, selection, progress):
-        if waiting and len(batch) and batch.episode[0] != waiting[-1].episode[-1]:
+        apart = metadata.format == "parquet" and waiting and len(batch)
+        if apart and batch.episode[0] != waiting[-1].episode[-1]:
             yield Records.concatenate(waiting)
             waiting = []
         waiting += [batch] * (len(batch) > 0)

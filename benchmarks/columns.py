@@ -26,6 +26,7 @@ from activation_store.reader import read_batches, read_metadata
 from activation_store.selection import select
 from benchmarks.measure import spread
 from common import command_line
+from common.user_error import UserError
 
 _LEVEL = 1
 """Of zstd, as for the floats of a dump."""
@@ -66,6 +67,8 @@ class Way:
 def main() -> None:
     """Parse, measure, print."""
     arguments = command_line.parse(Arguments, __doc__)
+    if arguments.repetitions < 1:
+        raise UserError("--repetitions must be at least 1")
     metadata = read_metadata(arguments.dump)
     batch = next(read_batches(arguments.dump, metadata, select(arguments.dump, metadata, columns=[])))
     for dtype in (np.dtype(np.float32), np.dtype(np.float16)):

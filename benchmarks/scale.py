@@ -10,6 +10,7 @@ and its children; what they share counts once. Copies and results stay in --scra
 only what --output lacks.
 """
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -87,10 +88,10 @@ def main() -> None:
     output = arguments.output or arguments.scratch / "scale.json"
     rows: list[dict[str, Any]] = json.loads(output.read_text()) if output.exists() else []
     for count in counts:
-        dump = copied(arguments.dump, arguments.scratch / f"records_{count}", count, "float16")
+        dump = copied(arguments.dump, arguments.scratch / f"{arguments.dump.name}_{count}", count, "float16")
         records = read_metadata(dump).records
         for stage in stages:
-            if any((row["stage"], row["records"]) == (stage, records) for row in rows):
+            if any((row["stage"], row["records"]) == (stage, records) for row in rows if row["code"] in (0, None)):
                 continue
             costs = run(command(stage, dump, arguments.scratch), arguments.longest, arguments.largest * 1e9)
             rows.append({"stage": stage, "records": records, **vars(costs)})
@@ -127,7 +128,8 @@ def run(command: list[str], longest: float = float("inf"), largest: float = floa
     seconds = time.perf_counter() - started
     if code is None:
         for part in (*process.children(recursive=True), process):
-            part.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                part.kill()
         process.wait()
     return Costs(seconds, most, code)
 

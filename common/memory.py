@@ -9,7 +9,9 @@ _GROUP = Path("/sys/fs/cgroup")
 
 
 def free_memory(meminfo: Path = _MEMINFO, group: Path = _GROUP) -> int | None:
-    """Return the bytes that new work can use: of the machine, or of the container if that has less.
+    """Return the bytes that new work can use: of the machine, or of the container (cgroup v2) if that has less.
+
+    What a container keeps of files can be dropped, and so counts as free.
 
     Returns:
         None where the system does not say, as on macOS.
@@ -21,7 +23,9 @@ def free_memory(meminfo: Path = _MEMINFO, group: Path = _GROUP) -> int | None:
         return None
     try:
         limit, used = (int((group / name).read_text()) for name in ("memory.max", "memory.current"))
-    except (OSError, ValueError):  # no container, or one without a limit, which reads "max"
+        kept = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        used -= sum(int(kept[name]) for name in ("active_file", "inactive_file", "slab_reclaimable"))
+    except (OSError, KeyError, ValueError):  # no container, or one without a limit, which reads "max"
         return free
     return min(free, max(0, limit - used))
 

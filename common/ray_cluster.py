@@ -40,7 +40,7 @@ def connect(address: str) -> None:
         import ray
     except ImportError:
         raise UserError(
-            "Ray needs the package ray: install the extra of that name (uv sync --extra ray), or leave out Ray"
+            "Ray is not installed: install the extra of that name (uv sync --extra ray), or run without Ray"
         ) from None
     if ray.is_initialized():
         return

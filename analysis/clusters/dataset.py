@@ -9,7 +9,7 @@ import numpy as np
 
 from activation_store.reader import Progress, read_episodes
 from activation_store.records import Records
-from activation_store.schema import MAY_BE_UNRECORDED, DumpMetadata
+from activation_store.schema import MAY_BE_UNRECORDED, TILE_COLUMNS, DumpMetadata
 from activation_store.selection import Gathering, no_rows, select
 from analysis.clusters.settings import AnalysisSettings
 from analysis.features import Feature, feature_matrix, needs_history, read_history
@@ -117,9 +117,10 @@ def read_dataset(
 
 def _without_observations(records: Records, metadata: DumpMetadata) -> Records:
     """Return records without what they saw, but with their positions."""
-    row, col = positions(records)
+    row, col = (np.array(side) for side in positions(records))  # copies: views would keep the tiles
     return replace(
-        records, tile=records.tile[:, :0], columns={**records.columns, "row": row, "col": col},
+        records, columns={**records.columns, "row": row, "col": col},
+        tile=np.empty((len(records), 0, len(TILE_COLUMNS)), np.int16),
         entity=no_rows(len(records), len(metadata.entity_columns)),
         inventory=no_rows(len(records), len(metadata.inventory_columns)),
     )  # fmt: skip

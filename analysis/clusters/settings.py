@@ -51,7 +51,7 @@ class AnalysisSettings:
     """Keep one in this many records of each life, at least 1 (all), since neighbouring ticks are nearly identical. The
     first record kept is random for each life."""
     max_records: int = 200_000
-    """Maximum number of records to keep, at least 1000, 15 kB of memory each. Of a dump in which --subsample would keep
+    """About how many records to keep at most, at least 1000, 15 kB of memory each. Where --subsample would keep
     more, fewer of each life are kept."""
     skip_first: int = 1
     """Number of ticks to skip at the start of each life, at least 0. At the first tick, the hidden state encodes little

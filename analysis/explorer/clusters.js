@@ -113,7 +113,7 @@ class ClusterPanel {
     } else if (content.runKey !== this.facts.runKey) {
       this.say(`That file is of another run (${content.run}): it would name the wrong clusters or points.`);
     } else if (content.kind === this.facts.selectionKind) {
-      const missing = new Set(content.records).size - this.selection.load(content);
+      const missing = this.selection.load(content);
       this.say(missing ? `${counted(missing, "point")} of that selection ${missing === 1 ? "is" : "are"} not in this page.` : "");
     } else {
       this.take(checkedNames(content.labels, this.inputs));

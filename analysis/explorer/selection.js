@@ -38,11 +38,11 @@ class SelectionPanel {
     saveFile(facts, "selection", { kind: facts.selectionKind, folder: facts.folder, selected: this.state.selectionName, records });
   }
 
-  /** Select the points that such a file names. */
+  /** Select the points that such a file names; returns how many of them are not here. */
   load({ records, selected }) {
     const rows = new Set(Array.isArray(records) ? records : []), { tables } = this.data;
     this.state.selectPoints((point) => rows.has(tables["point.row"][point]), typeof selected === "string" ? selected.slice(0, 200) : "selected points");
-    return this.state.selection?.length ?? 0;
+    return rows.size - (this.state.selection?.length ?? 0);
   }
 
   heading(selection) {

@@ -144,7 +144,7 @@ class Observed:
     @cached_property
     def material(self) -> np.ndarray:
         """The material of each tile in view, row by row, the agent's tile in the middle, (B, 225) int16."""
-        return self.records.tile[:, :, TILE_COLUMNS.index("material")]
+        return np.ascontiguousarray(self.records.tile[:, :, TILE_COLUMNS.index("material")])
 
     @cached_property
     def task_names(self) -> tuple[str, ...]:

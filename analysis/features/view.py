@@ -25,7 +25,8 @@ IMPASSABLE = ("void", "water", "stone", "ocean", "fish")
 
 
 def _made_of(material: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
-    return np.isin(material, [MATERIAL_NAMES.index(name) for name in names], kind="table")
+    wanted = [MATERIAL_NAMES.index(name) for name in names]
+    return material == wanted[0] if len(wanted) == 1 else np.isin(material, wanted, kind="table")
 
 
 def _distance(*names: str) -> Compute:

@@ -4,6 +4,7 @@ The machines of a cluster need the same Python and packages, this checkout and t
 a file system that they share.
 """
 
+import contextlib
 import os
 import signal
 import socket
@@ -17,19 +18,22 @@ from typing import Any, Protocol
 
 from common.files import open_to_append
 from common.ray_cluster import RAY_ADDRESSES, connect, cores, free_cores, is_ray_address
-from common.user_error import UserError
+from common.user_error import UserError, one_line
 
 POLL_SECONDS = 0.5
 _START_SECONDS = 300
 _STOP_SECONDS = 30
 _ENDS_WITH_ITS_WORKER = """
 import ctypes, os, signal, sys
+signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 if sys.platform == "linux":
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     os.sched_setaffinity(0, map(int, sys.argv[1].split(",")))
 os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
 """
-"""Starts a command that is killed when the process that started it ends (1: PR_SET_PDEATHSIG), on some cores alone."""
+"""Starts a command that is killed when the process that started it ends (1: PR_SET_PDEATHSIG), on some cores alone.
+
+Ray's processes block SIGINT, and their children would too."""
 
 
 class LostError(Exception):
@@ -39,26 +43,30 @@ class LostError(Exception):
 class Running(Protocol):
     """A command that was started."""
 
+    @property
+    def begun(self) -> float | None:
+        """When it began, as `time.monotonic` counts; None while it waits for a machine."""
+
     def code(self) -> int | None:
-        """Return its exit code, None while it runs.
+        """Return its exit code, None while it waits or runs.
 
         Raises:
             LostError: it ended with its machine.
-            UserError: it cannot be started.
+            UserError: its machine lacks what it needs.
         """
 
     def send(self, number: signal.Signals) -> None:
         """Send it a signal."""
 
-    def wait(self) -> None:
-        """Wait for its end after a signal."""
+    def wait(self) -> int | None:
+        """Wait for its end after a signal, and return its exit code, None if there is none."""
 
 
 class Crew(Protocol):
     """What commands are run by."""
 
-    size: int
-    """How many run side by side."""
+    def size(self) -> int:
+        """Return how many run side by side."""
 
     def start(self, words: Sequence[str], log: Path, lock: int) -> Running:
         """Start a script with its options.
@@ -72,10 +80,12 @@ class Crew(Protocol):
 class LocalCrew:
     """Runs one command at a time, which has the machine for itself."""
 
-    size = 1
-
     def __init__(self, scripts: Path) -> None:
         self._scripts = scripts
+
+    def size(self) -> int:
+        """Return how many run side by side."""
+        return 1
 
     def start(self, words: Sequence[str], log: Path, lock: int) -> "LocalCommand":
         """Start a script with its options."""
@@ -87,6 +97,7 @@ class LocalCommand:
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
+        self.begun = time.monotonic()
 
     def code(self) -> int | None:
         """Return its exit code, None while it runs."""
@@ -96,9 +107,9 @@ class LocalCommand:
         """Send it a signal, which a child of a shell that ignores Ctrl-C would not get otherwise."""
         self._process.send_signal(number)
 
-    def wait(self) -> None:
-        """Wait for its end after a signal."""
-        self._process.wait()
+    def wait(self) -> int | None:
+        """Wait for its end after a signal, and return its exit code."""
+        return self._process.wait()
 
 
 class RayCrew:
@@ -118,13 +129,19 @@ class RayCrew:
         connect(address)
         import ray
 
-        if cores() < cores_each:
-            raise UserError(f"--stage-cores is {cores_each}, and the Ray cluster has {cores()} in all: lower it")
-        self.size = cores() // cores_each
         self.cores_each, self.scripts = cores_each, scripts
+        if not self.size():
+            raise UserError(f"--stage-cores is {cores_each}: no machine of the Ray cluster has so many cores; lower it")
         self.taken: Counter[tuple[str, int]] = Counter()  # of each machine's cores, how often each is given away
         remote: Any = ray.remote(num_cpus=cores_each, scheduling_strategy="SPREAD")
         self._actor = remote(_Worker).options(max_concurrency=2)  # so that a command that runs can be stopped
+
+    def size(self) -> int:
+        """Return how many run side by side on the machines that the cluster has now."""
+        import ray
+
+        machines = [node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]]
+        return sum(int(there // self.cores_each) for there in machines)
 
     def start(self, words: Sequence[str], log: Path, lock: int) -> "RayCommand":
         """Start a script with its options; Ray makes it wait until a machine has enough free cores."""
@@ -136,9 +153,10 @@ class RayCommand:
 
     def __init__(self, crew: RayCrew, worker: Any, words: Sequence[str], log: Path) -> None:
         self._crew, self._worker, self._words, self._log = crew, worker, words, log
-        self._answer = worker.place.remote(str(log.parent.absolute()))
+        self._answer = worker.place.remote([str(crew.scripts), str(log.parent.absolute())])
         self._cores: list[tuple[str, int]] = []
-        self._begun = time.monotonic()
+        self._asked = time.monotonic()
+        self.begun: float | None = None
 
     def code(self) -> int | None:
         """Return its exit code, None while it runs."""
@@ -146,7 +164,9 @@ class RayCommand:
 
         ready, _ = ray.wait([self._answer], timeout=0)
         if not ready:
-            if not self._cores and time.monotonic() > self._begun + _START_SECONDS:
+            if self._crew.taken.total():
+                self._asked = time.monotonic()  # it may wait for others of this study
+            if time.monotonic() > self._asked + _START_SECONDS:
                 raise UserError(
                     f"no Ray worker started within {_START_SECONDS} s; of the cluster's {cores()} cores {free_cores()} "
                     "are free: wait for other jobs to end"
@@ -158,11 +178,12 @@ class RayCommand:
             self._end()
             if isinstance(error.cause, UserError):
                 raise error.cause from None
-            raise
+            raise UserError(f"a Ray worker cannot run this project: {one_line(str(error.cause))}") from None
         except ray.exceptions.RayError as error:
             where = f" on {self._cores[0][0]}" if self._cores else ""
             self._end()
-            raise LostError(f"a Ray worker{where} ended ({type(error).__name__})") from None
+            why = "it was killed, lost its machine, or lacks this checkout or its packages"
+            raise LostError(f"a Ray worker{where} ended ({type(error).__name__}: {why})") from None
         if not self._cores:
             self._run_on(*answer)
             return None
@@ -174,6 +195,7 @@ class RayCommand:
         least = sorted(there, key=lambda core: (taken[machine, core], core))[: self._crew.cores_each]
         self._cores = [(machine, core) for core in least]
         taken.update(self._cores)
+        self.begun = time.monotonic()
         self._answer = self._worker.run.remote(list(self._words), self._crew.scripts, self._log.absolute(), least)
 
     def send(self, number: signal.Signals) -> None:
@@ -181,13 +203,16 @@ class RayCommand:
         if self._cores:
             self._worker.send.remote(int(number))
 
-    def wait(self) -> None:
-        """Wait for its end after a signal, which comes with its worker's at the latest."""
+    def wait(self) -> int | None:
+        """Wait for its end after a signal, at the latest that of its worker; return its exit code, if it has one."""
         import ray
 
+        code = None
         if self._cores:
-            ray.wait([self._answer], timeout=_STOP_SECONDS)
+            with contextlib.suppress(ray.exceptions.RayError):
+                code = ray.get(self._answer, timeout=_STOP_SECONDS)
         self._end()
+        return code
 
     def _end(self) -> None:
         import ray
@@ -200,16 +225,16 @@ class RayCommand:
 class _Worker:
     """Runs one command on a machine of the cluster."""
 
-    def place(self, results: str) -> tuple[str, list[int]]:
+    def place(self, folders: list[str]) -> tuple[str, list[int]]:
         """Return the machine's name and the numbers of its cores.
 
         Raises:
-            UserError: the machine does not see the results.
+            UserError: the machine lacks one of the folders of scripts and results.
         """
-        if not Path(results).is_dir():
+        if lacking := [folder for folder in folders if not Path(folder).is_dir()]:
             raise UserError(
-                f"{socket.gethostname()} does not have {results}: put --results-dir on a file system that all machines "
-                "of the cluster share, and this checkout at the same path on each"
+                f"{socket.gethostname()} does not have {lacking[0]}: put --results-dir on a file system that all "
+                "machines of the cluster share, and this checkout at the same path on each"
             )
         affinity = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
         return socket.gethostname(), sorted(affinity)

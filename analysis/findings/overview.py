@@ -50,7 +50,7 @@ def _lines() -> Report:
 
     def report(plan: StudyPlan, state: str, seconds: float) -> None:
         name = plan.stage.name
-        if state == "running" and seconds < next_line.get(name, 0.0):
+        if state != "done" and seconds < next_line.get(name, 0.0):
             return
         next_line[name] = seconds + _LINE_EVERY
         print(f"{name}: {state}, {_clock(seconds)} of about {_minutes(plan.stage.minutes)}", flush=True)

@@ -72,7 +72,7 @@ class StudyPlan:
 
 
 Report = Callable[[StudyPlan, str, float], None]
-"""Called with a plan, its state (running, done), and the seconds that the stage has taken."""
+"""Called with a plan, its state (waiting, running, done), and the seconds that the stage has taken."""
 
 
 @dataclass(eq=False)
@@ -118,7 +118,7 @@ class StudyRun:
         """Do what is left, and return all stages as they were run, and since when the primary outcomes were named.
 
         Args:
-            report: called with a plan, its state (running, done), and the seconds that the stage has taken.
+            report: called while stages wait and run, and when they are done.
             crew: runs the commands; by default one after the other on this machine.
 
         SIGTERM ends the running stages too, and then this process.
@@ -202,7 +202,7 @@ class StudyRun:
         losses: Counter[str] = Counter()
         try:
             while waiting or begun:
-                while len(begun) < crew.size and (plan := _next(waiting, begun)):
+                while len(begun) < crew.size() and (plan := _next(waiting, begun)):
                     waiting.remove(plan)
                     begun.append(self._begin(plan, crew, lock))
                 for one in list(begun):
@@ -216,6 +216,7 @@ class StudyRun:
                                 f"the stage {name} was lost {losses[name]} times in a row: {lost}"
                             ) from None
                         print(f"{lost}: the stage {name} is continued by another", file=sys.stderr, flush=True)
+                        self._save(one.plan.stage, replace(one.state, seconds=one.seconds()))
                         waiting.insert(0, replace(one.plan, action=self._action(one.plan.stage, one.plan.key)))
                         is_done = True
                     if is_done:
@@ -226,12 +227,8 @@ class StudyRun:
             for one in begun:
                 one.running.send(signal.SIGTERM if isinstance(stop, SystemExit) else signal.SIGINT)
             for one in begun:
-                one.running.wait()
+                self._note(one, one.running.wait())
             raise
-        finally:
-            for one in begun:
-                if self.states[one.plan.stage.name].files is None:
-                    self._save(one.plan.stage, replace(one.state, seconds=one.seconds()))
 
     def _begin(self, plan: StudyPlan, crew: Crew, lock: int) -> "_Begun":
         """Start a stage; on this machine it shares the lock, and so keeps it if this process is killed."""
@@ -252,18 +249,23 @@ class StudyRun:
         stage, here = one.plan.stage, self.folder / one.plan.stage.name
         code = one.running.code()
         if code is None:
-            report(one.plan, "running", one.seconds())
+            report(one.plan, "waiting" if one.running.begun is None else "running", one.seconds())
             return False
-        self._save(stage, replace(one.state, seconds=one.seconds()))
+        self._note(one, code)
         if code:
             raise UserError(
                 f"the stage {stage.name} failed: {_last_line(self._log(stage))}; its output: {self._log(stage)}"
             )
         if not here.is_dir() or not any(here.iterdir()):
             raise UserError(f"the stage {stage.name} left nothing in {here}: its output option must name {{here}}")
-        self._save(stage, replace(one.state, seconds=one.seconds(), files=_sizes(here)))
         report(one.plan, "done", one.seconds())
         return True
+
+    def _note(self, one: "_Begun", code: int | None) -> None:
+        """Write down how long a stage took, and what it left if it has ended well."""
+        here = self.folder / one.plan.stage.name
+        files = _sizes(here) if code == 0 and here.is_dir() and any(here.iterdir()) else None
+        self._save(one.plan.stage, replace(one.state, seconds=one.seconds(), files=files))
 
     def _log(self, stage: Stage) -> Path:
         return self.folder / f"{stage.name}.log"
@@ -276,11 +278,11 @@ class _Begun:
     plan: StudyPlan
     state: StageState
     running: Running
-    start: float = field(default_factory=time.monotonic)
 
     def seconds(self) -> float:
         """Return how long the stage has taken, with what it took before an interruption."""
-        return self.state.seconds + time.monotonic() - self.start
+        begun = self.running.begun
+        return self.state.seconds + (0.0 if begun is None else time.monotonic() - begun)
 
 
 def _next(waiting: Sequence[StudyPlan], begun: "Sequence[_Begun]") -> StudyPlan | None:

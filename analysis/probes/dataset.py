@@ -98,7 +98,7 @@ def read_probe_data(folder: Path, wanted: Wanted, progress: Progress | None = No
         if not gist and any(source.name == TRACES for source in wanted.inputs):
             gist = digest(as_seen(records.take(np.arange(1)), metadata)).shape[1]
         kept = _thinned(seen, wanted.subsample)
-        parts.append({name: values[kept] for name, values in _computed(seen, wanted, reservoir).items()})
+        parts.append(_computed(seen, wanted, reservoir, kept))
         identities.append(life_keys(places_of(records))[kept])
         maps.append(records.columns.get("map", np.full(len(records), _UNKNOWN_MAP))[kept])
     columns = {name: np.concatenate([part.pop(name) for part in parts]) for name in list(parts[0])}
@@ -155,8 +155,8 @@ def _episodes(folder: Path, metadata: DumpMetadata, wanted: Wanted, progress: Pr
             progress((done + 1) / len(numbers))
 
 
-def _computed(seen: Observed, wanted: Wanted, reservoir: Reservoir | None) -> dict[str, np.ndarray]:
-    """Return inputs, targets and given variables of every tick, by name."""
+def _computed(seen: Observed, wanted: Wanted, reservoir: Reservoir | None, kept: np.ndarray) -> dict[str, np.ndarray]:
+    """Return inputs, targets and given variables of the records kept, by name; they are worked out from every tick."""
     records, nothing = seen.records, np.empty((len(seen), 0))
     columns = {
         "targets": np.column_stack([nothing, *(target.compute(seen).astype(np.float64) for target in wanted.targets)]),
@@ -169,16 +169,17 @@ def _computed(seen: Observed, wanted: Wanted, reservoir: Reservoir | None) -> di
     if reservoir:
         encoded = records.activations[ENCODER_OUTPUT]
         columns[RESERVOIR] = np.concatenate([encoded, reservoir.run(encoded, seen.lives)], axis=1)
-    return columns | _of_observations(seen, [source for source in wanted.inputs if not source.layers])
+    thinned = {name: values[kept] for name, values in columns.items()}
+    return thinned | _of_observations(seen, [source for source in wanted.inputs if not source.layers], kept)
 
 
-def _of_observations(seen: Observed, inputs: Sequence[Input]) -> dict[str, np.ndarray]:
+def _of_observations(seen: Observed, inputs: Sequence[Input], kept: np.ndarray) -> dict[str, np.ndarray]:
     """Return the inputs that are made of observations alone; each starts with the present observation."""
     if not inputs:
         return {}
-    shown = as_seen(seen.records, seen.metadata)
-    gist = digest(shown)
-    present = np.concatenate([gist, whole_view(shown)], axis=1)
+    gist = digest(as_seen(seen.records, seen.metadata))
+    view = whole_view(as_seen(seen.records.take(kept), seen.metadata))
+    present = np.concatenate([gist[kept], view], axis=1)
     arrays = {}
     for source in inputs:
         past = gist[:, :0]
@@ -186,7 +187,7 @@ def _of_observations(seen: Observed, inputs: Sequence[Input]) -> dict[str, np.nd
             past = traces(gist, seen.lives)
         elif source.name != OBSERVATION:
             past = last_observations(gist, seen.lives, source.observations - 1)
-        arrays[source.name] = np.concatenate([present, past], axis=1) if past.shape[1] else present
+        arrays[source.name] = np.concatenate([present, past[kept]], axis=1) if past.shape[1] else present
     return arrays
 
 

@@ -14,8 +14,8 @@ from common.user_error import UserError
 
 LONGEST_HISTORY = 32
 FEWEST_RESAMPLES = 100
-BYTES_A_RECORD = 34_000
-"""Memory that all inputs and both kinds of probe take for each record kept."""
+BYTES_AN_INPUT = 3_400
+"""Memory that an input takes for each record kept, with both kinds of probe."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class ProbeSettings:
     subsample: int = 1
     """Keep every N-th record of each life, at least 1 (all), starting at a random one. Fewer records favour small
     inputs over large ones."""
-    max_records: int = 100_000
-    """Maximum number of records to keep, at least 1000, 34 kB of memory each. Of a dump in which --subsample would keep
-    more, fewer of each life are kept."""
+    max_records: int = 115_000
+    """About how many records to keep at most, at least 1000, 34 kB of memory each with all inputs. Where
+    --subsample would keep more, fewer of each life are kept. The largest dump decides for all."""
     skip_first: int = 0
     """Number of ticks to skip at the start of each life, at least 0."""
     emergence: bool = False

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
+from activation_store.schema import DumpMetadata
 from common.memory import check_memory
 
 FEWEST_KEPT = 1000
@@ -21,6 +22,10 @@ class Thinned(Protocol):
         """One in this many records of each life is kept."""
 
     @property
+    def skip_first(self) -> int:
+        """Records at the start of each life that are never kept."""
+
+    @property
     def max_records(self) -> int:
         """About how many records are kept at most."""
 
@@ -28,20 +33,21 @@ class Thinned(Protocol):
 Settings = TypeVar("Settings", bound=Thinned)
 
 
-def limited(settings: Settings, dump: Path, records: int, bytes_each: float) -> Settings:
-    """Return settings that keep at most `max_records` of a dump's records, and tell the user if they keep fewer.
+def limited(settings: Settings, dump: Path, metadata: DumpMetadata, bytes_each: float) -> Settings:
+    """Return settings that keep about `max_records` of a dump's records at most, and tell the user if they thin more.
 
     Args:
-        records: of the dump.
         bytes_each: memory that the analysis takes for each record that it keeps.
 
     Raises:
         UserError: what is kept would not fit into the memory that is free.
     """
-    every = max(settings.subsample, -(-records // settings.max_records))
+    there = max(0, metadata.records - settings.skip_first * metadata.lives)
+    every = max(settings.subsample, -(-there // settings.max_records))
     if every > settings.subsample:
-        note(dump, records, f"one in {every} of each life is kept instead of one in {settings.subsample}")
-    check_fits(dump, records / every, bytes_each)
+        kept = f"one record in {every} of each life is kept instead of one in {settings.subsample}"
+        note(dump, metadata.records, kept)
+    check_fits(dump, there / every, bytes_each)
     return replace(settings, subsample=every)
 
 

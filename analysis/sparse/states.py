@@ -76,7 +76,7 @@ class SparseStates:
 def split_episodes(folder: Path, metadata: DumpMetadata, seed: int, most: int) -> Split:
     """Divide the episodes of a dump: a quarter, drawn at random and at least one, to test on, the rest to fit to.
 
-    Of a dump with more than `most` records, only as many episodes of each part are used as share out so many.
+    Of a dump with more than `most` records, episodes are left out of both parts, so that about so many are used in all.
 
     Raises:
         UserError: there are fewer than two.
@@ -93,14 +93,15 @@ def split_episodes(folder: Path, metadata: DumpMetadata, seed: int, most: int) -
         )
     drawn = np.random.default_rng(seed).permutation(episodes)
     held_out = max(1, round(len(episodes) / _TEST_SHARE))
-    share = most * held_out / len(episodes)
-    return Split(_first(drawn[held_out:], records, most - share), _first(drawn[:held_out], records, share))
+    share = most / sum(records.values())
+    return Split(_first(drawn[held_out:], records, share), _first(drawn[:held_out], records, share))
 
 
-def _first(episodes: np.ndarray, records: dict[int, int], most: float) -> tuple[int, ...]:
-    """Return the first of some episodes that hold no more records together, at least one, ascending."""
+def _first(episodes: np.ndarray, records: dict[int, int], share: float) -> tuple[int, ...]:
+    """Return the first of some episodes that hold at most this share of their records, at least one, ascending."""
     total = np.cumsum([records[episode] for episode in episodes.tolist()])
-    return tuple(sorted(episodes[: max(1, int(np.searchsorted(total, most, "right")))].tolist()))
+    kept = len(episodes) if share >= 1 else max(1, int(np.searchsorted(total, share * total[-1], "right")))
+    return tuple(sorted(episodes[:kept].tolist()))
 
 
 def read_states(folder: Path, layer: str, episodes: tuple[int, ...], progress: Progress | None = None) -> SparseStates:

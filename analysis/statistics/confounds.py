@@ -280,7 +280,7 @@ def _exchanged(shares: sparse.csr_array, joint: np.ndarray, receivers: np.ndarra
     """
     labels, categories = shares.shape[0], joint.shape[1]
     result = np.empty((len(receivers), labels, categories))
-    at_once = max(1, _RECEIVED_AT_ONCE // joint.size)  # draws
+    at_once = max(1, _RECEIVED_AT_ONCE // max(joint.size, labels * categories))  # draws
     for first in range(0, len(receivers), at_once):
         some = receivers[first : first + at_once]
         received = joint[some.T].reshape(len(joint), -1)  # (L, draws * Z)

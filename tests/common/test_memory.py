@@ -21,7 +21,7 @@ def meminfo(tmp_path: Path) -> Path:
     ("limit", "used", "free"),
     [
         ("max", "1000", 8_000_000 * 1024),
-        ("5000", "2000", 3000),
+        ("5000", "2600", 3000),
         ("5000", "6000", 0),
         ("99000000000000", "0", 8_000_000 * 1024),
     ],
@@ -31,6 +31,7 @@ def test_the_least_of_machine_and_container_is_free(
 ) -> None:
     (tmp_path / "memory.max").write_text(f"{limit}\n")
     (tmp_path / "memory.current").write_text(f"{used}\n")
+    (tmp_path / "memory.stat").write_text("anon 9\nactive_file 100\ninactive_file 200\nslab_reclaimable 300\n")
     assert free_memory(meminfo, tmp_path) == free
 
 

@@ -137,6 +137,8 @@ def test_an_interrupted_study_ends_its_stages(cluster, second_node, folder: Path
 
     with pytest.raises(KeyboardInterrupt):
         run.run(run.plan(), report, crew(cluster, folder))
+    for name in ("one", "two"):
+        assert "KeyboardInterrupt" in (run.folder / f"{name}.log").read_text(), "it was not asked to end"
     assert all(is_gone(pid_in(folder, name)) for name in ("one", "two"))
     assert not (run.folder / "one" / "x").exists()
 
@@ -152,7 +154,9 @@ def test_what_cannot_be_is_refused(folder: Path) -> None:
 def test_more_cores_than_there_are_and_results_that_are_not_shared_are_refused(
     cluster, second_node, folder: Path
 ) -> None:
-    assert_refuses(r"--stage-cores is 99, and the Ray cluster has \d+ in all", RayCrew, folder, cluster.address, 99)
+    assert_refuses(
+        "--stage-cores is 99: no machine of the Ray cluster has so many", RayCrew, folder, cluster.address, 99
+    )
     command = crew(cluster, folder).start(["write.py"], folder / "elsewhere" / "x.log", 0)
 
     def ended() -> None:
