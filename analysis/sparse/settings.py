@@ -36,7 +36,7 @@ class Width:
         return self.number * units if self.is_multiple else self.number
 
 
-BYTES_A_RECORD = 5_000
+BYTES_A_RECORD = 8_000
 """Memory for each record of the training and test episodes: states, behaviours, features that are active."""
 
 
@@ -60,8 +60,8 @@ class SparseSettings:
     others say how many of its features are found again."""
     epochs: int = 10
     """Passes over the training states, at least 1."""
-    max_records: int = 600_000
-    """Maximum number of records to use, at least 1000, about 5 kB of memory each: of larger dumps, whole episodes are
+    max_records: int = 500_000
+    """Maximum number of records to use, at least 1000, about 8 kB of memory each: of larger dumps, whole episodes are
     left out, drawn at random."""
     untrained: bool = False
     """Also fit everything to the memory of the untrained network that --record standard recorded beside the policy."""
