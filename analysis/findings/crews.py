@@ -157,6 +157,7 @@ class RayCommand:
         self._cores: list[tuple[str, int]] = []
         self._asked = time.monotonic()
         self.begun: float | None = None
+        self._code: int | None = None
 
     def code(self) -> int | None:
         """Return its exit code, None while it runs."""
@@ -188,7 +189,8 @@ class RayCommand:
             self._run_on(*answer)
             return None
         self._end()
-        return int(answer)
+        self._code = int(answer)
+        return self._code
 
     def _run_on(self, machine: str, there: Sequence[int]) -> None:
         taken = self._crew.taken
@@ -207,12 +209,11 @@ class RayCommand:
         """Wait for its end after a signal, at the latest that of its worker; return its exit code, if it has one."""
         import ray
 
-        code = None
         if self._cores:
             with contextlib.suppress(ray.exceptions.RayError):
-                code = ray.get(self._answer, timeout=_STOP_SECONDS)
+                self._code = ray.get(self._answer, timeout=_STOP_SECONDS)
         self._end()
-        return code
+        return self._code
 
     def _end(self) -> None:
         import ray

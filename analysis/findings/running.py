@@ -209,15 +209,8 @@ class StudyRun:
                     try:
                         is_done = self._look_at(one, report)
                     except LostError as lost:
-                        name = one.plan.stage.name
-                        losses[name] += 1
-                        if losses[name] > _MOST_LOSSES:
-                            raise UserError(
-                                f"the stage {name} was lost {losses[name]} times in a row: {lost}"
-                            ) from None
-                        print(f"{lost}: the stage {name} is continued by another", file=sys.stderr, flush=True)
-                        self._save(one.plan.stage, replace(one.state, seconds=one.seconds()))
-                        waiting.insert(0, replace(one.plan, action=self._action(one.plan.stage, one.plan.key)))
+                        losses[one.plan.stage.name] += 1
+                        waiting.insert(0, self._again(one, lost, losses[one.plan.stage.name]))
                         is_done = True
                     if is_done:
                         begun.remove(one)
@@ -260,6 +253,15 @@ class StudyRun:
             raise UserError(f"the stage {stage.name} left nothing in {here}: its output option must name {{here}}")
         report(one.plan, "done", one.seconds())
         return True
+
+    def _again(self, one: "_Begun", lost: LostError, losses: int) -> StudyPlan:
+        """Return the plan with which a lost stage goes on (UserError: it was lost too often)."""
+        stage = one.plan.stage
+        if losses > _MOST_LOSSES:
+            raise UserError(f"the stage {stage.name} was lost {losses} times in a row: {lost}") from None
+        print(f"{lost}: the stage {stage.name} is continued by another", file=sys.stderr, flush=True)
+        self._note(one, None)
+        return replace(one.plan, action=self._action(stage, one.plan.key))
 
     def _note(self, one: "_Begun", code: int | None) -> None:
         """Write down how long a stage took, and what it left if it has ended well."""

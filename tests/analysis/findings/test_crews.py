@@ -13,9 +13,8 @@ from analysis.findings.study_file import Stage, Study
 from tests.command import assert_refuses
 
 ray = pytest.importorskip("ray")
-from ray.cluster_utils import Cluster  # noqa: E402
+from tests.local_cluster import ONE_CORE, Cluster, head_node, processes_on  # noqa: E402
 
-MEMORY = 100 * 2**20
 WRITES = """
 import os, pathlib, sys, time
 here, other, waits = pathlib.Path(sys.argv[1]), sys.argv[2], "wait" in sys.argv and "--resume" not in sys.argv
@@ -35,16 +34,12 @@ while waits and not (here / "go").exists():
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """A head node with one core."""
-    ray.shutdown()  # an earlier test in this process may have left its cluster to the end of the process
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": MEMORY})
-    yield cluster
-    ray.shutdown()
-    cluster.shutdown()
+    yield from head_node()
 
 
 @pytest.fixture
 def second_node(cluster: Cluster) -> Iterator[list]:
-    nodes = [cluster.add_node(num_cpus=1, object_store_memory=MEMORY)]
+    nodes = [cluster.add_node(**ONE_CORE)]
     cluster.wait_for_nodes()  # also until one that an earlier test removed is known to be gone
     yield nodes
     for node in nodes:
@@ -59,7 +54,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def stage(name: str, beside: str, *, waits: bool = False) -> Stage:
-    """A stage that needs another one to run beside it, and which may wait until it is told to go on, or resumed."""
+    """Return a stage that fails unless another one runs beside it; with `waits`, it ends once it has a file `go`."""
     return Stage(name, f"write.py {{here}} {beside}{' wait' * waits}", 1.0, resume="--resume")
 
 
@@ -109,8 +104,7 @@ def test_a_lost_machine_ends_its_stage_which_is_continued_elsewhere(
     def report(plan: StudyPlan, state: str, _: float) -> None:
         if not lost and all((run.folder / name / "pid").exists() for name in ("one", "two")):
             pids = {name: pid_in(folder, name) for name in ("one", "two")}
-            (raylet,) = second_node[0].all_processes["raylet"]
-            below = {child.pid for child in psutil.Process(raylet.process.pid).children(recursive=True)}
+            below = {process.pid for process in processes_on(second_node[0])}
             lost.extend(name for name, pid in pids.items() if pid in below)
             cluster.remove_node(second_node.pop(), allow_graceful=False)
             assert is_gone(pids[lost[0]]), "the stage goes on without its worker"

@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from activation_store.reader import read_metadata
@@ -23,20 +22,15 @@ from tests.command import assert_refused, assert_refuses, run_here, run_well
 from tests.tiny_policies import tiny_contest, world_options
 
 ray = pytest.importorskip("ray")
-from ray.cluster_utils import Cluster  # noqa: E402
+from tests.local_cluster import ONE_CORE, Cluster, head_node, processes_on  # noqa: E402
 
 PLAN = RecordingPlan(16, None, seed=4, layers=("action_decoder", "lstm_cell"), fields=("Market",), format="parquet")
-MEMORY = 100 * 2**20
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """A head node with one core."""
-    ray.shutdown()  # an earlier test in this process may have left its cluster to the end of the process
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": MEMORY})
-    yield cluster
-    ray.shutdown()
-    cluster.shutdown()
+    yield from head_node()
 
 
 class SecondNode:
@@ -44,7 +38,7 @@ class SecondNode:
 
     def __init__(self, cluster: Cluster):
         self.cluster = cluster
-        self.node = cluster.add_node(num_cpus=1, object_store_memory=MEMORY)
+        self.node = cluster.add_node(**ONE_CORE)
         self.again: list[Group] = []
 
     def play_groups(self, *arguments) -> Iterator[tuple[Group, object]]:
@@ -57,9 +51,9 @@ class SecondNode:
             yield group, output
 
     def _plays(self) -> bool:
-        (raylet,) = self.node.all_processes["raylet"]
-        children = psutil.Process(raylet.process.pid).children(recursive=True)
-        return any(re.search(r"_Worker\.(play|more)", " ".join(child.cmdline())) for child in children)
+        return any(
+            re.search(r"_Worker\.(play|more)", " ".join(process.cmdline())) for process in processes_on(self.node)
+        )
 
     def kill(self) -> None:
         if self.node is not None:
