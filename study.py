@@ -16,11 +16,15 @@ import common.environment_check  # isort: skip  # noqa: F401 (must come first)
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from common import command_line
+from common.user_error import UserError
+
+if TYPE_CHECKING:
+    from analysis.findings.crews import RayCrew
 
 
 @dataclass(frozen=True)
@@ -36,8 +40,8 @@ class Arguments:
     ray_address: str | None = None
     """Run stages that do not need each other side by side on a Ray cluster whose machines share this folder: local,
     auto or HOST:PORT, as in extract_activations.py. By default one after the other on this machine."""
-    stage_cores: int = 2
-    """Cores of the cluster that each stage gets, at least 1."""
+    stage_cores: int | None = None
+    """Cores of the cluster that each stage gets, at least 1; by default 2. Only with --ray-address."""
     plan: bool = False
     """Only list the stages, what would be done with each, and the time."""
 
@@ -72,7 +76,6 @@ def main() -> None:
         return
     arguments = command_line.parse(Arguments, __doc__)
 
-    from analysis.findings.crews import RayCrew
     from analysis.findings.overview import overview, plan_lines
     from analysis.findings.page import check_replaceable, write_page
     from analysis.findings.running import StudyRun
@@ -87,11 +90,22 @@ def main() -> None:
     print("\n".join(plan_lines(plans)))
     if arguments.plan:
         return
-    crew = RayCrew(run.scripts, arguments.ray_address, arguments.stage_cores) if arguments.ray_address else None
+    crew = crew_of(arguments, run.scripts)
     with overview(plans) as report:
         history = run.run(plans, report, crew)
     numbers = write_page(arguments.study, run.folder, history, page)
     print(f"{len(study.claims)} claims with {numbers} numbers: {page}")
+
+
+def crew_of(arguments: Arguments, scripts: Path) -> "RayCrew | None":
+    """Return what runs the stages: a Ray cluster, or None for this machine."""
+    if arguments.ray_address is None:
+        if arguments.stage_cores is not None:
+            raise UserError("--stage-cores divides a Ray cluster: add --ray-address, or leave it out")
+        return None
+    from analysis.findings.crews import RayCrew
+
+    return RayCrew(scripts, arguments.ray_address, 2 if arguments.stage_cores is None else arguments.stage_cores)
 
 
 def verify(arguments: VerifyArguments) -> None:
