@@ -13,8 +13,10 @@ def fast_products() -> Iterator[bool]:
     """Multiply float32 matrices by oneDNN within the block where that is faster; yields whether it does.
 
     By default torch calls MKL, whose kernels use 256-bit vectors on AMD's processors, even on those with AVX-512.
-    There, oneDNN is more than twice as fast, and sums as precisely (docs/benchmarks.md). The order in which it sums is
-    another one, so results differ in their last bits. Graphics processors are not affected.
+    There, oneDNN is more than twice as fast, and sums as precisely, though in another order, so that last bits differ.
+    It makes a kernel for each new shape, for a fifth of a millisecond. So this is for products of a few shapes: agents
+    learn from minibatches of ever other sizes, and learn faster without it (docs/benchmarks.md). Graphics processors
+    are not affected.
     """
     setting = torch.backends.mkldnn.matmul
     before = setting.fp32_precision

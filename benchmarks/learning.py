@@ -21,7 +21,6 @@ import tyro
 import agent_zoo
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import load_checkpoint
-from agent_zoo.matrix_products import fast_products
 from agent_zoo.observation import ObservationLayout, PackedRows
 from benchmarks.dense import DenseObservation, dense_recurrent
 from benchmarks.measure import COLUMNS, Comparison, Floor, Work, compare, matrix_speed, operations, spread
@@ -113,7 +112,6 @@ def start(
     return worlds, RolloutCollector([stepper], train.bptt_horizon, train.gamma, train.gae_lambda, spacing)
 
 
-@fast_products()  # as train.py does, and for both networks
 def measure(agent: str, rollout: Rollout, arguments: Arguments, maps: Path) -> dict[str, Result]:
     """Compare an agent's network with its dense twin, and with its floor, at inference and at learning."""
     settings = load_settings(Path("config.yaml"), agent)

@@ -33,7 +33,6 @@ import tyro
 import yaml
 
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.matrix_products import fast_products
 from agent_zoo.observation import ObservationLayout
 from benchmarks.dense import dense_recurrent
 from benchmarks.learning import WARM_UPS, cut, inference, learning, pad
@@ -130,7 +129,6 @@ class Measurement:
         return runs | ({"together": self.together} if self.together else {})
 
 
-@fast_products()  # as train.py does
 def measure(arguments: Arguments) -> Measurement:
     """Train for some updates, and time the peer's stack on the same work."""
     keep_freed_memory()  # as train.py does

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import torch
 
+from agent_zoo.matrix_products import fast_products
 from analysis.probes.ridge import Choice, Choices, Fitted, ReadOuts, groups, standardising
 
 _STEPS_AT_MOST = 200
@@ -197,6 +198,7 @@ class _Descent:
         return -torch.cat([vectors @ projected, self.gradient[-1:] / self.flat])
 
 
+@fast_products()
 def fit_logistic(x: np.ndarray, y: np.ndarray, fold: np.ndarray, choices: Choices) -> Fitted:
     """Fit and cross-validate logistic regressions.
 

@@ -4,6 +4,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from agent_zoo.matrix_products import fast_products
+
 _HIDDEN = 128
 _BATCH = 1024
 _LEARNING_RATE = 2e-3
@@ -17,6 +19,7 @@ _WIDEST_TARGET = 6.0
 """Standard deviations beyond which a target's values are cut in training: a few wild ones must not bend the rest."""
 
 
+@fast_products()
 def fit_mlp(x: np.ndarray, y: np.ndarray, fold: np.ndarray, yes_or_no: np.ndarray, seed: int) -> np.ndarray:
     """Cross-validate a network with one hidden layer; return predictions of records it has not seen, (B, T) float64.
 

@@ -10,6 +10,7 @@ import orjson
 import torch
 
 from activation_store.sparse_dictionary import DictionaryKind
+from agent_zoo.matrix_products import fast_products
 from analysis.sparse.autoencoder import Parameters, step
 from common.tensor_file import Kind, read_tensors, write_tensors
 from common.user_error import UserError
@@ -120,6 +121,7 @@ def geometric_median(points: np.ndarray) -> np.ndarray:
     return median
 
 
+@fast_products()
 def train(
     plan: FitPlan, states: np.ndarray, normal: Normalisation, unfinished: Path | None,
     on_epoch: Callable[[Epoch], None] = lambda _: None, report: Callable[[int, int], None] = lambda *_: None,

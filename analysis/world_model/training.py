@@ -20,7 +20,6 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint
 from agent_zoo.checkpoint_files import policy_path
 from agent_zoo.data_parallel import ALONE, Processes, join_processes
-from agent_zoo.matrix_products import fast_products
 from analysis.figures.style import cluster_colour, new_figure, style
 from analysis.recorded.tracking import Mirror
 from analysis.runs.run_folder import write_figure
@@ -250,7 +249,6 @@ def check_material(settings: WorldSettings) -> tuple[RecurrentPolicy, Checkpoint
     )  # fmt: skip
 
 
-@fast_products()
 def train_world_model(settings: WorldSettings, policy: RecurrentPolicy, info: CheckpointInfo, origin: Origin) -> Path:
     """Train a world model, alone or with other processes that `torchrun` started; returns its file."""
     keep_freed_memory()

@@ -9,7 +9,6 @@ import agent_zoo
 from agent_zoo.checkpoint import copy_checkpoint
 from agent_zoo.checkpoint_files import SUFFIX
 from agent_zoo.data_parallel import Processes, join_processes, leaders_text
-from agent_zoo.matrix_products import fast_products
 from common.files import make_folder
 from common.user_error import UserError
 from common.weights_and_biases import MirroredRun, can_mirror
@@ -67,7 +66,7 @@ def train_policy(run: TrainingRun) -> None:
     run = replace(run, track=run.track and can_mirror(run.settings.wandb.mode, _STILL))
     _check_services(run, processes)
     folder, state = _open_folder(run, processes)
-    with _withdrawn_if_refused(folder, processes.leads and not run.resume), fast_products():
+    with _withdrawn_if_refused(folder, processes.leads and not run.resume):
         _train(run, folder, state, processes)
 
 
