@@ -1,6 +1,5 @@
 """Processes: how many cores they may use, and how they end."""
 
-import atexit
 import contextlib
 import functools
 import multiprocessing
@@ -12,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from multiprocessing import process
+from multiprocessing import process, util
 from multiprocessing.context import ForkContext, SpawnContext
 from pathlib import Path
 from types import FrameType
@@ -83,13 +82,9 @@ def name_temporary_folder() -> None:
         if owner.isdecimal() and not Path("/proc", owner).exists() and Path("/proc/self").exists():
             shutil.rmtree(left, ignore_errors=True)  # of another user: nothing happens
     made = tempfile.mkdtemp(prefix=f"{_TEMPORARY}{os.getpid()}-", dir=base)
-    atexit.register(_remove, made, os.getpid())
+    # After all that Python itself cleans up in it, as with its own folder; only in this process, not in its forks.
+    util.Finalize(None, shutil.rmtree, (made,), {"ignore_errors": True}, exitpriority=-100)
     settings["tempdir"] = made
-
-
-def _remove(folder: str, owner: int) -> None:
-    if os.getpid() == owner:  # a forked process has inherited the folder, but is not to remove it
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @functools.cache  # once is enough

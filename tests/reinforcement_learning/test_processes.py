@@ -10,11 +10,13 @@ from tests.command import ROOT, environment
 
 PLAY = """
 import multiprocessing, os, sys
+from multiprocessing.connection import Listener
 from reinforcement_learning.processes import name_temporary_folder
 name_temporary_folder()
 worker = multiprocessing.get_context("forkserver").Process(target=print)
 worker.start()
 worker.join()
+listener = Listener(family="AF_UNIX")  # in the folder until the process has ended
 if sys.argv[1] == "dies":
     os.kill(os.getpid(), 9)
 """
@@ -23,7 +25,11 @@ if sys.argv[1] == "dies":
 def play(how: str, temporary: Path) -> int:
     """Let a process start another one and end; returns its exit code."""
     own = {**environment(), "TMPDIR": str(temporary)}
-    return subprocess.run([sys.executable, "-c", PLAY, how], cwd=ROOT, env=own, check=False).returncode
+    ended = subprocess.run(
+        [sys.executable, "-c", PLAY, how], cwd=ROOT, env=own, check=False, capture_output=True, text=True
+    )
+    assert not ended.stderr
+    return ended.returncode
 
 
 def test_only_a_killed_process_leaves_its_folder_and_only_for_a_while() -> None:
