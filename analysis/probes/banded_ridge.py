@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 
+from analysis.probes.columns import Columns
 from analysis.probes.ridge import PENALTIES, Choice, Choices, Fitted, Moments, NormalEquations, ReadOuts, without
 
 PENALTY_RATIOS = (1e-2, 1e4)
@@ -19,7 +20,7 @@ PENALTY_RATIOS = (1e-2, 1e4)
 
 
 def fit_ridge_beside(
-    baseline: np.ndarray, memories: dict[str, np.ndarray], y: np.ndarray, fold: np.ndarray,
+    baseline: np.ndarray | Columns, memories: dict[str, np.ndarray], y: np.ndarray, fold: np.ndarray,
     scale: np.ndarray | None = None,
 ) -> dict[str, Fitted]:  # fmt: skip
     """Fit and cross-validate ridge regressions on a baseline together with each memory.
@@ -27,8 +28,8 @@ def fit_ridge_beside(
     Both penalties of every target are chosen on folds that the fit is not tested on.
 
     Args:
-        baseline: (B, C) float32.
-        memories: name -> (B, M) float32.
+        baseline: (B, C).
+        memories: name -> (B, M) float32, of all records of which the baseline may have some.
         y: targets, (B, T) float64, finite.
         fold: of each record, (B,) int64, at least three.
         scale: of the baseline's standardised columns, (C,); by default 1.
@@ -36,15 +37,16 @@ def fit_ridge_beside(
     Returns:
         Memory -> probes of the columns of the baseline and, after them, of the memory.
     """
-    x = np.concatenate([baseline, *memories.values()], axis=1)
-    columns = baseline.shape[1]
+    baseline = Columns.of(baseline)
+    columns, x = baseline.width, baseline.beside(*memories.values())
     ends = columns + np.cumsum([memory.shape[1] for memory in memories.values()])
     blocks = {
         name: slice(int(start), int(end)) for name, start, end in zip(memories, [columns, *ends], ends, strict=False)
     }
-    scale = np.ones(x.shape[1]) if scale is None else np.r_[scale, np.ones(x.shape[1] - len(scale))]
-    numbers = [int(number) for number in np.unique(fold)]
-    sums = {number: Moments.of(x[fold == number], y[fold == number]) for number in numbers}
+    scale = np.ones(x.width) if scale is None else np.r_[scale, np.ones(x.width - len(scale))]
+    records = {int(number): np.flatnonzero(fold == number) for number in np.unique(fold)}
+    numbers = list(records)
+    sums = {number: Moments.of(x, y, records[number]) for number in numbers}
     inner = {name: {number: np.zeros(()) for number in numbers} for name in memories}
     for one, other in itertools.combinations(numbers, 2):
         pair = _Training(without(sums, one, other, scale=scale), columns, blocks)
@@ -58,13 +60,14 @@ def fit_ridge_beside(
         outer = {name: outer[name] + losses for name, losses in inner_losses.items()}
     everything = _Training(without(sums, scale=scale), columns, blocks)
     fitted = {}
-    for name, block in blocks.items():
+    for name in blocks:
         choices = {number: _choose(inner[name][number]) for number in numbers}
         overall = _choose(outer[name])
         predicted = np.empty(y.shape)
-        own = np.r_[:columns, block]
+        own = baseline.beside(memories[name])
         for number, chosen in choices.items():
-            predicted[fold == number] = alone[number].fit(name, *chosen).predict(x[fold == number][:, own])
+            read_outs = alone[number].fit(name, *chosen)
+            predicted[fold == number] = np.concatenate([*map(read_outs.predict, own.chunks(records[number]))])
         as_choice = partial(_as_choice, scale=scale[:columns], units=memories[name].shape[1])
         fitted[name] = Fitted(
             predicted,

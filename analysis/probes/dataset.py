@@ -1,6 +1,6 @@
 """From a dump to what probes work on: inputs, targets, and the world that each record comes from."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from analysis.features.observed import Observed
 from analysis.features.registry import EXTENDED_FEATURES
 from analysis.lives import Lives
 from analysis.probes.baselines import TIME_CONSTANTS, Reservoir, as_seen, digest, last_observations, traces, whole_view
+from analysis.probes.columns import StoredInputs
 from analysis.probes.inputs import ENCODER_OUTPUT, OBSERVATION, RESERVOIR, TRACES, Input
 from analysis.probes.target import Target
 from common.user_error import UserError
@@ -30,7 +31,7 @@ class ProbeData:
     """What the probes of one dump work on. B records, T targets, G given variables, W worlds.
 
     Attributes:
-        inputs: name -> (B, columns) float32, without columns that never change.
+        inputs: name -> (B, columns) float32, without columns that never change; read from disk at each access.
         varying: name -> which of all columns these are, (all columns,) bool.
         bands: name -> sets of columns to choose from within the folds, (K, columns) float64, 1 for a column that is in;
             for inputs that have no such choice nothing.
@@ -42,7 +43,7 @@ class ProbeData:
         networks: other networks' memories on the same stream, layer -> (B, units) float32.
     """
 
-    inputs: dict[str, np.ndarray]
+    inputs: Mapping[str, np.ndarray]
     varying: dict[str, np.ndarray]
     bands: dict[str, np.ndarray]
     targets: np.ndarray
@@ -79,15 +80,20 @@ class Wanted:
     networks: tuple[str, ...] = ()
 
 
-def read_probe_data(folder: Path, wanted: Wanted, progress: Progress | None = None) -> ProbeData:
+def read_probe_data(
+    folder: Path, wanted: Wanted, progress: Progress | None = None, scratch: Path | None = None
+) -> ProbeData:
     """Read a dump, episode by episode, and keep only what probes need.
+
+    Args:
+        scratch: folder on whose disk the inputs are kept; by default that of temporary files.
 
     Raises:
         UserError: the dump cannot be read, lacks ticks or a column that a target needs, or has too few episodes.
     """
     metadata = read_metadata(folder)
     check_enough_episodes(folder, metadata)
-    parts, identities, maps = [], [], []
+    parts, identities, maps, inputs = [], [], [], StoredInputs(scratch)
     reservoir: Reservoir | None = None
     gist = 0
     for records in _episodes(folder, metadata, wanted, progress):
@@ -98,7 +104,10 @@ def read_probe_data(folder: Path, wanted: Wanted, progress: Progress | None = No
         if not gist and any(source.name == TRACES for source in wanted.inputs):
             gist = digest(as_seen(records.take(np.arange(1)), metadata)).shape[1]
         kept = _thinned(seen, wanted.subsample)
-        parts.append(_computed(seen, wanted, reservoir, kept))
+        computed = _computed(seen, wanted, reservoir, kept)
+        for source in wanted.inputs:
+            inputs.append(source.name, computed.pop(source.name))
+        parts.append(computed)
         identities.append(life_keys(places_of(records))[kept])
         maps.append(records.columns.get("map", np.full(len(records), _UNKNOWN_MAP))[kept])
     columns = {name: np.concatenate([part.pop(name) for part in parts]) for name in list(parts[0])}
@@ -106,9 +115,9 @@ def read_probe_data(folder: Path, wanted: Wanted, progress: Progress | None = No
     episode = identity[:, LIFE_KEY.index("episode")]
     _check_enough(folder, len(np.unique(episode)))
     world, by_map = _worlds(episode, np.concatenate(maps))
-    varying = {source.name: np.ptp(columns[source.name], axis=0) > 0 for source in wanted.inputs}
+    varying = {name: inputs.varying(name) for name in inputs}
     return ProbeData(
-        inputs={name: _only(columns.pop(name), varies) for name, varies in varying.items()},
+        inputs=inputs,
         varying=varying,
         bands=_bands(varying, gist),
         targets=columns.pop("targets"),
@@ -209,10 +218,6 @@ def _thinned(seen: Observed, subsample: Subsample) -> np.ndarray:
     rank = np.arange(len(lives.order)) - np.repeat(lives.starts, lives.lengths)
     keys = np.stack([getattr(seen.records, name)[lives.order[lives.starts]] for name in LIFE_KEY], axis=1)
     return lives.order[subsample.keep(rank, np.repeat(subsample.first_kept(keys), lives.lengths))]
-
-
-def _only(values: np.ndarray, varies: np.ndarray) -> np.ndarray:
-    return values if varies.all() else values[:, varies]  # all are kept without a copy
 
 
 def _worlds(episode: np.ndarray, map_number: np.ndarray) -> tuple[np.ndarray, bool]:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from agent_zoo.matrix_products import fast_products
+from analysis.probes.columns import Columns
 from analysis.probes.ridge import Choice, Choices, Fitted, ReadOuts, groups, standardising
 
 _STEPS_AT_MOST = 200
@@ -199,11 +200,11 @@ class _Descent:
 
 
 @fast_products()
-def fit_logistic(x: np.ndarray, y: np.ndarray, fold: np.ndarray, choices: Choices) -> Fitted:
+def fit_logistic(x: np.ndarray | Columns, y: np.ndarray, fold: np.ndarray, choices: Choices) -> Fitted:
     """Fit and cross-validate logistic regressions.
 
     Args:
-        x: input, (B, C) float32.
+        x: input, (B, C).
         y: targets, (B, T) float64, 0 and 1, both of them in at least three folds.
         fold: of each record, (B,) int64, at least three.
         choices: of a ridge regression of the same targets. Its penalties are relative to the curvature of its loss, 1;
@@ -213,7 +214,7 @@ def fit_logistic(x: np.ndarray, y: np.ndarray, fold: np.ndarray, choices: Choice
     Returns:
         Predictions and read-outs in log-odds.
     """
-    records = _Records(x, y, fold)
+    records = _Records(Columns.of(x), y, fold)
     predicted = np.empty(y.shape)
     for number, chosen in choices.of_fold.items():
         predicted[fold == number] = records.predict(number, records.fit((number,), chosen))
@@ -223,15 +224,18 @@ def fit_logistic(x: np.ndarray, y: np.ndarray, fold: np.ndarray, choices: Choice
 class _Records:
     """Standardised records, fold by fold and block by block, where they are computed with."""
 
-    def __init__(self, x: np.ndarray, y: np.ndarray, fold: np.ndarray):
+    def __init__(self, x: Columns, y: np.ndarray, fold: np.ndarray):
         rows = {int(number): np.flatnonzero(fold == number) for number in np.unique(fold)}
         blocks = {number: np.split(here, range(_BLOCK, len(here), _BLOCK)) for number, here in rows.items()}
-        self.mean = x.mean(axis=0, dtype=np.float64)
-        squares = [((x[block] - self.mean) ** 2).sum(axis=0) for some in blocks.values() for block in some]
+        every = np.arange(len(x))
+        self.mean = np.concatenate([values.mean(axis=0, dtype=np.float64) for _, values in x.by_column(every)])
+        squares = [((x.take(block) - self.mean) ** 2).sum(axis=0) for some in blocks.values() for block in some]
         deviation = np.sqrt(np.sum(squares, axis=0) / len(x))
         self.per_unit = standardising(self.mean, deviation)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.x = {n: [self._tensor((x[b] - self.mean) * self.per_unit) for b in some] for n, some in blocks.items()}
+        self.x = {
+            n: [self._tensor((x.take(b) - self.mean) * self.per_unit) for b in some] for n, some in blocks.items()
+        }
         self.y = {n: [self._tensor(y[b]) for b in some] for n, some in blocks.items()}
         self._correlation = correlation([block for blocks in self.x.values() for block in blocks])
         self._bases: dict[bytes, Basis] = {}

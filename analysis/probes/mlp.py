@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from agent_zoo.matrix_products import fast_products
+from analysis.probes.columns import Columns
 
 _HIDDEN = 128
 _BATCH = 1024
@@ -20,37 +21,34 @@ _WIDEST_TARGET = 6.0
 
 
 @fast_products()
-def fit_mlp(x: np.ndarray, y: np.ndarray, fold: np.ndarray, yes_or_no: np.ndarray, seed: int) -> np.ndarray:
+def fit_mlp(x: np.ndarray | Columns, y: np.ndarray, fold: np.ndarray, yes_or_no: np.ndarray, seed: int) -> np.ndarray:
     """Cross-validate a network with one hidden layer; return predictions of records it has not seen, (B, T) float64.
 
     Input and targets are scaled by their training records. One further fold decides when to stop, and which weight
     decay and epoch each target is predicted with. The choice is the same for every input.
 
     Args:
-        x: input, (B, C) float32.
+        x: input, (B, C).
         y: targets, (B, T) float64, NaN where a target does not apply.
         fold: of each record, (B,) int64, at least three.
         yes_or_no: which targets are classified, (T,) bool.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    numbers = np.unique(fold)
+    x, numbers = Columns.of(x), np.unique(fold)
     predicted = np.empty(y.shape)
     for done, test in enumerate(numbers):
         stopping = numbers[(done + 1) % len(numbers)]
         tested, stopped = fold == test, fold == stopping
-        trained = ~(tested | stopped)
-        scale = _Scale((x[trained], y[trained]), yes_or_no)
-        sets = [scale.tensors((x[part], y[part]), device) for part in (trained, stopped, tested)]
+        parts = [np.flatnonzero(part) for part in (~(tested | stopped), stopped, tested)]
+        scale = _Scale(x, y, parts[0], yes_or_no)
         generator = torch.Generator().manual_seed(seed + int(test))
         outputs = _train(
-            sets[0], sets[1], sets[2][0], torch.from_numpy(yes_or_no).to(device), scale.yes_weight.to(device), generator
-        )
+            *(scale.tensors(x, y, part, device) for part in parts),  # unnamed, so that the next fold's replace them
+            torch.from_numpy(yes_or_no).to(device), scale.yes_weight.to(device), generator,
+        )  # fmt: skip
         predicted[tested] = scale.in_own_units(outputs.cpu().numpy())
     return predicted
 
-
-Part = tuple[np.ndarray, np.ndarray]
-"""Some records' input, (B, C), and targets, (B, T)."""
 
 Tensors = tuple[torch.Tensor, torch.Tensor]
 
@@ -58,19 +56,22 @@ Tensors = tuple[torch.Tensor, torch.Tensor]
 class _Scale:
     """Takes input and targets to mean 0 and deviation 1 of the training records; a yes-or-no target stays."""
 
-    def __init__(self, trained: Part, yes_or_no: np.ndarray):
-        x, y = trained
-        self.x_mean, self.x_deviation = x.mean(axis=0), _deviation(x)
+    def __init__(self, x: Columns, y: np.ndarray, trained: np.ndarray, yes_or_no: np.ndarray):
+        own = [(values.mean(axis=0), _deviation(values)) for _, values in x.by_column(trained)]
+        self.x_mean, self.x_deviation = (np.concatenate(some) for some in zip(*own, strict=True))
+        y = y[trained]
         self.y_mean = np.where(yes_or_no, 0.0, np.nan_to_num(np.nanmean(y, axis=0)))
         self.y_deviation = np.where(yes_or_no, 1.0, _deviation(y))
         self.widest = np.where(yes_or_no, 1.0, _WIDEST_TARGET)
         share = np.clip(np.nanmean(np.where(yes_or_no, y, 0.5), axis=0), 1e-6, 1)
         self.yes_weight = torch.from_numpy(np.clip((1 - share) / share, 0, _HEAVIEST_YES).astype(np.float32))
 
-    def tensors(self, part: Part, device: torch.device) -> Tensors:
-        x = ((part[0] - self.x_mean) / self.x_deviation).astype(np.float32)
-        y = np.clip((part[1] - self.y_mean) / self.y_deviation, -self.widest, self.widest).astype(np.float32)
-        return torch.from_numpy(x).to(device), torch.from_numpy(y).to(device)
+    def tensors(self, x: Columns, y: np.ndarray, records: np.ndarray, device: torch.device) -> Tensors:
+        scaled = np.empty((len(records), x.width), np.float32)
+        for columns, values in x.by_column(records):
+            scaled[:, columns] = (values - self.x_mean[columns]) / self.x_deviation[columns]
+        y = np.clip((y[records] - self.y_mean) / self.y_deviation, -self.widest, self.widest).astype(np.float32)
+        return torch.from_numpy(scaled).to(device), torch.from_numpy(y).to(device)
 
     def in_own_units(self, outputs: np.ndarray) -> np.ndarray:
         return outputs * self.y_deviation + self.y_mean
@@ -82,7 +83,7 @@ def _deviation(values: np.ndarray) -> np.ndarray:
 
 
 def _train(
-    trained: Tensors, stopping: Tensors, tested: torch.Tensor, yes_or_no: torch.Tensor, yes_weight: torch.Tensor,
+    trained: Tensors, stopping: Tensors, tested: Tensors, yes_or_no: torch.Tensor, yes_weight: torch.Tensor,
     generator: torch.Generator,
 ) -> torch.Tensor:  # fmt: skip
     """Train until the stopping fold gets no better; return each target's test outputs at their best, (B, T)."""
@@ -94,7 +95,7 @@ def _train(
         _LEARNING_RATE,
     )  # fmt: skip
     best = torch.full((y.shape[1],), torch.inf, device=x.device)
-    outputs = torch.zeros(len(tested), y.shape[1], device=x.device)
+    outputs = torch.zeros(len(tested[0]), y.shape[1], device=x.device)
     best_mean, since_best = torch.full((len(networks),), torch.inf), 0
     for _ in range(_EPOCHS_AT_MOST):
         for batch in torch.randperm(len(x), generator=generator).to(x.device).split(_BATCH):
@@ -109,7 +110,7 @@ def _train(
                 now = _losses(network(stopping[0]), stopping[1], yes_or_no, yes_weight)  # (T,)
                 better = now < best
                 best = torch.where(better, now, best)
-                outputs[:, better] = network(tested)[:, better]
+                outputs[:, better] = network(tested[0])[:, better]
             stopping_means.append(float(now.mean()))
         mean = torch.tensor(stopping_means)
         since_best = 0 if bool((mean < best_mean).any()) else since_best + 1

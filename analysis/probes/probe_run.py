@@ -278,7 +278,7 @@ def probe_dump(
 ) -> tuple[DumpReport, list[Direction]]:
     """Read a dump, fit all probes, and compare them; return the report and the linear read-outs."""
     with step(console, f"{name}: reading") as progress:
-        data = read_probe_data(path, wanted, progress)
+        data = read_probe_data(path, wanted, progress, settings.run_folder)
     kinds = PROBES if settings.probes == "both" else PROBES[:1]
     with step(console, f"{name}: {len(data):,} records, {data.worlds} worlds: fitting probes") as progress:
         probed = probe(data, wanted.targets, wanted.inputs, kinds, settings.seed, progress)

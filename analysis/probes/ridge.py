@@ -14,10 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.probes.columns import CHUNK, Columns
+
 PENALTIES = np.logspace(-6, 1, 8)
 """Tried for every target, times the number of training records: from almost no shrinkage to almost nothing left."""
 
-_CHUNK = 8192
 _CONSTANT = 1e-9
 """Standard deviation, relative to the magnitude, below which a column does not vary but is rounded."""
 
@@ -37,17 +38,18 @@ class Moments:
     yy: np.ndarray
 
     @staticmethod
-    def of(x: np.ndarray, y: np.ndarray) -> "Moments":
-        """Sum over records, (B, C) and (B, T), in double precision a chunk at a time."""
-        columns, targets = x.shape[1], y.shape[1]
-        xx, xy = np.zeros((columns, columns)), np.zeros((columns, targets))
-        sums = np.zeros(columns)
-        for start in range(0, len(x), _CHUNK):
-            chunk = x[start : start + _CHUNK].astype(np.float64)
+    def of(x: np.ndarray | Columns, y: np.ndarray, records: np.ndarray | None = None) -> "Moments":
+        """Sum over some records of (B, C) and (B, T), by default over all, in double precision a chunk at a time."""
+        x, records = Columns.of(x), np.arange(len(y)) if records is None else records
+        y = y[records]
+        xx, xy = np.zeros((x.width, x.width)), np.zeros((x.width, y.shape[1]))
+        sums = np.zeros(x.width)
+        for number, values in enumerate(x.chunks(records)):
+            chunk = values.astype(np.float64)
             sums += chunk.sum(axis=0)
             xx += chunk.T @ chunk
-            xy += chunk.T @ y[start : start + _CHUNK]
-        return Moments(len(x), sums, y.sum(axis=0), xx, xy, (y**2).sum(axis=0))
+            xy += chunk.T @ y[number * CHUNK : (number + 1) * CHUNK]
+        return Moments(len(y), sums, y.sum(axis=0), xx, xy, (y**2).sum(axis=0))
 
     @staticmethod
     def total(parts: "Iterable[Moments]") -> "Moments":
@@ -211,27 +213,30 @@ class Fitted:
     choices: Choices
 
 
-def fit_ridge(x: np.ndarray, y: np.ndarray, fold: np.ndarray, bands: np.ndarray | None = None) -> Fitted:
+def fit_ridge(x: np.ndarray | Columns, y: np.ndarray, fold: np.ndarray, bands: np.ndarray | None = None) -> Fitted:
     """Fit and cross-validate linear probes.
 
     Penalty and band of every target are chosen on folds that the fit is not tested on.
 
     Args:
-        x: input, (B, C) float32.
+        x: input, (B, C).
         y: targets, (B, T) float64, finite.
         fold: of each record, (B,) int64, at least three.
         bands: scales of the columns to choose from, (K, C); by default one band of 1 everywhere.
     """
-    bands = np.ones((1, x.shape[1])) if bands is None else bands
-    numbers = [int(number) for number in np.unique(fold)]
-    sums = {number: Moments.of(x[fold == number], y[fold == number]) for number in numbers}
+    x = Columns.of(x)
+    bands = np.ones((1, x.width)) if bands is None else bands
+    records = {int(number): np.flatnonzero(fold == number) for number in np.unique(fold)}
+    numbers = list(records)
+    sums = {number: Moments.of(x, y, records[number]) for number in numbers}
     alone = {number: without(sums, number) for number in numbers}
     outer = np.sum([alone[number].validation_loss(sums[number], PENALTIES, bands) for number in numbers], axis=0)
     inner = _inner_losses(sums, bands)
     choices = Choices({number: Choice.best(inner[number], bands) for number in numbers}, Choice.best(outer, bands))
     predicted = np.empty(y.shape)
     for number, chosen in choices.of_fold.items():
-        predicted[fold == number] = alone[number].fit(chosen.penalty, chosen.scales).predict(x[fold == number])
+        read_outs = alone[number].fit(chosen.penalty, chosen.scales)
+        predicted[fold == number] = np.concatenate([*map(read_outs.predict, x.chunks(records[number]))])
     read_outs = without(sums).fit(choices.overall.penalty, choices.overall.scales)
     return Fitted(predicted, read_outs, choices)
 

@@ -8,11 +8,13 @@ what is left is how a state goes with its own moment.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from analysis.lives import Lives
 from analysis.probes.banded_ridge import fit_ridge_beside
+from analysis.probes.columns import Columns
 from analysis.probes.dataset import ProbeData
 from analysis.probes.ridge import Fitted, ReadOuts, fit_ridge
 from analysis.probes.scores import Losses, average_precision, losses
@@ -83,14 +85,14 @@ class Task:
             controls[here] = shifted_within_lives(self.data.targets[here], lives, self.seed)
         return controls
 
-    def _input(self, name: str, known: bool) -> tuple[np.ndarray, np.ndarray]:
+    def _input(self, name: str, known: bool) -> tuple[Columns, np.ndarray]:
         """Return an input, (B, C), and the scales of its columns to choose from, (K, C); known: with those given."""
-        x = self.data.inputs[name]
-        bands = self.data.bands.get(name, np.ones((1, x.shape[1])))
+        x = Columns.of(self.data.inputs[name])
+        bands = self.data.bands.get(name, np.ones((1, x.width)))
         if not known:
             return x, bands
         scales = np.full((len(bands), self.given.shape[1]), SCALE)
-        return np.concatenate([x, self.given], axis=1), np.concatenate([bands, scales], axis=1)
+        return x.beside(self.given), np.concatenate([bands, scales], axis=1)
 
     def linear(self, name: str, with_control: bool, known: bool = False) -> tuple[Predictions, ReadOuts]:
         """Fit and cross-validate linear probes of an input: ridge or, for yes-or-no targets, logistic regressions.
@@ -99,12 +101,12 @@ class Task:
         """
         targets, (x, bands) = self.data.targets, self._input(name, known)
         real, control = np.full(targets.shape, np.nan), np.full(targets.shape, np.nan)
-        weight, bias = np.full((x.shape[1], targets.shape[1]), np.nan), np.full(targets.shape[1], np.nan)
+        weight, bias = np.full((x.width, targets.shape[1]), np.nan), np.full(targets.shape[1], np.nan)
         for rows, columns in self.alike:
             here, count = np.ix_(rows, columns), len(columns)
             y = np.concatenate([targets[here], self.controls[here][:, : count * with_control]], axis=1)
             ranked = np.tile(self.yes_or_no[columns], 1 + with_control)
-            here_x, fold = _rows(x, rows), self.fold[rows]
+            here_x, fold = replace(x, rows=np.flatnonzero(rows)), self.fold[rows]
             fitted = classified(here_x, y, fold, ranked, fit_ridge(here_x, y, fold, bands))
             real[here] = fitted.predicted[:, :count]
             if with_control:
@@ -117,34 +119,34 @@ class Task:
         self, baseline: str, memories: Sequence[str], known: bool = False
     ) -> Iterator[tuple[str, np.ndarray]]:
         """Fit and cross-validate linear probes of a baseline and a memory; yield each memory's predictions, (B, T)."""
-        targets, (every_column, bands) = self.data.targets, self._input(baseline, known)
+        targets, (everywhere, bands) = self.data.targets, self._input(baseline, known)
         real = {name: np.full(targets.shape, np.nan) for name in memories}
+        others = {name: self.data.inputs[name] for name in memories}
         for rows, columns in self.alike:
-            x = _rows(every_column, rows)
-            others = {name: _rows(self.data.inputs[name], rows) for name in memories}
+            x = replace(everywhere, rows=np.flatnonzero(rows))
             here, ranked = np.ix_(rows, columns), self.yes_or_no[columns]
             # The last scales are of all columns, whatever else there is to choose from.
             for name, fitted in fit_ridge_beside(x, others, targets[here], self.fold[rows], bands[-1]).items():
-                both = np.concatenate([x, others[name]], axis=1)
-                result = classified(both, targets[here], self.fold[rows], ranked, fitted)
+                result = classified(x.beside(others[name]), targets[here], self.fold[rows], ranked, fitted)
                 real[name][here] = result.predicted
         yield from real.items()
 
     def networks(self, name: str, with_control: bool, known: bool = False) -> Predictions:
         """Train and cross-validate networks; those of controls share nothing with the others."""
         some = (self.data.targets, self.controls)[: 1 + with_control]
-        predictions = [self._networks(self._input(name, known)[0], y) for y in some]
+        x, _ = self._input(name, known)
+        predictions = [self._networks(x, y) for y in some]
         return predictions[0], predictions[-1]
 
     def networks_beside(
         self, baseline: str, memories: Sequence[str], known: bool = False
     ) -> Iterator[tuple[str, np.ndarray]]:
         """Train and cross-validate networks of a baseline and a memory; yield each memory's predictions, (B, T)."""
+        x, _ = self._input(baseline, known)
         for name in memories:
-            both = np.concatenate([self._input(baseline, known)[0], self.data.inputs[name]], axis=1)
-            yield name, self._networks(both, self.data.targets)
+            yield name, self._networks(x.beside(self.data.inputs[name]), self.data.targets)
 
-    def _networks(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    def _networks(self, x: Columns, y: np.ndarray) -> np.ndarray:
         from analysis.probes.mlp import fit_mlp
 
         predicted = np.full(y.shape, np.nan)
@@ -187,7 +189,9 @@ def scored_alike(
     return Losses(lost, stake)
 
 
-def classified(x: np.ndarray, y: np.ndarray, fold: np.ndarray, yes_or_no: np.ndarray, ridge: Fitted) -> Fitted:
+def classified(
+    x: np.ndarray | Columns, y: np.ndarray, fold: np.ndarray, yes_or_no: np.ndarray, ridge: Fitted
+) -> Fitted:
     """Put logistic regressions in the place of the ridge regressions of yes-or-no targets, with the same penalties."""
     if not yes_or_no.any():
         return ridge
@@ -198,11 +202,6 @@ def classified(x: np.ndarray, y: np.ndarray, fold: np.ndarray, yes_or_no: np.nda
     ridge.read_outs.weight[:, yes_or_no] = logistic.read_outs.weight
     ridge.read_outs.bias[yes_or_no] = logistic.read_outs.bias
     return ridge
-
-
-def _rows(x: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return some rows, (B,) bool, of an array; without a copy if it is all of them."""
-    return x if rows.all() else x[rows]
 
 
 def alike(applies: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
