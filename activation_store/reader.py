@@ -1,7 +1,9 @@
 """Read a dump of activations in either format: verify it, then stream it, so that memory holds only the selection."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -177,20 +179,22 @@ def _read_shards(folder: Path, metadata: DumpMetadata, selection: Selection, rep
         before += proof.records
 
 
+_AHEAD = 2
+
+
 def _proved(paths: Sequence[Path], metadata: DumpMetadata) -> Iterator[tuple[Path, State]]:
     """Yield each path once its hash is verified, and its state then.
 
-    While one is in use, a thread verifies the next one only.
+    While one is in use, two threads verify the next two: reading takes less time than hashing.
     A file verified much earlier would no longer be in the operating system's cache and be read from disk twice.
     """
-    if not paths:
-        return
-    with ThreadPoolExecutor(1) as thread:
-        proof = thread.submit(_verify_file, paths[0], metadata, _ignore)
-        for path, following in zip(paths, [*paths[1:], None], strict=True):
+    left = iter(paths)
+    with ThreadPoolExecutor(_AHEAD) as threads:
+        proofs = deque((path, threads.submit(_verify_file, path, metadata, _ignore)) for path in islice(left, _AHEAD))
+        while proofs:
+            path, proof = proofs.popleft()
             verified = proof.result()
-            if following:
-                proof = thread.submit(_verify_file, following, metadata, _ignore)
+            proofs.extend((path, threads.submit(_verify_file, path, metadata, _ignore)) for path in islice(left, 1))
             yield path, verified
 
 
