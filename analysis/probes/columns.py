@@ -14,6 +14,8 @@ from typing import IO
 
 import numpy as np
 
+from common.user_error import UserError
+
 CHUNK = 8192
 """Records that are copied at a time."""
 _COLUMNS = 128
@@ -84,16 +86,33 @@ class StoredInputs(Mapping[str, np.ndarray]):
         self._range: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
     def append(self, name: str, values: np.ndarray) -> None:
-        """Add records, (n, columns) float32, to an array."""
+        """Add records, (n, columns) float32, to an array.
+
+        Raises:
+            UserError: the disk is full, or the folder cannot be written to.
+        """
+        try:
+            self._append(name, values)
+        except OSError as error:
+            folder = self.folder or tempfile.gettempdir()
+            raise UserError(
+                f"what the probes read cannot be kept in {folder}: {error.strerror}: free some space, choose another "
+                "--output, or keep fewer records with --max-records"
+            ) from None
+
+    def _append(self, name: str, values: np.ndarray) -> None:
         if name not in self._files:
-            file = tempfile.TemporaryFile(dir=self.folder)  # noqa: SIM115 (open as long as this is used)
+            # Without a buffer, so that a full disk is noticed here and not as the file is closed.
+            file = tempfile.TemporaryFile(dir=self.folder, buffering=0)  # noqa: SIM115 (open as long as this is used)
             self._files[name] = self._open.enter_context(file)
             self._range[name] = np.full((2, values.shape[1]), [[np.inf], [-np.inf]], np.float32)
         low, high = self._range[name]
         self._range[name] = (
             np.minimum(low, values.min(axis=0, initial=np.inf)), np.maximum(high, values.max(axis=0, initial=-np.inf))
         )  # fmt: skip
-        self._files[name].write(np.ascontiguousarray(values, np.float32))
+        left = memoryview(np.ascontiguousarray(values, np.float32).tobytes())
+        while left:
+            left = left[self._files[name].write(left) :]
 
     def varying(self, name: str) -> np.ndarray:
         """Return which of all columns change, (all columns,) bool."""

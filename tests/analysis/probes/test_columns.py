@@ -1,5 +1,8 @@
 """What probes read is copied in parts, and kept on disk."""
 
+import errno
+import io
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +14,7 @@ from analysis.probes.columns import Columns, StoredInputs
 from analysis.probes.logistic import fit_logistic
 from analysis.probes.mlp import fit_mlp
 from analysis.probes.ridge import Fitted, fit_ridge
+from tests.command import assert_refuses
 
 RNG = np.random.default_rng(0)
 LEFT, RIGHT = (RNG.standard_normal((300, width)).astype(np.float32) for width in (130, 9))
@@ -72,3 +76,12 @@ def test_inputs_come_back_from_disk_without_columns_that_never_change(tmp_path: 
         np.testing.assert_array_equal(stored["left"], whole[:, 1:])
     assert stored["ones"].shape == (300, 0)
     assert not list(tmp_path.iterdir())  # the files have no names
+
+
+def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Full(io.FileIO):
+        def write(self, content: object) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: Full(tmp_path / "file", "w+"))
+    assert_refuses("No space left on device: free some space", StoredInputs(tmp_path).append, "left", LEFT)
