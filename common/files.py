@@ -24,7 +24,8 @@ SUMS_FILE = "SHA256SUMS"
 _MOST_SUMS_BYTES = 1 << 20
 _HASH_BLOCK_BYTES = 1 << 18
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS}  # some network file systems have none
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""Numbers of errors that mean a full disk."""
 _written: set[Path] = set()
 
 
@@ -51,7 +52,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         Path(name).replace(path)
     except BaseException as error:
         Path(name).unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
             raise UserError(f"{path} cannot be written: {error.strerror}") from error
         raise
     finally:
@@ -126,7 +127,7 @@ def full_disk_named(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _NO_ROOM:
+        if error.errno in NO_ROOM:
             raise UserError(f"{path} cannot be written: {error.strerror}") from error
         raise
 

@@ -67,7 +67,8 @@ def fit_ridge_beside(
         own = baseline.beside(memories[name])
         for number, chosen in choices.items():
             read_outs = alone[number].fit(name, *chosen)
-            predicted[fold == number] = np.concatenate([*map(read_outs.predict, own.chunks(records[number]))])
+            for here, values in own.chunks(records[number]):
+                predicted[records[number][here]] = read_outs.predict(values)
         as_choice = partial(_as_choice, scale=scale[:columns], units=memories[name].shape[1])
         fitted[name] = Fitted(
             predicted,

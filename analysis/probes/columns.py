@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 import numpy as np
 
+from common.files import NO_ROOM
 from common.user_error import UserError
 
 CHUNK = 8192
@@ -27,7 +28,7 @@ class Columns:
 
     Attributes:
         parts: arrays of the same B records, (B, columns) float32 each.
-        rows: numbers of the records that count, (N,) int64.
+        rows: which of the B records these are, (N,) int64.
     """
 
     parts: tuple[np.ndarray, ...]
@@ -55,10 +56,11 @@ class Columns:
         rows = self.rows[records]
         return np.concatenate([part[rows] for part in self.parts], axis=1)
 
-    def chunks(self, records: np.ndarray) -> Iterator[np.ndarray]:
-        """Copy some of the N records, (n,) int64, a few thousand at a time; one empty chunk of none."""
-        for start in range(0, max(1, len(records)), CHUNK):
-            yield self.take(records[start : start + CHUNK])
+    def chunks(self, records: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+        """Copy some of the N records, (n,) int64, a few thousand at a time; yield which of the n, and their columns."""
+        for start in range(0, len(records), CHUNK):
+            here = slice(start, start + CHUNK)
+            yield here, self.take(records[here])
 
     def by_column(self, records: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
         """Copy some of the N records, (n,) int64, a few columns at a time; yield which, and (n, some of a part)."""
@@ -74,16 +76,23 @@ class Columns:
 class StoredInputs(Mapping[str, np.ndarray]):
     """Arrays by name, kept on disk and read when one is asked for, without columns that never change.
 
-    The files have no name, so nothing is left of them once the process has ended.
+    The files have no name, so nothing is left of them once they are closed, at the end of the block or of the process.
     """
 
-    def __init__(self, folder: Path | None):
+    def __init__(self, folder: Path | None = None):
         """Keep the files on the disk of a folder; by default on that of temporary files."""
-        self.folder = folder
+        self._folder = folder
         self._files: dict[str, IO[bytes]] = {}
+        self._records: dict[str, int] = {}
+        self._range: dict[str, np.ndarray] = {}  # least and greatest value of each column, (2, all columns)
         self._open = ExitStack()
         weakref.finalize(self, self._open.close)
-        self._range: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
 
     def append(self, name: str, values: np.ndarray) -> None:
         """Add records, (n, columns) float32, to an array.
@@ -92,43 +101,40 @@ class StoredInputs(Mapping[str, np.ndarray]):
             UserError: the disk is full, or the folder cannot be written to.
         """
         try:
-            self._append(name, values)
+            self._append(name, np.ascontiguousarray(values, np.float32))
         except OSError as error:
-            folder = self.folder or tempfile.gettempdir()
-            raise UserError(
-                f"what the probes read cannot be kept in {folder}: {error.strerror}: free some space, choose another "
-                "--output, or keep fewer records with --max-records"
-            ) from None
+            what = f"what the probes read cannot be kept in {self._folder or tempfile.gettempdir()}: {error.strerror}"
+            space = ": free some space, choose another --output, or keep fewer records with --max-records"
+            raise UserError(what + space * (error.errno in NO_ROOM)) from None
 
     def _append(self, name: str, values: np.ndarray) -> None:
         if name not in self._files:
             # Without a buffer, so that a full disk is noticed here and not as the file is closed.
-            file = tempfile.TemporaryFile(dir=self.folder, buffering=0)  # noqa: SIM115 (open as long as this is used)
+            file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115 (open as long as this is used)
             self._files[name] = self._open.enter_context(file)
+            self._records[name] = 0
             self._range[name] = np.full((2, values.shape[1]), [[np.inf], [-np.inf]], np.float32)
-        low, high = self._range[name]
-        self._range[name] = (
-            np.minimum(low, values.min(axis=0, initial=np.inf)), np.maximum(high, values.max(axis=0, initial=-np.inf))
-        )  # fmt: skip
-        left = memoryview(np.ascontiguousarray(values, np.float32).tobytes())
+        left = memoryview(values.tobytes())
         while left:
             left = left[self._files[name].write(left) :]
+        if len(values):
+            low, high = self._range[name]
+            self._range[name] = np.stack([np.minimum(low, values.min(axis=0)), np.maximum(high, values.max(axis=0))])
+            self._records[name] += len(values)
 
     def varying(self, name: str) -> np.ndarray:
         """Return which of all columns change, (all columns,) bool."""
         low, high = self._range[name]
-        return high - low > 0
+        return high > low
 
     def __getitem__(self, name: str) -> np.ndarray:
         """Return an array, (B, columns that change) float32."""
-        file, varies = self._files[name], self.varying(name)
-        records = file.seek(0, 2) // (len(varies) * np.dtype(np.float32).itemsize)
+        file, varies, records = self._files[name], self.varying(name), self._records[name]
         kept = np.empty((records, int(varies.sum())), np.float32)
         file.seek(0)
         for start in range(0, records, CHUNK):
-            count = min(CHUNK, records - start)
-            values = np.fromfile(file, np.float32, count * len(varies)).reshape(count, -1)
-            kept[start : start + count] = values[:, varies]
+            here = kept[start : start + CHUNK]
+            here[:] = np.fromfile(file, np.float32, len(here) * len(varies)).reshape(len(here), len(varies))[:, varies]
         return kept
 
     def __contains__(self, name: object) -> bool:

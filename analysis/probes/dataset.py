@@ -81,19 +81,19 @@ class Wanted:
 
 
 def read_probe_data(
-    folder: Path, wanted: Wanted, progress: Progress | None = None, scratch: Path | None = None
+    folder: Path, wanted: Wanted, progress: Progress | None = None, inputs: StoredInputs | None = None
 ) -> ProbeData:
     """Read a dump, episode by episode, and keep only what probes need.
 
     Args:
-        scratch: folder on whose disk the inputs are kept; by default that of temporary files.
+        inputs: where to keep the inputs; by default in the folder of temporary files.
 
     Raises:
         UserError: the dump cannot be read, lacks ticks or a column that a target needs, or has too few episodes.
     """
     metadata = read_metadata(folder)
     check_enough_episodes(folder, metadata)
-    parts, identities, maps, inputs = [], [], [], StoredInputs(scratch)
+    parts, identities, maps, inputs = [], [], [], StoredInputs() if inputs is None else inputs
     reservoir: Reservoir | None = None
     gist = 0
     for records in _episodes(folder, metadata, wanted, progress):

@@ -7,10 +7,11 @@ AUCs do not add up.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from analysis.probes.columns import Columns
 from analysis.probes.dataset import ProbeData
 from analysis.probes.inputs import Input
 from analysis.probes.probing import Probed
@@ -173,7 +174,8 @@ def commonality(data: ProbeData, memory: str, usable: np.ndarray, resamples: Res
         more together than apart; and `remaining`, only_memory as a share of memory, NaN where that tells nothing.
     """
     given, hidden = smooth_basis(data.given), data.inputs[memory]
-    blocks = {"given": given, "memory": hidden, "both": np.concatenate([given, hidden], axis=1)}
+    alone = Columns.of(given)
+    blocks = {"given": alone, "memory": Columns.of(hidden), "both": alone.beside(hidden)}
     estimates = {name: _losses_of_block(block, data, usable) for name, block in blocks.items()}
     at_all = np.ones((1, data.worlds))
     once, drawn = (
@@ -184,12 +186,12 @@ def commonality(data: ProbeData, memory: str, usable: np.ndarray, resamples: Res
     return {name: resamples.estimate(once[name][0], drawn[name], informative) for name in once}
 
 
-def _losses_of_block(x: np.ndarray, data: ProbeData, usable: np.ndarray) -> Losses:
+def _losses_of_block(x: Columns, data: ProbeData, usable: np.ndarray) -> Losses:
     fold = folds_of(data.world)
 
     def score(here: tuple[np.ndarray, ...], rows: np.ndarray, columns: np.ndarray) -> Losses:
         y, by_r_squared = data.targets[here], np.zeros(len(columns), bool)
-        predicted = fit_ridge(x[rows], y, fold[rows]).predicted
+        predicted = fit_ridge(replace(x, rows=np.flatnonzero(rows)), y, fold[rows]).predicted
         return losses(predicted, y, mean_of_the_rest(y, fold[rows]), data.world[rows], data.worlds, by_r_squared)
 
     groups = [(rows, columns[usable[columns]]) for rows, columns in alike(np.isfinite(data.targets))]

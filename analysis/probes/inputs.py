@@ -34,8 +34,14 @@ class Input:
     layers: tuple[str, ...] = ()
     observations: int = 1
 
+    @property
+    def as_observations(self) -> int:
+        """Observations in a history that takes as much memory."""
+        return _TRACES_AS_OBSERVATIONS if self.name == TRACES else self.observations
+
 
 OBSERVATION, HISTORY, TRACES, RESERVOIR = "observation", "history", "traces", "reservoir"
+_TRACES_AS_OBSERVATIONS = 4
 _HISTORY = re.compile(rf"{HISTORY}_(\d+)")
 _CHECKPOINT = re.compile(rf"steps_(\d+)_({LSTM_HIDDEN}|{LSTM_CELL})")
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import torch
 
-from agent_zoo.matrix_products import fast_products
+from analysis.matrix_products import fast_products
 from analysis.probes.columns import Columns
 from analysis.probes.ridge import Choice, Choices, Fitted, ReadOuts, groups, standardising
 

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from agent_zoo.matrix_products import fast_products
+from analysis.matrix_products import fast_products
 from analysis.probes.columns import Columns
 
 _HIDDEN = 128
@@ -33,21 +33,27 @@ def fit_mlp(x: np.ndarray | Columns, y: np.ndarray, fold: np.ndarray, yes_or_no:
         fold: of each record, (B,) int64, at least three.
         yes_or_no: which targets are classified, (T,) bool.
     """
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     x, numbers = Columns.of(x), np.unique(fold)
     predicted = np.empty(y.shape)
     for done, test in enumerate(numbers):
         stopping = numbers[(done + 1) % len(numbers)]
         tested, stopped = fold == test, fold == stopping
         parts = [np.flatnonzero(part) for part in (~(tested | stopped), stopped, tested)]
-        scale = _Scale(x, y, parts[0], yes_or_no)
-        generator = torch.Generator().manual_seed(seed + int(test))
-        outputs = _train(
-            *(scale.tensors(x, y, part, device) for part in parts),  # unnamed, so that the next fold's replace them
-            torch.from_numpy(yes_or_no).to(device), scale.yes_weight.to(device), generator,
-        )  # fmt: skip
-        predicted[tested] = scale.in_own_units(outputs.cpu().numpy())
+        predicted[tested] = _fit_fold(x, y, parts, yes_or_no, torch.Generator().manual_seed(seed + int(test)))
     return predicted
+
+
+def _fit_fold(
+    x: Columns, y: np.ndarray, parts: list[np.ndarray], yes_or_no: np.ndarray, generator: torch.Generator
+) -> np.ndarray:
+    """Return predictions of the records of the last of three parts: to train on, to stop by, and to predict."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    scale = _Scale(x, y, parts[0], yes_or_no)
+    trained, stopping, (tested, _) = (scale.tensors(x, y, part, device) for part in parts)
+    outputs = _train(
+        trained, stopping, tested, torch.from_numpy(yes_or_no).to(device), scale.yes_weight.to(device), generator
+    )
+    return scale.in_own_units(outputs.cpu().numpy())
 
 
 Tensors = tuple[torch.Tensor, torch.Tensor]
@@ -83,7 +89,7 @@ def _deviation(values: np.ndarray) -> np.ndarray:
 
 
 def _train(
-    trained: Tensors, stopping: Tensors, tested: Tensors, yes_or_no: torch.Tensor, yes_weight: torch.Tensor,
+    trained: Tensors, stopping: Tensors, tested: torch.Tensor, yes_or_no: torch.Tensor, yes_weight: torch.Tensor,
     generator: torch.Generator,
 ) -> torch.Tensor:  # fmt: skip
     """Train until the stopping fold gets no better; return each target's test outputs at their best, (B, T)."""
@@ -95,7 +101,7 @@ def _train(
         _LEARNING_RATE,
     )  # fmt: skip
     best = torch.full((y.shape[1],), torch.inf, device=x.device)
-    outputs = torch.zeros(len(tested[0]), y.shape[1], device=x.device)
+    outputs = torch.zeros(len(tested), y.shape[1], device=x.device)
     best_mean, since_best = torch.full((len(networks),), torch.inf), 0
     for _ in range(_EPOCHS_AT_MOST):
         for batch in torch.randperm(len(x), generator=generator).to(x.device).split(_BATCH):
@@ -110,7 +116,7 @@ def _train(
                 now = _losses(network(stopping[0]), stopping[1], yes_or_no, yes_weight)  # (T,)
                 better = now < best
                 best = torch.where(better, now, best)
-                outputs[:, better] = network(tested[0])[:, better]
+                outputs[:, better] = network(tested)[:, better]
             stopping_means.append(float(now.mean()))
         mean = torch.tensor(stopping_means)
         since_best = 0 if bool((mean < best_mean).any()) else since_best + 1

@@ -11,6 +11,7 @@ from rich.table import Table
 from activation_store.directions import DIRECTIONS_FILE, Direction, Source, write_directions
 from activation_store.recording import record_again
 from activation_store.schema import DumpMetadata
+from analysis.probes.columns import StoredInputs
 from analysis.probes.dataset import ProbeData, Wanted, check_enough_episodes, read_probe_data
 from analysis.probes.figures_curves import (
     has_history_curve,
@@ -184,15 +185,22 @@ def directions_of(
                 continue
             # What rounding the weights took from the mean record's read-out goes into the bias.
             bias = read_out.bias[column] + centre @ (read_out.weight[:, column] - weight)
-            directions.append(_direction(data, layer, target, weight, float(bias), column, source))
+            directions.append(_direction(data, x, layer, target, weight, float(bias), column, source))
     return directions
 
 
 def _direction(
-    data: ProbeData, layer: str, target: Target, weight: np.ndarray, bias: float, column: int, source: Source
+    data: ProbeData,
+    x: np.ndarray,
+    layer: str,
+    target: Target,
+    weight: np.ndarray,
+    bias: float,
+    column: int,
+    source: Source,
 ) -> Direction:
     applies = np.isfinite(data.targets[:, column])  # (B,)
-    value = np.einsum("bc,c->b", data.inputs[layer], weight, dtype=np.float64)[applies] + bias
+    value = np.einsum("bc,c->b", x, weight, dtype=np.float64)[applies] + bias
     varying = data.varying[layer]
     every_unit = np.zeros(len(varying), np.float32)
     every_unit[varying] = weight
@@ -277,8 +285,15 @@ def probe_dump(
     settings: ProbeSettings, path: Path, name: str, metadata: DumpMetadata, wanted: Wanted, console: Console
 ) -> tuple[DumpReport, list[Direction]]:
     """Read a dump, fit all probes, and compare them; return the report and the linear read-outs."""
-    with step(console, f"{name}: reading") as progress:
-        data = read_probe_data(path, wanted, progress, settings.run_folder)
+    with StoredInputs(settings.run_folder) as inputs:
+        with step(console, f"{name}: reading") as progress:
+            data = read_probe_data(path, wanted, progress, inputs)
+        return _probe_data(settings, name, metadata, wanted, data, console)
+
+
+def _probe_data(
+    settings: ProbeSettings, name: str, metadata: DumpMetadata, wanted: Wanted, data: ProbeData, console: Console
+) -> tuple[DumpReport, list[Direction]]:
     kinds = PROBES if settings.probes == "both" else PROBES[:1]
     with step(console, f"{name}: {len(data):,} records, {data.worlds} worlds: fitting probes") as progress:
         probed = probe(data, wanted.targets, wanted.inputs, kinds, settings.seed, progress)

@@ -128,11 +128,12 @@ def _repeat_for_twins(probed: Probed, twins: dict[str, str]) -> None:
 
 def _same_as(one: Input, inputs: Sequence[Input], data: ProbeData) -> str:
     """Return the first memory with the very same numbers: an LSTM's output is often the decoder's input."""
-    alike = (
-        source.name for source in inputs
-        if one.kind == source.kind == "memory" and np.array_equal(data.inputs[one.name], data.inputs[source.name])
-    )  # fmt: skip
-    return next(alike, one.name)
+    if one.kind == "memory":
+        own = data.inputs[one.name]
+        for source in inputs[: inputs.index(one)]:
+            if source.kind == "memory" and np.array_equal(own, data.inputs[source.name]):
+                return source.name
+    return one.name
 
 
 def why_not(target: Target, values: np.ndarray, fold: np.ndarray) -> str | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.probes.columns import CHUNK, Columns
+from analysis.probes.columns import Columns
 
 PENALTIES = np.logspace(-6, 1, 8)
 """Tried for every target, times the number of training records: from almost no shrinkage to almost nothing left."""
@@ -44,11 +44,11 @@ class Moments:
         y = y[records]
         xx, xy = np.zeros((x.width, x.width)), np.zeros((x.width, y.shape[1]))
         sums = np.zeros(x.width)
-        for number, values in enumerate(x.chunks(records)):
+        for here, values in x.chunks(records):
             chunk = values.astype(np.float64)
             sums += chunk.sum(axis=0)
             xx += chunk.T @ chunk
-            xy += chunk.T @ y[number * CHUNK : (number + 1) * CHUNK]
+            xy += chunk.T @ y[here]
         return Moments(len(y), sums, y.sum(axis=0), xx, xy, (y**2).sum(axis=0))
 
     @staticmethod
@@ -236,7 +236,8 @@ def fit_ridge(x: np.ndarray | Columns, y: np.ndarray, fold: np.ndarray, bands: n
     predicted = np.empty(y.shape)
     for number, chosen in choices.of_fold.items():
         read_outs = alone[number].fit(chosen.penalty, chosen.scales)
-        predicted[fold == number] = np.concatenate([*map(read_outs.predict, x.chunks(records[number]))])
+        for here, values in x.chunks(records[number]):
+            predicted[records[number][here]] = read_outs.predict(values)
     read_outs = without(sums).fit(choices.overall.penalty, choices.overall.scales)
     return Fitted(predicted, read_outs, choices)
 

@@ -14,8 +14,10 @@ from common.user_error import UserError
 
 LONGEST_HISTORY = 32
 FEWEST_RESAMPLES = 100
-RECORD_BYTES, OBSERVATION_BYTES = 20_000, 1_500
-"""Memory of a record kept, with both kinds of probe, and of each observation in the longest history."""
+RECORD_BYTES = 10_000
+"""Memory that a record takes with both kinds of probe, where inputs are layers of networks."""
+SEEN_BYTES, OBSERVATION_BYTES = 12_000, 2_000
+"""Further memory where an input is made of observations, and for each observation of the longest."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class ProbeSettings:
     """Keep every N-th record of each life, at least 1 (all), starting at a random one. Fewer records favour small
     inputs over large ones."""
     max_records: int = 115_000
-    """About how many records to keep at most, at least 1000, 26 kB of memory each with all inputs. Where
+    """About how many records to keep at most, at least 1000, up to 30 kB of memory each. Where
     --subsample would keep more, fewer of each life are kept. The largest dump decides for all."""
     skip_first: int = 0
     """Number of ticks to skip at the start of each life, at least 0."""

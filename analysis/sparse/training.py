@@ -10,7 +10,7 @@ import orjson
 import torch
 
 from activation_store.sparse_dictionary import DictionaryKind
-from agent_zoo.matrix_products import fast_products
+from analysis.matrix_products import fast_products
 from analysis.sparse.autoencoder import Parameters, step
 from common.tensor_file import Kind, read_tensors, write_tensors
 from common.user_error import UserError

@@ -28,22 +28,21 @@ ANSWERS = (NUMBERS > 0).astype(float)
 
 @pytest.fixture(autouse=True)
 def few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("columns", "ridge"):
-        monkeypatch.setattr(f"analysis.probes.{module}.CHUNK", 32)
+    monkeypatch.setattr(columns, "CHUNK", 32)
 
 
 def test_parts_make_up_the_whole() -> None:
     records = np.array([5, 0, 17, *range(60, 130)])
     assert (len(SOME), SOME.width) == PLAIN.shape
     np.testing.assert_array_equal(SOME.take(records), PLAIN[records])
-    chunks = list(SOME.chunks(records))
-    assert max(map(len, chunks)) == columns.CHUNK
-    np.testing.assert_array_equal(np.concatenate(chunks), PLAIN[records])
+    for which, values in SOME.chunks(records):
+        assert len(values) <= columns.CHUNK
+        np.testing.assert_array_equal(values, PLAIN[records[which]])
+    assert sum(len(values) for _, values in SOME.chunks(records)) == len(records)
     whole = np.full((len(records), SOME.width), np.nan)
     for which, values in SOME.by_column(records):
         whole[:, which] = values
     np.testing.assert_array_equal(whole, PLAIN[records])
-    assert [chunk.shape for chunk in SOME.chunks(records[:0])] == [(0, SOME.width)]
 
 
 def same(one: Fitted, other: Fitted) -> None:
@@ -69,12 +68,13 @@ def test_inputs_come_back_from_disk_without_columns_that_never_change(tmp_path: 
     for part in (first, first[:0], second):
         stored.append("left", part)
         stored.append("ones", np.ones((len(part), 2), np.float32))
-    assert set(stored) == {"left", "ones"} and "left" in stored and "right" not in stored
+        stored.append("nothing", np.ones((len(part), 0), np.float32))
+    assert set(stored) == {"left", "ones", "nothing"} and "left" in stored and "right" not in stored
     whole = np.concatenate([first, second])
     assert stored.varying("left").tolist() == [False] + [True] * 130
     for _ in range(2):
         np.testing.assert_array_equal(stored["left"], whole[:, 1:])
-    assert stored["ones"].shape == (300, 0)
+    assert stored["ones"].shape == stored["nothing"].shape == (300, 0)
     assert not list(tmp_path.iterdir())  # the files have no names
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import train_probes
 from activation_store.exchange.conversion import convert
 from activation_store.reader import read_dump, read_metadata
 from activation_store.records import Records
@@ -17,6 +18,7 @@ from analysis.materials import MATERIAL_NAMES
 from analysis.probes.baselines import as_seen, digest, in_one_observation, last_observations, traces, whole_view
 from analysis.probes.dataset import ProbeData, Wanted, read_probe_data
 from analysis.probes.inputs import inputs_named, recorded
+from analysis.probes.settings import ProbeSettings
 from analysis.probes.targets import remembered_water, targets_named
 from common.user_error import UserError
 from tests.planted import planted_dump, write_planted
@@ -221,3 +223,12 @@ def test_too_few_episodes_are_refused(wanted: Wanted, tmp_path: Path) -> None:
     one = write_planted(tmp_path / "one", planted_dump(agents=2, ticks=10, episodes=1))
     with pytest.raises(UserError, match="one holds 1 episode: probes are fitted, tuned and tested on different ones"):
         read_probe_data(one, wanted)
+
+
+def test_the_memory_of_a_record_follows_from_the_inputs(dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needed: list[float] = []
+    monkeypatch.setattr(train_probes, "limited", lambda *arguments: needed.append(arguments[-1]))
+    for inputs, history in (("lstm_hidden", "32"), ("observation", "32"), ("traces", "32"), ("all", "8")):
+        settings = ProbeSettings((dump,), inputs=inputs, history=history)
+        train_probes.thinned(settings, {dump.resolve().name: read_metadata(dump)})
+    assert needed == [10_000, 24_000, 30_000, 38_000]

@@ -14,13 +14,13 @@ def fast_products() -> Iterator[bool]:
 
     By default torch calls MKL, whose kernels use 256-bit vectors on AMD's processors, even on those with AVX-512.
     There, oneDNN is more than twice as fast, and sums as precisely, though in another order, so that last bits differ.
-    It makes a kernel for each new shape, for a fifth of a millisecond. So this is for products of a few shapes: agents
-    learn from minibatches of ever other sizes, and learn faster without it (docs/benchmarks.md). Graphics processors
-    are not affected.
+    It makes a kernel for each new shape, which takes a fifth of a millisecond. So this is for products of a few shapes:
+    agents learn from minibatches whose sizes keep changing, and learn faster without it (docs/benchmarks.md). Graphics
+    processors are not affected. Within the block, `torch.get_float32_matmul_precision` raises an error.
     """
-    setting = torch.backends.mkldnn.matmul
+    setting = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     before = setting.fp32_precision
-    # Torch offers oneDNN for such products to those who allow it bfloat16, which takes instructions that AMD lacks.
+    # Torch uses oneDNN for these products only where it may round to bfloat16, as it does on processors with AMX.
     if _mkl_is_slow():
         setting.fp32_precision = "bf16"
     try:
