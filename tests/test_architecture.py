@@ -61,7 +61,10 @@ def permitted(path: Path) -> set[str]:
     """What a file of `analysis/` may import of torch, the game and the questions."""
     folder = path.parts[1]
     if len(path.parts) == 2:
-        return {"proc_eval_result.py": {"evaluation"}, "score_ways.py": {"training_runs"}}.get(folder, set())
+        loose = {
+            "proc_eval_result.py": {"evaluation"}, "score_ways.py": {"training_runs"}, "matrix_products.py": {"torch"},
+        }  # fmt: skip
+        return loose.get(folder, set())
     if folder in GROUND:
         return {"recorded": {"torch"}, "figures": {"features"}}.get(folder, set())
     alone = folder == "interventions" and path.parts[2] in READ_FILES_ALONE
