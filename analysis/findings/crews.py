@@ -25,6 +25,7 @@ _START_SECONDS = 300
 _STOP_SECONDS = 30
 _ENDS_WITH_ITS_WORKER = """
 import ctypes, os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
 signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 if sys.platform == "linux":
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
@@ -33,7 +34,7 @@ os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
 """
 """Starts a command that is killed when the process that started it ends (1: PR_SET_PDEATHSIG), on some cores alone.
 
-Ray's processes block SIGINT, and their children would too."""
+Ray's processes block SIGINT, and ignore it if they were started in a shell's background; their children would too."""
 
 
 class LostError(Exception):

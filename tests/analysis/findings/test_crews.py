@@ -1,5 +1,6 @@
 """Stages run side by side on a Ray cluster; a lost machine costs nothing, and nothing goes on after the study ends."""
 
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,8 +34,13 @@ while waits and not (here / "go").exists():
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    """A head node with one core."""
-    yield from head_node()
+    """A head node with one core, which ignores SIGINT as what a shell starts in its background does."""
+    node = head_node()
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    started = next(node)
+    signal.signal(signal.SIGINT, before)
+    yield started
+    next(node, None)
 
 
 @pytest.fixture
