@@ -180,6 +180,7 @@ def _read_shards(folder: Path, metadata: DumpMetadata, selection: Selection, rep
 
 
 _AHEAD = 2
+"""Shards that are verified before they are read."""
 
 
 def _proved(paths: Sequence[Path], metadata: DumpMetadata) -> Iterator[tuple[Path, State]]:
