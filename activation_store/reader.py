@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 
@@ -191,11 +191,15 @@ def _proved(paths: Sequence[Path], metadata: DumpMetadata) -> Iterator[tuple[Pat
     """
     left = iter(paths)
     with ThreadPoolExecutor(_AHEAD) as threads:
-        proofs = deque((path, threads.submit(_verify_file, path, metadata, _ignore)) for path in islice(left, _AHEAD))
+
+        def begun(path: Path) -> tuple[Path, Future[State]]:
+            return path, threads.submit(_verify_file, path, metadata, _ignore)
+
+        proofs = deque(map(begun, islice(left, _AHEAD)))
         while proofs:
             path, proof = proofs.popleft()
             verified = proof.result()
-            proofs.extend((path, threads.submit(_verify_file, path, metadata, _ignore)) for path in islice(left, 1))
+            proofs.extend(map(begun, islice(left, 1)))
             yield path, verified
 
 

@@ -13,7 +13,17 @@ from functools import partial
 import numpy as np
 
 from analysis.probes.columns import Columns
-from analysis.probes.ridge import PENALTIES, Choice, Choices, Fitted, Moments, NormalEquations, ReadOuts, without
+from analysis.probes.ridge import (
+    PENALTIES,
+    Choice,
+    Choices,
+    Fitted,
+    Moments,
+    NormalEquations,
+    ReadOuts,
+    records_by_fold,
+    without,
+)
 
 PENALTY_RATIOS = (1e-2, 1e4)
 """Least and largest penalty of the baseline, divided by the memory's, that is tried: the baseline is the wider one."""
@@ -44,7 +54,7 @@ def fit_ridge_beside(
         name: slice(int(start), int(end)) for name, start, end in zip(memories, [columns, *ends], ends, strict=False)
     }
     scale = np.ones(x.width) if scale is None else np.r_[scale, np.ones(x.width - len(scale))]
-    records = {int(number): np.flatnonzero(fold == number) for number in np.unique(fold)}
+    records = records_by_fold(fold)
     numbers = list(records)
     sums = {number: Moments.of(x, y, records[number]) for number in numbers}
     inner = {name: {number: np.zeros(()) for number in numbers} for name in memories}

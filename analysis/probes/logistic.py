@@ -15,7 +15,7 @@ import torch
 
 from analysis.matrix_products import fast_products
 from analysis.probes.columns import Columns
-from analysis.probes.ridge import Choice, Choices, Fitted, ReadOuts, groups, standardising
+from analysis.probes.ridge import Choice, Choices, Fitted, ReadOuts, groups, records_by_fold, standardising
 
 _STEPS_AT_MOST = 200
 _CLOSE_ENOUGH = 1e-5
@@ -225,7 +225,7 @@ class _Records:
     """Standardised records, fold by fold and block by block, where they are computed with."""
 
     def __init__(self, x: Columns, y: np.ndarray, fold: np.ndarray):
-        rows = {int(number): np.flatnonzero(fold == number) for number in np.unique(fold)}
+        rows = records_by_fold(fold)
         blocks = {number: np.split(here, range(_BLOCK, len(here), _BLOCK)) for number, here in rows.items()}
         every = np.arange(len(x))
         self.mean = np.concatenate([values.mean(axis=0, dtype=np.float64) for _, values in x.by_column(every)])

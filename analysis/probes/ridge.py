@@ -226,7 +226,7 @@ def fit_ridge(x: np.ndarray | Columns, y: np.ndarray, fold: np.ndarray, bands: n
     """
     x = Columns.of(x)
     bands = np.ones((1, x.width)) if bands is None else bands
-    records = {int(number): np.flatnonzero(fold == number) for number in np.unique(fold)}
+    records = records_by_fold(fold)
     numbers = list(records)
     sums = {number: Moments.of(x, y, records[number]) for number in numbers}
     alone = {number: without(sums, number) for number in numbers}
@@ -240,6 +240,11 @@ def fit_ridge(x: np.ndarray | Columns, y: np.ndarray, fold: np.ndarray, bands: n
             predicted[records[number][here]] = read_outs.predict(values)
     read_outs = without(sums).fit(choices.overall.penalty, choices.overall.scales)
     return Fitted(predicted, read_outs, choices)
+
+
+def records_by_fold(fold: np.ndarray) -> dict[int, np.ndarray]:
+    """Return the numbers of each fold's records, int64, from the fold of each record, (B,)."""
+    return {int(number): np.flatnonzero(fold == number) for number in np.unique(fold)}
 
 
 def without(sums: dict[int, Moments], *left_out: int, scale: np.ndarray | None = None) -> NormalEquations:
