@@ -21,7 +21,7 @@ from tests.analysed import analysed  # noqa: F401
 from tests.browser import browser  # noqa: F401
 from tests.recorded import Recording, record
 from tests.recorded_features import RecordedFeatures, recorded_features, shared_sparse_run
-from tests.recorded_policy import RecordedPolicy, shared_recorded_policy
+from tests.recorded_policy import RecordedPolicy, record_policy, shared_recorded_policy
 from tests.shared import shared_folder, shared_root
 from tests.tiny_policies import save_policies, tiny_contest
 from tests.witness import Witness
@@ -100,6 +100,14 @@ def features_dump(tmp_path_factory: pytest.TempPathFactory, small_world, task, m
 def recorded(tmp_path_factory: pytest.TempPathFactory, small_world, task, maps) -> RecordedPolicy:
     """A dump with everything that its policy, which has an LSTM of one layer, saw."""
     return shared_recorded_policy(tmp_path_factory, small_world, task, maps)
+
+
+@pytest.fixture(scope="session")
+def ways(tmp_path_factory: pytest.TempPathFactory, small_world, maps) -> RecordedPolicy:
+    """Agents with the task to go to one side of the map, which they see for two ticks."""
+    task = TaskSettings(curriculum="four_ways", embedding_size=16)
+    world = replace(small_world, interrupt=5, task_shown_for=2)
+    return record_policy(tmp_path_factory.mktemp("ways"), world, task, maps)
 
 
 @pytest.fixture(scope="session")

@@ -326,7 +326,7 @@ def test_the_time_line_has_every_tick_and_leads_to_it(page) -> None:
 def test_points_are_coloured_by_anything(page, content: Explored) -> None:
     options = page.locator("#colour-by option").all_inner_texts()
     names = [feature.name for feature in content.features]
-    assert options == ["cluster", "policy", "value", *names] and names.count("tick") == 1
+    assert options == ["cluster", "policy", "value", *content.categories, *names] and names.count("tick") == 1
     marker = "document.getElementById('plot').data[0].marker"
     for i, name in enumerate(names):
         page.get_by_label("Colour by").select_option(f"feature.{i}")
@@ -495,11 +495,19 @@ def test_an_address_opens_a_life_at_a_tick_in_a_colour(browser, page_file: Path)
         page.evaluate("location.hash = '#agent=none&colour=nothing'")
         settle(page)
         assert page.evaluate("explorer.open.tick") == shown["tick"] + 1
+        page.get_by_label("Find", exact=True).fill("food < 70")
+        page.keyboard.press("Enter")
+        selected = page.evaluate("explorer.selection")
+        later = page.evaluate("location.hash")
+        assert selected and "select=food" in later
+        page.get_by_role("button", name="Clear").click()
+        assert "select" not in page.evaluate("location.hash"), "nor is a selection that no words find in the address"
     context = browser.new_context(offline=True)
     page = context.new_page()
     page.goto(page_file.as_uri() + later)
     until(page, READY)
     assert page.evaluate("explorer.open.tick") == shown["tick"] + 1
+    assert page.evaluate("explorer.selection") == selected
     context.close()
 
 

@@ -3,16 +3,17 @@
 /*
  * The address of what is shown, to keep or to send: #agent=35&episode=0&tick=104&colour=self_food opens the page there;
  * plane=RUN shows the embedding of that run, map=RUN the saliency maps of that run,
- * hide=map,clusters puts panes away.
+ * hide=map,clusters puts panes away; select=food < 10 selects the points that these words find in the search box.
  */
 
 class Address {
-  constructor(state) {
+  constructor(state, search) {
     this.state = state;
+    this.search = search;
     this.choices = [["colour", byId("colour-by"), "colourBy"], ["plane", byId("plane"), "plane"], ["map", byId("overlay"), "overlay"]].filter(([, list]) => list);
     this.read();
     window.addEventListener("hashchange", () => this.read());
-    state.on(["tick", "colourBy", "plane", "overlay", "away"], () => this.write());
+    state.on(["tick", "colourBy", "plane", "overlay", "away", "selection"], () => this.write());
   }
 
   /** Open what the address names; what this page does not hold is left as it is. */
@@ -26,6 +27,8 @@ class Address {
     }
     const away = Object.keys(PANES).filter((id) => named.get("hide")?.split(",").includes(id));
     if (away.join() !== this.state.away.join()) this.state.set("away", away);
+    const words = named.get("select") ?? "";
+    if (words && words !== this.state.selectedWords) this.search.select(words);
     if (!named.has("agent")) return;
     const { tables, ticks } = this.state.data;
     const fits = (at) => ["agent", "episode", "tick"].every((name) => !named.has(name) || tables[name][at] === Number(named.get(name)));
@@ -43,6 +46,7 @@ class Address {
       if (list.selectedIndex > 0) named.set(key, list.selectedOptions[0].text);
     }
     if (this.state.away.length) named.set("hide", this.state.away.join());
+    if (this.state.selection && this.state.selectedWords) named.set("select", this.state.selectedWords);
     history.replaceState(null, "", `#${named}`);
   }
 }

@@ -54,8 +54,7 @@ class ClusterPanel {
   }
 
   select(label) {
-    const labels = this.state.data.tables["point.label"];
-    this.state.selectPoints((point) => labels[point] === label, this.state.called(label));
+    this.state.selectCluster(label);
     const list = byId("cluster-list"), item = list.querySelector(`[data-cluster="${label}"]`);
     if (item) list.scrollTop += item.getBoundingClientRect().top - list.getBoundingClientRect().top;
   }

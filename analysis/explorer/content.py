@@ -13,6 +13,8 @@ from activation_store.reader import Progress, read_dump, read_identity, read_met
 from analysis.explorer.simulated import Simulated, along, read_simulated
 from analysis.features import Feature, feature_matrix, features_named
 from analysis.features.observed import Observed, own_truth_columns
+from analysis.features.ways import GOAL
+from analysis.labels import NOISE
 from analysis.life.endings import DONE, KILLS
 from analysis.life.timeline import Timeline, timeline_of
 from analysis.lives import Lives, lives_of, places_among
@@ -108,6 +110,23 @@ class Explored:
         other = life[near] != life[:, None]
         order = np.argsort(~other, axis=1, kind="stable")[:, :_NEIGHBOURS]
         return np.where(np.take_along_axis(other, order, 1), np.take_along_axis(near, order, 1), -1)
+
+    @cached_property
+    def categories(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
+        """The options of each of the run's categorical features, and which of them holds at each point, (N,) int64.
+
+        `NOISE` where none does. Goals are among them if any agent has one, also if the run was made without them.
+        """
+        held = {}
+        for choice, places in self.by_choice.items():
+            if choice:
+                options = tuple(self.features[place].name.removeprefix(f"{choice}_") for place in places)
+                columns = self.values[:, places]
+                held[choice] = options, np.where(columns.any(axis=1), columns.argmax(axis=1), NOISE)
+        goals = GOAL.compute(Observed(self.seen.records.take(self.place), self.seen.metadata))
+        if len(set(goals.tolist())) > 1:
+            held[GOAL.name] = tuple(GOAL.options), goals
+        return held
 
     @property
     def by_choice(self) -> dict[str, list[int]]:

@@ -192,16 +192,25 @@ class ExplorerState extends PageState {
     this.set("colourBy", by);
   }
 
-  /** Select the points for which a condition holds; the name says which they are, `by` the features that the condition reads. */
-  selectPoints(condition, name, by = []) {
+  /**
+   * Select the points for which a condition holds; the name says which they are, `by` the features that the condition reads, `words`
+   * those that find them.
+   */
+  selectPoints(condition, name, by = [], words = "") {
     const points = Int32Array.from({ length: this.data.count }, (_, point) => point).filter(condition);
-    this.select(points, name, by);
+    this.select(points, name, by, words);
+  }
+
+  selectCluster(label) {
+    const labels = this.data.tables["point.label"];
+    this.selectPoints((point) => labels[point] === label, this.called(label), [], this.data.nameOf(label));
   }
 
   /** Select points, or none of them. */
-  select(points, name = "selected points", by = []) {
+  select(points, name = "selected points", by = [], words = "") {
     this.selectionName = name;
     this.selectedBy = by;
+    this.selectedWords = words;
     this.set("selection", points?.length ? points : null);
   }
 }

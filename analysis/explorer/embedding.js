@@ -96,11 +96,12 @@ class Embedding {
   size() { return Math.max(2.6, Math.min(8, 1.5 * Math.sqrt(12000 / Math.max(this.data.count, 1)) + 1.6)); }
 
   texts() {
-    const { tables } = this.data, values = this.values(), track = this.track();
+    const { tables } = this.data, values = this.values(), { name: of, labels, groups } = this.categories() ?? {};
+    const names = new Map(groups?.map(({ label, name }) => [label, name ?? label]));
     return Array.from(tables["point.tick"], (tick, point) => escaped(
       `${this.state.called(tables["point.label"][point])}\nagent ${tables.agent[tick]}, episode ${tables.episode[tick]}, tick ${tables.tick[tick]}`
       + (values ? `\n${this.quantity().name} ${shortNumber(values[point])}` : "")
-      + (track?.clusters ? `\n${track.name}: ${this.data.tracked(track, tick)}` : ""),
+      + (names.size > 1 && of !== "cluster" ? `\n${of}: ${names.get(labels[point]) ?? "none"}` : ""),
     ).replaceAll("\n", "<br>"));
   }
 
@@ -115,10 +116,18 @@ class Embedding {
     return undefined;
   }
 
-  /** What a further run says, where colours stand for that. */
-  track() {
-    const [kind, key] = this.state.colourBy.split(".");
-    return kind === "track" ? this.data.tracks[key] : null;
+  /**
+   * Where colours stand for categories: what they are of, each point's label, and the groups that have one, {label, name, colour,
+   * symbol}, with a name where it is not a number. Null where colours stand for a quantity.
+   */
+  categories() {
+    const [kind, key] = this.state.colourBy.split("."), { tables, facts, tracks } = this.data;
+    const ofPoints = (steps) => Array.from(tables["point.tick"], (tick) => steps[tick]);
+    if (kind === "cluster") return { name: "cluster", labels: tables["point.label"], groups: facts.clusters };
+    if (kind === "policy") return { name: "policy", labels: new Uint8Array(this.data.count), groups: [{ label: 0, name: "", colour: facts.policyColour, symbol: "circle" }] };
+    if (kind === "category") return { ...facts.categories[key], labels: tables[`category.${key}`] };
+    if (kind === "track" && tracks[key].clusters) return { name: tracks[key].name, labels: ofPoints(tracks[key].steps), groups: tracks[key].clusters };
+    return null;
   }
 
   /** One number a point, or null where colours stand for categories. */
@@ -127,12 +136,6 @@ class Embedding {
     if (!quantity) return null;
     if (quantity.values) return quantity.values;
     return quantity.of ? Array.from(tables["point.tick"], (tick) => tables[quantity.of][tick]) : Array.from(this.data.trackedAtPoints(quantity));
-  }
-
-  /** The label of each point, of this run or of the one that colours stand for. */
-  labels() {
-    const { tables } = this.data, track = this.track();
-    return track ? Array.from(tables["point.tick"], (tick) => track.steps[tick]) : tables["point.label"];
   }
 
   colours() {
@@ -150,36 +153,37 @@ class Embedding {
   }
 
   categoryColours() {
-    const groups = this.groups();
+    const { labels, groups: some } = this.categories();
+    const groups = [{ ...this.data.facts.noise, symbol: "circle" }, ...some];
     const place = new Map(groups.map(({ label }, i) => [label, i]));
-    const labels = this.labels();
     const stops = groups.flatMap(({ colour }, i) => [[i / groups.length, colour], [(i + 1) / groups.length, colour]]);
-    const byPolicy = this.state.colourBy === "policy";
     const symbols = groups.map(({ symbol }) => symbol);
     return {
-      color: Array.from(labels, (label) => (byPolicy ? 0 : place.get(label))), colorscale: stops, reversescale: false,
+      color: Array.from(labels, (label) => place.get(label)), colorscale: stops, reversescale: false,
       cmin: -0.5, cmax: groups.length - 0.5, showscale: false,
       symbol: new Set(symbols).size > 1 ? Array.from(labels, (label) => symbols[place.get(label)]) : "circle",
     };
   }
 
-  groups() {
-    if (this.state.colourBy === "policy") return [{ label: 0, colour: this.data.facts.policyColour, symbol: "circle" }];
-    const { noise, clusters } = this.data.facts;
-    return [{ ...noise, symbol: "circle" }, ...(this.track()?.clusters ?? clusters)];
-  }
-
   recolour() {
     const changes = Object.entries(this.colours()).map(([key, value]) => [`marker.${key}`, [value]]);
     Plotly.update(this.div, { ...Object.fromEntries(changes), text: [this.texts()] }, { annotations: this.numbers() }, [POINTS]);
+    this.nameGroups();
+  }
+
+  /** The names of groups that have one, in their colours. */
+  nameGroups() {
+    const named = this.categories()?.groups.filter(({ name }) => name) ?? [], list = byId("groups");
+    list.hidden = !named.length;
+    list.replaceChildren(...named.map((group) => element("li", {}, swatchOf(group), group.name)));
   }
 
   /** The numbers of clusters, while colours stand for them, each on a point in the middle of its cluster. */
   numbers() {
-    if (this.state.colourBy !== "cluster" && !this.track()?.clusters) return [];
+    const { labels = [], groups = [] } = this.categories() ?? {};
     const [x, y] = ["x", "y"].map((axis) => this.places(axis));
-    const points = new Map(this.groups().slice(1).map(({ label }) => [label, []]));
-    this.labels().forEach((label, point) => { if (!Number.isNaN(x[point])) points.get(label)?.push(point); });
+    const points = new Map(groups.filter(({ name }) => name === undefined).map(({ label }) => [label, []]));
+    labels.forEach((label, point) => { if (!Number.isNaN(x[point])) points.get(label)?.push(point); });
     return [...points].filter(([, own]) => own.length).map(([label, own]) => {
       const [across, up] = [x, y].map((axis) => median(own.map((point) => axis[point])));
       const off = (point) => Math.hypot(x[point] - across, y[point] - up);

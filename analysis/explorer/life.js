@@ -5,7 +5,9 @@
 const GAP = 14; // between parts, in CSS pixels
 const HEAT = [[0, "#f4f5f7"], [0.5, "#7d9cc4"], [1, "#12264a"]];
 const LONGEST_NAME = 11; // letters beside a row
-const LANE_HEIGHTS = { line: 78, lane: 15, strip: 30, margins: 48 };
+const LANE_HEIGHTS = { line: 78, lane: 15, strip: 30, margins: 34 };
+const TIME_AXIS = 42; // CSS pixels
+const SIDES = { l: 76, r: 12 }; // what is left of the time line and right of it
 const LINE_COLOURS = { self_health: styled("health"), self_food: styled("food"), self_water: styled("water") };
 const OTHER_COLOURS = ["#3f4a55", "#832db6", "#a3600f", "#c2264b"];
 const EVENT_LOOKS = {
@@ -15,6 +17,10 @@ const EVENT_LOOKS = {
 const DASHES = ["solid", "dash", "dot", "dashdot"];
 const DASH_MARKS = ["━", "╌", "┈", "┉"];
 const CARD_WIDTHS = { least: 120, most: 230, gap: 8, edges: 14 }; // CSS pixels
+const BESIDE_VIEW = 130; // CSS pixels for the caption of a view, and for vitals and actions under it
+const UNDER_VITALS = 34; // CSS pixels for actions where there is no room beside vitals
+const LEAST_STACKED = 170; // CSS pixels of a recorded view over a simulated one
+const CHOICE = 40; // CSS pixels for the list of simulations
 const CARDS_TO_EACH_SIDE = 4;
 const SIMULATED_OPACITY = 0.3; // of lines
 
@@ -40,10 +46,12 @@ class LifePanel {
     this.section = byId("life");
     this.strip = byId("life-views");
     this.plot = byId("timeline");
+    this.axis = byId("time-axis");
+    this.room = byId("life-here");
     this.slider = byId("life-tick");
     this.shown = null;
     this.listen();
-    state.on(["tick"], () => this.draw());
+    state.on(["tick", "away"], () => this.draw());
     state.on(["names", "overlay", "simulation"], () => this.draw(true));
   }
 
@@ -55,8 +63,10 @@ class LifePanel {
     listenTo("next-tick", "click", () => this.go(state.tick + 1));
     listenTo("previous-point", "click", () => this.goToPoint(-1));
     listenTo("next-point", "click", () => this.goToPoint(1));
-    new ResizeObserver(() => { if (state.tick !== null) this.drawViews(); }).observe(this.strip);
-    new ResizeObserver(() => { if (this.shown !== null) Plotly.Plots.resize(this.plot); }).observe(this.plot.parentElement);
+    new ResizeObserver(() => { if (state.tick !== null) this.drawViews(); }).observe(this.room);
+    new ResizeObserver(() => {
+      if (this.shown !== null) for (const plot of [this.plot, this.axis]) Plotly.Plots.resize(plot);
+    }).observe(this.plot.parentElement);
   }
 
   go(tick) {
@@ -94,18 +104,27 @@ class LifePanel {
     this.shown = this.life.start;
   }
 
+  /** How many ticks to show to each side of the open one, and how wide. */
+  cards() {
+    const { least, most, gap, edges } = CARD_WIDTHS, { clientWidth: room, clientHeight } = this.room;
+    const both = this.simulatedLives().length && !["life-views", "simulated"].some((pane) => this.state.away.includes(pane));
+    const rows = both ? 2 : 1, scrolls = getComputedStyle(this.room).overflowY === "auto";
+    const height = scrolls ? clientHeight : Infinity, perRow = (height - (rows > 1 ? CHOICE : 0)) / rows - BESIDE_VIEW + edges;
+    const paired = rows > 1 && perRow < LEAST_STACKED; // one over the other would not fit: side by side, one tick of each
+    const reach = paired ? 0 : Math.max(0, Math.min(CARDS_TO_EACH_SIDE, Math.floor(((room + gap) / (least + gap) - 1) / 2)));
+    const count = paired ? 2 : 2 * reach + 1, high = paired ? height - CHOICE - BESIDE_VIEW - UNDER_VITALS + edges : rows > 1 ? perRow : most;
+    return { paired, reach, width: Math.floor(Math.max(least, Math.min(most, high, (room - gap * (count - 1)) / count))) };
+  }
+
   /** The tick, and as many before and after it as there is room for. */
   drawViews() {
-    const { least, most, gap, edges } = CARD_WIDTHS;
-    const room = this.strip.clientWidth || byId("simulated-views")?.clientWidth; // where only one of them is shown
-    if (!room) return; // hidden: drawn once it is shown, which changes its size
-    const reach = Math.max(0, Math.min(CARDS_TO_EACH_SIDE, Math.floor(((room + gap) / (least + gap) - 1) / 2)));
-    const count = 2 * reach + 1;
-    const width = Math.floor(Math.min(most, (room - gap * (count - 1)) / count));
+    if (!this.room.clientWidth) return; // hidden: drawn once it is shown, which changes its size
+    const { paired, reach, width } = this.cards(), count = 2 * reach + 1;
+    this.room.classList.toggle("paired", paired);
     const ticks = Array.from({ length: count }, (_, i) => this.state.tick - reach + i);
     const row = (span, what, shownAt) => element("div", { class: "cards" }, ...ticks.map((tick) => {
-      const card = this.cardOf(tick, span, what, shownAt(tick), width - edges);
-      card.style.width = `${width}px`;
+      const card = this.cardOf(tick, span, what, shownAt(tick), width - CARD_WIDTHS.edges);
+      card.style.width = paired ? "100%" : `${width}px`;
       return card;
     }));
     const { state } = this, simulated = state.simulated && this.data.simulatedAt(state.simulated, state.tick);
@@ -116,7 +135,7 @@ class LifePanel {
     }
     const { begin, start, ticks: length } = simulated, shownAt = (tick) => start + tick - begin;
     byId("simulated-views").replaceChildren(
-      this.simulatedFrom(simulated), row({ start: begin, end: begin + length }, "simulation", shownAt), tickFacts(state, shownAt(state.tick)),
+      row({ start: begin, end: begin + length }, "simulation", shownAt), tickFacts(state, shownAt(state.tick)), this.simulatedFrom(simulated),
     );
   }
 
@@ -151,6 +170,7 @@ class LifePanel {
     }
     const card = viewCard(this.state, shown, width);
     card.classList.toggle("now", tick === this.state.tick);
+    if (shown !== tick) card.querySelector("b").append(", simulated");
     card.addEventListener("click", () => this.go(tick));
     return card;
   }
@@ -173,9 +193,22 @@ class LifePanel {
     Plotly.react(this.plot, traces, { ...this.layout(whole), ...axes, annotations: legends }, {
       responsive: true, displaylogo: false, modeBarButtons: [["toImage", "zoomIn2d", "zoomOut2d", "resetScale2d"]],
     });
-    this.plot.removeAllListeners("plotly_click");
+    for (const event of ["plotly_click", "plotly_relayout"]) this.plot.removeAllListeners(event);
     this.plot.on("plotly_click", ({ event }) => this.go(this.tickAt(this.timeAt(event))));
+    this.plot.on("plotly_relayout", () => this.drawAxis()); // another tick, or a zoom
+    this.drawAxis();
   }
+
+  /** The time axis, which stays in place while what is under it scrolls. */
+  drawAxis() {
+    const now = { type: "scatter", mode: "markers", x: [this.data.tables.tick[this.state.tick]], y: [0], marker: { symbol: "triangle-down", size: 11, color: styled("mark") } };
+    Plotly.react(this.axis, [now], {
+      ...this.look(), height: TIME_AXIS, margin: { ...SIDES, t: TIME_AXIS - 8, b: 0 },
+      xaxis: { ...this.timeAxis(this.plot.layout.xaxis.range), title: { text: "tick", standoff: 0 } }, yaxis: { visible: false, range: [-1, 1] },
+    }, { responsive: true, staticPlot: true });
+  }
+
+  timeAxis(range) { return { side: "top", range, zeroline: false, gridcolor: "#e7eaee", anchor: "y" }; }
 
   /** What stands over the time axis, from the top: [{height, axis, traces, legend}]. */
   parts() {
@@ -275,12 +308,15 @@ class LifePanel {
   layout(whole) {
     const clock = this.clock();
     return {
-      height: whole + LANE_HEIGHTS.margins, margin: { l: 76, r: 12, t: 38, b: 10 }, barmode: "overlay", bargap: 0,
-      xaxis: { title: { text: "tick", standoff: 2 }, side: "top", range: [clock[0] - 1, clock[clock.length - 1] + 1], zeroline: false, gridcolor: "#e7eaee", anchor: "y" },
+      ...this.look(), height: whole + LANE_HEIGHTS.margins, margin: { ...SIDES, t: 24, b: 10 }, barmode: "overlay", bargap: 0,
+      xaxis: { ...this.timeAxis([clock[0] - 1, clock[clock.length - 1] + 1]), showticklabels: false },
       uirevision: this.life.start, // a zoom stays while the same life is open
-      hovermode: "x", font: { family: "system-ui, sans-serif", size: 11 }, showlegend: false, shapes: this.cursor(),
-      paper_bgcolor: "#ffffff", plot_bgcolor: "#ffffff", hoverlabel: { namelength: -1 },
+      hovermode: "x", hoverlabel: { namelength: -1 }, shapes: this.cursor(),
     };
+  }
+
+  look() {
+    return { font: { family: "system-ui, sans-serif", size: 11 }, showlegend: false, paper_bgcolor: "#ffffff", plot_bgcolor: "#ffffff" };
   }
 
   title(text) { return { text: text.replace(" (", "<br>("), font: { size: 10 }, standoff: 4 }; }

@@ -124,7 +124,7 @@ async function start() {
       + "tick to its own scale. Point at “map” under a view for what it is of, its scale, and which checks it failed."));
   }
   await embedding.draw();
-  for (const Part of [SearchBox, Address]) new Part(state);
+  new Address(state, new SearchBox(state));
   for (const mode of ["pan", "lasso", "select"]) {
     listenTo(`mode-${mode}`, "change", () => Plotly.relayout(embedding.div, { dragmode: mode }));
   }

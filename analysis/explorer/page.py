@@ -14,6 +14,7 @@ from analysis.explorer.content import Explored, axes_of
 from analysis.explorer.tracks import Further, Overlay, Track
 from analysis.explorer.views import view_facts, view_tables
 from analysis.features.observed import Observed
+from analysis.features.registry import CATEGORIES
 from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker, effect_colour
 from analysis.interventions.page.page import page_scripts
 from analysis.labels import NOISE
@@ -136,6 +137,7 @@ def _packed(content: Explored, columns: dict[str, np.ndarray], further: Further)
         "label": label,
         "own": own,
         **{f"feature.{i}": _narrow(column) for i, column in enumerate(content.values.T)},
+        **{f"category.{i}": held for i, (_, held) in enumerate(content.categories.values())},
         **_planes_of_others(further.tracks),
         **{f"track.{i}": _stored(track) for i, track in enumerate(further.tracks)},
         **{f"map.{i}{name}": table for i, overlay in enumerate(further.overlays) for name, table in _map(overlay)},
@@ -250,6 +252,7 @@ def _facts(content: Explored, columns: dict[str, np.ndarray], further: Further) 
         "planes": _planes(content, further.tracks),
         "features": run.summary["features"],
         "byChoice": [{"choice": choice, "places": places} for choice, places in content.by_choice.items()],
+        "categories": [_category(name, options) for name, (options, _) in content.categories.items()],
         "clusters": [_cluster(cluster) for cluster in run.summary["clusters"]],
         "tracks": [_track(track) for track in further.tracks],
         "maps": [overlay.maps.facts for overlay in further.overlays],
@@ -271,6 +274,17 @@ def _track(track: Track) -> dict[str, Any]:
         return described | {"clusters": [_cluster(cluster) for cluster in track.clusters]}
     low, high = _span(track)
     return described | {"low": low, "high": high}
+
+
+def _category(name: str, options: Sequence[str]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "definition": CATEGORIES[name].definition,
+        "groups": [
+            {"label": i, "name": option, "colour": cluster_colour(i), "symbol": _SYMBOLS[cluster_marker(i)]}
+            for i, option in enumerate(options)
+        ],
+    }
 
 
 def _cluster(cluster: dict[str, Any]) -> dict[str, Any]:

@@ -27,13 +27,21 @@ class SearchBox {
     this.draw();
   }
 
-  draw() {
-    const words = wordsOf(this.input.value);
-    this.list.hidden = !words.length;
-    if (!words.length) return;
-    const named = this.named().filter(({ text }) => holdsAll(text, words)), asksForAgent = /^agent \d/.test(words.join(" "));
+  /** What a text finds, best first. */
+  matches(text) {
+    const words = wordsOf(text), asksForAgent = /^agent \d/.test(words.join(" "));
+    const named = this.named().filter((match) => holdsAll(match.text, words));
     const first = named.filter(({ kind, name }) => (asksForAgent && kind === "open") || (name && wordsOf(name).join(" ") === words.join(" ")));
-    const matches = [...this.compared(this.input.value), ...first, ...this.points(words), ...named.filter((match) => !first.includes(match))];
+    return [...this.compared(text), ...first, ...this.points(words), ...named.filter((match) => !first.includes(match))];
+  }
+
+  /** Select the points that a text finds, if it finds any. */
+  select(text) { this.matches(text).find(({ kind }) => kind === "select")?.act(); }
+
+  draw() {
+    this.list.hidden = !wordsOf(this.input.value).length;
+    if (this.list.hidden) return;
+    const matches = this.matches(this.input.value);
     const more = matches.length - MOST_MATCHES;
     this.list.replaceChildren(
       ...matches.slice(0, MOST_MATCHES).map(({ kind, text, act }) => element("li", {}, element(
@@ -51,12 +59,14 @@ class SearchBox {
       ...data.features.map(({ name, definition }, i) => ({
         kind: "colour by", name, text: `${name}: ${definition}`, act: () => state.colour(`feature.${i}`),
       })),
+      ...data.facts.categories.map(({ name, definition }, i) => ({
+        kind: "colour by", name, text: `${name}: ${definition}`, act: () => state.colour(`category.${i}`),
+      })),
       ...data.tracks.map(({ run, name, definition }, i) => ({
         kind: "colour by", name, text: `${name}: ${definition} (${run})`, act: () => state.colour(`track.${i}`),
       })),
-      ...data.facts.clusters.map(({ label, description }) => ({
-        kind: "select", name: data.nameOf(label), text: `${state.called(label)}: ${description}`,
-        act: () => state.selectPoints((point) => tables["point.label"][point] === label, state.called(label)),
+      ...[...data.facts.clusters, data.facts.noise].map(({ label, description = "points in no cluster" }) => ({
+        kind: "select", name: data.nameOf(label), text: `${state.called(label)}: ${description}`, act: () => state.selectCluster(label),
       })),
       ...data.maps.flatMap((map) => this.mapped(map)),
       ...Array.from(document.querySelectorAll("#edits article"), (edit) => ({
@@ -90,8 +100,11 @@ class SearchBox {
     if (!feature && !track) return [];
     const values = feature?.values ?? data.trackedAtPoints(track), fits = (point) => COMPARISONS[comparison](values[point], limit);
     const count = tables["point.tick"].reduce((sum, _, point) => sum + fits(point), 0);
-    const which = `with ${wanted} ${comparison} ${limit}`;
-    return [{ kind: "select", text: `${counted(count, "point")} ${which}`, act: () => this.state.selectPoints(fits, `points ${which}`, feature ? [feature.name] : []) }];
+    const which = `with ${wanted} ${comparison} ${limit}`, asked = `${wanted} ${comparison} ${limit}`;
+    return [{
+      kind: "select", text: `${counted(count, "point")} ${which}`,
+      act: () => this.state.selectPoints(fits, `points ${which}`, feature ? [feature.name] : [], asked),
+    }];
   }
 
   /** The points at which what was done, or one thing that happened, holds all words. */
@@ -104,7 +117,9 @@ class SearchBox {
     const count = tables["point.tick"].reduce((sum, _, point) => sum + fits(point), 0);
     const which = `with “${words.join(" ")}” in actions or events`;
     const by = data.features.filter(({ name }) => holdsAll(name, words)).map(({ name }) => name);
-    return count ? [{ kind: "select", text: `${counted(count, "point")} ${which}`, act: () => this.state.selectPoints(fits, `points ${which}`, by) }] : [];
+    return count ? [{
+      kind: "select", text: `${counted(count, "point")} ${which}`, act: () => this.state.selectPoints(fits, `points ${which}`, by, words.join(" ")),
+    }] : [];
   }
 }
 

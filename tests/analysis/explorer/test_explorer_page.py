@@ -14,6 +14,8 @@ from analysis.figures.style import cluster_colour
 from analysis.runs.finished_run import read_run
 from tests.analysed import Analysed
 from tests.browser import opened, until
+from tests.planted_run import planted_run
+from tests.recorded_policy import RecordedPolicy
 
 SIZES = ((1280, 720), (1920, 1080))
 COUNTS = (1, 20, 200)
@@ -111,6 +113,29 @@ def test_clusters_are_called_and_coloured_as_planted(page) -> None:
     assert page.evaluate("explorer.selection") == list(range(last, page.evaluate("explorer.count"), page.planted))
     shown = page.evaluate("JSON.parse(document.getElementById('explorer-facts').textContent).clusters")
     assert [item["colour"] for item in shown] == [cluster_colour(number) for number in range(page.planted)]
+
+
+def test_points_are_coloured_by_a_whole_choice_and_by_goals(browser, ways: RecordedPolicy, tmp_path: Path) -> None:
+    run = planted_run(ways.dump, tmp_path / "runs", 2, "--features", "move", "--permutations", 99, "--bootstraps", 99)
+    content = explored(read_run(run, None), 400_000, lambda _: nullcontext(lambda share: None))
+    records, metadata = content.seen.records.take(content.place), content.seen.metadata
+    head = [head.name for head in metadata.action_heads].index("Move.Direction")
+    goals = np.array([name.split("side:")[1].split("_")[0] for name in metadata.environment["tasks"]])
+    expected = {"move": np.minimum(records.action[:, head], 4), "goal": goals[records.columns["truth/task"]]}
+    file = tmp_path / "explorer.html"
+    file.write_text(explorer_page(content))
+    with opened(browser, file, "window.explorer !== undefined") as page:
+        for name, held in expected.items():
+            page.get_by_label("Colour by").select_option(label=name)
+            shown = page.locator("#groups li").all_inner_texts()
+            colours = np.array(page.evaluate("Array.from(document.getElementById('plot').data[0].marker.color)"))
+            places = np.array([0, *range(len(shown))])[colours]  # the first colour is that of no option
+            names = np.array(shown)[places]
+            assert shown[:4] == ["north", "south", "east", "west"] and len(set(names)) == len(set(held.tolist())) > 1
+            assert (names == (np.array(shown)[held] if held.dtype.kind == "i" else held)).all()
+            assert page.locator("#plot .annotation").count() == 0
+        page.get_by_label("Colour by").select_option("cluster")
+        assert not page.locator("#groups").is_visible()
 
 
 def test_views_can_be_drawn_in_any_room(page) -> None:

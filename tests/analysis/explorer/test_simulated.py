@@ -118,7 +118,7 @@ def test_a_simulated_life_stands_beside_the_recorded_one(page, simulated: list[P
         assert (shown["tick"], shown["agent"]) == (tick + place, agent) and shown["episode"] < 0
         assert shown["materials"] == lives[0].tile[place, :, 2].tolist()
         assert shown["columns"]["value"] == pytest.approx(lives[0].value[place], rel=1e-6)
-        assert page.locator("#simulated-views .card.now b").inner_text() == f"tick {tick + place}"
+        assert page.locator("#simulated-views .card.now b").inner_text() == f"tick {tick + place}, simulated"
         page.keyboard.press("ArrowRight")
     page.evaluate(f"location.hash = 'agent={agent}&episode={episode}&tick={tick}'")
     until(page, f"explorer.open?.tick === {tick}")
@@ -131,6 +131,25 @@ def test_a_simulated_life_stands_beside_the_recorded_one(page, simulated: list[P
     page.select_option("#simulation", label="none")
     until(page, "!document.getElementById('timeline').data.some(({name}) => name === 'value, simulated')")
     assert page.evaluate("explorer.simulated") is None and page.locator("#simulated-views .card").count() == 0
+
+
+@pytest.mark.parametrize("size", [(1280, 720), (1920, 1080)], ids=str)
+def test_both_views_and_the_time_axis_are_on_the_screen(page, simulated: list[Path], size: tuple[int, int]) -> None:
+    episode, agent, tick = starts_of(simulated[0])[0].tolist()
+    page.set_viewport_size(dict(zip(("width", "height"), size, strict=True)))
+    page.evaluate(f"location.hash = 'agent={agent}&episode={episode}&tick={tick}'")
+    until(page, f"explorer.open?.tick === {tick} && explorer.open.agent === {agent}")
+    until(page, "document.querySelector('#time-axis .xtick') !== null")
+    page.evaluate("document.getElementById('life-times').scrollTop = 200")
+    for row in ("#life-views", "#simulated-views"):
+        for part in (".card.now", ".action"):
+            box = page.locator(f"{row} {part}").bounding_box()
+            assert box["width"] > 50 and box["y"] + box["height"] <= size[1], (row, part)
+    axis, times = (page.locator(part).bounding_box() for part in ("#time-axis", "#life-times"))
+    assert axis["y"] == pytest.approx(times["y"], abs=1)
+    labels = page.locator("#time-axis .xtick").all_text_contents()
+    page.evaluate("Plotly.relayout('timeline', {'xaxis.range': [1, 3]})")
+    until(page, f"document.querySelector('#time-axis .xtick').textContent !== {labels[0]!r}")
 
 
 def test_it_says_where_an_edited_simulation_parts_from_the_unedited_one(page, simulated: list[Path]) -> None:
@@ -165,7 +184,8 @@ def test_a_tick_that_was_not_simulated_leads_to_one_that_was(page, simulated: li
     until(page, "document.getElementById('life-views').hidden")
     page.get_by_role("button", name="Go to tick").click()
     until(page, f"explorer.open?.tick === {mine[0]}")
-    assert page.locator("#simulated-views .card.now b").inner_text() == f"tick {mine[0]}", "also where it stands alone"
+    alone = page.locator("#simulated-views .card.now b").inner_text()
+    assert alone == f"tick {mine[0]}, simulated", "also where the recorded view is put away"
     assert page.evaluate("explorer.simulated.tick") == mine[0]
 
 

@@ -1,6 +1,5 @@
 """Shares of lives that go the right way: from real recordings, and of planted kinds of trainings."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,20 +15,13 @@ from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import assert_refuses
 from tests.recorded_policy import RecordedPolicy, record_policy
 
-INTERRUPT = 5
 STEPS = {"north": (-1, 0), "south": (1, 0), "east": (0, 1), "west": (0, -1)}
-
-
-@pytest.fixture(scope="module")
-def ways(tmp_path_factory: pytest.TempPathFactory, small_world: EnvironmentSettings, maps: Path) -> RecordedPolicy:
-    task = TaskSettings(curriculum="four_ways", embedding_size=16)
-    world = replace(small_world, interrupt=INTERRUPT, task_shown_for=2)
-    return record_policy(tmp_path_factory.mktemp("ways"), world, task, maps)
 
 
 def test_ways_are_the_steps_after_the_interrupt(ways: RecordedPolicy) -> None:
     """Tick by tick, for each life, from the recorded places; the jump of the interrupt is no step."""
-    records, names = read_dump(ways.dump, layers=[]), read_metadata(ways.dump).environment["tasks"]
+    records, world = read_dump(ways.dump, layers=[]), read_metadata(ways.dump).environment
+    names = world["tasks"]
     paths: dict[tuple[int, int], list[tuple[int, int, int, str]]] = {}
     for i in np.argsort(records.step, kind="stable"):
         side = names[records.columns["truth/task"][i]].split("side:")[1].split("_")[0]
@@ -37,7 +29,7 @@ def test_ways_are_the_steps_after_the_interrupt(ways: RecordedPolicy) -> None:
         paths.setdefault((int(records.episode[i]), int(records.agent_id[i])), []).append(at)
     expected = []
     for path in paths.values():
-        later = [at for at in path if at[0] >= INTERRUPT + 1]  # the first record after everybody was moved
+        later = [at for at in path if at[0] > world["interrupt"]]  # the first record after everybody was moved
         row, column = STEPS[path[0][3]]
         if len(later) > 1:
             expected.append(row * (later[-1][1] - later[0][1]) + column * (later[-1][2] - later[0][2]))
