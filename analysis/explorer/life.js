@@ -5,7 +5,7 @@
 const GAP = 14; // between parts, in CSS pixels
 const HEAT = [[0, "#f4f5f7"], [0.5, "#7d9cc4"], [1, "#12264a"]];
 const LONGEST_NAME = 11; // letters beside a row
-const LANE_HEIGHTS = { line: 78, lane: 15, strip: 30, margins: 34 };
+const LANE_HEIGHTS = { line: 78, lane: 15, strip: 30, margins: 24 };
 const TIME_AXIS = 42; // CSS pixels
 const SIDES = { l: 76, r: 12 }; // what is left of the time line and right of it
 const LINE_COLOURS = { self_health: styled("health"), self_food: styled("food"), self_water: styled("water") };
@@ -17,8 +17,8 @@ const EVENT_LOOKS = {
 const DASHES = ["solid", "dash", "dot", "dashdot"];
 const DASH_MARKS = ["━", "╌", "┈", "┉"];
 const CARD_WIDTHS = { least: 120, most: 230, gap: 8, edges: 14 }; // CSS pixels
-const BESIDE_VIEW = 130; // CSS pixels for the caption of a view, and for vitals and actions under it
-const UNDER_VITALS = 34; // CSS pixels for actions where there is no room beside vitals
+const BESIDE_VIEW = 145; // CSS pixels for the caption of a view, and for vitals and actions under it
+const UNDER_VITALS = 19; // CSS pixels for actions where there is no room beside vitals
 const LEAST_STACKED = 170; // CSS pixels of a recorded view over a simulated one
 const CHOICE = 40; // CSS pixels for the list of simulations
 const CARDS_TO_EACH_SIDE = 4;
@@ -308,7 +308,7 @@ class LifePanel {
   layout(whole) {
     const clock = this.clock();
     return {
-      ...this.look(), height: whole + LANE_HEIGHTS.margins, margin: { ...SIDES, t: 24, b: 10 }, barmode: "overlay", bargap: 0,
+      ...this.look(), height: whole + LANE_HEIGHTS.margins, margin: { ...SIDES, t: 14, b: 10 }, barmode: "overlay", bargap: 0,
       xaxis: { ...this.timeAxis([clock[0] - 1, clock[clock.length - 1] + 1]), showticklabels: false },
       uirevision: this.life.start, // a zoom stays while the same life is open
       hovermode: "x", hoverlabel: { namelength: -1 }, shapes: this.cursor(),
