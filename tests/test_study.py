@@ -230,3 +230,14 @@ def test_table_of_all_claims_is_up_to_date() -> None:
     """`study.py claims` writes it."""
     claims = claims_of(sorted((ROOT / "docs" / "findings").glob("*.md")))
     assert len(claims) > 10 and claims_table(claims) in (ROOT / "docs" / "findings.md").read_text()
+
+
+def test_the_papers_numbers_are_those_of_the_pages_that_it_links() -> None:
+    compared = 0
+    for paragraph in re.split(r"\n\s*\n|\n(?=- )", (ROOT / "docs" / "paper.md").read_text()):
+        pages = [ROOT / "docs" / "findings" / page for page in re.findall(r"\(findings/(\w+\.md)\)", paragraph)]
+        there = set(re.findall(r"\d*\.\d+", "".join(page.read_text() for page in pages)))
+        numbers = set(re.findall(r"\d*\.\d+", paragraph))
+        assert numbers <= there, f"{numbers - there} in: {paragraph}"
+        compared += len(numbers)
+    assert compared > 20
