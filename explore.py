@@ -68,11 +68,12 @@ def main() -> None:
         from analysis.explorer.content import explored
         from analysis.explorer.page import explorer_page
         from analysis.explorer.simulated import is_simulated
-        from analysis.explorer.tracks import read_further
+        from analysis.explorer.tracks import open_further, read_further
     simulated = [path for path in others if is_simulated(path)]
     runs = [path for path in others if path not in simulated]
+    opened = open_further(run, runs, simulated)
     content = explored(run, arguments.max_ticks, partial(step, console), simulated)
-    further = read_further(runs, content, arguments.max_tracks, partial(step, console))
+    further = read_further(opened, content, arguments.max_tracks, partial(step, console))
     with step(console, f"building the page of {len(content.rows):,} points and {len(content.seen):,} ticks"):
         write_text(arguments.path, explorer_page(content, further))
     if len(content.lives) < content.lives_of_run:

@@ -119,34 +119,46 @@ class _Sparse:
     scores: list[_Score] = field(default_factory=list)
 
 
-def read_further(runs: Sequence[Path], content: Explored, most: int, step: Step) -> Further:
-    """Read what further runs of the dump say of the ticks of a page.
+def open_further(run: FinishedRun, others: Sequence[Path], simulated: Sequence[Path]) -> list[FinishedFiles]:
+    """Open the runs that are shown beside a run, before anything that takes time.
+
+    Raises:
+        UserError: a run is unfinished or damaged, or of another dump, or two of what is shown have the same name.
+    """
+    names = [path.resolve().name for path in (run.clusters.path, *others, *simulated)]
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise UserError(f"two of what is shown are called {repeated[0]}: give each once")
+    dump, opened = sha256(run.dump / METADATA_FILE), [open_finished(path) for path in others]
+    for finished in opened:
+        if EFFECTS_FILE not in finished and dump not in finished.description().input.values():
+            raise UserError(f"{finished.path} was not made from {run.dump}: a page is about one dump")
+    return opened
+
+
+def read_further(runs: Sequence[FinishedFiles], content: Explored, most: int, step: Step) -> Further:
+    """Read what further runs say of the ticks of a page.
 
     Args:
+        runs: from `open_further`.
         most: maximum of numbers of one run: of sparse features those that vary most, of others the first.
 
     Raises:
-        UserError: a run is unfinished or damaged, is of another dump or policy or of a kind that says nothing of ticks,
-            or has maps of none of the page's ticks.
+        UserError: a run is damaged, of another policy or of a kind that says nothing of ticks, or has maps of none of
+            the page's ticks.
     """
-    simulated = (lives.dump for lives in content.simulated)
-    names = [path.resolve().name for path in (content.run.clusters.path, *runs, *simulated)]
-    if repeated := [name for name in names if names.count(name) > 1]:
-        raise UserError(f"two of what is shown are called {repeated[0]}: give each once")
     tracks: list[Track] = []
     overlays: list[Overlay] = []
     edits: list[PlayedEdit] = []
     films: dict[str, str] = {}
     matrices: list[Matrix] = []
-    for path in runs:
-        finished = open_finished(path)
+    for finished in runs:
+        path, name = finished.path, finished.path.resolve().name
         if EFFECTS_FILE in finished:  # of lives that were played for it, in no dump
             edits += read_edits(finished, content.seen.metadata.checkpoint_sha256)
             if FILMS_FILE in finished:
-                films[path.resolve().name] = finished.read(FILMS_FILE).decode(errors="replace")
+                films[name] = finished.read(FILMS_FILE).decode(errors="replace")
             continue
-        _check_dump(finished, content.run.dump)
-        with step(f"reading {path.resolve().name}") as report:
+        with step(f"reading {name}") as report:
             if MOTION_FILE in finished:
                 read_outs = _read_outs(finished, content, most, report)
                 matrices += _matrix(path, content, read_outs, len(tracks))
@@ -165,11 +177,6 @@ def read_further(runs: Sequence[Path], content: Explored, most: int, step: Step)
                     "saliency maps or interventions, or a dump of simulated lives"
                 )
     return Further(tuple(tracks), tuple(overlays), tuple(edits), films, tuple(matrices))
-
-
-def _check_dump(finished: FinishedFiles, dump: Path) -> None:
-    if sha256(dump / METADATA_FILE) not in finished.description().input.values():
-        raise UserError(f"{finished.path} was not made from {dump}: a page is about one dump")
 
 
 def _labels(path: Path, content: Explored, report: Progress) -> Track:

@@ -14,7 +14,7 @@ from activation_store.records import Records
 from activation_store.schema import STARTS
 from analysis.explorer.content import Explored, explored
 from analysis.explorer.simulated import is_simulated, read_simulated
-from analysis.explorer.tracks import read_further
+from analysis.explorer.tracks import open_further, read_further
 from analysis.runs.finished_run import read_run
 from common.user_error import UserError
 from tests.analysis.interventions.play.directions import unit
@@ -89,7 +89,7 @@ def test_what_runs_say_of_ticks_they_say_of_simulated_ones(
     wanted = content.propagated.rule.labels_of(np.concatenate(states))
     assert len(label) == len(own) == len(content.seen) + len(wanted) and not own[len(content.seen) :].any()
     assert sorted(label[len(content.seen) :].tolist()) == sorted(wanted.tolist())
-    tracks = read_further([sparse_run], content, 3, quiet).tracks
+    tracks = read_further(open_further(content.run, [sparse_run], []), content, 3, quiet).tracks
     assert {len(track.values) for track in tracks} == {len(label)}
 
 

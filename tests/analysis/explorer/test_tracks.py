@@ -19,7 +19,7 @@ from agent_zoo.sparse_codes import SparseCoder
 from analysis.explorer.content import Explored, explored
 from analysis.explorer.edits import Change, PlayedEdit
 from analysis.explorer.page import explorer_page
-from analysis.explorer.tracks import SPARSE_FILE, Further, plane_of, read_further
+from analysis.explorer.tracks import SPARSE_FILE, Further, open_further, plane_of, read_further
 from analysis.lives import places_among
 from analysis.pages import pages
 from analysis.position import positions
@@ -134,13 +134,17 @@ def save_maps(run: RunFolder, places: dict[str, np.ndarray]) -> None:
     run.save_json("sanity.json", {"failures": ["it does not beat nearest first"], "checks": {}})
 
 
+def further_of(paths: list[Path], content: Explored, most: int) -> Further:
+    return read_further(open_further(content.run, paths, []), content, most, quiet)
+
+
 def planted_tiles() -> np.ndarray:
     """Attributions of the mapped ticks' own tiles, in the order of the dump, (MAPPED, 225)."""
     return np.random.default_rng(1).standard_normal((MAPPED, 2, 225))[::-1, -1]
 
 
 def test_maps_lie_over_the_ticks_that_they_are_of(results: Path, content: Explored, analysed: Analysed) -> None:
-    (overlay,) = read_further([results / "mapped"], content, MOST, quiet).overlays
+    (overlay,) = further_of([results / "mapped"], content, MOST).overlays
     own = {name: place[overlay.ticks] for name, place in places_of(content.seen.records).items()}
     there = {name: place[::-1] for name, place in mapped_places(analysed.dump).items()}
     assert len(overlay.ticks) == MAPPED - 1, "where it is defined"
@@ -148,7 +152,7 @@ def test_maps_lie_over_the_ticks_that_they_are_of(results: Path, content: Explor
 
 
 def test_clusters_are_carried_to_every_tick(results: Path, content: Explored) -> None:
-    (track,) = read_further([results / "again"], content, MOST, quiet).tracks
+    (track,) = further_of([results / "again"], content, MOST).tracks
     assert (track.run, track.name) == ("again", "cluster of again")
     assert np.array_equal(track.values, content.tick_labels[0])
     assert [cluster["label"] for cluster in track.clusters] == content.run.clusters.clusters
@@ -168,7 +172,7 @@ def test_points_that_another_embedding_lacks_have_no_place_in_it(results: Path, 
 
 
 def test_directions_are_read_out_at_every_tick(results: Path, content: Explored, states: np.ndarray) -> None:
-    tracks = read_further([results / "probed"], content, MOST, quiet).tracks
+    tracks = further_of([results / "probed"], content, MOST).tracks
     weights = np.random.default_rng(0).standard_normal((MOST + 2, states.shape[1])).astype(np.float32)
     assert [track.name for track in tracks] == ["d_0", "d_1", "d_2", "d_3"], "the first ones"
     assert tracks[0].unit == "points" and not tracks[0].clusters
@@ -182,7 +186,7 @@ def test_the_features_that_vary_most_are_shown_with_their_strengths(
     strengths = SparseCoder(read_dictionary(results / "sparse" / "topk.safetensors")).strengths(
         torch.from_numpy(states)
     ).numpy()  # fmt: skip
-    tracks = read_further([results / "sparse"], content, MOST, quiet).tracks
+    tracks = further_of([results / "sparse"], content, MOST).tracks
     most = np.argsort(-strengths.std(axis=0))[:MOST]
     assert [track.name for track in tracks] == [f"feature_{number}" for number in sorted(most)]
     for track, number in zip(tracks, sorted(most), strict=True):
@@ -190,7 +194,7 @@ def test_the_features_that_vary_most_are_shown_with_their_strengths(
 
 
 def test_edits_in_play_are_said_in_words_with_what_counts(results: Path, content: Explored) -> None:
-    further = read_further([results / "probed", results / "played"], content, MOST, quiet)
+    further = further_of([results / "probed", results / "played"], content, MOST)
     without, counts = further.edits
     assert without.edit == "steer d_2, dose -2, in tick 20, while self_food < 3" and not without.changes
     assert (counts.run, counts.episodes, counts.tested) == ("played", 6, 2)
@@ -200,7 +204,7 @@ def test_edits_in_play_are_said_in_words_with_what_counts(results: Path, content
     assert further.edited_by(replace(counts, sources=("0" * 64,))) == [], "a direction of another file"
     metadata = replace(content.seen.metadata, checkpoint_sha256="2" * 64)
     of_others = replace(content, seen=replace(content.seen, metadata=metadata))
-    assert_refuses("edited another policy", read_further, [results / "played"], of_others, MOST, quiet)
+    assert_refuses("edited another policy", further_of, [results / "played"], of_others, MOST)
 
 
 @pytest.fixture(scope="module")
@@ -211,12 +215,12 @@ def dynamics_run(content: Explored, tmp_path_factory: pytest.TempPathFactory) ->
 
 def test_what_moves_what_is_the_mean_over_states(results: Path, content: Explored, dynamics_run: Path) -> None:
     dynamics = read_dynamics(dynamics_run, content.run.dump)
-    further = read_further([results / "probed", dynamics_run], content, MOST, quiet)
+    further = further_of([results / "probed", dynamics_run], content, MOST)
     (matrix,) = further.matrices
     assert [further.tracks[number].name for number in matrix.tracks] == ["ic_1", "ic_2"]
     assert matrix.moved == pytest.approx(np.average(dynamics.jacobian[:, 1], axis=0, weights=dynamics.states))
     assert matrix.most == max(abs(matrix.moved[0, 1]), abs(matrix.moved[1, 0]))
-    (none,) = read_further([dynamics_run], content, 1, quiet).matrices
+    (none,) = further_of([dynamics_run], content, 1).matrices
     assert none.moved.shape == (1, 1), "of the components in the page"
 
 
@@ -230,7 +234,7 @@ def test_what_moves_what_is_the_mean_over_states(results: Path, content: Explore
     ],
 )  # fmt: skip
 def test_runs_that_cannot_be_shown_are_refused(results: Path, content: Explored, name: str, reason: str) -> None:
-    assert_refuses(reason, read_further, [results / name], content, MOST, quiet)
+    assert_refuses(reason, further_of, [results / name], content, MOST)
 
 
 def test_the_script_refuses_a_run_that_is_given_twice_and_no_run(analysed: Analysed, tmp_path: Path) -> None:
@@ -254,7 +258,7 @@ def page(
 
 
 def test_the_page_colours_by_them_within_their_rounding(page, results: Path, content: Explored) -> None:
-    tracks = read_further([results / name for name in ("again", "probed", "sparse")], content, MOST, quiet).tracks
+    tracks = further_of([results / name for name in ("again", "probed", "sparse")], content, MOST).tracks
     point = len(content.rows) // 2
     shown = page.evaluate(f"explorer.point({point}).tracks")
     assert len(shown) - 2 == len(tracks) == 1 + 2 * MOST, "two components are of the run that moves"
@@ -300,7 +304,7 @@ def test_the_search_compares_features_and_numbers_of_further_runs(page, results:
     until(page, "explorer.compared !== null")
     names = page.locator("#selection tbody th").all_inner_texts()
     assert names[-1] == "self_food (selected by it)" and not any("selected by it" in name for name in names[:-1])
-    tracks = read_further([results / "probed"], content, MOST, quiet).tracks
+    tracks = further_of([results / "probed"], content, MOST).tracks
     page.fill("#find", f"d_2 > {np.median(tracks[2].values):.2f}")
     page.locator("#matches button", has_text="with d_2").click()
     share = len(page.evaluate("explorer.selection")) / len(content.rows)
@@ -309,7 +313,7 @@ def test_the_search_compares_features_and_numbers_of_further_runs(page, results:
 
 
 def test_at_the_pointer_only_active_features_are_listed(page, results: Path, content: Explored) -> None:
-    sparse = read_further([results / "sparse"], content, MOST, quiet).tracks
+    sparse = further_of([results / "sparse"], content, MOST).tracks
     point = next(
         i for i, tick in enumerate(content.place) if 0 < sum(track.values[tick] > 0.1 for track in sparse) < MOST
     )
@@ -328,7 +332,7 @@ def test_at_the_pointer_only_active_features_are_listed(page, results: Path, con
 def test_a_card_says_how_a_feature_is_spread_and_where_it_is_greatest(
     page, results: Path, content: Explored, dynamics_run: Path
 ) -> None:
-    track = read_further([results / "sparse"], content, MOST, quiet).tracks[0]
+    track = further_of([results / "sparse"], content, MOST).tracks[0]
     page.select_option("#colour-by", label=track.name)
     card = page.locator("#quantity")
     card.wait_for()
@@ -336,7 +340,7 @@ def test_a_card_says_how_a_feature_is_spread_and_where_it_is_greatest(
     steps = np.rint((track.values - track.values.min()) * (255 / np.ptp(track.values)))[content.place]  # as in the page
     counts = page.eval_on_selector_all(".histogram i", "bars => bars.map(({ title }) => Number(title.split(' ')[0]))")
     assert sum(counts) == ((steps > 0).sum() if (steps == 0).mean() > 0.5 else len(steps))
-    others = read_further([results / "probed", results / "sparse", dynamics_run], content, MOST, quiet).tracks
+    others = further_of([results / "probed", results / "sparse", dynamics_run], content, MOST).tracks
     own = dict(zip((feature.name for feature in content.features), content.values.T, strict=True))
     further = {other.name: other.values[content.place] for other in others if other.name != track.name}
     terms = page.eval_on_selector_all("#quantity dt, #quantity dd", "terms => terms.map((term) => term.textContent)")
