@@ -323,6 +323,22 @@ def test_the_time_line_has_every_tick_and_leads_to_it(page) -> None:
     assert page.evaluate("explorer.open") is None and not page.locator("#timeline").is_visible()
 
 
+def test_the_space_bar_plays_a_life_to_its_end(page) -> None:
+    open_life(page, "point.tick > 2")
+    tick, end = page.evaluate("explorer.open.tick"), int(page.locator("#life-tick").get_attribute("max"))
+    page.keyboard.press(" ")
+    assert page.locator("#play").get_attribute("aria-label") == "Pause"
+    until(page, f"explorer.open.tick > {tick}")
+    page.keyboard.press("ArrowLeft")
+    at = page.evaluate("explorer.open.tick")
+    page.wait_for_timeout(500)
+    assert page.evaluate("explorer.open.tick") == at, "another tick stops it"
+    page.locator("#life-tick").fill(str(end - 1))
+    page.get_by_role("button", name="Play", exact=True).click()
+    until(page, "document.getElementById('play').getAttribute('aria-label') === 'Play'")
+    assert page.locator("#life-tick").input_value() == str(end)
+
+
 def test_points_are_coloured_by_anything(page, content: Explored) -> None:
     options = page.locator("#colour-by option").all_inner_texts()
     names = [feature.name for feature in content.features]

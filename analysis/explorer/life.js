@@ -23,6 +23,7 @@ const LEAST_STACKED = 170; // CSS pixels of a recorded view over a simulated one
 const CHOICE = 40; // CSS pixels for the list of simulations
 const CARDS_TO_EACH_SIDE = 4;
 const SIMULATED_OPACITY = 0.3; // of lines
+const TICKS_A_SECOND = 5; // while it plays
 
 function lineColour(key, number) {
   return LINE_COLOURS[key] ?? OTHER_COLOURS[number];
@@ -59,6 +60,7 @@ class LifePanel {
     const { state } = this;
     this.slider.addEventListener("input", () => this.go(this.life.start + Number(this.slider.value)));
     listenTo("close-life", "click", () => state.set("tick", null));
+    listenTo("play", "click", () => this.setPlaying(!this.playing));
     listenTo("previous-tick", "click", () => this.go(state.tick - 1));
     listenTo("next-tick", "click", () => this.go(state.tick + 1));
     listenTo("previous-point", "click", () => this.goToPoint(-1));
@@ -71,7 +73,23 @@ class LifePanel {
 
   go(tick) {
     const { start, end } = this.life;
+    this.setPlaying(false);
     this.state.set("tick", Math.max(start, Math.min(end - 1, tick)));
+  }
+
+  /** Go through the life tick by tick, from its start if it is at its end; or stop. */
+  setPlaying(playing) {
+    clearInterval(this.playing);
+    this.playing = playing ? setInterval(() => this.playOn(), 1000 / TICKS_A_SECOND) : null;
+    byId("play").textContent = playing ? "" : "▶"; // few fonts have a pause sign: the style draws it
+    byId("play").setAttribute("aria-label", playing ? "Pause" : "Play");
+    if (playing && this.state.tick === this.life.end - 1) this.state.set("tick", this.life.start);
+  }
+
+  playOn() {
+    const { tick } = this.state;
+    if (tick === null || tick >= this.life.end - 1) this.setPlaying(false);
+    else this.state.set("tick", tick + 1);
   }
 
   /** The next or previous tick of this life that is a point of the embedding. */

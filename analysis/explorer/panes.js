@@ -38,7 +38,7 @@ class Panes {
   }
 }
 
-/** Arrows go to other ticks, with Shift to other points; / finds; Escape closes the life. */
+/** Arrows go to other ticks, with Shift to other points; the space bar plays; / finds; Escape closes the life. */
 function listenToKeys(state, life) {
   document.addEventListener("keydown", (event) => {
     const over = document.querySelector("dialog[open], #panes[open]"); // which is closed first
@@ -48,6 +48,7 @@ function listenToKeys(state, life) {
     else if (open && event.key === "Escape") state.set("tick", null);
     else if (open && step && event.shiftKey) life.goToPoint(step);
     else if (open && step) life.go(state.tick + step);
+    else if (open && event.key === " " && !event.target.matches("button, summary")) life.setPlaying(!life.playing);
     else return;
     event.preventDefault();
   });
