@@ -422,6 +422,11 @@ def test_a_lasso_selects_and_is_tested_as_the_analysis_tests(page, content: Expl
     panel = page.get_by_label("Selection", exact=True).inner_text()
     assert f"{selected.sum():,} points" in panel and "Exploratory" in panel
     assert "Selected points against the rest" in panel
+    page.get_by_label("move", exact=True).check()
+    inside = next(point for point in np.flatnonzero(selected & sure).tolist() if 4 < places[point]["x"] - box["x"] < 99)
+    page.mouse.move(places[inside]["x"] + 2, places[inside]["y"])
+    page.mouse.move(places[inside]["x"], places[inside]["y"])
+    until(page, "explorer.hovered !== null")
     drawn = "document.getElementById('plot').layout.selections.length"
     assert page.evaluate(drawn) == 1
     page.fill("#find", "cluster 1")
@@ -549,6 +554,19 @@ def test_search_finds_features_clusters_lives_and_what_happened(page, content: E
     matches.filter(has_text=f"agent {agent},").first.click()
     until(page, "explorer.open !== null")
     assert page.evaluate("explorer.open.agent") == agent
+    episode = page.evaluate("explorer.open.episode")
+    page.get_by_label("Find", exact=True).fill(f"agent {agent}, episode {episode}, tick 3")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert page.evaluate("explorer.open.agent") == agent and page.evaluate("explorer.open.tick") == 3
+    selected = page.evaluate("explorer.selection")
+    page.get_by_label("Find", exact=True).fill("food > 1000")
+    page.keyboard.press("Enter")
+    assert matches.count() == 0 and page.evaluate("explorer.selection") == selected
+    page.get_by_label("Find", exact=True).fill("value")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert page.evaluate("explorer.colourBy") == "column.value"
     page.get_by_label("Find", exact=True).fill("<b>zebra")
     assert matches.count() == 0 and "nothing" in page.locator("#matches").inner_text()
     page.keyboard.press("Escape")

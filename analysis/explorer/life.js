@@ -117,6 +117,7 @@ class LifePanel {
     this.slider.value = String(tick - this.life.start);
     this.slider.setAttribute("aria-valuetext", `tick ${tables.tick[tick]}`);
     this.drawViews();
+    if (this.shown !== this.life.start) for (const part of [this.room, this.plot.parentElement]) part.scrollTop = 0;
     if (this.shown !== this.life.start || anew) this.drawTimeline();
     else Plotly.relayout(this.plot, { shapes: this.cursor() });
     this.shown = this.life.start;
@@ -327,7 +328,7 @@ class LifePanel {
     const clock = this.clock();
     return {
       ...this.look(), height: whole + LANE_HEIGHTS.margins, margin: { ...SIDES, t: 14, b: 10 }, barmode: "overlay", bargap: 0,
-      xaxis: { ...this.timeAxis([clock[0] - 1, clock[clock.length - 1] + 1]), showticklabels: false },
+      xaxis: { ...this.timeAxis([clock[0] - 1, clock[clock.length - 1] + 1]), showticklabels: false, hoverformat: "d" },
       uirevision: this.life.start, // a zoom stays while the same life is open
       hovermode: "x", hoverlabel: { namelength: -1 }, shapes: this.cursor(),
     };

@@ -114,10 +114,12 @@ async function start() {
   listenToKeys(state, new LifePanel(state));
   new QuantityCard(state, embedding);
   listenToEdits(state);
-  listenTo("plane", "change", ({ target }) => state.set("plane", target.value));
-  listenTo("overlay", "change", ({ target }) => state.set("overlay", target.value));
-  listenTo("simulation", "change", ({ target }) => state.set("simulation", target.value));
-  listenTo("colour-by", "change", ({ target }) => state.set("colourBy", target.value));
+  for (const [id, what] of Object.entries({ "plane": "plane", "overlay": "overlay", "simulation": "simulation", "colour-by": "colourBy" })) {
+    listenTo(id, "change", ({ target }) => {
+      state.set(what, target.value);
+      if (!target.matches(":focus-visible")) target.blur(); // chosen with the mouse: keys are the life's again
+    });
+  }
   byId("view-legend").append(...viewLegend(state.data));
   if (state.data.maps.length) {
     byId("view-legend").after(element("p", { class: "note" }, "Saliency: red tiles raise what the map is of, blue ones lower it, each "

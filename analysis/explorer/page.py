@@ -94,14 +94,15 @@ def explorer_page(content: Explored, further: Further | None = None) -> str:
 
     further = further or Further()
     columns, tracks = life_columns(content.timeline), further.tracks
-    packed = _packed(content, columns, further)
+    films = {name: film for name, film in further.films.items() if page_scripts().allow(film)}
+    packed = _packed(content, columns, further, films)
     page = environment(_HERE).get_template("template.html")
     return page.render(
         content=content, run=content.run, summary=content.run.summary, columns=_colouring_columns(content, columns),
         tracks=_by_run(tracks), planes=_planes(content, tracks), further=further, zip=zip, effect_colour=effect_colour,
         permutations=len(content.shifts) - 1,
         facts=embedded(_facts(content, columns, further) | {"columns": packed.columns}),
-        of_films=page_scripts().allowed if further.films else "", packed=packed.content,
+        films=films, of_films=page_scripts().allowed if films else "", packed=packed.content,
         style=style_of("window", _HERE), scripts=scripts_of(_KIT, _SCRIPTS, [get_plotlyjs()]),
     )  # fmt: skip
 
@@ -120,7 +121,7 @@ def _by_run(tracks: Sequence[Track]) -> dict[str, list[tuple[int, Track]]]:
     return runs
 
 
-def _packed(content: Explored, columns: dict[str, np.ndarray], further: Further) -> Packed:
+def _packed(content: Explored, columns: dict[str, np.ndarray], further: Further, films: dict[str, str]) -> Packed:
     """Pack the points, the ticks of their lives, and how the run's test shifts each life's labels."""
     shifts, (label, own) = content.shifts, content.tick_labels
     tables = {
@@ -144,7 +145,7 @@ def _packed(content: Explored, columns: dict[str, np.ndarray], further: Further)
         **{f"simulated.{i}": lives.begins for i, lives in enumerate(content.simulated)},
     }
     ticks, texts = _ticks(content, columns)
-    return pack(tables | ticks, texts | {"films": further.films})
+    return pack(tables | ticks, texts | {"films": films})
 
 
 def _ticks(content: Explored, columns: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, list[str]]]:

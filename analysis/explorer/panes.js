@@ -22,6 +22,9 @@ class Panes {
     menu.addEventListener("keydown", ({ key }) => { if (key === "Escape") menu.open = false; });
     this.draw();
     state.on(["away"], () => this.draw());
+    state.on(["tick"], () => { // without a life, the embedding is all there is to go on from
+      if (state.tick === null) state.set("away", state.away.filter((id) => id !== "map"));
+    });
   }
 
   choose() { this.state.set("away", this.boxes.filter(({ checked }) => !checked).map(({ value }) => value)); }

@@ -18,7 +18,13 @@ class SearchBox {
     this.input.addEventListener("keydown", ({ key }) => {
       if (key === "Enter") this.list.querySelector("button")?.click();
     });
-    listenTo("search", "keydown", ({ key }) => { if (key === "Escape") this.close(); });
+    listenTo("search", "keydown", (event) => {
+      if (event.key === "Escape") this.close();
+      const step = { ArrowDown: 1, ArrowUp: -1 }[event.key], stops = [this.input, ...this.list.querySelectorAll("button")];
+      if (!step) return;
+      event.preventDefault();
+      stops[Math.max(0, Math.min(stops.length - 1, stops.indexOf(document.activeElement) + step))].focus();
+    });
     document.addEventListener("pointerdown", ({ target }) => { if (!byId("search").contains(target)) this.list.hidden = true; });
   }
 
@@ -29,10 +35,21 @@ class SearchBox {
 
   /** What a text finds, best first. */
   matches(text) {
+    const [, time] = text.match(/^\s*agent\b.*\btick\s+(\d+)\s*$/) ?? [];
+    if (time) return this.atTick(wordsOf(text).slice(0, -2), Number(time));
     const words = wordsOf(text), asksForAgent = /^agent \d/.test(words.join(" "));
     const named = this.named().filter((match) => holdsAll(match.text, words));
     const first = named.filter(({ kind, name }) => (asksForAgent && kind === "open") || (name && wordsOf(name).join(" ") === words.join(" ")));
     return [...this.compared(text), ...first, ...this.points(words), ...named.filter((match) => !first.includes(match))];
+  }
+
+  /** The lives of an agent that have a tick, as in `agent 15, episode 0, tick 12`. */
+  atTick(words, time) {
+    const { state } = this, { tables } = state.data;
+    return this.lives().filter(({ text }) => holdsAll(text, words)).flatMap((life) => {
+      const { start, end } = state.data.lifeOf(life.tick), at = tables.tick.subarray(start, end).indexOf(time);
+      return at < 0 ? [] : [{ kind: "open", text: `${life.text}, tick ${time}`, act: () => state.set("tick", start + at) }];
+    });
   }
 
   /** Select the points that a text finds, if it finds any. */
@@ -69,13 +86,21 @@ class SearchBox {
         kind: "select", name: data.nameOf(label), text: `${state.called(label)}: ${description}`, act: () => state.selectCluster(label),
       })),
       ...data.maps.flatMap((map) => this.mapped(map)),
+      ...Array.from(document.querySelectorAll("#colour-by > option"), ({ text, value }) => ({
+        kind: "colour by", name: text, text, act: () => state.colour(value),
+      })),
       ...Array.from(document.querySelectorAll("#edits article"), (edit) => ({
-        kind: "show", text: edit.querySelector("h3").textContent, act: () => showEdit(edit),
+        kind: "show", text: `edit in play: ${edit.querySelector("h3").textContent}`, act: () => showEdit(edit),
       })),
-      ...Array.from(data.lifeStart.subarray(0, -1), (tick) => ({
-        kind: "open", text: `agent ${tables.agent[tick]}, episode ${tables.episode[tick]}`, act: () => state.set("tick", tick),
-      })),
+      ...this.lives(),
     ];
+  }
+
+  lives() {
+    const { state } = this, { tables, lifeStart } = state.data;
+    return Array.from(lifeStart.subarray(0, -1), (tick) => ({
+      kind: "open", tick, text: `agent ${tables.agent[tick]}, episode ${tables.episode[tick]}`, act: () => state.set("tick", tick),
+    }));
   }
 
   /** The lives in which a run of saliency.py has maps, each from its first map on. */
@@ -100,6 +125,7 @@ class SearchBox {
     if (!feature && !track) return [];
     const values = feature?.values ?? data.trackedAtPoints(track), fits = (point) => COMPARISONS[comparison](values[point], limit);
     const count = tables["point.tick"].reduce((sum, _, point) => sum + fits(point), 0);
+    if (!count) return [];
     const which = `with ${wanted} ${comparison} ${limit}`, asked = `${wanted} ${comparison} ${limit}`;
     return [{
       kind: "select", text: `${counted(count, "point")} ${which}`,

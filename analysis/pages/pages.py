@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,9 @@ Look = Literal["window", "document"]
 Dark = Literal["never", "preferred", "always"]
 _HERE = Path(__file__).parent
 _KIT = _HERE / "kit"
+_SCRIPT = re.compile(
+    r"<script(?![^>]*application/(?:json|octet-stream))[^>]*>(.*?)</script>", re.DOTALL | re.IGNORECASE
+)
 BASE = ("page.js", "unpacking.js")
 """Scripts of the kit that every page with data needs; then `canvas.js`, `glyphs.js`, `view.js` and `playback.js`."""
 
@@ -56,11 +60,18 @@ class Scripts:
 
         # A browser hashes what it has parsed, in which every line end is a line feed.
         scripts = [script.replace("\r\n", "\n").replace("\r", "\n") for script in scripts]
-        hashes = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
         return Scripts(
             Markup("\n".join(f"<script>{script}</script>" for script in scripts)),
-            Markup(" ".join(f"'sha256-{digest}'" for digest in hashes)),
+            Markup(" ".join(_hash_of(script) for script in scripts)),
         )
+
+    def allow(self, page: str) -> bool:
+        """Tell whether every script of another page is one of these; elements of data are none."""
+        return all(_hash_of(script) in self.allowed for script in _SCRIPT.findall(page))
+
+
+def _hash_of(script: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
 def scripts_of(kit: Sequence[str], own: Sequence[Path], libraries: Sequence[str] = ()) -> Scripts:

@@ -395,14 +395,19 @@ def test_edits_are_listed_and_stand_on_the_card_of_what_they_edit(page) -> None:
 
 
 def test_other_scripts_of_a_runs_page_do_not_run(browser, content: Explored, tmp_path: Path) -> None:
-    edit = PlayedEdit("x", "clear the memory", (), (), 2, None, 1, True, (), {})
-    foreign = f"<h1>twins</h1><script>document.body.append('foreign')</script><script>{KIT_SCRIPT}</script>"
-    (tmp_path / "page.html").write_text(explorer_page(content, Further(edits=(edit,), films={"x": foreign})))
+    edits = tuple(PlayedEdit(run, "clear the memory", (), (), 2, None, 1, True, (), {}) for run in ("now", "earlier"))
+    films = {
+        "now": f"<h1>twins</h1><img src=x onerror=document.body.append('foreign')><script>{KIT_SCRIPT}</script>",
+        "earlier": "<h1>twins</h1><script>document.body.append('another version')</script>",
+    }
+    (tmp_path / "page.html").write_text(explorer_page(content, Further(edits=edits, films=films)))
     context = browser.new_context()
     page = context.new_page()
     page.goto((tmp_path / "page.html").as_uri())
     until(page, READY)
     page.locator("#edits summary").click()
+    earlier = page.locator("#edits article").nth(1)
+    assert "python intervene.py report …/earlier" in earlier.inner_text() and earlier.locator("button").count() == 0
     page.get_by_role("button", name="Figures and films").click()
     assert page.frame_locator("dialog iframe").locator("body").inner_text() == "twins"
     assert page.frames[-1].evaluate("typeof byId") == "function"
