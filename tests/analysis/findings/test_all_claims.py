@@ -7,8 +7,8 @@ from scipy import stats
 
 from analysis.findings.all_claims import END, START, Claimed, claims_of, claims_table, write_claims
 from analysis.findings.page import History, Played, write_page
-from common.user_error import UserError
 from tests.analysis.findings.test_study_file import CONTROL, SAYS, STUDY, template, written
+from tests.command import assert_refuses
 
 
 def test_tests_of_all_pages_are_corrected_together() -> None:
@@ -47,5 +47,4 @@ def test_claims_are_those_of_the_pages(tmp_path: Path) -> None:
     assert write_claims(file, tmp_path / "pages") == 1
     assert file.read_text() == f"before\n{claims_table([claim])}\nafter\n"
     file.write_text("nothing")
-    with pytest.raises(UserError, match="has no lines"):
-        write_claims(file, tmp_path / "pages")
+    assert_refuses("has no lines", write_claims, file, tmp_path / "pages")

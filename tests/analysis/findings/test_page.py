@@ -12,7 +12,6 @@ from analysis.findings.page import History, Named, page_text, write_page
 from analysis.findings.page_template import parse_template
 from analysis.findings.results import Results
 from analysis.findings.study_file import Claim, Forest, Primary, ResultTable, Stage, Study, TableRow
-from common.user_error import UserError
 from tests.analysis.findings.test_study_file import template, written
 from tests.command import assert_refuses
 
@@ -94,8 +93,7 @@ def test_page_without_one_of_its_figures_is_refused(folder: Path) -> None:
     }  # fmt: skip
     text = template(("much", '{{ a.value.mean|f(".1f") }}', "none"), parts=("figures",))
     write = partial(write_page, written(folder, study_file, text), folder, HISTORY, folder / "pages" / "t.md")
-    with pytest.raises(UserError, match=r"effects\.png does not exist"):
-        write()
+    assert_refuses(r"effects\.png does not exist", write)
     assert not (folder / "pages").exists()
     (folder / "y" / "effects.png").write_bytes(b"")
     write()

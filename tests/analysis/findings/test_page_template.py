@@ -5,6 +5,7 @@ import pytest
 from analysis.findings.page_template import LONGEST, Number, parse_template
 from common.user_error import UserError
 from tests.analysis.findings.test_study_file import template
+from tests.command import assert_refuses
 
 PARTS = {"primary": "None.", "made": "```bash\npython a.py\npython b.py\n```", "tables": "| a |\n| --- |\n| b |"}
 
@@ -94,5 +95,4 @@ def test_anything_else_is_refused_in_one_line(bad: str, says: str) -> None:
 @pytest.mark.parametrize("part", ["{{ primary }}", "{{ made }}", "## Findings", "## What this does not show"])
 def test_a_page_without_what_all_have_is_refused(part: str) -> None:
     source = template(("one", "A.", "B."), parts=())
-    with pytest.raises(UserError, match=r"does not show|has no heading"):
-        parse_template(source.replace(part, "x"))
+    assert_refuses(r"does not show|has no heading", parse_template, source.replace(part, "x"))

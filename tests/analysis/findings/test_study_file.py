@@ -9,6 +9,7 @@ import yaml
 import intervene
 from analysis.findings.study_file import read_study
 from common.user_error import UserError
+from tests.command import assert_refuses
 
 STUDY = {
     "stages": [
@@ -135,8 +136,7 @@ def test_sentence_about_nothing_is_refused(tmp_path: Path, sentence: str, says: 
 def test_a_study_without_its_text_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path, STUDY)
     (tmp_path / "study.md.jinja").unlink()
-    with pytest.raises(UserError, match=r"study\.md\.jinja does not exist"):
-        read_study(path)
+    assert_refuses(r"study\.md\.jinja does not exist", read_study, path)
 
 
 def test_worlds_that_trainings_share_are_refused_where_a_table_does_not_tell_them_apart(tmp_path: Path) -> None:
@@ -151,8 +151,7 @@ def test_worlds_that_trainings_share_are_refused_where_a_table_does_not_tell_the
     study["stages"] += dumps
     study["claims"] = {"much": {"all": row}}
     text = template(("much", '{{ all.score.mean|f(".2f") }}', "none"))
-    with pytest.raises(UserError, match=r"probes_a and probes_b play the same worlds \(seed 3\)"):
-        read_study(written(tmp_path, study, text))
+    assert_refuses(r"probes_a and probes_b play the same worlds \(seed 3\)", read_study, written(tmp_path, study, text))
     dumps[0]["run"] = playing
     read = read_study(written(tmp_path, study, text))
     assert len(frozenset().union(*(read.seeds({})[f"probes_{name}"] for name in "ab"))) == 2
@@ -168,5 +167,4 @@ def test_studies_play_more_than_one_control_of_a_kind(path: Path) -> None:
 
 def test_file_that_is_no_study_is_refused(tmp_path: Path) -> None:
     for content in ([], "text", {"claims": {}}):
-        with pytest.raises(UserError, match="is no study"):
-            read_study(written(tmp_path, content))
+        assert_refuses("is no study", read_study, written(tmp_path, content))

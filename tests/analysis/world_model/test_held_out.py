@@ -12,7 +12,6 @@ from analysis.world_model.held_out import HeldOut, life_numbers
 from analysis.world_model.imagination import bottleneck_start, imagine, informed_start, random_start
 from analysis.world_model.windows import maps_of_episodes
 from common.files import sha256
-from common.user_error import UserError
 from tests.analysis.interventions.play.directions import unit
 from tests.analysis.world_model.conftest import HORIZON
 from tests.command import assert_refuses
@@ -93,5 +92,4 @@ def test_searched_starts_have_more_of_what_was_searched(recorded) -> None:
 
 
 def test_only_the_memory_can_be_searched() -> None:
-    with pytest.raises(UserError, match="one is a direction of encoder_output"):
-        direction_target(unit(3, 16, layer="encoder_output"))
+    assert_refuses("one is a direction of encoder_output", direction_target, unit(3, 16, layer="encoder_output"))
