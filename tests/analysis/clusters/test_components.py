@@ -10,14 +10,15 @@ from tests.planted_lives import make_lives, smooth
 
 def test_components_and_scores_of_known_variance() -> None:
     rng = np.random.default_rng(0)
-    activations = (100 + rng.normal(size=(4000, 6)) * np.sqrt([60.0, 25.0, 10.0, 3.0, 1.5, 0.5])).astype(np.float32)
+    centred = rng.normal(size=(4000, 6)) * np.sqrt([60.0, 25.0, 10.0, 3.0, 1.5, 0.5])
+    activations = (100 + centred).astype(np.float32)
     components = principal_components(activations)
-    assert components.needed_for((0.5, 0.9, 0.99)) == {0.5: 1, 0.9: 3, 0.99: 5}
+    for found in (components, principal_components(centred)):
+        assert found.needed_for((0.5, 0.9, 0.99)) == {0.5: 1, 0.9: 3, 0.99: 5}
     scores = components.scores(activations, 3)
     np.testing.assert_allclose(np.abs(np.diag(components.directions)[:3]), 1, atol=0.01)
-    np.testing.assert_allclose(
-        scores, (activations - activations.mean(axis=0)) @ components.directions[:3].T, atol=1e-3
-    )
+    left = activations - activations.mean(axis=0)
+    np.testing.assert_allclose(scores, left @ components.directions[:3].T, atol=1e-3)
     np.testing.assert_allclose(scores.var(axis=0), [60, 25, 10], rtol=0.1)
 
 

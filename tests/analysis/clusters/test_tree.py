@@ -1,4 +1,4 @@
-"""Cuts of the cluster tree equal those of HDBSCAN itself at every density, for any points."""
+"""Clusters are found where they were planted, and cuts of their tree equal those of HDBSCAN at every density."""
 
 import hdbscan
 import numpy as np
@@ -6,7 +6,7 @@ import pytest
 from hdbscan._hdbscan_tree import compute_stability
 from sklearn.metrics import adjusted_rand_score
 
-from analysis.clusters.clustering import Clustering, hdbscan_clusters
+from analysis.clusters.clustering import Clustering, hdbscan_clusters, largest_first
 from analysis.clusters.dataset import Dataset
 from analysis.clusters.dendrogram.page import (
     ClusterTree,
@@ -140,3 +140,22 @@ def test_a_page_counts_all_records_where_it_shows_a_sample(data: Dataset, monkey
     assert len(tables["x"]) == len(tables["y"]) == 100
     for level in content["levels"]:
         assert sum(level["sizes"]) + level["noise"] == content["records"] == len(data)
+
+
+def test_largest_first() -> None:
+    labels = np.array([3, 3, 0, 0, 0, NOISE, 7, 7, 7, 7])
+    assert largest_first(labels).tolist() == [2, 2, 1, 1, 1, NOISE, 0, 0, 0, 0]
+
+
+def test_planted_blobs_are_found() -> None:
+    rng = np.random.default_rng(0)
+    truth = np.repeat([0, 1, 2], [150, 100, 50])
+    points = np.array([[0, 0], [20, 0], [0, 20]])[truth] + rng.normal(size=(300, 2))
+    assert adjusted_rand_score(truth, hdbscan_clusters(points, 20, 5).labels) > 0.95
+    assert np.bincount(hdbscan_clusters(points, 20, 5).labels + 1)[1:].argmax() == 0
+
+
+def test_no_structure_is_noise() -> None:
+    """50 points cannot form two clusters of 26."""
+    points = np.random.default_rng(0).normal(size=(50, 2))
+    assert (hdbscan_clusters(points, 26, 5).labels == NOISE).all()

@@ -1,8 +1,10 @@
-"""Ways to divide states, axes between their groups, and measures of partitions beside scikit-learn and plain counts."""
+"""Ways to divide states and to draw them, and measures of both beside scikit-learn and plain counts."""
 
 import numpy as np
 import pytest
+from sklearn.manifold import trustworthiness
 from sklearn.metrics import adjusted_rand_score, cohen_kappa_score, mutual_info_score, normalized_mutual_info_score
+from sklearn.neighbors import NearestNeighbors
 
 from activation_store.directions import Source
 from analysis.codes.leaderboard import found_again, group_axes
@@ -18,6 +20,7 @@ from analysis.codes.partitions import (
     trajectories,
     weighted_adjusted_rand,
 )
+from analysis.codes.planes import NEIGHBOURS, PlaneStates, kept_by
 from analysis.dynamics.behaviours import STEPS
 from analysis.lives import Lives
 from analysis.statistics.surrogate import gaussian_surrogate
@@ -193,3 +196,25 @@ def test_intervals_do_not_lean_to_the_side_to_which_resampling_moves_a_measure()
     result = LifeResamples(LIFE, 400, 0).estimate(lambda weight: perplexity(LIFE, weight))
     assert result.value == pytest.approx(40)
     assert result.low < result.value < result.high and result.high - result.value > 0.3 * (result.value - result.low)
+
+
+def neighbours(points: np.ndarray) -> list[set[int]]:
+    near = NearestNeighbors(n_neighbors=NEIGHBOURS + 1).fit(points).kneighbors(points, return_distance=False)
+    return [set(row.tolist()) - {i} for i, row in enumerate(near)]
+
+
+def test_numbers_are_the_known_ones() -> None:
+    activations = np.random.default_rng(0).normal(size=(160, 6)).astype(np.float32)
+    lives = np.repeat(np.arange(16), 10)
+    states = PlaneStates(activations, np.zeros(160, np.int64), lives, activations[:, :2], "layer")
+    planes = {"part": states.plane, "noise": np.random.default_rng(1).normal(size=(160, 2)), "same": states.activations}
+    kept = {item["name"]: item for item in kept_by(states, planes, 200, 0)}
+    for name, plane in planes.items():
+        assert kept[name]["trustworthiness"] == pytest.approx(
+            trustworthiness(states.activations, plane, n_neighbors=NEIGHBOURS)
+        )
+        pairs = zip(neighbours(states.activations), neighbours(plane), strict=True)
+        assert kept[name]["neighbours"] == pytest.approx(np.mean([len(a & b) / NEIGHBOURS for a, b in pairs]))
+        assert kept[name]["neighbours_low"] <= kept[name]["neighbours"] <= kept[name]["neighbours_high"]
+    assert kept["same"]["trustworthiness"] == kept["same"]["neighbours"] == 1
+    assert kept["noise"]["neighbours"] < kept["part"]["neighbours_low"]

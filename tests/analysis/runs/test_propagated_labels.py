@@ -1,7 +1,8 @@
-"""Labels are propagated by a rule that is correct where it can be checked, and that reports its accuracy."""
+"""Rules that carry labels and selections to other records are right where they can be checked, and say how often."""
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import orjson
@@ -22,10 +23,11 @@ from analysis.runs.propagated_labels import (
     save_propagated,
 )
 from analysis.runs.run_folder import RunFolder
+from analysis.runs.selection_file import read_selection
 from common.files import sha256
 from tests.command import assert_refuses
 from tests.planted import Planted, planted_dump, write_planted
-from tests.planted_run import labelled_run
+from tests.planted_run import labelled_run, saved_selection
 
 STRIDE, SKIP_FIRST, SEED = 5, 2, 7
 
@@ -174,3 +176,36 @@ def test_labels_of_records_that_the_dump_lacks_are_refused(dump: Path, planted: 
     run = read_cluster_run(write_run(tmp_path / "run", dump, planted), dump)
     places = {**run.places, "tick": run.places["tick"] + 1000}
     assert_refuses("does not hold", fit_rule, replace(run, places=places), dump)
+
+
+def test_what_was_selected_is_read_back_and_recognised(
+    planted: Planted, dump: Path, run: ClusterRun, tmp_path: Path
+) -> None:
+    row = {key: i for i, key in enumerate(zip(*(vars(planted.records)[name] for name in IDENTITY), strict=True))}
+    of_run = np.array([row[key] for key in zip(*run.places.values(), strict=True)])
+    chosen = np.flatnonzero(planted.behaviour[of_run] == 1)
+    twice = [*chosen.tolist(), int(chosen[0])]
+    selection = read_selection(saved_selection(tmp_path / "one.json", run.path, records=twice))
+    assert selection.records.tolist() == chosen.tolist() and selection.dump == dump
+    assert all((column == run.places[name][chosen]).all() for name, column in selection.places.items())
+    like = selection.rule().labels_of(planted.records.activations["action_decoder"]) == 1
+    others = np.setdiff1d(np.arange(len(like)), of_run)
+    assert (like == (planted.behaviour == 1))[others].mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"kind": "labels of clusters"}, "holds 'labels of clusters', no selection"),
+        ({"records": []}, "must name records of .*, from 0 to "),
+        ({"records": [-1]}, "must name records"),
+        ({"records": [10**6]}, "must name records"),
+        ({"records": "all"}, "holds no selection: 'records'"),
+        ({"folder": "analysis_results/gone"}, "in the run analysis_results/gone, which is not there"),
+        ({"runKey": "0" * 64}, "selected in another run than"),
+    ],
+)
+def test_what_is_no_selection_of_this_run_is_refused(
+    run: ClusterRun, tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    assert_refuses(said, read_selection, saved_selection(tmp_path / "one.json", run.path, **changes))

@@ -12,6 +12,7 @@ import orjson
 import pytest
 
 from analysis.runs.finished_files import open_finished
+from analysis.runs.parts import Parts
 from analysis.runs.run_folder import DONE_FILE, RUN_FILE, RunFolder, processor
 from common.files import sha256
 from common.user_error import UserError
@@ -144,3 +145,21 @@ def test_the_numba_target_is_the_one_that_numba_compiles_for(target: str) -> Non
     environment = {**os.environ, "NUMBA_CPU_NAME": target}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [target, target]
+
+
+def test_other_folders_are_not_removed(tmp_path: Path) -> None:
+    mine = tmp_path / ".run.parts" / "mine.txt"
+    mine.parent.mkdir()
+    mine.touch()
+    assert_refuses("holds other files, and would be removed", Parts, tmp_path / "run", {"seed": 1})
+    assert mine.exists()
+
+
+def test_parts_of_other_arguments_are_removed(tmp_path: Path) -> None:
+    """Those without a key, too, if a killed run had nothing but unfinished files there."""
+    Parts(tmp_path / "run", {"seed": 1}).arrays("a", lambda: {"x": np.zeros(1)})
+    assert Parts(tmp_path / "run", {"seed": 1}).there == ["a"]
+    folder = Parts(tmp_path / "run", {"seed": 2}).folder
+    assert [path.name for path in folder.iterdir()] == ["key.json"]
+    (folder / "key.json").rename(folder / ".key.json.x.partial")
+    assert Parts(tmp_path / "run", {"seed": 1}).there == []
