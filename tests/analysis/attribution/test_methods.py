@@ -32,9 +32,8 @@ METHODS: tuple[Method, ...] = ("gradient", "integrated", "smooth", "occlusion")
 
 
 def by(method: Method, **options: object) -> SaliencySettings:
-    return SaliencySettings(
-        Path("dump"), method=method, **{"steps": 32, "copies": 4, "noise": 0.01, "seed": 0, **options}
-    )  # type: ignore[arg-type]
+    given = {"steps": 32, "copies": 4, "noise": 0.01, "seed": 0, **options}
+    return SaliencySettings(Path("dump"), method=method, **given)  # type: ignore[arg-type]
 
 
 def policy_and_windows(recorded: RecordedPolicy, ticks: int = TICKS) -> tuple[RecurrentPolicy, LifeWindows, np.ndarray]:

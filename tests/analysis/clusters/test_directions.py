@@ -8,18 +8,15 @@ from analysis.clusters.components import principal_components
 from analysis.clusters.dataset import Dataset
 from analysis.clusters.directions import cluster_directions, component_directions
 from analysis.labels import NOISE
-from analysis.lives import lives_of
 from tests.planted import planted_dump
+from tests.planted_summary import planted_dataset
 
 LAYER = "action_decoder"
 
 
 @pytest.fixture(scope="module")
 def data() -> Dataset:
-    planted = planted_dump(agents=6, episodes=3, ticks=40)
-    records = planted.records
-    nothing = np.empty((len(records), 0))
-    return Dataset(planted.metadata, LAYER, (), records, lives_of(records), records.activations[LAYER], nothing)
+    return planted_dataset(planted_dump(agents=6, episodes=3, ticks=40))
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +42,7 @@ def test_a_cluster_reads_one_at_its_mean_and_zero_at_that_of_the_rest(data: Data
         assert item.source.kind == "cluster difference"
         inside = labels == number
         value = item.read_out(data.activations)
-        assert value[inside].mean() == pytest.approx(1, abs=1e-5) and value[~inside].mean() == pytest.approx(
-            0, abs=1e-5
-        )
+        assert (value[inside].mean(), value[~inside].mean()) == pytest.approx((1, 0), abs=1e-5)
         # One unit of the read-out, along the weight, is the whole difference.
         step = item.weight / (item.weight @ item.weight)
         difference = data.activations[inside].mean(axis=0) - data.activations[~inside].mean(axis=0)

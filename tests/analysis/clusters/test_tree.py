@@ -1,5 +1,7 @@
 """Clusters are found where they were planted, and cuts of their tree equal those of HDBSCAN at every density."""
 
+from dataclasses import replace
+
 import hdbscan
 import numpy as np
 import pytest
@@ -19,9 +21,9 @@ from analysis.clusters.dendrogram.page import (
 from analysis.clusters.projection import Projection
 from analysis.features import FEATURES
 from analysis.labels import NOISE
-from analysis.lives import lives_of
 from analysis.statistics.effect_sizes import effect_sizes
 from tests.planted import BEHAVIOURS, planted_dump
+from tests.planted_summary import planted_dataset
 
 SMALLEST = 12
 
@@ -103,13 +105,10 @@ def test_blocks_hold_their_children_and_no_leaves_overlap() -> None:
 @pytest.fixture(scope="module")
 def data() -> Dataset:
     planted = planted_dump(agents=8, episodes=2, ticks=40)
-    rng = np.random.default_rng(0)
-    values = rng.normal(size=(len(planted.records), len(FEATURES))) * 10 + 500
+    values = np.random.default_rng(0).normal(size=(len(planted.records), len(FEATURES))) * 10 + 500
     values[:, 0] += 30 * planted.behaviour
     values[:, 1] = 7
-    lives = lives_of(planted.records)
-    activations = planted.records.activations["action_decoder"]
-    return Dataset(planted.metadata, "action_decoder", FEATURES, planted.records, lives, activations, values)
+    return replace(planted_dataset(planted), values=values)
 
 
 def tree_of(data: Dataset) -> tuple[Clustering, ClusterTree]:

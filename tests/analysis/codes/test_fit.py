@@ -13,10 +13,7 @@ QUICK = FitOptions(codes=5, steps=300, states=128)
 
 
 def modes(count: int, separation: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Gaussian modes of standard deviation 1 in 256 dimensions, their centres this far from the origin.
-
-    An agent stays in a mode for 10 records, then switches to another one drawn at random.
-    """
+    """Gaussian modes, their centres this far from the origin; agents stay in one for 10 records, then in another."""
     rng = np.random.default_rng(seed)
     centres = rng.normal(size=(count, UNITS))
     centres *= separation / np.linalg.norm(centres, axis=1, keepdims=True)

@@ -24,6 +24,7 @@ from analysis.codes.planes import NEIGHBOURS, PlaneStates, kept_by
 from analysis.dynamics.behaviours import STEPS
 from analysis.lives import Lives
 from analysis.statistics.surrogate import gaussian_surrogate
+from tests.planted_lives import make_lives
 
 UNITS, GROUPS, TICKS, LIVES = 32, 4, 40, 15
 RANDOM = np.random.default_rng(3)
@@ -31,10 +32,9 @@ WAYS = {each.short: each for each in partitions(GROUPS)}
 SOURCE = Source("cluster axis", "run", "dump", "policy", None)
 
 
-def whole_lives() -> Lives:
+def whole_lives(ticks: int = TICKS) -> Lives:
     """Lives one after the other, every tick of each."""
-    starts = np.arange(LIVES) * TICKS
-    return Lives(np.repeat(np.arange(LIVES), TICKS), np.arange(LIVES * TICKS), starts, np.full(LIVES, TICKS))
+    return make_lives([ticks] * LIVES)
 
 
 @pytest.fixture(scope="module")
@@ -87,14 +87,9 @@ def test_behaviours_are_found_in_trajectories(planted: tuple[np.ndarray, np.ndar
     states, group = planted
     paths = trajectories(states, whole_lives())
     settled = np.tile(np.arange(TICKS) % 10 >= max(STEPS), LIVES)  # no change of groups within the differences
-    index = np.arange(len(states)).reshape(LIVES, TICKS)[:, settled[:TICKS]]
-    lives = Lives(
-        np.repeat(np.arange(LIVES), index.shape[1]), np.arange(index.size), np.arange(LIVES) * index.shape[1],
-        np.full(LIVES, index.shape[1]),
-    )  # fmt: skip
-    still = paths[index.ravel()]
-    label = WAYS["behaviours"].fit(still, lives, 0)(still.copy())
-    assert adjusted_rand_score(label, group[index.ravel()]) > 0.9
+    still = paths[settled]
+    label = WAYS["behaviours"].fit(still, whole_lives(int(settled[:TICKS].sum())), 0)(still.copy())
+    assert adjusted_rand_score(label, group[settled]) > 0.9
 
 
 def test_axes_span_what_separates_the_groups(planted: tuple[np.ndarray, np.ndarray]) -> None:
@@ -169,15 +164,12 @@ def test_persistence_is_cohens_kappa() -> None:
 def test_copies_count_like_records() -> None:
     label, other = MEASURED.integers(4, size=500), MEASURED.integers(3, size=500)
     other[:250] = label[:250] % 3
-    weight = MEASURED.integers(4, size=500)
-    rows = np.repeat(np.arange(500), weight)
-    assert weighted_adjusted_rand(label, other, weight.astype(float)) == pytest.approx(
-        adjusted_rand_score(label[rows], other[rows])
-    )
-    assert normalised_information(label, other, weight.astype(float)) == pytest.approx(
-        normalized_mutual_info_score(label[rows], other[rows])
-    )
-    assert perplexity(label, weight.astype(float)) == pytest.approx(perplexity(label[rows], np.ones(len(rows))))
+    times = MEASURED.integers(4, size=500)
+    rows, weight = np.repeat(np.arange(500), times), times.astype(float)
+    index, shared = (score(label[rows], other[rows]) for score in (adjusted_rand_score, normalized_mutual_info_score))
+    assert weighted_adjusted_rand(label, other, weight) == pytest.approx(index)
+    assert normalised_information(label, other, weight) == pytest.approx(shared)
+    assert perplexity(label, weight) == pytest.approx(perplexity(label[rows], np.ones(len(rows))))
     assert perplexity(np.array([0, 1, 2, 3]), np.ones(4)) == pytest.approx(4)
 
 
@@ -210,9 +202,8 @@ def test_numbers_are_the_known_ones() -> None:
     planes = {"part": states.plane, "noise": np.random.default_rng(1).normal(size=(160, 2)), "same": states.activations}
     kept = {item["name"]: item for item in kept_by(states, planes, 200, 0)}
     for name, plane in planes.items():
-        assert kept[name]["trustworthiness"] == pytest.approx(
-            trustworthiness(states.activations, plane, n_neighbors=NEIGHBOURS)
-        )
+        trusted = trustworthiness(states.activations, plane, n_neighbors=NEIGHBOURS)
+        assert kept[name]["trustworthiness"] == pytest.approx(trusted)
         pairs = zip(neighbours(states.activations), neighbours(plane), strict=True)
         assert kept[name]["neighbours"] == pytest.approx(np.mean([len(a & b) / NEIGHBOURS for a, b in pairs]))
         assert kept[name]["neighbours_low"] <= kept[name]["neighbours"] <= kept[name]["neighbours_high"]

@@ -33,9 +33,8 @@ def test_every_panel_of_fixed_points_has_numbers_on_both_axes() -> None:
     rng = np.random.default_rng(3)
 
     def held(name: str) -> Any:
-        points = SimpleNamespace(
-            state=rng.normal(size=(2, 2)), fixed=np.array([True, False]), unstable=np.zeros(2, int)
-        )
+        known = {"fixed": np.array([True, False]), "unstable": np.zeros(2, int)}
+        points = SimpleNamespace(state=rng.normal(size=(2, 2)), **known)
         return SimpleNamespace(name=name, starts=rng.normal(size=(9, 2)), after=rng.normal(size=(9, 2)), points=points)
 
     axes_of = SimpleNamespace(read_outs=np.eye(2))

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,11 @@ from analysis.clusters.clustering import Clustering, hdbscan_clusters
 from analysis.clusters.dataset import Dataset
 from analysis.clusters.dendrogram.page import ClusterTree, cluster_tree, dendrogram_page, run_clusters
 from analysis.clusters.projection import Projection
-from analysis.features import FEATURES, feature_matrix
+from analysis.features import FEATURES
 from analysis.labels import NOISE
-from analysis.lives import lives_of
 from tests.browser import opened, scripts_that_ran, until
 from tests.planted import planted_dump
+from tests.planted_summary import planted_dataset
 
 NO_CLUSTER = 65535
 PAGE_BYTES = 6_000_000
@@ -25,10 +26,7 @@ HOSTILE = "<img src=x onerror=alert(1)>&'\"</script>"
 @pytest.fixture(scope="module")
 def data() -> Dataset:
     planted = planted_dump(agents=12, episodes=2, ticks=60, separation=1.5)
-    records = planted.records
-    values = feature_matrix(records, planted.metadata)
-    activations = records.activations["action_decoder"]
-    return Dataset(planted.metadata, HOSTILE, FEATURES, records, lives_of(records), activations, values)
+    return replace(planted_dataset(planted), layer=HOSTILE)
 
 
 @pytest.fixture(scope="module", params=["in the plane", "in many dimensions"])
@@ -90,10 +88,8 @@ def test_the_slider_cuts_the_tree(page, tree: ClusterTree) -> None:
         cut = tree.cut(levels[level])
         np.testing.assert_array_equal(shown(page), np.where(cut == NOISE, NO_CLUSTER, cut))
         output = page.locator("#words").inner_text()
-        assert (
-            f"{100 * np.mean(cut == NOISE):.1f}% are noise" in output
-            and f"level {level + 1} of {len(levels)}" in output
-        )
+        assert f"{100 * np.mean(cut == NOISE):.1f}% are noise" in output
+        assert f"level {level + 1} of {len(levels)}" in output
         seen.append(page.evaluate("JSON.stringify(document.getElementById('plane').data[0].marker.color)"))
         lit = page.evaluate("document.getElementById('tree').data[0].marker.color.map((c, i) => c === UNLIT ? -1 : i)")
         assert {i for i in lit if i >= 0} == set(np.unique(cut)) - {NOISE}

@@ -94,7 +94,6 @@ def test_clusters_and_effects_are_those_of_the_summary(page, summary: dict[str, 
         assert output[4:6] == [number(cluster["jaccard"]), number(cluster["dbcv"])]
     for cluster in (summary["clusters"][0], summary["clusters"][-1]):
         table = page.locator(f"table[data-effects='{cluster['label']}']")
-        strengths = []
         for effect in cluster["effects"]:
             output = cells(table.locator(f"tr[data-feature='{effect['name']}']"))
             assert output[:2] == [number(effect["mean"]), number(effect["complement_mean"])]
@@ -152,11 +151,8 @@ def test_links_are_of_files_that_are_there_also_when_the_run_has_moved(browser, 
     page = browser.new_page(offline=True)
     page.goto((moved / "report.html").as_uri())
     assert page.locator("header a").count() == 0  # the explorer has not been built
-    assert shlex.split(page.locator("header code").inner_text()) == [
-        "python",
-        "explore.py",
-        f"analysis_results/{analysed.run.name}",
-    ]
+    command = shlex.split(page.locator("header code").inner_text())
+    assert command == ["python", "explore.py", f"analysis_results/{analysed.run.name}"]
     for name in ("explorer.html", "dendrogram_explorer.html"):
         (moved / name).write_text("<title>there</title>")
     (moved / "report.html").write_text(report_html(moved))

@@ -3,7 +3,7 @@
 import copy
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +16,8 @@ from agent_zoo.memories.memory_cells import GRU
 from analysis.dynamics.circuits.circuit import BELOW, ENCODER, OWN, Circuit, Resampled, find_circuit
 from analysis.dynamics.circuits.circuit_run import trace_circuit
 from analysis.dynamics.settings import DynamicsSettings
-from common.user_error import UserError
 from tests.analysis.dynamics.subspaces.latches import LAYOUT, UNITS, Blind, latch
+from tests.command import assert_refuses
 
 
 def test_shares_of_parts_that_add_up_add_up_to_one() -> None:
@@ -49,15 +49,11 @@ def test_the_circuit_of_a_latch_is_its_cue_its_two_units_and_the_moves_that_read
     read[:, :, 0] = 0
     read[2, :, 0] = np.tile([1.0, -1.0], 20)
     circuit = circuit_of(latch(), "lstm_cell", np.array([1.0, -1.0, 0, 0, 0, 0]), read)
-    assert {share.part for share in circuit.of("source and gate") if abs(share.share) > 0.01} == {
-        f"{ENCODER} > candidate"
-    }
-    assert {share.part for share in circuit.of("tick") if abs(share.share) > 0.01} == {"2"}
-    assert {share.part for share in circuit.of("traced tick") if abs(share.share) > 0.01} == {"2"}
+    for kind, part in (("source and gate", f"{ENCODER} > candidate"), ("tick", "2"), ("traced tick", "2")):
+        assert {share.part for share in circuit.of(kind) if abs(share.share) > 0.01} == {part}
     assert circuit.inputs[0].part == f"{ENCODER} 0" and circuit.inputs[0].share == pytest.approx(1, abs=0.01)
-    assert {unit.unit for unit in circuit.units[:2]} == {0, 1} and circuit.units[0].share == pytest.approx(
-        0.5, abs=0.01
-    )
+    assert {unit.unit for unit in circuit.units[:2]} == {0, 1}
+    assert circuit.units[0].share == pytest.approx(0.5, abs=0.01)
     assert circuit.units[0].kept > 0.99 and circuit.units[2].share == pytest.approx(0, abs=1e-6)
     north, south = circuit.strongest(2)
     assert {north.option, south.option} == {"north", "south"} and north.logit * south.logit < 0
@@ -84,5 +80,4 @@ def test_other_memories_are_refused_in_one_line(tmp_path: Path) -> None:
     settings = DynamicsSettings(tmp_path, circuit="goal_north", directions=tmp_path)
     metadata: Any = SimpleNamespace(policy="cue_gru_1")
     policy: Any = SimpleNamespace(memory=GRU(2, 1), layers=1, cell="gru")
-    with pytest.raises(UserError, match=r"cue_gru_1 has a memory of the kind gru$"):
-        trace_circuit(settings, metadata, policy, cast(Any, None), cast(Any, None))
+    assert_refuses("cue_gru_1 has a memory of the kind gru$", trace_circuit, settings, metadata, policy, None, None)
