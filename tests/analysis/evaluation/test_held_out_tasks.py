@@ -16,10 +16,8 @@ from reinforcement_learning.game.training_tasks import training_tasks
 
 
 def test_names_and_categories_are_those_of_the_game() -> None:
-    assert list(zip(TASK_NAMES, TASK_CATEGORIES, strict=True)) == [
-        (f"curriculum/{spec.name}", spec.tags[0]) for spec in evaluation_tasks()
-    ]
-    assert len(set(TASK_NAMES)) == 63
+    game = [(f"curriculum/{spec.name}", spec.tags[0]) for spec in evaluation_tasks()]
+    assert list(zip(TASK_NAMES, TASK_CATEGORIES, strict=True)) == game and len(set(TASK_NAMES)) == 63
 
 
 def test_every_category_weighs_a_sixth() -> None:
@@ -30,10 +28,9 @@ def test_every_category_weighs_a_sixth() -> None:
 def test_keys_are_understood() -> None:
     assert [task_index(name) for name in TASK_NAMES] == list(range(63))
     assert [task_index(f"curriculum/{spec.name}") for spec in training_tasks(128)] == [None] * len(training_tasks(128))
+    own = "curriculum/Task_DefeatEntity_(agent_type:npc_level:3_num_agent:20)_reward_to:agent"
     turned = "curriculum/Task_DefeatEntity_(level:3_num_agent:20_agent_type:npc)_reward_to:agent"
-    assert task_index(turned) == TASK_NAMES.index(
-        "curriculum/Task_DefeatEntity_(agent_type:npc_level:3_num_agent:20)_reward_to:agent"
-    )
+    assert task_index(turned) == TASK_NAMES.index(own)
     assert task_index("curriculum/Task_TickGE_(num_tick: 1024)_reward_to:agent") == 0
 
 

@@ -173,7 +173,7 @@ def test_draws_are_whole_and_repeatable() -> None:
 
 def test_intervals_widen_with_confidence() -> None:
     run = planted_run(np.random.default_rng(5), 0.3)
-    narrow, wide = (scored(run, confidence=confidence).weighted_score for confidence in (0.5, 0.99))
+    narrow, wide = (scored(run, confidence=share).weighted_score for share in (0.5, 0.99))
     assert wide.low < narrow.low < narrow.value < narrow.high < wide.high
 
 

@@ -34,7 +34,7 @@ from analysis.statistics.inference import Inference
 from analysis.statistics.resampling import Bootstrap, KeptDraws
 from tests.planted import planted_dump
 from tests.planted_results import as_original, play, write
-from tests.planted_summary import planted_summary
+from tests.planted_summary import planted_dataset, planted_summary
 
 PLANTED = planted_dump(agents=4, episodes=2, ticks=60)
 RECORDS = len(PLANTED.records)
@@ -69,14 +69,12 @@ def texts(figure: Figure) -> list[str]:
 
 def ticks_beyond_axes(figure: Figure) -> list[Text]:
     """Return tick labels that exist but are not drawn, because their ticks are outside the axes."""
-    axes = [axis for item in figure.axes for axis in (item.xaxis, item.yaxis)]
-    ticks = [(axis, tick) for axis in axes for tick in axis.get_major_ticks()]
-    return [
-        label
-        for axis, tick in ticks
-        if not min(axis.get_view_interval()) <= tick.get_loc() <= max(axis.get_view_interval())
-        for label in (tick.label1, tick.label2)
-    ]
+    labels = []
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        low, high = sorted(axis.get_view_interval())
+        beyond = [tick for tick in axis.get_major_ticks() if not low <= tick.get_loc() <= high]
+        labels += [label for tick in beyond for label in (tick.label1, tick.label2)]
+    return labels
 
 
 def plane(labels: np.ndarray) -> Projection:
@@ -167,34 +165,23 @@ def test_a_panel_of_the_triangle_shows_the_pair_that_its_edges_name() -> None:
         assert names == [FEATURE_NAMES[x], FEATURE_NAMES[y]]
         shown.add((x, y))
     assert shown == {(x, y) for y in range(4) for x in range(y)}
-
-
-def test_feature_scatter_of_two_features_is_one_panel() -> None:
-    assert len(feature_scatter(np.ones((5, 2)), FEATURES[:2], None, 5, HEADING).axes) == 1
-
-
-def dataset(changes: dict[int, float] | None = None) -> Dataset:
-    """The planted dump, with some features held constant."""
-    values = feature_matrix(PLANTED.records, PLANTED.metadata)
-    for column, value in (changes or {}).items():
-        values[:, column] = value
-    activations = PLANTED.records.activations["action_decoder"]
-    lives = lives_of(PLANTED.records)
-    return Dataset(PLANTED.metadata, "action_decoder", FEATURES, PLANTED.records, lives, activations, values)
+    assert len(feature_scatter(np.ones((5, 2)), FEATURES[:2], None, 5, HEADING).axes) == 1, "two features, one panel"
 
 
 NOT_MEASURED = Blindness("the first components", 0, (), 0, "life", 0, (), "not asked")
 
 
-def component_report(data: Dataset, dims: int) -> tuple[ComponentReport, np.ndarray]:
+def component_report() -> tuple[ComponentReport, np.ndarray, Dataset]:
+    """Of the planted dump, with one feature held constant."""
+    data = planted_dataset(PLANTED)
+    data.values[:, 2] = 7.0
     components = principal_components(data.activations)
-    scores = components.scores(data.activations, dims)
-    return report_components(components, scores, data, NOT_MEASURED, Inference(bootstraps=99)), scores
+    scores = components.scores(data.activations, 5)
+    return report_components(components, scores, data, NOT_MEASURED, Inference(bootstraps=99)), scores, data
 
 
 def test_pca_feature_correlations() -> None:
-    data = dataset({2: 7.0})
-    report, _ = component_report(data, 5)
+    report, *_ = component_report()
     written = texts(pca_feature_correlations(report, HEADING))
     assert set(FEATURE_NAMES) <= set(written)
     cells = [f"{abs(value):.2f}".lstrip("0") for value in report.r[:, 0]]
@@ -216,10 +203,8 @@ def test_pca_feature_correlations_of_many_components_and_one_life() -> None:
 
 
 def test_pca_feature_profiles() -> None:
-    data = dataset({2: 7.0})
-    report, scores = component_report(data, 5)
-    figure = pca_feature_profiles(report, scores, data)
-    written = texts(figure)
+    report, scores, data = component_report()
+    written = texts(pca_feature_profiles(report, scores, data))
     drawn = [text for text in written if text.startswith("PC ")]
     assert len(drawn) == 13 * 3
     for feature in (0, 13):
@@ -329,18 +314,14 @@ def test_all_features_can_be_drawn_and_read() -> None:
     assert [text for text in written if text in names] == names
     assert sum(text.startswith("cluster ") for text in written) == 4 * len(summary.clusters)
     assert figure.get_figwidth() < 20
-    rolled = rolling_mean(features, lives)
-    panels = metric_scatter(plane(labels), rolled, 5, HEADING, quantities).axes
-    titles = [axes.get_title() for axes in panels if axes.get_title()]
-    assert titles == names
+    panels = metric_scatter(plane(labels), rolling_mean(features, lives), 5, HEADING, quantities).axes
+    assert [axes.get_title() for axes in panels if axes.get_title()] == names
 
 
-def test_clusters_look_different() -> None:
+def test_clusters_and_categories_look_different() -> None:
+    """Colours of two dozen by their distance in CIELAB, where 2.3 is the smallest difference that most people see."""
     assert len({(cluster_colour(cluster), cluster_marker(cluster)) for cluster in range(80)}) == 80
-
-
-def test_two_dozen_clusters_have_colours_that_can_be_told_apart() -> None:
-    """By their distance in CIELAB, where 2.3 is the smallest difference that most people see."""
+    assert len({category_colour(place) for place in range(len(CATEGORIES))}) == len(CATEGORIES)
     lab = [_lab(cluster_colour(cluster)) for cluster in range(24)]
     apart = [np.linalg.norm(one - other) for one, other in itertools.combinations([*lab, _lab(NOISE_COLOUR)], 2)]
     assert min(apart) > 10
@@ -389,7 +370,3 @@ def test_missing_intervals_are_told(tmp_path: Path) -> None:
     assert any("no intervals" in text for text in texts(score_summary(alone, 0.95)))
     mixed = alone + planted(tmp_path, 2, ("pve",))
     assert any("where one is missing" in text for text in texts(score_summary(mixed, 0.95)))
-
-
-def test_categories_look_different() -> None:
-    assert len({category_colour(place) for place in range(len(CATEGORIES))}) == len(CATEGORIES)
