@@ -46,6 +46,12 @@ def mean_of(outcome: str) -> TableRow:
     return TableRow("x_*", "effects.tsv", {"outcome": outcome})
 
 
+STUDY_FILE = {
+    "stages": [{"name": name, "run": "explore.py --output {here}", "minutes": 1} for name in VALUES],
+    "claims": {"much": {"a": vars(mean_of("one"))}},
+}
+
+
 def p_of(*values: float) -> float:
     return float(stats.ttest_1samp(values, 0).pvalue)
 
@@ -87,13 +93,10 @@ def test_primary_outcomes_are_corrected_by_themselves_and_the_page_says_since_wh
 
 def test_page_without_one_of_its_figures_is_refused(folder: Path) -> None:
     """And leaves nothing behind; a table of episodes may be missing, as earlier runs wrote none."""
-    study_file = {
-        "stages": [{"name": name, "run": "explore.py --output {here}", "minutes": 1} for name in VALUES],
-        "claims": {"much": {"a": vars(mean_of("one"))}},
-        "figures": [{"stage": "y", "file": "effects.png", "caption": "Effects."}],
-    }  # fmt: skip
+    figures = [{"stage": "y", "file": "effects.png", "caption": "Effects."}]
     text = template(("much", '{{ a.value.mean|f(".1f") }}', "none"), parts=("figures",))
-    write = partial(write_page, written(folder, study_file, text), folder, HISTORY, folder / "pages" / "t.md")
+    path = written(folder, {**STUDY_FILE, "figures": figures}, text)
+    write = partial(write_page, path, folder, HISTORY, folder / "pages" / "t.md")
     assert_refuses(r"effects\.png does not exist", write)
     assert not (folder / "pages").exists()
     (folder / "y" / "effects.png").write_bytes(b"")
@@ -104,11 +107,7 @@ def test_page_without_one_of_its_figures_is_refused(folder: Path) -> None:
 @pytest.mark.parametrize("mine", ["t/mine.txt", "t/study.yaml", ".t.new/mine.txt", "t.md"])
 def test_what_no_study_wrote_is_not_replaced(folder: Path, mine: str) -> None:
     """Not when the page is written, and what the study wrote itself is."""
-    study_file = {
-        "stages": [{"name": name, "run": "explore.py --output {here}", "minutes": 1} for name in VALUES],
-        "claims": {"much": {"a": vars(mean_of("one"))}},
-    }
-    path = written(folder, study_file, template(("much", '{{ a.value.mean|f(".1f") }}', "none"), parts=()))
+    path = written(folder, STUDY_FILE, template(("much", '{{ a.value.mean|f(".1f") }}', "none"), parts=()))
     kept = folder / "pages" / mine
     kept.parent.mkdir(parents=True)
     kept.write_text("mine")
@@ -119,11 +118,16 @@ def test_what_no_study_wrote_is_not_replaced(folder: Path, mine: str) -> None:
         write_page(path, folder, HISTORY, folder / "pages" / "t.md")
 
 
-def test_columns_are_rounded_and_what_is_empty_stays_so(folder: Path) -> None:
+def test_columns_are_rounded_what_is_empty_stays_so_and_contents_become_columns(folder: Path) -> None:
     table = ResultTable("T", "y", "effects.tsv", ("outcome", "value:+.2f", "q:.1f"))
     asked = study(tables=(table,))
     text, numbers = page_text(asked, Results(asked, folder), HISTORY, "t")
     assert "| one | +2.00 |  |" in text and "| two | -1.00 | 0.0 |" in text and numbers == 9
+    across = ResultTable("T", "y", "scores.tsv", ("method",), across="measure", digits=1)
+    asked = study(tables=(across,))
+    text, _ = page_text(asked, Results(asked, folder), HISTORY, "t")
+    assert "| method | halves | seeds |" in text
+    assert "| A | 0.5 (0.4 to 0.6) | 0.2 (0.1 to 0.5) |" in text and "| B |  | 1.0 (0.0 to 2.0) |" in text
 
 
 def test_rows_of_a_pattern_are_ordered_by_a_column(folder: Path) -> None:
@@ -134,12 +138,9 @@ def test_rows_of_a_pattern_are_ordered_by_a_column(folder: Path) -> None:
     asked = study(tables=(table, replace(table, where={"arm": "edit.*"})))
     text, numbers = page_text(asked, Results(asked, folder), HISTORY, "t")
     first, second = text.split("**T**")[1:]
-    assert [line for line in first.splitlines() if "edit" in line] == [
-        "| edit, b | 10 |",
-        "| edit, a | 2 |",
-        "| edit, d | -1 |",
-    ]
-    assert [line for line in second.splitlines() if "edit" in line] == ["| edit.c | 50 |"] and numbers == 8
+    ordered, one = ([line for line in part.splitlines() if "edit" in line] for part in (first, second))
+    assert ordered == ["| edit, b | 10 |", "| edit, a | 2 |", "| edit, d | -1 |"]
+    assert one == ["| edit.c | 50 |"] and numbers == 8
 
 
 def test_trainings_are_drawn_beside_their_mean_and_control(folder: Path) -> None:
@@ -158,26 +159,15 @@ def test_trainings_are_drawn_beside_their_mean_and_control(folder: Path) -> None
     assert "![Lives](t/forest_1.png)" in text and "grey, that of the control" in text
 
 
-def test_contents_become_columns(folder: Path) -> None:
-    table = ResultTable("T", "y", "scores.tsv", ("method",), across="measure", digits=1)
-    asked = study(tables=(table,))
-    text, _ = page_text(asked, Results(asked, folder), HISTORY, "t")
-    assert "| method | halves | seeds |" in text
-    assert "| A | 0.5 (0.4 to 0.6) | 0.2 (0.1 to 0.5) |" in text and "| B |  | 1.0 (0.0 to 2.0) |" in text
-
-
 def test_tests_of_all_pages_are_corrected_together() -> None:
     p = [0.01, 0.02, 0.2]
-    claims = [
-        Claimed("a", "One | two.", {"x": p[0], "y": p[2]}),
-        Claimed("b", "None.", {}),
-        Claimed("b", "B.", {"z": p[1]}),
-    ]
-    q = stats.false_discovery_control(p)
+    of_a, of_b = {"x": p[0], "y": p[2]}, {"z": p[1]}
+    claims = [Claimed("a", "One | two.", of_a), Claimed("b", "None.", {}), Claimed("b", "B.", of_b)]
+    q = [f"{value:.4f}".removeprefix("0") for value in stats.false_discovery_control(p)]
     assert claims_table(claims).splitlines()[3:-1] == [
-        f"| [a](findings/a.md) | One \\| two. | x: .0100, {q[0]:.4f}; y: .2000, {q[2]:.4f} |".replace(" 0.", " ."),
+        f"| [a](findings/a.md) | One \\| two. | x: .0100, {q[0]}; y: .2000, {q[2]} |",
         "| [b](findings/b.md) | None. | none |",
-        f"| [b](findings/b.md) | B. | z: .0200, {q[1]:.4f} |".replace(" 0.", " ."),
+        f"| [b](findings/b.md) | B. | z: .0200, {q[1]} |",
     ]
 
 

@@ -9,7 +9,6 @@ from scipy import stats
 from analysis.findings.results import Results, formatted, mean_over_trainings
 from analysis.findings.study_file import Stage, Study, TableRow
 from analysis.statistics.over_trainings import over_trainings
-from common.user_error import UserError
 from tests.command import assert_refuses
 
 STAGES = tuple(Stage(f"clear_{each}", "x.py {here}", 1.0) for each in ("a", "b", "c"))
@@ -30,11 +29,8 @@ def test_row_is_the_one_that_is_meant(results: Results) -> None:
     assert row == {"outcome": "ticks", "value": "-29.5", "verdict": "effect"}
     for where in ({}, {"outcome": "level"}, {"outcome": "meals"}):
         assert_refuses("rows with", results.values, TableRow("clear_b", "effects.tsv", where))
-    for row, says in (
-        (TableRow("clear_b", "x.tsv"), "does not exist"),
-        (TableRow("clear_b", "effects.tsv", {"x": "y"}), "no column"),
-    ):
-        assert_refuses(says, results.values, row)
+    assert_refuses("does not exist", results.values, TableRow("clear_b", "x.tsv"))
+    assert_refuses("no column", results.values, TableRow("clear_b", "effects.tsv", {"x": "y"}))
 
 
 def test_mean_over_trainings_has_students_interval(results: Results) -> None:
@@ -59,8 +55,8 @@ def test_trainings_that_played_the_same_worlds_need_the_numbers_of_each(tmp_path
         (tmp_path / stage.name).mkdir()
         (tmp_path / stage.name / "effects.tsv").write_text(f"{heads}\tvalue\neffect\tticks\t{row.mean()}\n")
     row = TableRow("clear_*", "effects.tsv", {"outcome": "ticks"})
-    with pytest.raises(UserError, match=r"clear_a and clear_b play the same worlds \(seed 7\), and effects.tsv"):
-        Results(STUDY, tmp_path, seeds).values(row, ["value"])
+    message = r"clear_a and clear_b play the same worlds \(seed 7\), and effects.tsv"
+    assert_refuses(message, Results(STUDY, tmp_path, seeds).values, row, ["value"])
     for stage, numbers in zip(STAGES, values, strict=True):
         lines = [f"effect\tticks\t7/{place}\t{value}" for place, value in enumerate(numbers)]
         table = "\n".join([f"{heads}\tworld\tvalue", *lines, "effect\tlevel\t7/0\t"])
@@ -88,23 +84,21 @@ def test_rows_and_columns_that_no_episode_has_are_those_of_the_stages(tmp_path: 
         ({"outcome": "ticks", "arm": "edit"}, "spread", 1.0),
     ):
         assert float(result.values(TableRow("clear_*", "effects.tsv", where), [column])[f"{column}.mean"]) == wanted
-    with pytest.raises(UserError, match="2 rows with outcome 'ticks'"):  # not the last of both
-        result.values(TableRow("clear_*", "effects.tsv", {"outcome": "ticks"}), ["value"])
+    both, bend = (TableRow("clear_*", "effects.tsv", where) for where in ({"outcome": "ticks"}, {"measure": "bend"}))
+    assert_refuses("2 rows with outcome 'ticks'", result.values, both, ["value"])  # not the last of both
     seeds = {stage.name: "intervene.py --seed 7" for stage in STAGES}
-    with pytest.raises(UserError, match=r"same worlds \(seed 7\)"):
-        Results(STUDY, tmp_path, seeds).values(TableRow("clear_*", "effects.tsv", {"measure": "bend"}), ["value"])
+    assert_refuses(r"same worlds \(seed 7\)", Results(STUDY, tmp_path, seeds).values, bend, ["value"])
 
 
 def test_difference_of_two_kinds_of_trainings_is_welchs(tmp_path: Path) -> None:
     kinds = {"a": [1.0, 2.5, 2.0], "b": [6.0, 9.5, 4.0, 5.5]}
-    stages = tuple(
-        Stage(f"{kind}_{number}", "x.py {here}", 1.0) for kind in kinds for number in range(len(kinds[kind]))
-    )
+    stages = []
     for kind, values in kinds.items():
         for number, value in enumerate(values):
+            stages.append(Stage(f"{kind}_{number}", "x.py {here}", 1.0))
             (tmp_path / f"{kind}_{number}").mkdir()
             (tmp_path / f"{kind}_{number}" / "t.tsv").write_text(f"value\n{value}\n")
-    result = Results(Study(stages), tmp_path).values(TableRow("a_*", "t.tsv", {}, "b_*"), ["value"])
+    result = Results(Study(tuple(stages)), tmp_path).values(TableRow("a_*", "t.tsv", {}, "b_*"), ["value"])
     test = stats.ttest_ind(kinds["a"], kinds["b"], equal_var=False)
     low, high = test.confidence_interval(0.95)
     wanted = [sum(kinds["a"]) / 3 - 6.25, low, high, test.pvalue]
@@ -114,10 +108,8 @@ def test_difference_of_two_kinds_of_trainings_is_welchs(tmp_path: Path) -> None:
 
 def test_numbers_are_written_as_asked() -> None:
     row = {"value": "-58.307292", "q": "0.0238", "n": "12", "word": "effect", "nothing": ""}
-    written = [
-        formatted(row, *case) for case in (("value", "+.1f"), ("q", ".3f"), ("q", ".0%"), ("n", "d"), ("word", ""))
-    ]
-    assert written == ["-58.3", "0.024", "2%", "12", "effect"]
+    cases = (("value", "+.1f"), ("q", ".3f"), ("q", ".0%"), ("n", "d"), ("word", ""))
+    assert [formatted(row, *case) for case in cases] == ["-58.3", "0.024", "2%", "12", "effect"]
     for column, form, says in (("x", "", "no column"), ("word", "d", "no number"), ("nothing", ".1f", "no number")):
         assert_refuses(says, formatted, row, column, form)
 

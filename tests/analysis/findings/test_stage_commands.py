@@ -98,19 +98,12 @@ def played(command: str) -> set[str]:
     return set(seeds_of({"stage": command}, {})["stage"])
 
 
-def test_every_repeat_plays_a_seed_of_its_own() -> None:
+def test_every_repeat_plays_a_seed_of_its_own_and_the_default_is_a_number_like_any_other() -> None:
     assert played("evaluate.py x pvp --seed 3 -r 4") == {"3", "4", "5", "6"}
     assert played("evaluate.py x pvp --repeats=2") == {"1", "2"}
     assert played("extract_activations.py pve -p a -s 3") == {"3"}
-
-
-def test_the_default_seed_is_a_number_like_any_other() -> None:
-    options = {
-        "intervene.py": RunOptions,
-        "extract_activations.py": extract_activations.Arguments,
-        "evaluate.py": evaluate.Arguments,
-    }
-    for script, of in options.items():
+    others = {"extract_activations.py": extract_activations.Arguments, "evaluate.py": evaluate.Arguments}
+    for script, of in {"intervene.py": RunOptions, **others}.items():
         (default,) = (field.default for field in fields(of) if field.name == "seed")
         assert DEFAULT_SEEDS[script] == default
         assert played(f"{script} x") == played(f"{script} x --seed {default}") == {str(default)}

@@ -9,7 +9,6 @@ import yaml
 import intervene
 from analysis.findings.page_template import LONGEST, Number, parse_template
 from analysis.findings.study_file import read_study
-from common.user_error import UserError
 from tests.command import assert_refuses
 
 STUDY = {
@@ -34,10 +33,8 @@ CONTROL = 'random memories: {{ one.random|f(".1f") }}'
 
 def template(*claims: tuple[str, str, str], parts: tuple[str, ...] = ("tables", "forests", "figures")) -> str:
     """A page's text with claims, a name, a sentence and a control each, and with parts."""
-    printed = "".join(
-        f"{{% claim {name} %}}\n{says}\n{{% control %}}\n{control}\n{{% endclaim %}}\n"
-        for name, says, control in claims
-    )
+    form = "{{% claim {} %}}\n{}\n{{% control %}}\n{}\n{{% endclaim %}}\n"
+    printed = "".join(form.format(*claim) for claim in claims)
     shown = "\n".join(f"\n{{{{ {part} }}}}" for part in parts)
     return (
         "# What the memory is for\n\nDoes `start_kit_3M`\nneed it?\n\n{{ primary }}\n\n## Findings\n\n"
@@ -58,10 +55,8 @@ def written(folder: Path, study: object, text: str = TEXT) -> Path:
 def test_stage_is_run_for_each_value(tmp_path: Path) -> None:
     study = read_study(written(tmp_path, STUDY))
     assert [stage.name for stage in study.stages] == ["clear_a", "clear_b", "page"]
-    seeds = [
-        stage.run.removeprefix(f"intervene.py -p {name} -o {{here}} --seed ")
-        for stage, name in zip(study.stages, "ab", strict=False)
-    ]
+    runs = {name: stage.run for name, stage in zip("ab", study.stages, strict=False)}
+    seeds = [run.removeprefix(f"intervene.py -p {name} -o {{here}} --seed ") for name, run in runs.items()]
     assert all(seed.isdecimal() for seed in seeds) and seeds[0] != seeds[1]  # each training has worlds of its own
     assert "--seed" not in study.stages[2].run
     assert study.stages[2].needs({"clear_a", "clear_b"}) == {"clear_a"}
@@ -112,9 +107,7 @@ def test_bad_study_is_refused_in_one_line(tmp_path: Path, place: list, value: ob
     for step in place[:-1]:
         part = part[step]
     part[place[-1]] = value
-    with pytest.raises(UserError) as error:
-        read_study(written(tmp_path, study))
-    assert says in str(error.value) and "\n" not in str(error.value) and "study.yaml" in str(error.value)
+    assert "\n" not in assert_refuses([says, "study.yaml"], read_study, written(tmp_path, study))
 
 
 @pytest.mark.parametrize(
@@ -129,12 +122,13 @@ def test_bad_study_is_refused_in_one_line(tmp_path: Path, place: list, value: ob
     ],
 )
 def test_sentence_about_nothing_is_refused(tmp_path: Path, sentence: str, says: str) -> None:
-    with pytest.raises(UserError) as error:
-        read_study(written(tmp_path, STUDY, template(("much", sentence, CONTROL))))
-    assert says in str(error.value) and "\n" not in str(error.value) and "study.yaml" in str(error.value)
+    path = written(tmp_path, STUDY, template(("much", sentence, CONTROL)))
+    assert "\n" not in assert_refuses([says, "study.yaml"], read_study, path)
 
 
-def test_a_study_without_its_text_is_refused(tmp_path: Path) -> None:
+def test_a_study_without_its_text_and_a_file_that_is_no_study_are_refused(tmp_path: Path) -> None:
+    for content in ([], "text", {"claims": {}}):
+        assert_refuses("is no study", read_study, written(tmp_path, content))
     path = written(tmp_path, STUDY)
     (tmp_path / "study.md.jinja").unlink()
     assert_refuses(r"study\.md\.jinja does not exist", read_study, path)
@@ -144,10 +138,8 @@ def test_worlds_that_trainings_share_are_refused_where_a_table_does_not_tell_the
     """Probes of two dumps of one seed; the numbers of interventions are stored world by world."""
     study = copy.deepcopy(STUDY)
     playing = "extract_activations.py pve -p {each} -o {here}"
-    dumps = [
-        {"name": "dump_{each}", "run": f"{playing} -s 3", "minutes": 1, "each": ["a", "b"]},
-        {"name": "probes_{each}", "run": "train_probes.py {dump_{each}} {here}", "minutes": 1, "each": ["a", "b"]},
-    ]
+    runs = {"dump_{each}": f"{playing} -s 3", "probes_{each}": "train_probes.py {dump_{each}} {here}"}
+    dumps = [{"name": name, "run": run, "minutes": 1, "each": ["a", "b"]} for name, run in runs.items()]
     row = {"stage": "probes_*", "file": "probe_scores.tsv"}
     study["stages"] += dumps
     study["claims"] = {"much": {"all": row}}
@@ -166,22 +158,13 @@ def test_studies_play_more_than_one_control_of_a_kind(path: Path) -> None:
     assert all(run.controls >= 3 for run in runs)
 
 
-def test_file_that_is_no_study_is_refused(tmp_path: Path) -> None:
-    for content in ([], "text", {"claims": {}}):
-        assert_refuses("is no study", read_study, written(tmp_path, content))
-
-
 PARTS = {"primary": "None.", "made": "```bash\npython a.py\npython b.py\n```", "tables": "| a |\n| --- |\n| b |"}
 
 
 def test_claims_are_texts_and_numbers_with_single_spaces() -> None:
-    text = parse_template(
-        template(
-            ("one", '{{ a.value|f("+.1f") }} of\n  `100`, {{ a.value.mean }}\n({{ b.low }})', "  none\n at all.  "),
-            ("two", "Nothing.", '{{ a.value.q|f(".3f") }}'),
-            parts=(),
-        )
-    )
+    said = '{{ a.value|f("+.1f") }} of\n  `100`, {{ a.value.mean }}\n({{ b.low }})'
+    two = ("two", "Nothing.", '{{ a.value.q|f(".3f") }}')
+    text = parse_template(template(("one", said, "  none\n at all.  "), two, parts=()))
     says, control = text.claims["one"]
     assert says == (
         Number("a", "value", "", "+.1f"), " of `100`, ", Number("a", "value", "mean"), " (", Number("b", "low"), ")",
@@ -191,9 +174,8 @@ def test_claims_are_texts_and_numbers_with_single_spaces() -> None:
 
 
 def test_paragraphs_and_lists_may_be_wrapped_but_what_is_shown_stays_as_it_is() -> None:
-    source = template(("one", "A.", "B."), parts=("tables",)).replace(
-        "- One kind of agent.", "- One kind\n  of agent.\n- Another, `x`\n  (y).\n\n> q"
-    )
+    wrapped = "- One kind\n  of agent.\n- Another, `x`\n  (y).\n\n> q"
+    source = template(("one", "A.", "B."), parts=("tables",)).replace("- One kind of agent.", wrapped)
     page = parse_template(source).render({"one": "- A. *Control:* B.\n"}, PARTS)
     assert page == (
         "# What the memory is for\n\nDoes `start_kit_3M` need it?\n\nNone.\n\n## Findings\n\n- A. *Control:* B.\n\n"
@@ -251,9 +233,8 @@ def test_what_results_hold_is_never_a_template() -> None:
 def test_anything_else_is_refused_in_one_line(bad: str, says: str) -> None:
     source = template(("one", "A.", "B."), parts=())
     parse_template(source)
-    with pytest.raises(UserError) as error:
-        parse_template(source.replace("- One kind of agent.", bad))
-    assert says in str(error.value) and "\n" not in str(error.value) and len(str(error.value)) < 500
+    message = assert_refuses([says], parse_template, source.replace("- One kind of agent.", bad))
+    assert "\n" not in message and len(message) < 500
 
 
 @pytest.mark.parametrize("part", ["{{ primary }}", "{{ made }}", "## Findings", "## What this does not show"])

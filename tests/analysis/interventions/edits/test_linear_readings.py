@@ -24,9 +24,8 @@ READING = Reading("lstm_cell", ("self_id", "self_food"))
 def planted() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Correlated states in which two variables and a third, independent value are planted; one unit never varies."""
     random = np.random.default_rng(0)
-    rows = np.column_stack(
-        [random.integers(0, 50, COUNT), random.integers(0, 100, COUNT), np.zeros(COUNT, dtype=int)]
-    ).astype(np.int16)
+    variables = random.integers(0, 50, COUNT), random.integers(0, 100, COUNT), np.zeros(COUNT, dtype=int)
+    rows = np.column_stack(variables).astype(np.int16)
     other = random.standard_normal(COUNT)
     mixing = random.standard_normal((UNITS, UNITS))
     noise = random.standard_normal((COUNT, UNITS)) @ mixing
@@ -70,9 +69,8 @@ def test_an_eraser_leaves_nothing_to_read_but_what_was_not_named(planted) -> Non
     assert r_squared(after, other) > r_squared(states, other) - 0.05 > 0.5
     np.testing.assert_allclose(after.mean(axis=0), states.mean(axis=0), atol=1e-4)
     np.testing.assert_array_equal(after[:, 6], states[:, 6])
-    alone = fitted_eraser(
-        Reading("lstm_cell", ("self_id",)), moments(Reading("lstm_cell", ("self_id",)), states, rows), ""
-    )
+    number = Reading("lstm_cell", ("self_id",))
+    alone = fitted_eraser(number, moments(number, states, rows), "")
     assert r_squared(erased(states, alone), rows[:, 1]) == pytest.approx(r_squared(states, rows[:, 1]), abs=0.05)
 
 

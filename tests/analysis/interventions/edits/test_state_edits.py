@@ -19,17 +19,14 @@ OTHER = direction([0, 1, 1, 0, 0, 0], "other", mean=-1.0, spread=0.5)
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 
 
-def test_a_collapsed_read_out_is_its_mean_and_orthogonal_ones_stay() -> None:
+def test_collapsed_read_outs_are_their_means_and_orthogonal_ones_stay() -> None:
+    together = collapse([OBLIQUE, OTHER], "state").edited(None, STATES)
+    np.testing.assert_allclose(OBLIQUE.read_out(together.numpy()), 7.0, **CLOSE)
+    np.testing.assert_allclose(OTHER.read_out(together.numpy()), -1.0, **CLOSE)
     after = collapse([OBLIQUE], "state").edited(None, STATES)
     np.testing.assert_allclose(OBLIQUE.read_out(after.numpy()), 7.0, **CLOSE)
     orthogonal = direction([-2, 1, 0, 4, 1, 0])
     np.testing.assert_allclose(orthogonal.read_out(after.numpy()), orthogonal.read_out(STATES.numpy()), **CLOSE)
-
-
-def test_several_directions_collapse_together() -> None:
-    after = collapse([OBLIQUE, OTHER], "state").edited(None, STATES)
-    np.testing.assert_allclose(OBLIQUE.read_out(after.numpy()), 7.0, **CLOSE)
-    np.testing.assert_allclose(OTHER.read_out(after.numpy()), -1.0, **CLOSE)
 
 
 def test_a_collapsed_change_leaves_the_read_out_as_it_was_before_the_tick() -> None:
@@ -56,9 +53,8 @@ def test_along_the_covariance_the_read_out_is_as_wanted_and_the_change_is_the_li
     distance, other = (np.einsum("bu,uv,bv->b", far, np.linalg.inv(covariance), far) for far in (change, shortest))
     assert (distance < other).all()
     along = covariance @ OBLIQUE.weight
-    np.testing.assert_allclose(
-        np.abs(change @ along), np.linalg.norm(change, axis=1) * np.linalg.norm(along), rtol=1e-4
-    )
+    sizes = np.linalg.norm(change, axis=1) * np.linalg.norm(along)
+    np.testing.assert_allclose(np.abs(change @ along), sizes, rtol=1e-4)
 
 
 def test_swap_moves_the_change_from_one_direction_to_the_other() -> None:
@@ -116,21 +112,16 @@ def test_several_random_directions_keep_distances_between_moves() -> None:
     assert (moved[:, [0, 1, 2, 5]] == 0).all()
 
 
-def test_an_eraser_leaves_nothing_of_its_subspace() -> None:
+def test_an_eraser_leaves_nothing_of_its_subspace_and_no_edit_leaves_everything() -> None:
     read = np.eye(UNITS)[[1, 5]]
     after = Eraser("lstm_hidden", read.T, read, np.full(UNITS, 0.25)).edited(None, STATES).numpy()
     np.testing.assert_allclose(after[:, [1, 5]], 0.25, **CLOSE)
     np.testing.assert_array_equal(after[:, [0, 2, 3, 4]], STATES.numpy()[:, [0, 2, 3, 4]])
-
-
-def test_no_edit_returns_the_same_tensor() -> None:
     assert Untouched("lstm_hidden").edited(None, STATES) is STATES
 
 
 def test_directions_that_cannot_be_edited_together_are_refused() -> None:
-    nearly = replace(
-        OBLIQUE, weight=OBLIQUE.weight + np.float32(1e-5) * np.arange(len(OBLIQUE.weight), dtype=np.float32)
-    )
+    nearly = replace(OBLIQUE, weight=OBLIQUE.weight + np.float32(1e-5) * np.arange(UNITS, dtype=np.float32))
     none = replace(OBLIQUE, weight=np.zeros_like(OBLIQUE.weight))
     assert_refuses("does not vary", collapse, [none], "state")
     for same in (OBLIQUE, nearly):

@@ -37,16 +37,18 @@ def with_paths(
     return replace(table, outcomes={**table.outcomes, **more})
 
 
-def bends(way: np.ndarray, kinds: tuple[str, ...] = (EDIT,)) -> dict[float | None, Bend]:
+def bending(way: np.ndarray, kinds: tuple[str, ...] = (EDIT,)) -> EffectsStudy:
     table, arms = plant(PLANTED)
-    study = study_effects(with_paths(table, arms, way, kinds), arms, SETTINGS)
-    return {bend.dose: bend for bend in study.bends}
+    return study_effects(with_paths(table, arms, way, kinds), arms, SETTINGS)
+
+
+def bends(way: np.ndarray, kinds: tuple[str, ...] = (EDIT,)) -> dict[float | None, Bend]:
+    return {bend.dose: bend for bend in bending(way, kinds).bends}
 
 
 @pytest.fixture(scope="module")
 def study() -> EffectsStudy:
-    table, arms = plant(PLANTED)
-    return study_effects(with_paths(table, arms, 8 * SOUTH_EAST), arms, SETTINGS)
+    return bending(8 * SOUTH_EAST)
 
 
 def test_path_that_bends_as_planned_is_an_effect(study: EffectsStudy) -> None:
@@ -69,11 +71,8 @@ def test_angle_says_to_which_side_a_path_bends() -> None:
     assert back.along.high < 0 and back.verdict == "effect"  # beyond controls, though not as predicted
 
 
-def test_path_that_bends_in_controls_too_is_no_effect() -> None:
+def test_path_that_bends_in_controls_too_is_no_effect_and_a_straight_one_is_undecided() -> None:
     assert {bend.verdict for bend in bends(8 * SOUTH_EAST, (EDIT, RANDOM)).values()} == {"no more than controls"}
-
-
-def test_a_straight_path_is_undecided() -> None:
     assert {bend.verdict for bend in bends(np.zeros(2)).values()} == {"undecided"}
 
 

@@ -11,7 +11,7 @@ from analysis.interventions.effects.study import EffectsStudy, study_effects
 from analysis.interventions.effects.text import summary_lines
 from analysis.interventions.outputs import write_effects
 from analysis.statistics.inference import Inference
-from tests.planted_interventions import NO_EDIT, RANDOM, SAME, UNTRAINED, Planted, kind_of, plant
+from tests.planted_interventions import NO_EDIT, RANDOM, SAME, UNTRAINED, Planted, joined, kind_of, plant
 
 SETTINGS = Inference(permutations=499, bootstraps=499)
 PLANTED = Planted(doses=(None,), kinds=(RANDOM, UNTRAINED, NO_EDIT), randoms=20, episodes=10)
@@ -32,13 +32,7 @@ def planted() -> tuple[LivesTable, list[Arm]]:
     table, arms = plant(PLANTED)
     arms = [*arms, replace(arms[-1], name="random donor 1", kind="random donor", policy="trained", twin="unedited")]
     copied = replace(table.of_arm("random direction 1"), arm=np.full(10 * 16, "random donor 1"))
-    table = LivesTable(
-        *(
-            np.concatenate([getattr(table, name), getattr(copied, name)])
-            for name in ("arm", "episode", "agent", "edited")
-        ),
-        {name: np.concatenate([values, copied.outcomes[name]]) for name, values in table.outcomes.items()},
-    )
+    table = joined([table, copied])
     edited = [arm.name for arm in arms if arm.kind not in ("unedited", "no edit")]
     edit = next(arm.name for arm in arms if kind_of(arm) == "edit")
     none = dict.fromkeys(edited, (0.5, 0.5))
@@ -68,11 +62,9 @@ def test_planted_options_follow_beyond_controls(study: EffectsStudy) -> None:
 
 
 def test_moves_to_one_side_are_no_following_even_if_most_donors_are_on_the_other(study: EffectsStudy) -> None:
+    """Shares of one side are no outcomes of their own, either."""
     east = next(follow for follow in study.follows if follow.option == "Move/East")
     assert abs(east.effect.value) < 0.05
-
-
-def test_shares_of_one_side_are_no_outcomes_of_their_own(study: EffectsStudy) -> None:
     assert not any("follows" in case.outcome for case in [*study.at_once, *study.effects])
 
 
@@ -91,14 +83,10 @@ def test_table_and_figures_have_them(tmp_path: Path) -> None:
     assert named[1]["verdict"] == "effect" and float(named[1]["random_donors_difference"]) > 0.2
 
 
-def test_broken_pairing_takes_their_verdicts() -> None:
+def test_broken_pairing_takes_their_verdicts_and_donors_on_one_side_only_leave_no_share() -> None:
     table, arms = planted()
     broken = replace(table, outcomes={**table.outcomes, "ticks": table.outcomes["ticks"] + (table.arm == "no edit")})
     assert {follow.verdict for follow in study_effects(broken, arms, SETTINGS).follows} == {"pairing is broken"}
-
-
-def test_donors_on_one_side_only_leave_no_share() -> None:
-    table, arms = planted()
     kept = {name: values for name, values in table.outcomes.items() if "follows_higher" not in name}
     assert study_effects(replace(table, outcomes=kept), arms, SETTINGS).follows == ()
 
@@ -112,9 +100,8 @@ def test_only_transplants_are_expected_to_have_random_donors(study: EffectsStudy
 
 def test_too_few_random_directions_for_a_rank_are_noted() -> None:
     def notes(randoms: int, directions: tuple[str | None, ...]) -> list[str]:
-        table, arms = plant(
-            replace(PLANTED, kinds=(RANDOM,), randoms=randoms, directions=dict.fromkeys(directions, 1.0))
-        )
+        given = dict.fromkeys(directions, 1.0)
+        table, arms = plant(replace(PLANTED, kinds=(RANDOM,), randoms=randoms, directions=given))
         table = shares(table, "North", {arm.name: (0.8, 0.8) for arm in arms if arm.kind != "unedited"})
         result = study_effects(table, arms, SETTINGS)
         assert {follow.verdict for follow in result.follows} <= {"no more than controls", "undecided"}

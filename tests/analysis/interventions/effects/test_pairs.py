@@ -16,14 +16,9 @@ from tests.planted_interventions import TWIN, UNTRAINED_TWIN, Planted, plant
 EDIT = Arm("edit", "edit", "trained", 1.0, TWIN.name)
 
 
-def rows(table: LivesTable, kept: np.ndarray) -> LivesTable:
-    outcomes = {name: values[kept] for name, values in table.outcomes.items()}
-    return LivesTable(table.arm[kept], table.episode[kept], table.agent[kept], table.edited[kept], outcomes)
-
-
 def test_order_of_rows_does_not_matter() -> None:
     table, arms = plant(Planted(episodes=3))
-    shuffled = rows(table, np.random.default_rng(1).permutation(len(table)))
+    shuffled = table.rows(np.random.default_rng(1).permutation(len(table)))
     for one, other in zip(paired(table, arms), paired(shuffled, arms), strict=True):
         assert one.arm == other.arm
         np.testing.assert_array_equal(one.difference("ticks"), other.difference("ticks"))
@@ -33,8 +28,7 @@ def test_means_over_the_lives_of_each_episode() -> None:
     table, arms = plant(Planted(episodes=3, kinds=()))
     (pairs,) = paired(table, arms)
     lives = np.arange(48.0)
-    lives[:16] = np.nan
-    lives[20] = np.nan
+    lives[[*range(16), 20]] = np.nan
     chosen = np.arange(48) % 2 == 0
     expected = [np.nan, np.mean([16, 18, *range(22, 32, 2)]), np.mean(np.arange(32, 48, 2))]
     assert pairs.episode_means(lives, chosen) == pytest.approx(expected, nan_ok=True)
@@ -42,23 +36,17 @@ def test_means_over_the_lives_of_each_episode() -> None:
 
 def broken_tables() -> dict[str, tuple[LivesTable, str]]:
     table, _ = plant(Planted(episodes=3, kinds=()))
-    last = np.arange(len(table)) == len(table) - 1
-    first_of_edit = int(np.flatnonzero(table.arm != TWIN.name)[0])
-    swapped = table.edited.copy()
-    swapped[first_of_edit] = ~swapped[first_of_edit]
+    number = np.arange(len(table))
+    last, first_of_edit = number == number[-1], number == (table.arm != TWIN.name).argmax()
+    elsewhere = replace(table, arm=np.where(last, "somewhere", table.arm))
+    swapped = table.edited ^ first_of_edit
     nobody = replace(table, edited=np.zeros(len(table), bool))
     return {
-        "missing in the arm": (rows(table, ~last), "agent 16 of episode 2 has no life in the arm 'steer is_starving"),
-        "missing in the twin": (
-            rows(table, np.arange(len(table)) != 0),
-            "agent 1 of episode 0 has no life in the arm 'unedited'",
-        ),
-        "a life twice": (rows(table, np.r_[0, np.arange(len(table))]), "agent 1 of episode 0 has two lives"),
-        "no lives": (rows(table, table.arm == TWIN.name), "no lives of the arm 'steer is_starving"),
-        "unknown arm": (
-            replace(table, arm=np.where(last, "somewhere", table.arm)),
-            "lives of an arm 'somewhere' that the run does not list",
-        ),
+        "missing in the arm": (table.rows(~last), "agent 16 of episode 2 has no life in the arm 'steer is_starving"),
+        "missing in the twin": (table.rows(number != 0), "agent 1 of episode 0 has no life in the arm 'unedited'"),
+        "a life twice": (table.rows(np.r_[0, number]), "agent 1 of episode 0 has two lives"),
+        "no lives": (table.rows(table.arm == TWIN.name), "no lives of the arm 'steer is_starving"),
+        "unknown arm": (elsewhere, "lives of an arm 'somewhere' that the run does not list"),
         "another lot": (replace(table, edited=swapped), "agent 1 of episode 0 is drawn to be edited in only one"),
         "nobody": (nobody, "nobody is edited in the arm 'steer is_starving"),
     }
@@ -125,11 +113,9 @@ def test_planted_effect_is_found_and_measured() -> None:
     contrast, p = randomisation_test(pairs, pairs.differences(OUTCOMES), Inference(permutations=999))
     assert contrast[0] == pytest.approx(-30, abs=8) and p[0] <= 0.002
     assert (p[1:] > 0.01).all()
-    by_hand = [
-        change[pairs.edited & here].mean() - change[~pairs.edited & here].mean()
-        for change in [pairs.difference("ticks")]
-        for here in [pairs.episode == place for place in range(len(pairs.episodes))]
-    ]
+    change = pairs.difference("ticks")
+    episodes = [pairs.episode == place for place in range(len(pairs.episodes))]
+    by_hand = [change[pairs.edited & here].mean() - change[~pairs.edited & here].mean() for here in episodes]
     assert contrast[0] == pytest.approx(np.mean(by_hand))
 
 
@@ -158,12 +144,8 @@ def gains_tested(edited: np.ndarray, gain: np.ndarray) -> tuple[np.ndarray, np.n
 def small_pairs(edited: np.ndarray, gain: np.ndarray) -> Pairs:
     """Return one episode in which the twin's outcome is 1 everywhere."""
     count = len(edited)
-    table = LivesTable(
-        arm=np.repeat([TWIN.name, "edit"], count),
-        episode=np.zeros(2 * count, np.int64),
-        agent=np.tile(np.arange(count), 2),
-        edited=np.tile(edited, 2),
-        outcomes={"gain": np.concatenate([np.ones(count), 1 + gain])},
-    )
-    (pairs,) = paired(table, [TWIN, Arm("edit", "edit", "trained", None, TWIN.name)])
+    arm, agent = np.repeat([TWIN.name, EDIT.name], count), np.tile(np.arange(count), 2)
+    outcomes = {"gain": np.concatenate([np.ones(count), 1 + gain])}
+    table = LivesTable(arm, np.zeros(2 * count, np.int64), agent, np.tile(edited, 2), outcomes)
+    (pairs,) = paired(table, [TWIN, EDIT])
     return pairs

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from activation_store.interventions import KEYS, Arm, LivesTable
+from activation_store.interventions import Arm, LivesTable
 from analysis.interventions.effects.controls import against
 from analysis.interventions.effects.effects import Effect
 from analysis.interventions.effects.inference import Condition, OverEpisodes, detectable, episodes_needed, planned_lines
@@ -16,7 +16,7 @@ from analysis.interventions.effects.text import summary_lines
 from analysis.statistics.inference import Inference
 from benchmarks.null_rates_controls import all_random, shares_at_random
 from tests.command import assert_refuses
-from tests.planted_interventions import EDIT, NO_EDIT, RANDOM, UNTRAINED, Planted, plant
+from tests.planted_interventions import EDIT, NO_EDIT, RANDOM, UNTRAINED, Planted, joined, plant
 
 SETTINGS = Inference(permutations=999, bootstraps=199)
 LARGE = Planted({EDIT: {"ticks": -25.0}}, kinds=(RANDOM,), randoms=8, agents=32, edited=16)
@@ -164,15 +164,10 @@ def test_controls_at_once_are_compared_with_at_once_alone() -> None:
     lives = table.of_arm(edit.name)
     lives = lives.rows(lives.edited)
     rows = [_at_once(lives, arm, 0.01 * (1 + place)) for place, arm in enumerate(more)]
-    whole = LivesTable(
-        *(np.concatenate([getattr(part, key) for part in (table, *rows)]) for key in KEYS),
-        {name: np.concatenate([part.outcomes[name] for part in (table, *rows)]) for name in table.outcomes},
-    )
-    result = study_effects(whole, [*arms, *more], SETTINGS)
+    result = study_effects(joined([table, *rows]), [*arms, *more], SETTINGS)
     kl = next(item for item in result.at_once if item.outcome == "kl_in_play")
-    assert len(kl.against[0].arms) == 20 and kl.against[0].as_large == sum(
-        0.01 * (1 + place) >= kl.level.value for place in range(20)
-    )
+    larger = sum(0.01 * (1 + place) >= kl.level.value for place in range(20))
+    assert len(kl.against[0].arms) == 20 and kl.against[0].as_large == larger
     assert len(named(result)["ticks"].against[0].arms) == 2
     off = next(item for item in result.at_once if item.outcome == "off_manifold")
     assert len(off.against[0].arms) == 2, "what was not measured at once is compared with arms that were played"
