@@ -11,6 +11,7 @@ from analysis.interventions.effects.study import EffectsStudy, study_effects
 from analysis.interventions.effects.text import summary_lines
 from analysis.interventions.outputs import write_effects
 from analysis.statistics.inference import Inference
+from tests.command import rows_of
 from tests.planted_interventions import NO_EDIT, RANDOM, SAME, UNTRAINED, Planted, joined, kind_of, plant
 
 SETTINGS = Inference(permutations=499, bootstraps=499)
@@ -77,8 +78,7 @@ def test_summary_names_the_options_that_follow_most_and_least(study: EffectsStud
 
 def test_table_and_figures_have_them(tmp_path: Path) -> None:
     write_effects(tmp_path, *planted(), draws=99, seed=1)
-    heads, *rows = [line.split("\t") for line in (tmp_path / "effects.tsv").read_text().splitlines()]
-    named = [dict(zip(heads, row, strict=True)) for row in rows if row[0] == "follows"]
+    named = [row for row in rows_of(tmp_path / "effects.tsv") if row["measure"] == "follows"]
     assert [item["outcome"] for item in named][:2] == ["follows/self_food/Move/East", "follows/self_food/Move/North"]
     assert named[1]["verdict"] == "effect" and float(named[1]["random_donors_difference"]) > 0.2
 

@@ -36,11 +36,8 @@ def test_the_edit_as_its_own_control_does_the_same(pool: PolicyPool, made: dict[
     table = lives_of(pool, GROUP, ArmPlan("edit", 4, controls=(same, idle), **made))  # type: ignore[arg-type]
     edit, control, other = (table.of_arm(name) for name in ("edit", "same", "idle"))
     assert control.edited.all() and len(control) == 8 == edit.edited.sum()
-    measured = [
-        name
-        for name in edit.outcomes
-        if name.startswith(("kl_in_play", "gain_in_play", "value_change_in_play", "follows"))
-    ]
+    at_once = ("kl_in_play", "gain_in_play", "value_change_in_play", "follows")
+    measured = [name for name in edit.outcomes if name.startswith(at_once)]
     assert len(measured) > 5 and np.nanmax(edit.outcomes["kl_in_play"]) > 1e-5
     for name in measured:
         np.testing.assert_allclose(control.outcomes[name], edit.outcomes[name][edit.edited], 1e-2, 1e-6, err_msg=name)

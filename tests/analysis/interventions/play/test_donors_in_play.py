@@ -47,9 +47,8 @@ def plant(policy: RecurrentPolicy) -> None:
     entering, forgetting, candidate, output = (gate * UNITS for gate in range(4))  # as in nn.LSTM
     for state, name in ((ROWS, "row"), (COLUMNS, "col"), (IDLE, "row")):
         kept = [column for column in columns if column != "npc_type"].index(name)
-        encoder.self_encoder.weight[state, encoder.self_encoder.in_features - len(columns) + 1 + kept] = (
-            1 / ENTITY_SCALES[name]
-        )
+        place = encoder.self_encoder.in_features - len(columns) + 1 + kept
+        encoder.self_encoder.weight[state, place] = 1 / ENTITY_SCALES[name]
         encoder.projection.weight[state, UNITS + state] = 1  # the agent's own row is the second part
         cell.weight_ih_l0[candidate + state, state] = 4
     for gate, bias in ((entering, 9.0), (forgetting, 0.0), (output, 9.0)):  # a cell forgets half of itself in a tick
@@ -75,15 +74,11 @@ def along(place: int, **given: object) -> tuple[Interchange, ...]:
     return (replace(interchange([unit(place, UNITS)], BY_ROW), **given),)
 
 
-def test_actions_follow_the_variable_that_drives_them(pool: PolicyPool) -> None:
-    """An agent whose donor is further south goes north more, at the cost of all other options."""
+def test_actions_follow_what_drives_them_and_nothing_that_the_edited_direction_does_not_hold(pool: PolicyPool) -> None:
+    """An agent whose donor is further south goes north more, at the cost of all other options; columns do not tell."""
     result = outcomes(pool, states=along(ROWS))
     assert followed(result, NORTH) == [1, 1] and followed(result, "Move.Direction/South") == [0, 0]
     assert f"follows_higher/self_row/{MELEE}" not in result
-
-
-def test_actions_do_not_follow_a_variable_that_the_edited_direction_does_not_hold(pool: PolicyPool) -> None:
-    """Columns of the map vary independently of rows."""
     result = outcomes(pool, states=along(COLUMNS), drawn=10)
     assert 0.3 < np.mean(followed(result, MELEE)) < 0.7
     assert f"follows_higher/self_row/{NORTH}" not in result
@@ -107,9 +102,8 @@ def test_a_memory_moved_in_a_random_direction_moves_actions_to_one_side(pool: Po
 
 
 def test_a_memory_transplanted_once_fades(pool: PolicyPool) -> None:
-    often, rarely = (
-        np.nanmean(outcomes(pool, memories=(Transplant(BY_ROW, every),), when=When(4))["kl_total"]) for every in (1, 4)
-    )
+    plans = ({"memories": (Transplant(BY_ROW, every),), "when": When(4)} for every in (1, 4))
+    often, rarely = (np.nanmean(outcomes(pool, **plan)["kl_total"]) for plan in plans)
     assert 0 < rarely < often
 
 

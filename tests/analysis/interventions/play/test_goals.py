@@ -21,6 +21,7 @@ from tests.analysis.interventions.play.directions import unit
 from tests.driven import DRIVER, UNITS, driven_contest, lives_of
 
 GROUP = Group(3, (0, 1))
+NORTH = steer(unit(DRIVER, UNITS), 0.9)
 FROM, INTERRUPT = 4, 2
 COLUMNS = ("row", "col", GOAL)
 
@@ -40,7 +41,7 @@ def goals_of_rows(pool: PolicyPool, table: LivesTable) -> np.ndarray:
 
 
 def test_who_is_driven_north_goes_towards_the_north_only(pool: PolicyPool) -> None:
-    table = lives_of(pool, GROUP, ArmPlan("edit", 16, When(FROM), states=(steer(unit(DRIVER, UNITS), 0.9),)))
+    table = lives_of(pool, GROUP, ArmPlan("edit", 16, When(FROM), states=(NORTH,)))
     goal, way, right = goals_of_rows(pool, table), table.outcomes["towards_goal"], table.outcomes["right_way"]
     assert set(goal.tolist()) == set(range(len(SIDES)))
     known = np.isfinite(way)
@@ -52,10 +53,8 @@ def test_who_is_driven_north_goes_towards_the_north_only(pool: PolicyPool) -> No
 
 
 def test_the_goal_is_a_variable_of_conditions_and_donors(pool: PolicyPool) -> None:
-    southern = BodyCondition.parse("self_goal == 1", COLUMNS)
-    table = lives_of(
-        pool, GROUP, ArmPlan("edit", 16, When(FROM, condition=southern), states=(steer(unit(DRIVER, UNITS), 0.9),))
-    )
+    southern = When(FROM, condition=BodyCondition.parse("self_goal == 1", COLUMNS))
+    table = lives_of(pool, GROUP, ArmPlan("edit", 16, southern, states=(NORTH,)))
     edited = np.nan_to_num(table.outcomes["edited_ticks"]) > 0
     assert edited.any() and (goals_of_rows(pool, table)[edited] == 1).all()
     rule = DonorRule.parse("self_goal", COLUMNS)
