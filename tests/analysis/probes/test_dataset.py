@@ -20,7 +20,7 @@ from analysis.probes.dataset import ProbeData, Wanted, read_probe_data
 from analysis.probes.inputs import inputs_named, recorded
 from analysis.probes.settings import ProbeSettings
 from analysis.probes.targets import remembered_water, targets_named
-from common.user_error import UserError
+from tests.command import assert_refuses
 from tests.planted import planted_dump, write_planted
 from tests.recorded_probes import shared_probe_dump
 
@@ -140,9 +140,8 @@ def test_nothing_withheld_reaches_the_observation(records: Records, metadata: Du
     hidden = {name: rng.permutation(values) for name, values in records.columns.items() if name != "task"}
     scrambled = replace(records, columns=hidden, tick=rng.permutation(records.tick))
     for make in (digest, whole_view):
-        np.testing.assert_array_equal(
-            make(as_seen(records, metadata)), make(as_seen(scrambled, metadata)), err_msg=make.__name__
-        )
+        before, after = (make(as_seen(of, metadata)) for of in (records, scrambled))
+        np.testing.assert_array_equal(before, after, err_msg=make.__name__)
     # And it was there to leak: the same features of the records as they are do notice.
     unmasked = Observed(records, metadata)
     assert not np.array_equal(digest(unmasked), digest(as_seen(records, metadata)))
@@ -221,8 +220,8 @@ def test_both_formats_give_the_same(dump: Path, wanted: Wanted, data: ProbeData,
 
 def test_too_few_episodes_are_refused(wanted: Wanted, tmp_path: Path) -> None:
     one = write_planted(tmp_path / "one", planted_dump(agents=2, ticks=10, episodes=1))
-    with pytest.raises(UserError, match="one holds 1 episode: probes are fitted, tuned and tested on different ones"):
-        read_probe_data(one, wanted)
+    message = "one holds 1 episode: probes are fitted, tuned and tested on different ones"
+    assert_refuses(message, read_probe_data, one, wanted)
 
 
 def test_the_memory_of_a_record_follows_from_the_inputs(dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:

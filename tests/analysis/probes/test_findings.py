@@ -21,6 +21,7 @@ SINCE, LONG_AGO, SHOWN, CUE, NOISE, COIN = range(len(TARGETS))
 
 @pytest.fixture(scope="module")
 def data() -> ProbeData:
+    assert NAMES[SINCE] == "ticks_since_cue" and NAMES[COIN] == "coin"
     return counting_memory()
 
 
@@ -81,10 +82,8 @@ def test_an_increment_to_some_baselines_only_is_none_to_every_one() -> None:
     stake = np.full((8, 400), 100.0)
     noise = lambda: 2 * rng.normal(size=stake.shape)  # noqa: E731
     baselines = {(LINEAR, name): Losses(60 + noise(), stake) for name in ("observation", "history_3")}
-    together = {
-        (LINEAR, "lstm_hidden", "observation"): Losses(40 + noise(), stake),
-        (LINEAR, "lstm_hidden", "history_3"): Losses(60 + noise(), stake),
-    }
+    lost = {"observation": 40, "history_3": 60}
+    together = {(LINEAR, "lstm_hidden", name): Losses(mean + noise(), stake) for name, mean in lost.items()}
     memory = {(LINEAR, "lstm_hidden"): Losses(50 + noise(), stake)}
     planted = Probed(baselines | memory, {}, memory, together, {}, (None,) * 400)
     inputs = [item for item in INPUTS if item.name in ("lstm_hidden", "observation", "history_3")]
@@ -158,9 +157,8 @@ def test_a_target_may_apply_to_some_records_only(data: ProbeData, probed: Probed
     part = probe(replace(data, targets=targets), TARGETS, INPUTS[:1], PROBES, 0, lambda share: None)
     for key, losses in part.losses.items():
         assert abs(losses.score[SINCE] - probed.losses[key].score[SINCE]) < 0.05
-    np.testing.assert_array_equal(
-        part.losses[LINEAR, "lstm_hidden"].lost[:, CUE], probed.losses[LINEAR, "lstm_hidden"].lost[:, CUE]
-    )
+    one, other = (item.losses[LINEAR, "lstm_hidden"].lost[:, CUE] for item in (part, probed))
+    np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("worlds", [4, 8, 16])
@@ -197,7 +195,3 @@ def test_the_best_of_many_baselines_errs_towards_no_advantage() -> None:
 def test_correction_for_many_targets_leaves_untested_ones_alone() -> None:
     corrected = false_discovery(np.array([0.01, np.nan, 0.04]))
     np.testing.assert_allclose(corrected, [0.02, np.nan, 0.04])
-
-
-def test_names_are_those_of_the_planted_targets() -> None:
-    assert NAMES[SINCE] == "ticks_since_cue" and NAMES[COIN] == "coin"

@@ -45,15 +45,11 @@ def test_what_follows_is_of_the_same_life() -> None:
 
 
 def test_displacement_is_from_here_to_there_and_never_into_the_next_life() -> None:
-    first = HandMade(row=[10, 9, 9, 8], col=[20, 20, 21, 22])
-    second = HandMade(row=[50, 51, 52], col=[60, 60, 60], agent=2)
-    assert values("rows_in_2_ticks", first, second).tolist() == pytest.approx(
-        [-1, -1, NAN, NAN, 2, NAN, NAN], nan_ok=True
-    )
-    assert values("cols_in_2_ticks", first, second).tolist() == pytest.approx(
-        [1, 2, NAN, NAN, 0, NAN, NAN], nan_ok=True
-    )
-    assert np.isnan(values("rows_in_20_ticks", first, second)).all()
+    lives = HandMade([10, 9, 9, 8], [20, 20, 21, 22]), HandMade([50, 51, 52], [60, 60, 60], agent=2)
+    rows, cols, later = (values(name, *lives) for name in ("rows_in_2_ticks", "cols_in_2_ticks", "rows_in_20_ticks"))
+    assert rows.tolist() == pytest.approx([-1, -1, NAN, NAN, 2, NAN, NAN], nan_ok=True)
+    assert cols.tolist() == pytest.approx([1, 2, NAN, NAN, 0, NAN, NAN], nan_ok=True)
+    assert np.isnan(later).all()
 
 
 def test_the_next_direction_is_that_of_the_next_tick() -> None:
@@ -83,9 +79,8 @@ def test_meals_drinks_and_harvests_that_follow() -> None:
 
 def test_the_next_target_is_found_where_it_stands_now() -> None:
     npc, player = (-7, 2, 8, 4), (30, 0, 5, 6)
-    life = still(
-        5, others={0: [npc], 1: [player, npc], 2: [(-7, 2, 7, 4)], 3: [player], 4: [player]}, attacks={0: 0, 2: 0, 4: 0}
-    )
+    others = {0: [npc], 1: [player, npc], 2: [(-7, 2, 7, 4)], 3: [player], 4: [player]}
+    life = still(5, others=others, attacks={0: 0, 2: 0, 4: 0})
     # Tick 2 hits the NPC, tick 4 the player; what tick 0 hits is in nobody's future.
     assert values("next_target_is_player", life).tolist() == pytest.approx([0, 0, 1, 1, NAN], nan_ok=True)
     assert values("next_target_rows", life).tolist() == pytest.approx([3, 3, NAN, 0, NAN], nan_ok=True)

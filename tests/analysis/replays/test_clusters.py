@@ -13,7 +13,6 @@ from activation_store.subsample import Subsample
 from analysis.labels import NOISE
 from analysis.replays.clusters import UNLABELLED, ReplayClusters, clusters_of
 from analysis.replays.replay import Replay
-from common.user_error import UserError
 from tests.command import assert_refuses
 from tests.planted_run import labelled_run, rewrite
 from tests.recorded import Recording
@@ -41,25 +40,15 @@ def run_of_recording(recording: Recording, records: Records, tmp_path_factory: p
     return labelled_run(tmp_path_factory.mktemp("results") / "run", recording.dump, label_of, Subsample(STRIDE))
 
 
-def test_the_dumps_episode_is_found_by_what_it_holds(clusters: ReplayClusters, recording: Recording) -> None:
-    assert clusters.episode == recording.episode == 1
-
-
 def test_every_label_is_at_its_agent_and_tick(
     clusters: ReplayClusters, replay: Replay, records: Records, recording: Recording
 ) -> None:
-    expected = {
-        (int(tick), int(agent)): int(label)
-        for tick, agent, label, episode in zip(
-            records.tick, records.agent_id, label_of(records), records.episode, strict=True
-        )
-        if episode == recording.episode
-    }
+    assert clusters.episode == recording.episode == 1, "found by what it holds"
+    own = records.take(records.episode == recording.episode)
+    expected = dict(zip(zip(own.tick, own.agent_id, strict=True), label_of(own), strict=True))
     ticks, columns = np.nonzero(clusters.exact)
-    result = {
-        (int(tick), int(replay.players.ids[column])): int(clusters.label[tick, column])
-        for tick, column in zip(ticks, columns, strict=True)
-    }
+    places = zip(ticks, replay.players.ids[columns], strict=True)
+    result = dict(zip(places, clusters.label[ticks, columns], strict=True))
     assert result == expected and len(result) > 100 and NOISE in result.values()
 
 
@@ -79,40 +68,27 @@ def test_between_labels_the_earlier_holds_while_the_agent_lives(clusters: Replay
 def test_another_episode_is_refused_naming_where_it_differs_first(
     replay: Replay, recording: Recording, run_of_recording: Path
 ) -> None:
+    """So is one that is shifted by a tick."""
     players = replay.players
     row = players.row.copy()
     agent = int(np.flatnonzero(players.alive[7])[3])
     row[7, agent] += 1
-    moved = replace(replay, players=replace(players, row=row))
+    late = {name: np.roll(getattr(players, name), 1, axis=0) for name in ("row", "col")}
+    where = (recording.replay, recording.dump, run_of_recording)
     parts = (str(recording.replay), str(recording.dump), f"agent {players.ids[agent]}, tick 7")
-    assert_refuses(parts, clusters_of, moved, recording.replay, recording.dump, run_of_recording)
+    assert_refuses(parts, clusters_of, replace(replay, players=replace(players, row=row)), *where)
+    assert_refuses("no episode", clusters_of, replace(replay, players=replace(players, **late)), *where)
 
 
-def test_a_replay_shifted_by_one_tick_is_another_episode(
-    replay: Replay, recording: Recording, run_of_recording: Path
-) -> None:
-    late = {name: np.roll(getattr(replay.players, name), 1, axis=0) for name in ("row", "col")}
-    with pytest.raises(UserError, match="no episode"):
-        clusters_of(
-            replace(replay, players=replace(replay.players, **late)), recording.replay, recording.dump, run_of_recording
-        )
-
-
-def test_a_run_of_another_dump_is_refused(
-    replay: Replay, recording: Recording, records: Records, tmp_path: Path
+@pytest.mark.parametrize("name", ["DONE.json", "run.json", "cluster_labels.npz"])
+def test_an_unfinished_or_damaged_run_and_one_of_another_dump_are_refused(
+    replay: Replay, recording: Recording, tmp_path: Path, name: str
 ) -> None:
     run = labelled_run(tmp_path / "run", recording.dump, label_of, Subsample(STRIDE))
     content = orjson.loads((run / "run.json").read_bytes())
     content["input"][METADATA_FILE] = "0" * 64
     rewrite(run, "run.json", orjson.dumps(content))
     assert_refuses("another dump", clusters_of, replay, recording.replay, recording.dump, run)
-
-
-@pytest.mark.parametrize("name", ["DONE.json", "run.json", "cluster_labels.npz"])
-def test_an_unfinished_or_damaged_run_is_refused(
-    replay: Replay, recording: Recording, records: Records, tmp_path: Path, name: str
-) -> None:
-    run = labelled_run(tmp_path / "run", recording.dump, label_of, Subsample(STRIDE))
     (run / name).unlink()
     assert_refuses("run", clusters_of, replay, recording.replay, recording.dump, run)
     (run / name).write_bytes(b"{}")

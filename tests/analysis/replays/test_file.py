@@ -133,11 +133,13 @@ def test_policies_are_read_from_names(name: str, number: int, policy: str) -> No
     assert policy_of(name, number) == policy
 
 
-def test_the_uncompressed_form_reads_the_same(replay: Replay, recording: Recording, tmp_path: Path) -> None:
+def test_other_forms_of_a_replay_read_the_same(replay: Replay, recording: Recording, tmp_path: Path) -> None:
     plain = tmp_path / "episode.replay.json"
     plain.write_bytes(lzma.decompress(recording.replay.read_bytes()))
     same = read_replay(plain)
     assert np.array_equal(same.players.row, replay.players.row) and same.inventories == replay.inventories
+    copy = Path(shutil.copy(recording.replay, tmp_path))  # without the pickle that the game's helper writes beside it
+    assert read_replay(copy).ticks == len(recording.truth)
 
 
 def test_names_may_hold_anything(content: dict, tmp_path: Path) -> None:
@@ -208,28 +210,24 @@ def test_other_files_are_refused(tmp_path: Path, text: bytes) -> None:
         refused(path)
 
 
-def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_what_is_not_there_or_goes_on_after_its_end_is_refused(recording: Recording, tmp_path: Path) -> None:
     refused(tmp_path / "nothing.replay.lzma", "does not exist")
     refused(tmp_path)
+    longer = tmp_path / "longer.replay.lzma"
+    longer.write_bytes(recording.replay.read_bytes() + b"more")
+    refused(longer)
 
 
-def test_a_bomb_is_refused_before_it_goes_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bomb_is_refused_before_it_goes_off_and_so_are_too_many_entities(
+    content: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "bomb.replay.lzma"
     path.write_bytes(lzma.compress(b'{"map":' + b" " * (1 << 26), format=lzma.FORMAT_ALONE))
     assert path.stat().st_size < 20_000
-    monkeypatch.setattr(replay_stream, "LARGEST_CONTENT_BYTES", 1 << 22)
-    refused(path, "bytes of content")
-
-
-def test_too_many_entities_are_refused(content: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay_file, "MOST_CELLS", 20)
     refused(write(tmp_path, content), "too many")
-
-
-def test_something_after_the_end_is_refused(recording: Recording, tmp_path: Path) -> None:
-    path = tmp_path / "longer.replay.lzma"
-    path.write_bytes(recording.replay.read_bytes() + b"more")
-    refused(path)
+    monkeypatch.setattr(replay_stream, "LARGEST_CONTENT_BYTES", 1 << 22)
+    refused(path, "bytes of content")
 
 
 @ANY_FILE
@@ -239,13 +237,6 @@ def test_a_truncated_file_is_refused(recording: Recording, tmp_path: Path, share
     path = tmp_path / "short.replay.lzma"
     path.write_bytes(whole[: int(share * len(whole))])
     refused(path)
-
-
-def test_nothing_is_left_of_the_metadata_pickle(recording: Recording, tmp_path: Path) -> None:
-    """The game's helper writes a pickle beside the replay; the replay reads without it."""
-    copy = tmp_path / recording.replay.name
-    shutil.copy(recording.replay, copy)
-    assert read_replay(copy).ticks == len(recording.truth)
 
 
 BOMBS = (

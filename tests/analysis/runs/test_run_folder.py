@@ -26,10 +26,9 @@ def test_a_run_is_proved_by_what_is_written_last(tmp_path: Path) -> None:
         folder.save_arrays("b.npz", x=np.arange(4), y=np.ones(2))
         folder.save_text("c.txt", "words")
         assert not (path / DONE_FILE).exists()
-    done = orjson.loads((path / DONE_FILE).read_bytes())
-    assert {name: sha256(path / name) for name in ("a.npy", "b.npz", "c.txt", RUN_FILE)} == {
-        name: proof["sha256"] for name, proof in done["files"].items()
-    }
+    proofs = orjson.loads((path / DONE_FILE).read_bytes())["files"]
+    hashes = {name: sha256(path / name) for name in ("a.npy", "b.npz", "c.txt", RUN_FILE)}
+    assert {name: proof["sha256"] for name, proof in proofs.items()} == hashes
     run = orjson.loads((path / RUN_FILE).read_bytes())
     assert run["seed"] == 3 and run["versions"]["umap-learn"] and run["processor"] == processor()
     assert np.load(path / "a.npy", allow_pickle=False).tolist() == [0, 1, 2]
@@ -44,11 +43,14 @@ def test_objects_are_never_pickled(tmp_path: Path) -> None:
         folder.save_arrays("a.npz", a=np.array([object()]))
 
 
-def test_a_failed_run_leaves_no_folder(tmp_path: Path) -> None:
+def test_a_failed_run_leaves_no_folder_and_an_empty_one_is_taken(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), RunFolder(tmp_path / "run", {}) as folder:
         folder.save_text("a.txt", "words")
         raise KeyboardInterrupt
     assert not (tmp_path / "run").exists()
+    with RunFolder(tmp_path, {}):  # an empty folder is taken
+        pass
+    assert (tmp_path / DONE_FILE).exists()
 
 
 @pytest.mark.parametrize(
@@ -84,12 +86,6 @@ def test_an_output_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "file", tmp_path / "file" / "run"):
         with pytest.raises(UserError), RunFolder(path, {}):
             pytest.fail("the block must not run")
-
-
-def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
-    with RunFolder(tmp_path, {}):
-        pass
-    assert (tmp_path / DONE_FILE).exists()
 
 
 @pytest.mark.parametrize(

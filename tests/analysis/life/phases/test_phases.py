@@ -1,6 +1,7 @@
 """Shares over life, dwell times and transitions: what was planted is found, and nothing else."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -45,14 +46,11 @@ def test_sequences_are_lives_in_order_with_noise_last() -> None:
     assert result.counts().tolist() == [[2, 1], [0, 4]]
 
 
-def test_each_life_weighs_equally_however_long() -> None:
+def test_each_life_weighs_equally_however_long_and_is_spread_over_all_bins_however_short() -> None:
     output = sequences_of([[0] * 10 + [1] * 10, [1] * 200])
     result = shares(output, phase_edges(output, 2), np.linspace(0, 1, 3), BOOTSTRAP)
     np.testing.assert_allclose(result.mean, [[0.5, 0.5], [0.0, 1.0]])
     assert result.lives.tolist() == [2, 2]
-
-
-def test_a_life_shorter_than_the_bins_is_spread_over_them() -> None:
     output = sequences_of([[0, 1, 1]])
     result = shares(output, phase_edges(output, 6), np.linspace(0, 1, 7), BOOTSTRAP)
     np.testing.assert_allclose(result.mean[:, 0], [1, 1, 0, 0, 0, 0])
@@ -103,10 +101,7 @@ def test_a_planted_phase_is_found() -> None:
     result = association(output, phase_edges(output, 20), 199, seed=0)
     assert result.p == pytest.approx(1 / 200) and result.explained > 0.4 > 5 * result.chance
     assert result.state_q[2] < 0.05 and result.state_explained[2] > 0.9
-
-
-def test_a_whole_entropy_is_explained_where_time_decides_everything() -> None:
-    output = sequences_of([[0] * 10 + [1] * 10] * 6)
+    output = sequences_of([[0] * 10 + [1] * 10] * 6)  # time decides everything
     assert association(output, phase_edges(output, 4), 19, seed=0).explained == pytest.approx(1)
 
 
@@ -151,9 +146,7 @@ def chains() -> LabelSequences:
 
 def test_visits_are_cut_at_lives_and_at_missing_ticks() -> None:
     output = sequences_of([[0, 0, 1], [1, 1]])
-    gap = LabelSequences(
-        output.labels, output.state, np.array([0, 1, 2, 0, 5]), output.starts, output.lengths, output.key
-    )
+    gap = replace(output, tick=np.array([0, 1, 2, 0, 5]))
     result = visits(output)
     assert result.ticks.tolist() == [2, 1, 2] and result.left.tolist() == [True, False, False]
     result = visits(gap)
@@ -176,29 +169,21 @@ def test_chance_dwell_is_what_shuffling_ticks_gives(chains: LabelSequences) -> N
     rng, means = np.random.default_rng(1), []
     for _ in range(30):
         order = np.lexsort((rng.random(len(chains.state)), chains.life))
-        shuffled = LabelSequences(
-            chains.labels, chains.state[order], chains.tick, chains.starts, chains.lengths, chains.key
-        )
+        shuffled = replace(chains, state=chains.state[order])
         means.append(dwelling(shuffled, visits(shuffled), BOOTSTRAP).mean)
     result = dwelling(chains, visits(chains), BOOTSTRAP)
     np.testing.assert_allclose(result.chance, np.mean(means, axis=0), rtol=0.03)
 
 
-def test_persistence_falls_to_chance_with_the_lag(chains: LabelSequences) -> None:
+def test_persistence_falls_to_chance_with_the_lag_and_is_chance_without_memory(chains: LabelSequences) -> None:
     near, far = lagged_persistence(chains, 1, BOOTSTRAP), lagged_persistence(chains, 40, BOOTSTRAP)
-    same = sum(
-        int((chains.state[s : s + n - 1] == chains.state[s + 1 : s + n]).sum())
-        for s, n in zip(chains.starts, chains.lengths, strict=True)
-    )
+    same = ((np.diff(chains.state) == 0) & (np.diff(chains.life) == 0)).sum()
     assert near.pairs == (chains.lengths - 1).sum() and near.same == pytest.approx(same / near.pairs)
     assert near.low < near.beyond_chance < near.high and near.beyond_chance > 0.6
     assert abs(far.beyond_chance) < 0.15
-
-
-def test_labels_without_memory_do_not_persist() -> None:
     rng = np.random.default_rng(2)
-    output = sequences_of([rng.integers(0, 3, 60).tolist() for _ in range(60)])
-    result = lagged_persistence(output, 1, BOOTSTRAP)
+    without_memory = sequences_of([rng.integers(0, 3, 60).tolist() for _ in range(60)])
+    result = lagged_persistence(without_memory, 1, BOOTSTRAP)
     assert result.low <= 0 <= result.high and abs(result.beyond_chance) < 0.05
 
 
