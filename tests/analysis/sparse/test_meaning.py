@@ -6,13 +6,13 @@ from scipy import sparse
 
 from activation_store.sparse_dictionary import SparseDictionary
 from analysis.features.registry import features_named
-from analysis.lives import Lives
 from analysis.sparse.cards import TOP, description, title, top_records
 from analysis.sparse.describing import erasers, erasure_row
 from analysis.sparse.meaning import Meanings, meanings, shift_test
 from analysis.sparse.states import Behaviours, SparseStates
 from analysis.statistics.circular_shift import age_of
 from tests.planted_features import SOURCE
+from tests.planted_lives import make_lives
 
 LIVES, LENGTH = 40, 100
 NAMES = ("self_food", "self_health", "is_moving", "n_visible_npcs", "self_water")
@@ -31,9 +31,8 @@ def smooth(random: np.random.Generator, count: int) -> np.ndarray:
 def planted(seed: int) -> tuple[sparse.csr_array, Behaviours]:
     """Behaviours that change slowly, and features of which three are made of something."""
     random = np.random.default_rng(seed)
-    life = np.repeat(np.arange(LIVES), LENGTH)
-    tick = np.tile(np.arange(LENGTH), LIVES)
-    lives = Lives(life, np.arange(len(life)), np.arange(LIVES) * LENGTH, np.full(LIVES, LENGTH))
+    lives, tick = make_lives([LENGTH] * LIVES), np.tile(np.arange(LENGTH), LIVES)
+    life = lives.index
     values = smooth(random, len(NAMES))
     values[:, MOVING] = values[:, MOVING] > 0
     strengths = np.maximum(smooth(random, NOISES + 4) - 1, 0)
@@ -45,9 +44,8 @@ def planted(seed: int) -> tuple[sparse.csr_array, Behaviours]:
     values[:, 1] += 0.1 * tick  # grows with age, as the feature of age does
     places = {"env_id": life, "agent_id": life, "episode": life % 4, "tick": tick}
     states = SparseStates(np.zeros((len(life), 1), np.float32), places, lives)
-    return sparse.csr_array(strengths.astype(np.float32)), Behaviours(
-        states, values.astype(np.float32), rest.astype(np.float32), age_of(tick, lives)
-    )
+    behaviours = Behaviours(states, values.astype(np.float32), rest.astype(np.float32), age_of(tick, lives))
+    return sparse.csr_array(strengths.astype(np.float32)), behaviours
 
 
 @pytest.fixture(scope="module")
@@ -107,16 +105,11 @@ def test_what_is_left_of_an_erased_variable() -> None:
     strengths[:, 2] = variable
     decoder = np.linalg.qr(random.standard_normal((8, 8)))[0][:6].astype(np.float32)
     states = (strengths @ decoder).astype(np.float32)
-    flat = np.zeros(6, np.float32)
-    dictionary = SparseDictionary(
-        "topk", 6, decoder, np.zeros(8, np.float32), SOURCE, decoder.copy(), flat, flat
-    )  # fmt: skip
-    first, second = slice(0, 2000), slice(2000, 4000)
-    ways = erasers(states[first], variable[first], sparse.csr_array(strengths[first]), dictionary)
-    result = {
-        by: erasure_row("x", by, edit, (states[first], variable[first]), (states[second], variable[second]), np.nan)
-        for by, edit in ways.items()
-    }
+    flat, centre = np.zeros(6, np.float32), np.zeros(8, np.float32)
+    dictionary = SparseDictionary("topk", 6, decoder, centre, SOURCE, decoder.copy(), flat, flat)
+    first, second = (states[:2000], variable[:2000]), (states[2000:], variable[2000:])
+    ways = erasers(*first, sparse.csr_array(strengths[:2000]), dictionary)
+    result = {by: erasure_row("x", by, edit, first, second, np.nan) for by, edit in ways.items()}
     assert result["nothing"]["r2"] > 0.99 and result["nothing"]["moved"] == 0
     for by in ("leace", "1 feature"):
         assert abs(result[by]["r2"]) < 0.02

@@ -15,7 +15,7 @@ from analysis.sparse.fitting import baseline
 from analysis.sparse.scores import Units, usage
 from analysis.sparse.splicing import MEAN, load_recorded_policy, load_untrained, reconstructions, splice
 from analysis.sparse.states import read_states
-from common.user_error import UserError
+from tests.command import assert_refuses
 from tests.planted_features import SOURCE
 from tests.recorded_features import POLICY, UNITS, RecordedFeatures
 
@@ -47,16 +47,15 @@ def test_what_changes_depends_on_what_is_kept(features_dump: RecordedFeatures, l
 
 
 def test_a_policy_that_was_not_recorded_is_refused(features_dump: RecordedFeatures, tmp_path: Path) -> None:
-    metadata = read_metadata(features_dump.dump)
-    with pytest.raises(UserError, match="is not there: give --policies-dir, or pass --no-splice"):
-        load_recorded_policy(features_dump.dump, metadata, tmp_path, "lstm_cell")
-    other = replace(metadata, checkpoint_sha256="0" * 64)
-    with pytest.raises(UserError, match="was recorded with another policy"):
-        load_recorded_policy(features_dump.dump, other, features_dump.policies, "lstm_cell")
-    less = replace(metadata, layers={"lstm_cell": UNITS})
-    with pytest.raises(UserError, match="lacks lstm_hidden"):
-        load_recorded_policy(features_dump.dump, less, features_dump.policies, "lstm_cell")
+    metadata, policies = read_metadata(features_dump.dump), features_dump.policies
     assert metadata.policy == POLICY
+    for change, folder, message in (
+        ({}, tmp_path, "is not there: give --policies-dir, or pass --no-splice"),
+        ({"checkpoint_sha256": "0" * 64}, policies, "was recorded with another policy"),
+        ({"layers": {"lstm_cell": UNITS}}, policies, "lacks lstm_hidden"),
+    ):
+        other = replace(metadata, **change)
+        assert_refuses(message, load_recorded_policy, features_dump.dump, other, folder, "lstm_cell")
 
 
 def test_the_untrained_network_is_spliced_if_it_is_the_recorded_one(features_dump: RecordedFeatures) -> None:
@@ -75,7 +74,7 @@ def test_the_untrained_network_is_spliced_if_it_is_the_recorded_one(features_dum
     assert load_untrained(features_dump.dump, replace(metadata, layers=less), policy) is None
 
 
-def test_matching_pursuit_of_components_takes_the_largest_scores() -> None:
+def test_matching_pursuit_of_components_takes_the_largest_scores_and_keeps_to_its_number_of_atoms() -> None:
     random = np.random.default_rng(0)
     states = (random.standard_normal((500, 8)) * np.arange(1, 9)).astype(np.float32)
     pca = baseline("pca", states, 8, 3, SOURCE)
@@ -84,12 +83,9 @@ def test_matching_pursuit_of_components_takes_the_largest_scores() -> None:
     expected = np.where(np.abs(scores) >= smallest, scores, 0)
     result = SparseCoder(pca).strengths(torch.from_numpy(states)).numpy()
     np.testing.assert_allclose(result, expected, atol=1e-4)
-
-
-def test_matching_pursuit_keeps_to_its_number_of_atoms() -> None:
-    random = torch.Generator().manual_seed(0)
-    atoms = torch.nn.functional.normalize(torch.randn(40, 6, generator=random), dim=1)
-    vectors = torch.randn(200, 6, generator=random)
+    generator = torch.Generator().manual_seed(0)
+    atoms = torch.nn.functional.normalize(torch.randn(40, 6, generator=generator), dim=1)
+    vectors = torch.randn(200, 6, generator=generator)
     for k in (1, 3, 5):
         strengths = matching_pursuit(vectors, atoms, atoms @ atoms.T, k)
         assert int((strengths != 0).sum(dim=1).max()) == k
@@ -97,31 +93,29 @@ def test_matching_pursuit_keeps_to_its_number_of_atoms() -> None:
     torch.testing.assert_close(own, 3 * torch.eye(40), atol=1e-4, rtol=1e-4)
 
 
-def test_intervals_are_over_lives_or_episodes(features_dump: RecordedFeatures) -> None:
+def test_the_variance_left_is_that_of_components_and_intervals_are_over_lives_or_episodes(
+    features_dump: RecordedFeatures,
+) -> None:
     states = read_states(features_dump.dump, "lstm_cell", (0, 1, 2, 3))
-    assert Units.of(states.lives.index, states.episodes, 0).name == "episode"
+    units = Units.of(states.lives.index, states.episodes, 0)
+    assert units.name == "episode"
+    pca = baseline("pca", states.values, UNITS, UNITS, SOURCE)
+    assert usage(pca, states, units).unexplained.value < 1e-5
+    one = usage(replace(pca, k=1), states, units)
+    assert 0 < one.unexplained.value < 1 and one.active == 1
+    assert one.density.sum() == pytest.approx(1) and one.alive == (one.density > 0).sum()
     few = states.episodes < 3
     units = Units.of(states.lives.index[few], states.episodes[few], 0)
     assert units.name == "life"
     # An estimate that is the same in every life has an interval without width.
     same = units.mean(np.full(int(few.sum()), 0.3))
-    assert same.value == pytest.approx(0.3) and same.low == pytest.approx(0.3) and same.high == pytest.approx(0.3)
+    assert (same.value, same.low, same.high) == pytest.approx((0.3, 0.3, 0.3))
     # Between lives that differ, the interval is as wide as theory says: 1.96 standard errors to either side.
     of_life = np.random.default_rng(0).standard_normal(int(units.of_record.max()) + 1)
     drawn = units.mean(of_life[units.of_record])
     sizes = np.bincount(units.of_record)
     error = np.sqrt((sizes**2 * (of_life - drawn.value) ** 2).sum()) / sizes.sum()
     assert drawn.high - drawn.low == pytest.approx(2 * 1.96 * error, rel=0.25)
-
-
-def test_the_variance_left_is_that_of_components(features_dump: RecordedFeatures) -> None:
-    states = read_states(features_dump.dump, "lstm_cell", (0, 1, 2, 3))
-    units = Units.of(states.lives.index, states.episodes, 0)
-    pca = baseline("pca", states.values, UNITS, UNITS, SOURCE)
-    assert usage(pca, states, units).unexplained.value < 1e-5
-    one = usage(replace(pca, k=1), states, units)
-    assert 0 < one.unexplained.value < 1 and one.active == 1
-    assert one.density.sum() == pytest.approx(1) and one.alive == (one.density > 0).sum()
 
 
 def attributed(features_dump: RecordedFeatures, layer: str) -> Attributions:

@@ -21,17 +21,10 @@ def split(dump: Path, most: int) -> Split:
     return split_episodes(dump, read_metadata(dump), 0, most)
 
 
-def test_a_quarter_is_tested_on(dump: Path) -> None:
-    parts = split(dump, read_metadata(dump).records)
+def test_a_quarter_is_tested_on_and_no_more_records_are_used_than_allowed_but_an_episode_of_each(dump: Path) -> None:
+    records = read_metadata(dump).records
+    parts, whole, half, least = (split(dump, most) for most in (records, 10**6, records // 2, 1))
     assert sorted((*parts.train, *parts.test)) == list(range(EPISODES)) and len(parts.test) == 2
-
-
-def test_no_more_records_are_used_than_allowed(dump: Path) -> None:
-    whole, half = split(dump, 10**6), split(dump, read_metadata(dump).records // 2)
     assert 0 < len(half.train) <= 3 and len(half.test) == 1
     assert set(half.train) < set(whole.train) and set(half.test) < set(whole.test)
-
-
-def test_an_episode_of_each_is_always_used(dump: Path) -> None:
-    parts = split(dump, 1)
-    assert len(parts.train) == len(parts.test) == 1
+    assert len(least.train) == len(least.test) == 1

@@ -67,26 +67,20 @@ def test_features_that_are_found_again_are_those_that_are_there(
     random, lives = np.random.default_rng(0), make_lives([100] * 80)
     noise = random.multivariate_normal(planted.states.mean(axis=0), np.cov(planted.states.T), len(lives.index))
     surrogate = gaussian_surrogate(planted.states[: len(lives.index)], lives, random)
-    (ones, others), floor = (
-        [
-            fitted(FitPlan("topk", FEATURES, K, seed, 8), states.astype(np.float32), tmp_path / f"{name}{seed}")[
-                0
-            ].decoder
-            for seed in (0, 1)
-        ]
-        for name, states in (("noise", noise), ("surrogate", surrogate))
-    )
+
+    def decoders(name: str, states: np.ndarray) -> list[np.ndarray]:
+        plans = [FitPlan("topk", FEATURES, K, seed, 8) for seed in (0, 1)]
+        return [fitted(plan, states, tmp_path / f"{name}{plan.seed}")[0].decoder for plan in plans]
+
+    (ones, others), floor = decoders("noise", noise.astype(np.float32)), decoders("s", surrogate.astype(np.float32))
     reached = matched(*floor)
     nothing = stability(ones, others, reached, 0)
     assert nothing.found_again.value < 0.1 and nothing.stable < 0.02
     assert nothing.mean.value == pytest.approx(nothing.gaussian.value, abs=0.05) and nothing.mean.value > nothing.chance
     assert stability(planted.directions, topk.decoder, reached, 0).found_again.value > 0.9
     result = stability(topk.decoder, other.decoder, reached, 0)
-    assert (
-        result.found_again.value > 0.4
-        and result.stable > 0.4
-        and (result.q[result.cosine < reached.mean()] > 0.05).all()
-    )
+    assert result.found_again.value > 0.4 and result.stable > 0.4
+    assert (result.q[result.cosine < reached.mean()] > 0.05).all()
 
 
 @pytest.mark.parametrize("bias", [-1.8, -4.0])
@@ -132,7 +126,10 @@ def test_a_seed_decides_every_bit_with_and_without_an_interruption(
         np.testing.assert_array_equal(resumed.parameters[name], array)
 
 
-def test_another_or_a_damaged_training_is_refused(planted: PlantedFeatures, tmp_path: Path) -> None:
+def test_another_or_a_damaged_training_and_states_that_never_vary_are_refused(
+    planted: PlantedFeatures, tmp_path: Path
+) -> None:
+    assert_refuses("the same state in every record", normalisation, np.ones((10, 3), np.float32), 0)
     states, path = planted.states[:1000], tmp_path / "x"
     normal = normalisation(states, 0)
     train(FitPlan("topk", 24, K, 0, 2), states, normal, path)
@@ -161,10 +158,6 @@ def test_the_geometric_median_is_not_moved_by_outliers() -> None:
     points[:100] += 1000
     assert np.abs(geometric_median(points)).max() < 0.5 and points.mean() > 50
     np.testing.assert_allclose(geometric_median(np.array([[0.0], [1.0], [5.0]])), [1.0], atol=1e-3)
-
-
-def test_states_that_never_vary_are_refused() -> None:
-    assert_refuses("the same state in every record", normalisation, np.ones((10, 3), np.float32), 0)
 
 
 def test_a_folder_with_other_files_is_not_claimed(tmp_path: Path) -> None:

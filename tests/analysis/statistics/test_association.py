@@ -5,7 +5,6 @@ import pytest
 from scipy.stats import chi2_contingency
 from scipy.stats.contingency import association
 
-from analysis.lives import Lives
 from analysis.statistics.association import Association, associations, eta_squares
 from analysis.statistics.inference import Inference
 from tests.planted_lives import make_lives
@@ -13,6 +12,7 @@ from tests.planted_lives import make_lives
 LIVES, LENGTH, OPTIONS, CLUSTERS = 40, 30, 5, 4
 SETTINGS = Inference(199, 199)
 TICK = np.tile(np.arange(LENGTH), LIVES)
+ALIKE = make_lives([LENGTH] * LIVES)
 
 
 def lasting(rng: np.random.Generator, options: int, change: float = 0.3) -> np.ndarray:
@@ -25,13 +25,9 @@ def lasting(rng: np.random.Generator, options: int, change: float = 0.3) -> np.n
 
 
 def measured(code: np.ndarray, labels: np.ndarray, episodes: int = 2) -> Association:
-    lives, episode = lives_of_same_length(), np.repeat(np.arange(LIVES) % episodes, LENGTH)
-    (result,) = associations({"move": code}, labels, lives, TICK, episode, SETTINGS)
+    episode = np.repeat(np.arange(LIVES) % episodes, LENGTH)
+    (result,) = associations({"move": code}, labels, ALIKE, TICK, episode, SETTINGS)
     return result
-
-
-def lives_of_same_length() -> Lives:
-    return make_lives([LENGTH] * LIVES)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.3])
@@ -92,7 +88,7 @@ def test_too_few_lives_and_too_few_options_are_not_tested() -> None:
     code = np.zeros(len(labels), np.int64)
     code[: 3 * LENGTH] = lasting(rng, OPTIONS)[: 3 * LENGTH]
     assert np.isnan(measured(code, labels).p)
-    assert associations({}, labels, lives_of_same_length(), TICK, TICK, SETTINGS) == ()
+    assert associations({}, labels, ALIKE, TICK, TICK, SETTINGS) == ()
 
 
 def test_components_that_a_choice_divides_are_found() -> None:
@@ -101,9 +97,8 @@ def test_components_that_a_choice_divides_are_found() -> None:
     scores = rng.normal(size=(len(code), 3))
     scores[:, 1] += code
     episode = np.repeat(np.arange(LIVES) % 2, LENGTH)
-    (result,) = eta_squares(scores, {"move": code}, lives_of_same_length(), TICK, episode, SETTINGS)
+    (result,) = eta_squares(scores, {"move": code}, ALIKE, TICK, episode, SETTINGS)
     groups = [scores[code == option, 1] for option in range(OPTIONS)]
     between = sum(len(group) * (group.mean() - scores[:, 1].mean()) ** 2 for group in groups)
     assert result.value[1] == pytest.approx(between / (scores[:, 1].var() * len(code)), rel=1e-4)
-    assert result.surviving == [1]
-    assert result.name == "move" and len(result.value) == 3
+    assert result.surviving == [1] and result.name == "move" and len(result.value) == 3

@@ -1,20 +1,25 @@
 """Shares of what groups tell that are in a list, on lives in which they are known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from analysis.statistics.coverage import Coverage, coverage
 from analysis.statistics.inference import Inference
-from tests.planted_coverage import told
+from tests.planted_coverage import Told, told
 
 FAST = Inference(bootstraps=199)
 
 
-def measured(how: str, seed: int = 0, lives: int = 40) -> Coverage:
-    drawn = told(np.random.default_rng(seed), how, lives)
+def covered(drawn: Told) -> Coverage:
     studied = (drawn.groups[:, None] == np.arange(4)).astype(np.float64)
     (result,) = coverage(drawn.listed, studied, drawn.groups, {"what happens": drawn.targets}, drawn.unit, FAST)
     return result
+
+
+def measured(how: str, seed: int = 0, lives: int = 40) -> Coverage:
+    return covered(told(np.random.default_rng(seed), how, lives))
 
 
 @pytest.mark.parametrize("how", ["one feature", "two features"])
@@ -59,12 +64,9 @@ def test_a_whole_life_is_held_out() -> None:
 
 def test_parts_count_alike_whatever_their_units_and_columns() -> None:
     drawn = told(np.random.default_rng(0), "half hidden")
-    studied = (drawn.groups[:, None] == np.arange(4)).astype(np.float64)
     first, second = drawn.targets.values()
-    plain, scaled = (
-        coverage(drawn.listed, studied, drawn.groups, {"what": parts}, drawn.unit, FAST)[0]
-        for parts in (drawn.targets, {"first": np.column_stack([first, first]) * 1000 + 7, "second": second})
-    )
+    other = {"first": np.column_stack([first, first]) * 1000 + 7, "second": second}
+    plain, scaled = (covered(replace(drawn, targets=targets)) for targets in (drawn.targets, other))
     assert scaled.studied == pytest.approx(plain.studied, abs=1e-6)
     assert scaled.uncovered == pytest.approx(plain.uncovered, abs=1e-5)
 

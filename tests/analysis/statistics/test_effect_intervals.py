@@ -21,13 +21,10 @@ def dump(
     lengths = uneven_lengths(rng, lives)
     episode = np.arange(lives) % episodes
     level = world * rng.normal(size=(episodes, FEATURES))[episode] + 0.7 * rng.normal(size=(lives, FEATURES))
-    effect = (
-        SHIFT + 0.6 * world * rng.normal(size=(episodes, FEATURES))[episode] + 0.3 * rng.normal(size=(lives, FEATURES))
-    )
+    effect = SHIFT + 0.6 * world * rng.normal(size=(episodes, FEATURES))[episode]
+    effect += 0.3 * rng.normal(size=(lives, FEATURES))
     member = [smooth(rng, length, 1)[:, 0] > 1 - bursts * rng.normal() for length in lengths]
-    values = [
-        smooth(rng, length, FEATURES) + level[i] + member[i][:, None] * effect[i] for i, length in enumerate(lengths)
-    ]
+    values = [smooth(rng, n, FEATURES) + level[i] + member[i][:, None] * effect[i] for i, n in enumerate(lengths)]
     index = np.repeat(np.arange(lives), lengths)
     return np.concatenate(values), np.where(np.concatenate(member), 0, -1), make_lives(lengths), episode[index]
 
@@ -122,8 +119,7 @@ def test_episodes_that_agree_in_sign_are_counted() -> None:
     values, labels, life, episode = dump(np.random.default_rng(5), 200, ENOUGH_EPISODES, 0.0)
     turned = np.where((episode == 1)[:, None], -values, values)
     result = effect_intervals(turned, labels, life, episode, Inference(bootstraps=99))
-    assert result.episodes[0] == ENOUGH_EPISODES
-    assert (result.agreeing[0] == ENOUGH_EPISODES - 1).all()
+    assert result.episodes[0] == ENOUGH_EPISODES and (result.agreeing[0] == ENOUGH_EPISODES - 1).all()
 
 
 def test_what_is_always_so_in_a_cluster_and_never_elsewhere_is_infinitely_apart() -> None:
@@ -145,17 +141,12 @@ def lives_with(index: np.ndarray) -> Lives:
 SETTINGS = Inference(bootstraps=199)
 
 
-def smooth_dump(run: int, lives: int, lift: float) -> tuple[np.ndarray, np.ndarray, Lives]:
-    """Four features that are higher by `lift` standard deviations in a cluster of a third of the records."""
-    lengths = [30] * lives
-    rng = np.random.default_rng([31, run])
-    state, *features = values_of(smooth, rng, lengths, 5).T
-    labels = np.where(state > 0.43, 0, -1)
-    return np.column_stack(features) + lift * (labels == 0)[:, None], labels, make_lives(lengths)
-
-
 def intervals(run: int, lives: int, episodes: int, lift: float) -> EffectIntervals:
-    values, labels, life = smooth_dump(run, lives, lift)
+    """Of four features that are higher by `lift` standard deviations in a cluster of a third of the records."""
+    life = make_lives([30] * lives)
+    state, *features = values_of(smooth, np.random.default_rng([31, run]), [30] * lives, 5).T
+    labels = np.where(state > 0.43, 0, -1)
+    values = np.column_stack(features) + lift * (labels == 0)[:, None]
     return effect_intervals(values, labels, life, life.index % episodes, SETTINGS)
 
 
@@ -164,8 +155,4 @@ def test_four_of_five_dumps_find_what_they_are_said_to_find(lives: int, episodes
     output = np.median([np.median(detectable(intervals(run, lives, episodes, 0.0), 0.95)) for run in range(20)])
     result = [(intervals(100 + run, lives, episodes, float(output)).complement_low > 0).mean() for run in range(60)]
     assert 0.7 < np.mean(result) < 0.9
-
-
-def test_without_an_interval_nothing_is_said() -> None:
-    one_life = intervals(0, 1, 1, 0.0)
-    assert np.isnan(detectable(one_life, 0.95)).all()
+    assert np.isnan(detectable(intervals(0, 1, 1, 0.0), 0.95)).all(), "without an interval nothing is said"

@@ -22,13 +22,10 @@ from analysis.statistics.effect_sizes import (
 from tests.planted_lives import make_lives
 
 
-def test_cohens_d_of_a_worked_example() -> None:
+def test_cohens_d_of_a_worked_example_and_without_spread() -> None:
     group, reference = np.array([[2.0], [4.0], [6.0]]), np.array([[1.0], [2.0], [3.0], [4.0]])
     # Variances 4 and 5/3, pooled (2 * 4 + 3 * 5/3) / 5 = 2.6, means 4 and 2.5.
     np.testing.assert_allclose(cohens_d(moments(group), moments(reference)), [1.5 / np.sqrt(2.6)])
-
-
-def test_cohens_d_without_spread() -> None:
     flat = Moments(5, np.array([1.0, 1.0, 1.0]), np.zeros(3))
     other = Moments(5, np.array([1.0, 3.0, 0.0]), np.zeros(3))
     np.testing.assert_array_equal(cohens_d(flat, other), [0.0, -np.inf, np.inf])
@@ -72,9 +69,8 @@ def test_complements_have_the_moments_of_all_other_rows(seed: int, clusters: int
 
 def test_a_complement_that_never_varies_has_no_spread() -> None:
     groups = [moments(np.full((rows, 1), 0.5)) for rows in (0, 3, 1, 7)]
-    assert [complement.variance.tolist() for complement in complements([*groups, moments(np.arange(5.0)[:, None])])][
-        -1
-    ] == [0.0]
+    *_, last = complements([*groups, moments(np.arange(5.0)[:, None])])
+    assert last.variance.tolist() == [0.0]
 
 
 @settings(max_examples=50, deadline=None)
@@ -140,11 +136,12 @@ def test_a_feature_that_never_changes_has_no_effect() -> None:
     assert effects.d_baseline[0, 1] > 0.5
 
 
-def test_a_cluster_of_everything_has_no_complement() -> None:
+def test_a_cluster_of_everything_has_no_complement_and_noise_has_no_effects() -> None:
     features, labels, lives = planted(1.0, 1.0, 0.2, records=4000)
     effects = effect_sizes(features, np.zeros_like(labels), lives, seed=0)
     assert np.isnan(effects.d_complement).all() and np.isnan(effects.complement_mean).all()
     assert abs(effects.d_baseline[0, 0]) < 0.05
+    assert effect_sizes(features, np.full_like(labels, -1), lives, seed=0).d_baseline.shape == (0, 1)
 
 
 def test_a_clusters_baseline_does_not_depend_on_the_others() -> None:
@@ -153,8 +150,3 @@ def test_a_clusters_baseline_does_not_depend_on_the_others() -> None:
     split = np.where(labels == -1, np.arange(len(labels)) % 2 - 1, labels)
     with_another = effect_sizes(features, np.where(split == 0, np.where(labels == 0, 0, 1), -1), lives, seed=0)
     np.testing.assert_array_equal(alone.d_baseline[0], with_another.d_baseline[0])
-
-
-def test_only_noise_gives_empty_effects() -> None:
-    features, labels, lives = planted(1.0, 1.0, 0.2, records=4000)
-    assert effect_sizes(features, np.full_like(labels, -1), lives, seed=0).d_baseline.shape == (0, 1)

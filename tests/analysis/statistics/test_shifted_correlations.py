@@ -49,8 +49,7 @@ def test_planted_relations_are_found_and_others_are_not(lives: Lives) -> None:
 def test_smooth_series_alone_are_rarely_related(lives: Lives) -> None:
     rng = np.random.default_rng(3)
     result = shifted_correlations(smooth(rng, lives, 15), smooth(rng, lives, 15), lives, SHIFTS, 0)
-    assert (result.p < 0.05).mean() < 0.1
-    assert np.nanmin(result.q) > 0.01
+    assert (result.p < 0.05).mean() < 0.1 and np.nanmin(result.q) > 0.01
 
 
 def test_what_all_lives_of_an_episode_share_is_not_taken_for_a_relation() -> None:
@@ -61,10 +60,8 @@ def test_what_all_lives_of_an_episode_share_is_not_taken_for_a_relation() -> Non
     shared = [np.tile(smooth(rng, worlds, 10).reshape(8, 1, 40, 10), (1, 6, 1, 1)).reshape(-1, 10) for _ in range(2)]
     noise = [0.01 * rng.normal(size=shared[0].shape) for _ in range(2)]
     left, right = shared[0] + noise[0], shared[1] + noise[1]
-    alone = shifted_correlations(left, right, lives, SHIFTS, 0)
-    together = shifted_correlations(left, right, lives, SHIFTS, 0, episode=episode)
-    assert (alone.p < 0.05).mean() > 0.2
-    assert (together.p < 0.05).mean() < 0.12
+    alone, together = (shifted_correlations(left, right, lives, SHIFTS, 0, episode=of) for of in (None, episode))
+    assert (alone.p < 0.05).mean() > 0.2 and (together.p < 0.05).mean() < 0.12
 
 
 def test_only_the_chosen_records_count(lives: Lives) -> None:

@@ -71,21 +71,16 @@ def test_clusters_of_nothing_are_not_found_again() -> None:
     assert labels.max() > 2 and np.mean(agreements) < 0.5 and np.nanmean(jaccard) < 0.5
 
 
-def nothing(points: np.ndarray, min_cluster_size: int) -> np.ndarray:
-    return np.full(len(points), -1)
-
-
 def test_finding_nothing_again_and_again_is_not_stable() -> None:
     noise, everything = np.full(9, -1), np.zeros(9, np.int64)
     assert np.isnan(adjusted_rand(noise, noise))
     assert adjusted_rand(noise, everything) == adjusted_rand(everything, noise) == 0
     assert adjusted_rand(everything, everything) == 1
-    blind, points = ClusterMethod(project, nothing, 50), lumps(14.0)
+    blind, points = ClusterMethod(project, lambda points, **_: np.full(len(points), -1), 50), lumps(14.0)
     nowhere = np.full(len(points), -1)
     assert projection_stability(points, nowhere, make_lives(LENGTHS), blind, 1).over_seeds == (0, 0, 0)
-    agreements, jaccard = bootstrap_stability(
-        points[:, :2], np.zeros(len(points), np.int64), make_lives(LENGTHS), blind, 0
-    )
+    one = np.zeros(len(points), np.int64)
+    agreements, jaccard = bootstrap_stability(points[:, :2], one, make_lives(LENGTHS), blind, 0)
     assert set(agreements) == {0} and jaccard.tolist() == [0]
 
 
@@ -103,15 +98,20 @@ def test_a_sample_looks_for_clusters_of_its_own_scale() -> None:
     assert asked == [200, 100, 15, 15, 15, 15, 4, 4, 4]
 
 
-def test_other_seeds_and_other_lives_are_embedded_anew_and_held_against_the_run() -> None:
-    asked = []
+def noting() -> tuple[ClusterMethod, list[tuple[int, int, int]]]:
+    """A method, and the list in which it notes what it is asked to embed."""
+    asked: list[tuple[int, int, int]] = []
 
     def note(activations: np.ndarray, seed: int, run_records: int) -> np.ndarray:
         asked.append((len(activations), seed, run_records))
         return project(activations, seed, run_records)
 
-    lengths = [20] * 400
-    method, activations = ClusterMethod(note, METHOD.hdbscan, 50), lumps(6.0, 400)
+    return ClusterMethod(note, METHOD.hdbscan, 50), asked
+
+
+def test_other_seeds_and_other_lives_are_embedded_anew_and_held_against_the_run() -> None:
+    method, asked = noting()
+    lengths, activations = [20] * 400, lumps(6.0, 400)
     labels, seed = METHOD.cluster(activations), 2**32 - 1
     result = projection_stability(activations, labels, make_lives(lengths), method, seed)
     assert asked[:SEEDS] == [(SEED_RECORDS, case, sum(lengths)) for case in (0, 1, 2)]
@@ -146,22 +146,17 @@ def test_why_no_other_seed_can_be_tried() -> None:
 
 def test_planted_clusters_are_beyond_a_gaussian_and_a_gaussian_is_not() -> None:
     """Two groups along the widest axis; and a Gaussian that the same axis cuts in two just as stably."""
-    halves = ClusterMethod(
-        lambda states, seed, run_records: (
-            states @ np.linalg.svd(states - states.mean(axis=0), full_matrices=False)[2][0]
-        ),
-        lambda points, min_cluster_size: (points > points.mean()).astype(np.int64),
-        50,
-        seeded=False,
-    )
+
+    def widest(states: np.ndarray, seed: int, run_records: int) -> np.ndarray:
+        return states @ np.linalg.svd(states - states.mean(axis=0), full_matrices=False)[2][0]
+
+    halves = ClusterMethod(widest, lambda points, **_: (points > points.mean()).astype(np.int64), 50, seeded=False)
     lives, rng = make_lives(LENGTHS, seed=1), np.random.default_rng(0)
     wide = rng.normal(size=(len(lives.index), 3)) * [9, 1, 1]
     plane = halves.embed(wide, seed=0, run_records=0)
     labels = halves.cluster(plane)
-    (agreements, _), floor = (
-        bootstrap_stability(plane, labels, lives, halves, 0),
-        stability_floor(wide, lives, halves, 0),
-    )
+    agreements, _ = bootstrap_stability(plane, labels, lives, halves, 0)
+    floor = stability_floor(wide, lives, halves, 0)
     assert min(agreements) > 0.8, "stable, as the index alone has it"
     assert not exceeds(agreements, floor.over_bootstraps)
 
@@ -175,14 +170,9 @@ def test_planted_clusters_are_beyond_a_gaussian_and_a_gaussian_is_not() -> None:
 
 
 def test_what_a_floor_asks_for() -> None:
-    asked = []
-
-    def note(activations: np.ndarray, seed: int, run_records: int) -> np.ndarray:
-        asked.append((len(activations), seed, run_records))
-        return project(activations, seed, run_records)
-
+    method, asked = noting()
     lives, activations = make_lives([20] * 400), lumps(6.0, 400)
-    floor = stability_floor(activations, lives, ClusterMethod(note, METHOD.hdbscan, 50), 2**32 - 1)
+    floor = stability_floor(activations, lives, method, 2**32 - 1)
     assert asked[:FLOOR_SEEDS] == [(SEED_RECORDS, case, 8_000) for case in (2**32 - 1, 0, 1)]
     assert len(asked) == FLOOR_SEEDS + EMBEDDED_ANEW - 1 and len(floor.over_lives) == 2
     assert len(floor.over_seeds) == 3 and len(floor.over_bootstraps) == 12
