@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from activation_store.reader import read_dump
+from activation_store.records import Records
 from activation_store.schema import METADATA_FILE
 from agent_zoo.memories.memory import MemoryState
 from analysis.world_model.arms import TICKS, direction_target, searched, value
@@ -22,29 +23,26 @@ from tests.analysis.world_model.conftest import HORIZON
 from tests.command import assert_refuses
 
 
+def places_of(records: Records) -> list[tuple[int, ...]]:
+    """Episode, agent and tick of each record."""
+    return list(zip(records.episode.tolist(), records.agent_id.tolist(), records.tick.tolist(), strict=True))
+
+
 def test_every_tick_after_the_context_is_predicted_once(recorded) -> None:
     predicted = []
     for batch in recorded.windows():
         for (episode, agent, tick), length in zip(batch.identity.tolist(), batch.lengths.tolist(), strict=True):
             assert CONTEXT < length <= CONTEXT + HORIZON
             predicted += [(episode, agent, tick + late) for late in range(CONTEXT, length)]
-    records = read_dump(recorded.dump, episodes=recorded.train)
-    everything = set(zip(records.episode.tolist(), records.agent_id.tolist(), records.tick.tolist(), strict=True))
-    first = {(episode, agent): 10**6 for episode, agent, _ in everything}
-    for episode, agent, tick in everything:
-        first[episode, agent] = min(first[episode, agent], tick)
+    everything = places_of(read_dump(recorded.dump, episodes=recorded.train))
+    first = {(episode, agent): tick for episode, agent, tick in sorted(everything, reverse=True)}
     wanted = {item for item in everything if item[2] - first[item[0], item[1]] >= CONTEXT}
     assert len(predicted) == len(set(predicted)) and set(predicted) == wanted and len(wanted) > 500
 
 
 def test_windows_hold_what_was_recorded(recorded) -> None:
     records = read_dump(recorded.dump, episodes=recorded.train)
-    by_place = {
-        item: index
-        for index, item in enumerate(
-            zip(records.episode.tolist(), records.agent_id.tolist(), records.tick.tolist(), strict=True)
-        )
-    }
+    by_place = {place: index for index, place in enumerate(places_of(records))}
     batch = recorded.windows(seed=3)[1]
     for number in range(len(batch)):
         episode, agent, tick = batch.identity[number].tolist()
@@ -133,25 +131,18 @@ def test_all_parts_are_predicted_and_none_reaches_the_policys_weights(recorded) 
     assert not [name for name in idle if not name.startswith(("paint.0", "spread", "say"))]
 
 
-def test_the_training_dump_keeps_its_own_split(recorded, model) -> None:
-    origin = recorded.origin(sha256(recorded.dump / METADATA_FILE))
-    assert HeldOut.of(model, origin, recorded.dump).origin is origin
-
-
-def test_episodes_on_other_maps_of_another_dump_are_new(recorded, model) -> None:
+def test_the_training_dump_keeps_its_own_split_and_episodes_on_other_maps_of_another_are_new(recorded, model) -> None:
+    own = recorded.origin(sha256(recorded.dump / METADATA_FILE))
+    assert HeldOut.of(model, own, recorded.dump).origin is own
     maps = maps_of_episodes(recorded.metadata)
     origin = recorded.origin()
     result = HeldOut.of(model, origin, recorded.dump).origin
     assert result.test == tuple(episode for episode, number in maps.items() if number not in origin.train_maps)
     assert result.test and set(result.test) < set(maps) and not result.train
     assert (result.dump, result.dump_sha256) == (recorded.dump.name, sha256(recorded.dump / METADATA_FILE))
-
-
-def test_maps_of_another_seed_or_size_are_all_new(recorded, model) -> None:
-    seed, size = recorded.origin().world
-    for world in ((seed + 1, size), (seed, size * 2)):
-        result = HeldOut.of(model, replace(recorded.origin(), world=world), recorded.dump).origin
-        assert result.test == tuple(maps_of_episodes(recorded.metadata))
+    seed, size = origin.world
+    for world in ((seed + 1, size), (seed, size * 2)):  # maps of another seed or size are all new
+        assert HeldOut.of(model, replace(origin, world=world), recorded.dump).origin.test == tuple(maps)
 
 
 def test_dumps_on_which_no_simulation_can_start_are_refused(recorded, model, monkeypatch) -> None:
