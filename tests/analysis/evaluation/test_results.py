@@ -1,4 +1,4 @@
-"""The reader takes what evaluate.py and the original tools write, and refuses all else with one line."""
+"""Result files are read or refused in one line; the list of tasks, which the analysis holds itself, is the game's."""
 
 import tempfile
 from collections.abc import Mapping
@@ -8,10 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.evaluation.held_out_tasks import TASK_NAMES
+from analysis.evaluation.held_out_tasks import (
+    CATEGORIES,
+    IN_CATEGORY,
+    TASK_CATEGORIES,
+    TASK_NAMES,
+    TASK_WEIGHTS,
+    task_index,
+)
 from analysis.evaluation.results import PolicyRun, find_result_files, read_results
 from common.checked_json import CHECKSUM, entry_checksum
 from common.user_error import UserError
+from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
+from reinforcement_learning.game.training_tasks import training_tasks
 from tests.command import assert_refuses
 from tests.fuzz import flip
 from tests.planted_results import as_original, play, provenance, write
@@ -108,3 +117,36 @@ def test_a_wrong_checksum_is_refused(tmp_path: Path, checksum: object) -> None:
     results = {**with_checksums(RESULTS), "one": {**RESULTS["one"], CHECKSUM: checksum}}
     file = write(tmp_path, "eval_pvp_1.json", results)
     assert_refuses("policy 'one': its results do not match their checksum", read_results, file)
+
+
+def test_names_and_categories_are_those_of_the_game() -> None:
+    game = [(f"curriculum/{spec.name}", spec.tags[0]) for spec in evaluation_tasks()]
+    assert list(zip(TASK_NAMES, TASK_CATEGORIES, strict=True)) == game and len(set(TASK_NAMES)) == 63
+
+
+def test_every_category_weighs_a_sixth() -> None:
+    assert IN_CATEGORY.sum(axis=1).tolist() == [1, 3, 2, 8, 44, 5]
+    np.testing.assert_allclose(IN_CATEGORY @ TASK_WEIGHTS, 100 / len(CATEGORIES))
+
+
+def test_keys_are_understood() -> None:
+    assert [task_index(name) for name in TASK_NAMES] == list(range(63))
+    assert [task_index(f"curriculum/{spec.name}") for spec in training_tasks(128)] == [None] * len(training_tasks(128))
+    own = "curriculum/Task_DefeatEntity_(agent_type:npc_level:3_num_agent:20)_reward_to:agent"
+    turned = "curriculum/Task_DefeatEntity_(level:3_num_agent:20_agent_type:npc)_reward_to:agent"
+    assert task_index(turned) == TASK_NAMES.index(own)
+    assert task_index("curriculum/Task_TickGE_(num_tick: 1024)_reward_to:agent") == 0
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "", "length", "curriculum/", "curriculum/Task_TickGE_()_reward_to:agent", TASK_NAMES[0][11:],
+        "curriculum/Task_TickGE_(num_tick:1024)_reward_to:team",
+        "curriculum/Task_TickGE_(num_tick:512)_reward_to:agent",
+        "curriculum/Task_TickGE_(num_tick:1024_num_tick:1024)_reward_to:agent",
+        "curriculum/Task_TickGE_(more_num_tick:1024)_reward_to:agent",
+    ],
+)  # fmt: skip
+def test_other_keys_are_not(key: str) -> None:
+    assert task_index(key) is None

@@ -1,4 +1,4 @@
-"""Planted features are recovered, dead ones revived, and interrupted trainings continue bit for bit."""
+"""Planted features are recovered, dead ones revived, interrupted trainings continued bit for bit, episodes divided."""
 
 from pathlib import Path
 
@@ -6,16 +6,19 @@ import numpy as np
 import pytest
 import torch
 
+from activation_store.reader import read_metadata
 from activation_store.sparse_dictionary import AUTOENCODERS, DictionaryKind, SparseDictionary
 from agent_zoo.sparse_codes import SparseCoder
 from analysis.sparse.autoencoder import Parameters, folded
 from analysis.sparse.fitting import baseline, claim
 from analysis.sparse.report import matched, stability
 from analysis.sparse.settings import SparseSettings
+from analysis.sparse.states import Split, split_episodes
 from analysis.sparse.training import Epoch, FitPlan, geometric_median, normalisation, train
 from analysis.statistics.surrogate import gaussian_surrogate
 from common.tensor_file import read_tensors, write_tensors
 from tests.command import assert_refuses
+from tests.planted import planted_dump, write_planted
 from tests.planted_features import SOURCE, PlantedFeatures, planted_features
 from tests.planted_lives import make_lives
 
@@ -169,3 +172,25 @@ def test_a_folder_with_other_files_is_not_claimed(tmp_path: Path) -> None:
         path.unlink()
     (settings.training_folder / "mine.txt").touch()
     assert_refuses("holds other files", claim, settings, {})
+
+
+EPISODES = 8
+
+
+@pytest.fixture(scope="module", params=["json", "parquet"])
+def dump(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    planted = planted_dump(episodes=EPISODES, ticks=20)
+    return write_planted(tmp_path_factory.mktemp("dump") / "dump", planted, format=request.param)
+
+
+def split(dump: Path, most: int) -> Split:
+    return split_episodes(dump, read_metadata(dump), 0, most)
+
+
+def test_a_quarter_is_tested_on_and_no_more_records_are_used_than_allowed_but_an_episode_of_each(dump: Path) -> None:
+    records = read_metadata(dump).records
+    parts, whole, half, least = (split(dump, most) for most in (records, 10**6, records // 2, 1))
+    assert sorted((*parts.train, *parts.test)) == list(range(EPISODES)) and len(parts.test) == 2
+    assert 0 < len(half.train) <= 3 and len(half.test) == 1
+    assert set(half.train) < set(whole.train) and set(half.test) < set(whole.test)
+    assert len(least.train) == len(least.test) == 1
