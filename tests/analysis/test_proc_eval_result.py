@@ -85,7 +85,7 @@ def test_the_summary_holds_means_over_seeds(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("done")
-def test_tables_agree_with_each_other_and_with_the_files(folder: Path) -> None:
+def test_tables_agree_with_each_other_and_with_the_files_and_find_the_strong_policy(folder: Path) -> None:
     of_strong = {"policy_name": "strong", "mode": "pvp"}.items()
     tasks = [row for row in rows(folder, "score_task_summary") if of_strong <= row.items()]
     assert sorted(row["task_name"] for row in tasks) == sorted(TASK_NAMES)
@@ -102,10 +102,6 @@ def test_tables_agree_with_each_other_and_with_the_files(folder: Path) -> None:
         values = written[row["seed"]]["strong"][row["task_name"]]
         assert int(row["count"]) == len(values)
         assert float(row["task_progress"]) == pytest.approx(np.mean(values), abs=1e-6)
-
-
-@pytest.mark.usefixtures("done")
-def test_comparisons_find_the_strong_policy(folder: Path) -> None:
     compared = rows(folder, "score_improvement")
     assert [(row["mode"], row["policy_name"], row["other_policy_name"]) for row in compared] == [
         ("pvp", "strong", "weak"), ("pve", "strong", "weak"),

@@ -46,22 +46,18 @@ def fitted(request: pytest.FixtureRequest) -> hdbscan.HDBSCAN:
 
 
 @pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
-def test_cuts_are_those_of_hdbscan(fitted: hdbscan.HDBSCAN) -> None:
+def test_cuts_are_those_of_hdbscan_and_the_first_holds_everything(fitted: hdbscan.HDBSCAN) -> None:
     tree = cluster_tree(fitted.condensed_tree_.to_numpy())
     densities = tree.densities(30)
     assert 1 <= len(densities) <= 30 and (np.diff(densities) > 0).all()
+    assert (tree.cut(densities[0]) == 0).all()
+    assert tree.size[0] == len(fitted.labels_) and (tree.gathered(np.ones(tree.size[0])) == tree.size).all()
     for density in densities:
         ours, theirs = tree.cut(density), fitted.single_linkage_tree_.get_clusters(1 / density, SMALLEST)
         if (ours == 0).all() or (theirs == NOISE).all():  # the tree keeps its root, however small
             continue
         np.testing.assert_array_equal(ours == NOISE, theirs == NOISE)
         assert adjusted_rand_score(ours, theirs) == pytest.approx(1)
-
-
-def test_the_first_cut_holds_everything(fitted: hdbscan.HDBSCAN) -> None:
-    tree = cluster_tree(fitted.condensed_tree_.to_numpy())
-    assert (tree.cut(tree.densities(30)[0]) == 0).all()
-    assert tree.size[0] == len(fitted.labels_) and (tree.gathered(np.ones(tree.size[0])) == tree.size).all()
 
 
 def test_persistence_is_hdbscans_stability() -> None:

@@ -94,7 +94,7 @@ def test_behaviours_are_found_in_trajectories(planted: tuple[np.ndarray, np.ndar
     assert adjusted_rand_score(label, group[settled]) > 0.9
 
 
-def test_axes_span_what_separates_the_groups(planted: tuple[np.ndarray, np.ndarray]) -> None:
+def test_axes_span_what_separates_the_groups_and_of_two_it_is_one(planted: tuple[np.ndarray, np.ndarray]) -> None:
     states, group = planted
     result = group_axes(states, group, "kmeans", "lstm_hidden", whole_lives(), 2, SOURCE)
     assert [item.name for item in result] == ["kmeans_1", "kmeans_2", "kmeans_3"]
@@ -104,10 +104,6 @@ def test_axes_span_what_separates_the_groups(planted: tuple[np.ndarray, np.ndarr
     outside = states - read @ np.stack([item.weight for item in result])
     assert np.ptp([outside[group == item].mean(axis=0) for item in range(GROUPS)], axis=0).max() < 0.5
     assert [next(item.faults(), None) for item in result] == [None] * 3
-
-
-def test_two_groups_have_one_axis_and_one_group_none(planted: tuple[np.ndarray, np.ndarray]) -> None:
-    states, group = planted
     two, one = (group > 0).astype(np.int64), np.zeros(len(group), np.int64)
     assert len(group_axes(states, two, "codes", "lstm_hidden", whole_lives(), 2, SOURCE)) == 1
     assert group_axes(states, one, "codes", "lstm_hidden", whole_lives(), 2, SOURCE) == []

@@ -275,9 +275,8 @@ def test_winning_every_episode_leaves_no_interval(tmp_path: Path) -> None:
 def test_policies_that_never_met_the_others_have_no_rating(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     met = ({"a": 0.1, "b": 0.4}, {"b": 0.4, "c": 0.7}, {"x": 0.5, "y": 0.1})
-    policies = read(
-        tmp_path, {f"eval_pvp_{seed}.json": play(skills, 40, 30, rng) for seed, skills in enumerate(met, 1)}
-    )
+    files = {f"eval_pvp_{seed}.json": play(skills, 40, 30, rng) for seed, skills in enumerate(met, 1)}
+    policies = read(tmp_path, files)
     ratings = {row.policy: row for row in ranking(policies, BOOTSTRAP, KeptDraws(BOOTSTRAP))}
     assert list(ratings)[:3] == ["c", "b", "a"], "a and c met through b"
     assert np.isfinite([ratings[name].rating.low for name in "abc"]).all()

@@ -132,7 +132,7 @@ def test_points_are_coloured_by_a_whole_choice_and_by_goals(browser, ways: Recor
         assert not page.locator("#groups").is_visible()
 
 
-def test_views_can_be_drawn_in_any_room(page) -> None:
+def test_views_can_be_drawn_in_any_room_and_small_p_values_are_not_spelled_out(page) -> None:
     """A size of zero, as in a hidden panel, must not give a circle a negative radius."""
     for room in (-20, 0, 3, 300):
         width = page.evaluate(
@@ -146,8 +146,5 @@ def test_views_can_be_drawn_in_any_room(page) -> None:
             room,
         )
         assert width == max(60, room)
-
-
-def test_small_p_values_are_not_spelled_out(page) -> None:
     shown = page.evaluate("[3e-15, 0.00099, 0.001, 0.25, 1, NaN].map(probability)")
     assert shown == ["<0.001", "<0.001", "0.001", "0.250", "1.000", "n/a"]

@@ -1,7 +1,11 @@
-"""Study files run scripts of this project alone, within their own results, and are refused where they are wrong."""
+"""Study files run scripts of this project alone, name primary outcomes first, and are refused where they are wrong."""
 
 import copy
-from dataclasses import fields
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -10,9 +14,11 @@ import yaml
 import evaluate
 import extract_activations
 import intervene
+from analysis.findings.page import Named
 from analysis.findings.page_template import LONGEST, Number, parse_template
+from analysis.findings.running import PRIMARY_FILE, StudyRun
 from analysis.findings.stage_commands import DEFAULT_SEEDS, SCRIPTS, check_command, seeds_of
-from analysis.findings.study_file import name_of, read_study
+from analysis.findings.study_file import Primary, Stage, Study, name_of, read_study
 from analysis.interventions.play.request import RunOptions
 from tests.command import ROOT, assert_refused, assert_refuses, run_here
 
@@ -341,3 +347,78 @@ def test_every_repeat_plays_a_seed_of_its_own_and_the_default_is_a_number_like_a
         (default,) = (field.default for field in fields(of) if field.name == "seed")
         assert DEFAULT_SEEDS[script] == default
         assert played(f"{script} x") == played(f"{script} x --seed {default}") == {str(default)}
+
+
+PRIMARY = Primary("a", "effects.tsv", {"outcome": "ticks"})
+TWO_STAGES = Study(tuple(Stage(name, "write.py {here}", 1.0) for name in "ab"), primary=(PRIMARY,))
+
+
+def run_of(study: Study, folder: Path) -> Named | None:
+    run = StudyRun(study, folder / "results", folder)
+    return run.run(run.plan(), lambda plan, state, seconds: None).primary
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a script that writes something."""
+    script = "import pathlib, sys\npath = pathlib.Path(sys.argv[1])\npath.mkdir()\n(path / 'x').write_text('x')\n"
+    (tmp_path / "write.py").write_text(script)
+    return tmp_path
+
+
+def named(begun: int, outcomes: Sequence[Primary]) -> Named:
+    return Named(datetime.now(UTC).date().isoformat(), begun, [str(outcome) for outcome in outcomes])
+
+
+def test_primary_outcomes_are_written_down_before_anything_is_played(folder: Path) -> None:
+    """Those that are named later say how much had been begun, and the first ones keep their day."""
+    assert run_of(TWO_STAGES, folder) == named(0, [PRIMARY])
+    kept = folder / "results" / PRIMARY_FILE
+    kept.write_text(kept.read_text().replace(named(0, []).since, "2020-01-01"))
+    again = run_of(TWO_STAGES, folder)
+    assert again is not None and again.since == "2020-01-01"
+    other = replace(PRIMARY, where={"outcome": "meals"})
+    assert run_of(replace(TWO_STAGES, primary=(other,)), folder) == named(2, [other])
+    assert run_of(replace(TWO_STAGES, primary=()), folder) is None
+    assert run_of(TWO_STAGES, folder) == named(2, [PRIMARY])  # dropped for a while, so named anew
+
+
+def test_damaged_file_is_refused_in_one_line(folder: Path) -> None:
+    (folder / "results").mkdir()
+    (folder / "results" / PRIMARY_FILE).write_text(json.dumps({"since": 3}))
+    assert_refuses(r"primary\.json is damaged: delete it", run_of, TWO_STAGES, folder)
+
+
+@pytest.mark.parametrize("name", ["a", "b.log"])
+def test_what_the_study_did_not_write_is_not_removed(folder: Path, name: str) -> None:
+    mine = folder / "results" / name
+    (mine if "." in name else mine / "mine").mkdir(parents=True)
+    assert_refuses("is not of this study: move it away", run_of, TWO_STAGES, folder)
+    assert [path.name for path in mine.iterdir()] == ([] if "." in name else ["mine"])
+    assert not (folder / "results" / "study.json").exists()
+
+
+def test_folders_with_spaces_and_quotes_are_one_argument(folder: Path) -> None:
+    run = StudyRun(TWO_STAGES, folder / "it's mine", folder)
+    run.run(run.plan(), lambda plan, state, seconds: None)
+    assert (folder / "it's mine" / "a" / "x").exists()
+
+
+def test_a_pipe_in_place_of_a_log_is_refused(folder: Path) -> None:
+    study = Study((Stage("a", "fail.py {here}", 1.0, resume="--resume"),))
+    (folder / "fail.py").write_text("raise SystemExit('no')\n")
+    assert_refuses("the stage a failed: no", run_of, study, folder)
+    log = folder / "results" / "a.log"
+    log.unlink()
+    os.mkfifo(log)
+    assert_refuses(r"a\.log cannot be written: it is no plain file", run_of, study, folder)
+
+
+def test_hidden_files_do_not_make_a_finished_stage_run_again(folder: Path) -> None:
+    (folder / "read").mkdir()
+    (folder / "read" / "x").write_text("x")
+    study = Study((Stage("a", "write.py {here}", 1.0, reads=("read",)),))
+    assert run_of(study, folder) is None
+    (folder / "results" / "a" / ".DS_Store").touch()
+    (folder / "read" / "._x").touch()
+    assert [plan.action for plan in StudyRun(study, folder / "results", folder).plan()] == ["skip"]

@@ -33,8 +33,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     return folder, write_effects(folder, *with_followed(*plant(PLANTED), 0.5), draws=999, seed=1, erased=[ERASED])
 
 
-def test_everything_is_written_and_nothing_else(run: tuple[Path, list[str]]) -> None:
+def test_everything_is_written_and_nothing_else_and_what_was_erased_is_a_table(run: tuple[Path, list[str]]) -> None:
     assert sorted(path.name for path in run[0].iterdir()) == sorted(set(OUTPUTS) - {"ranking.png"})
+    (output,) = rows_of(run[0] / "erased.tsv")
+    assert output["variable"] == "self_food" and output["states"] == "1000" and output["before"] == "0.5"
+    assert output["unedited"] == "" and output["in_play"] == "0.125"
 
 
 def test_directions_edited_one_by_one_are_ranked_in_text_and_picture(tmp_path: Path) -> None:
@@ -73,13 +76,7 @@ def test_directions_of_a_run_without_totals_are_not_ranked(tmp_path: Path) -> No
     assert (tmp_path / "ranking.png").exists()
 
 
-def test_what_was_erased_is_a_table(run: tuple[Path, list[str]]) -> None:
-    (output,) = rows_of(run[0] / "erased.tsv")
-    assert output["variable"] == "self_food" and output["states"] == "1000" and output["before"] == "0.5"
-    assert output["unedited"] == "" and output["in_play"] == "0.125"
-
-
-def test_json_holds_everything(run: tuple[Path, list[str]]) -> None:
+def test_json_holds_everything_and_the_table_has_a_row_for_it(run: tuple[Path, list[str]]) -> None:
     content = json.loads((run[0] / "effects.json").read_text())
     assert content["summary"] == run[1] and content["settings"]["permutations"] == 999
     ticks = [tick for tick in content["effects"] if tick["outcome"] == "ticks"]
@@ -88,11 +85,7 @@ def test_json_holds_everything(run: tuple[Path, list[str]]) -> None:
     assert ticks[0]["against"][0]["control"] == "random directions"
     for part in ("arms", "at_once", "spillovers", "dose_responses", "persistences", "notes"):
         assert content[part], part
-
-
-def test_table_has_a_row_for_everything(run: tuple[Path, list[str]]) -> None:
     rows = rows_of(run[0] / "effects.tsv")
-    content = json.loads((run[0] / "effects.json").read_text())
     assert not any(None in row or None in row.values() for row in rows), "all rows are as long as the heads"
     measures = [row["measure"] for row in rows]
     for measure, part in (

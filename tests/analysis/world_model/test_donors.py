@@ -17,7 +17,7 @@ from analysis.world_model.imagination import ImaginedTick, imagine, informed_sta
 from analysis.world_model.model import WorldModel
 from analysis.world_model.scene import own_columns
 from tests.analysis.interventions.play.directions import unit
-from tests.analysis.world_model.test_edits import assert_same, edits_of, simulated
+from tests.analysis.world_model.test_edits import assert_same, edits_of, simulated, updates
 from tests.command import assert_refuses
 
 FEATURE = "self_row"
@@ -122,14 +122,13 @@ def test_lives_begin_ticks_with_exactly_their_donors_memories(model, start, reco
 def test_read_outs_are_exactly_those_of_the_donors(model, start, recorded, unedited) -> None:
     edits = one_edit(model, recorded, INTERCHANGE)
     assert edits.name == f"interchange-one-{FEATURE}"
-    made, before = EditsWithDonors(edits, unedited, model.layout, 0, 0), start.memory
-    for number, tick in enumerate(imagine(model, start, TICKS, torch.Generator().manual_seed(2), (), made)):
-        _, computed = soft_tick(model.policy, tick.view.observation, before)
+    made = EditsWithDonors(edits, unedited, model.layout, 0, 0)
+    ticks = imagine(model, start, TICKS, torch.Generator().manual_seed(2), (), made)
+    for number, (_, computed, memory) in enumerate(updates(model, start, ticks)):
         wanted = computed.cell[-1].clone()
         (given,) = made.donors.values()
         wanted[made.edited, 1] = unedited.states["lstm_cell"][number][given, 1]
-        torch.testing.assert_close(tick.memory.cell[-1], wanted, rtol=1e-5, atol=1e-5)
-        before = tick.memory
+        torch.testing.assert_close(memory.cell[-1], wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_a_life_that_lacks_one_donor_is_not_edited(model, start, recorded) -> None:

@@ -1,7 +1,7 @@
 """Edits inside a simulation do what they do in the game, and leave starts and dice as they are."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -52,7 +52,7 @@ def assert_same(ticks: list[ImaginedTick], others: list[ImaginedTick]) -> None:
 
 
 @torch.no_grad()
-def updates(model: WorldModel, start, ticks: list[ImaginedTick]) -> Iterator[tuple[MemoryState, ...]]:
+def updates(model: WorldModel, start, ticks: Iterable[ImaginedTick]) -> Iterator[tuple[MemoryState, ...]]:
     """Each tick's memory before it, what the policy makes of it, and what was made of it in the simulation."""
     before = start.memory
     for tick in ticks:

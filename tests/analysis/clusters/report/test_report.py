@@ -52,8 +52,11 @@ def test_the_verdict_comes_first(page, summary: dict[str, Any]) -> None:
     assert page.locator("h2").first.inner_text() == "Verdict"
 
 
-def test_sections_fold_and_links_unfold_them(browser, analysed: Analysed, summary: dict[str, Any]) -> None:
+def test_sections_fold_but_on_paper_and_links_unfold_them(browser, analysed: Analysed, summary: dict[str, Any]) -> None:
     with opened(browser, analysed.run / "report.html") as page:
+        page.emulate_media(media="print")
+        assert page.locator("#reproduce").is_visible() and not page.locator("nav").is_visible()
+        page.emulate_media(media="screen")
         folded = page.evaluate("document.documentElement.scrollHeight")
         targets = [link.get_attribute("href") for link in page.locator("nav a").all()]
         assert targets == [f"#{section.get_attribute('id')}" for section in page.locator(".section > div").all()]
@@ -66,12 +69,6 @@ def test_sections_fold_and_links_unfold_them(browser, analysed: Analysed, summar
             assert 0 <= heading["y"] < page.viewport_size["height"]
         page.evaluate(UNFOLD)
         assert page.evaluate("document.documentElement.scrollHeight") > 2 * folded
-
-
-def test_folded_parts_are_printed(browser, analysed: Analysed) -> None:
-    with opened(browser, analysed.run / "report.html") as page:
-        page.emulate_media(media="print")
-        assert page.locator("#reproduce").is_visible() and not page.locator("nav").is_visible()
 
 
 def test_every_figure_is_inside_and_told_in_words(page, analysed: Analysed) -> None:

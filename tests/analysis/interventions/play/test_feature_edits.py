@@ -31,8 +31,6 @@ from tests.planted_dictionary import axes
 from tests.planted_run import labelled_run, saved_selection
 
 NORTH = "gain_total/Move.Direction/North"
-
-
 STATES = torch.randn(50, 6, generator=torch.Generator().manual_seed(0))
 
 
