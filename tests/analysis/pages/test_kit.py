@@ -143,13 +143,10 @@ def test_time_does_not_run_twice_as_fast_after_a_short_pause(page) -> None:
     assert abs(counts[0] - counts[1]) <= 1
 
 
-def test_numbers_are_said_with_their_signs(page) -> None:
+def test_numbers_are_said_with_their_signs_and_a_line_skips_what_is_unknown(page) -> None:
     numbers = "signed(-0.256), signed(3, 0), rounded(-1234.5), rounded(0.00012344), signed(NaN), rounded(1 / 0)"
     assert page.evaluate(f"[{numbers}]") == ["−0.26", "+3", "−1230", "+0.000123", "–", "–"]
     assert page.evaluate("[counted(1, 'life', 'lives'), counted(2000, 'tick')]") == ["1 life", "2,000 ticks"]
-
-
-def test_a_line_skips_what_is_unknown(page) -> None:
     points = page.evaluate(
         """() => {
           const points = [];

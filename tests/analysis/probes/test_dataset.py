@@ -1,4 +1,4 @@
-"""What probes are given and asked, also of the future: on a real dump of a blindfolded policy, and on hand-made lives."""
+"""What probes are given and asked, also of the future: on a real dump of a blindfolded policy, and hand-made lives."""
 
 from dataclasses import replace
 from pathlib import Path

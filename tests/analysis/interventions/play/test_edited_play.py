@@ -1,20 +1,27 @@
 """Edited agents in the real game: a planted cause has its effect, and nobody else's dice change."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from activation_store.interventions import LivesTable
+from agent_zoo.network_parts.own_features import GOAL
+from analysis.interventions.edits.donor_rule import DonorRule
 from analysis.interventions.edits.linear_readings import Distances
-from analysis.interventions.edits.memory_edits import Clear, Freeze, KeptMemory, MovedAsFar
+from analysis.interventions.edits.memory_edits import Clear, Freeze, KeptMemory, MovedAsFar, Transplant
 from analysis.interventions.edits.state_edits import AsFarAs, StateEdit, Untouched, collapse, steer
 from analysis.interventions.play.experiment import ArmPlan
+from analysis.interventions.play.outcomes import goals_of
 from analysis.interventions.play.when import BodyCondition, When
+from reinforcement_learning.game.fast_game.ways import SIDES
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.policy_pool import PolicyPool
+from reinforcement_learning.settings import TaskSettings
 from tests.analysis.interventions.play.directions import unit
 from tests.command import assert_refuses
-from tests.driven import DRIVER, UNITS, lives_of, played
+from tests.driven import DRIVER, UNITS, driven_contest, lives_of, played
 
 IDLE = 5
 GROUP = Group(4, (0, 1))
@@ -125,3 +132,45 @@ def test_the_same_plan_gives_the_same_lives(pool: PolicyPool) -> None:
     first, second = (lives(pool, collapse([unit(DRIVER, UNITS)], "change")) for _ in range(2))
     for name, values in first.outcomes.items():
         np.testing.assert_array_equal(values, second.outcomes[name], err_msg=name)
+
+
+THREE = Group(3, (0, 1))
+GO_NORTH = steer(unit(DRIVER, UNITS), 0.9)
+FROM, INTERRUPT = 4, 2
+SEEN = ("row", "col", GOAL)
+
+
+@pytest.fixture(scope="module")
+def goal_seekers(small_world, maps) -> PolicyPool:
+    """All agents go north or not, as the driver says, whatever their goal; all are moved in one of the first ticks."""
+    task = TaskSettings(curriculum="four_ways", embedding_size=16)
+    return driven_contest(replace(small_world, interrupt=INTERRUPT), task, maps).pool(len(THREE.numbers))
+
+
+def goals_of_rows(goal_seekers: PolicyPool, table: LivesTable) -> np.ndarray:
+    goals = goals_of(goal_seekers).reshape(len(THREE.numbers), -1)  # worlds by agents
+    places = [shared.agents for shared in goal_seekers.shared]
+    rows = zip(table.episode.tolist(), table.agent.tolist(), strict=True)
+    return np.array([goals[THREE.numbers.index(e), places[THREE.numbers.index(e)].index(a)] for e, a in rows])
+
+
+def test_who_is_driven_north_goes_towards_the_north_only(goal_seekers: PolicyPool) -> None:
+    table = lives_of(goal_seekers, THREE, ArmPlan("edit", 16, When(FROM), states=(GO_NORTH,)))
+    goal, way, right = goals_of_rows(goal_seekers, table), table.outcomes["towards_goal"], table.outcomes["right_way"]
+    assert set(goal.tolist()) == set(range(len(SIDES)))
+    known = np.isfinite(way)
+    northern, southern = way[known & (goal == 0)], way[known & (goal == 1)]
+    assert northern.mean() > 3 > -3 > southern.mean()  # few get far: the map is small and full of obstacles
+    assert right[known & (goal == 0)].mean() > 0.5 > right[known & (goal == 1)].mean()
+    np.testing.assert_array_equal(right[known], way[known] > 0)
+    assert np.abs(way[known]).max() <= 100  # the jump of the interrupt is no way
+
+
+def test_the_goal_is_a_variable_of_conditions_and_donors(goal_seekers: PolicyPool) -> None:
+    southern = When(FROM, condition=BodyCondition.parse("self_goal == 1", SEEN))
+    table = lives_of(goal_seekers, THREE, ArmPlan("edit", 16, southern, states=(GO_NORTH,)))
+    edited = np.nan_to_num(table.outcomes["edited_ticks"]) > 0
+    assert edited.any() and (goals_of_rows(goal_seekers, table)[edited] == 1).all()
+    rule = DonorRule.parse("self_goal", SEEN)
+    swapped = lives_of(goal_seekers, THREE, ArmPlan("edit", 4, When(FROM, FROM + 1), memories=(Transplant(rule, 1),)))
+    assert (np.nan_to_num(swapped.outcomes["edited_ticks"]) == 1).sum() >= 4
