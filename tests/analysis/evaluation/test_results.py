@@ -119,12 +119,9 @@ def test_a_wrong_checksum_is_refused(tmp_path: Path, checksum: object) -> None:
     assert_refuses("policy 'one': its results do not match their checksum", read_results, file)
 
 
-def test_names_and_categories_are_those_of_the_game() -> None:
+def test_names_and_categories_are_those_of_the_game_and_each_category_weighs_a_sixth() -> None:
     game = [(f"curriculum/{spec.name}", spec.tags[0]) for spec in evaluation_tasks()]
     assert list(zip(TASK_NAMES, TASK_CATEGORIES, strict=True)) == game and len(set(TASK_NAMES)) == 63
-
-
-def test_every_category_weighs_a_sixth() -> None:
     assert IN_CATEGORY.sum(axis=1).tolist() == [1, 3, 2, 8, 44, 5]
     np.testing.assert_allclose(IN_CATEGORY @ TASK_WEIGHTS, 100 / len(CATEGORIES))
 

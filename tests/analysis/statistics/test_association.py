@@ -13,7 +13,7 @@ from analysis.statistics.coverage import Coverage, coverage
 from analysis.statistics.inference import Inference
 from analysis.statistics.shifted_correlations import _all_shifts, shifted_correlations
 from tests.planted_coverage import Told, told
-from tests.planted_lives import make_lives
+from tests.planted_lives import make_lives, smooth, values_of
 
 LIVES, LENGTH, OPTIONS, CLUSTERS = 40, 30, 5, 4
 SETTINGS = Inference(199, 199)
@@ -113,18 +113,13 @@ def test_components_that_a_choice_divides_are_found() -> None:
 SHIFTS = 199
 
 
-def smooth(rng: np.random.Generator, lives: Lives, columns: int) -> np.ndarray:
-    """Random walks that return to 0, at another level in each life."""
-    return drift(rng, lives, columns) + 20 * rng.normal(size=(len(lives), columns))[lives.index]
+def levels(rng: np.random.Generator, lives: Lives, columns: int) -> np.ndarray:
+    """Smooth values, at another level in each life."""
+    return drift(rng, lives, columns) + 9 * rng.normal(size=(len(lives), columns))[lives.index]
 
 
 def drift(rng: np.random.Generator, lives: Lives, columns: int) -> np.ndarray:
-    """Random walks that return to 0."""
-    values = rng.normal(size=(len(lives.index), columns))
-    for start, length in zip(lives.starts, lives.lengths, strict=True):
-        for t in range(start + 1, start + length):
-            values[t] += 0.9 * values[t - 1]
-    return values
+    return values_of(smooth, rng, lives.lengths.tolist(), columns)
 
 
 @pytest.fixture(scope="module")
@@ -141,8 +136,8 @@ def test_every_circular_shift_is_summed() -> None:
 
 def test_planted_relations_are_found_and_others_are_not(lives: Lives) -> None:
     rng = np.random.default_rng(2)
-    right = smooth(rng, lives, 3)
-    left = np.stack([right[:, 1] + smooth(rng, lives, 1)[:, 0], -right[:, 2], np.ones(len(right))], axis=1)
+    right = levels(rng, lives, 3)
+    left = np.stack([right[:, 1] + levels(rng, lives, 1)[:, 0], -right[:, 2], np.ones(len(right))], axis=1)
     result = shifted_correlations(left, right, lives, SHIFTS, 0)
     assert result.q[0, 1] < 0.01 and result.q[1, 2] < 0.01
     assert result.r[1, 2] == pytest.approx(-1) and 0.4 < result.r[0, 1] < 0.95
@@ -151,7 +146,7 @@ def test_planted_relations_are_found_and_others_are_not(lives: Lives) -> None:
 
 def test_smooth_series_alone_are_rarely_related(lives: Lives) -> None:
     rng = np.random.default_rng(3)
-    result = shifted_correlations(smooth(rng, lives, 15), smooth(rng, lives, 15), lives, SHIFTS, 0)
+    result = shifted_correlations(levels(rng, lives, 15), levels(rng, lives, 15), lives, SHIFTS, 0)
     assert (result.p < 0.05).mean() < 0.1 and np.nanmin(result.q) > 0.01
 
 
@@ -160,7 +155,7 @@ def test_what_all_lives_of_an_episode_share_is_not_taken_for_a_relation() -> Non
     lives, rng = make_lives([40] * 48), np.random.default_rng(4)
     episode = np.repeat(np.arange(8), 6 * 40)
     worlds = make_lives([40] * 8)
-    shared = [np.tile(smooth(rng, worlds, 10).reshape(8, 1, 40, 10), (1, 6, 1, 1)).reshape(-1, 10) for _ in range(2)]
+    shared = [np.tile(levels(rng, worlds, 10).reshape(8, 1, 40, 10), (1, 6, 1, 1)).reshape(-1, 10) for _ in range(2)]
     noise = [0.01 * rng.normal(size=shared[0].shape) for _ in range(2)]
     left, right = shared[0] + noise[0], shared[1] + noise[1]
     alone, together = (shifted_correlations(left, right, lives, SHIFTS, 0, episode=of) for of in (None, episode))
@@ -180,7 +175,7 @@ def test_only_the_chosen_records_count(lives: Lives) -> None:
 
 def test_too_few_lives_are_not_tested() -> None:
     lives = make_lives([30] * 5)
-    values = smooth(np.random.default_rng(6), lives, 1)
+    values = levels(np.random.default_rng(6), lives, 1)
     result = shifted_correlations(values, values, lives, SHIFTS, 0)
     assert np.isnan(result.p).all() and result.r[0, 0] == pytest.approx(1)
 
