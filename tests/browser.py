@@ -71,13 +71,24 @@ def opened(
     assert set(faults) == {file.as_uri()}
 
 
-def damaged(page_file: Path, element: str, folder: Path) -> Path:
-    """Return a copy of a page, in a folder, with most of the content of the element with this id missing."""
+def damaged(page_file: Path, element: str, folder: Path, left: int = 200) -> Path:
+    """Return a copy of a page, in a folder, with all but the first characters of the element with this id missing."""
     text = page_file.read_text()
     start = text.index(f'id="{element}">') + len(f'id="{element}">')
     broken = folder / "broken.html"
-    broken.write_text(text[: start + 200] + text[text.index("</script>", start) :])
+    broken.write_text(text[: start + left] + text[text.index("</script>", start) :])
     return broken
+
+
+def said_of_damage(browser: Any, page_file: Path, element: str, folder: Path, left: int = 200) -> str:
+    """Return what a page says in place of its content if most of that of an element is missing."""
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    page.goto(damaged(page_file, element, folder, left).as_uri())
+    until(page, "document.getElementById('loading').classList.contains('failed')")
+    said = page.inner_text("#loading")
+    context.close()
+    return said
 
 
 def scripts_that_ran(browser: Any, page_file: Path, folder: Path) -> list[str]:

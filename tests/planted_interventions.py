@@ -1,12 +1,12 @@
 """Lives of a planted intervention run: what every edit does, and to whom, is known."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from activation_store.interventions import Arm, ArmKind, LivesTable, Outcome
+from activation_store.interventions import KEYS, Arm, ArmKind, LivesTable, Outcome
 
 EDIT, UNTRAINED, NO_EDIT = "edit", "untrained", "no edit"
 RANDOM: ArmKind = "random direction"
@@ -100,6 +100,13 @@ def plant(planted: Planted, seed: int = 0) -> tuple[LivesTable, list[Arm]]:
     return table, arms
 
 
+def joined(tables: Sequence[LivesTable]) -> LivesTable:
+    """The lives of all tables, with the outcomes of the first."""
+    keys = (np.concatenate([getattr(table, key) for table in tables]) for key in KEYS)
+    names = tables[0].outcomes
+    return LivesTable(*keys, {name: np.concatenate([table.outcomes[name] for table in tables]) for name in names})
+
+
 def kind_of(arm: Arm) -> str:
     return UNTRAINED if arm.policy == "untrained" else arm.kind
 
@@ -172,12 +179,9 @@ def with_followed(table: LivesTable, arms: list[Arm], rate: float) -> tuple[Live
     once = Arm("edited once", "edited once", "trained", 1.0, TWIN.name)
     rng = np.random.default_rng(0)
     twin = table.of_arm(TWIN.name)
-    outcomes = {name: np.concatenate([values, twin.outcomes[name]]) for name, values in table.outcomes.items()}
+    both = joined([table, replace(twin, arm=np.full(len(twin), once.name))])
+    outcomes = dict(both.outcomes)
     for lag in range(FOLLOWED_TICKS + 1):
         left = np.where(twin.edited, rate**lag * rng.normal(1, 0.1 * (lag > 0), len(twin)), np.nan)
         outcomes[f"lasting/cell/{lag}"] = np.concatenate([np.full(len(table), np.nan), left])
-    episode, agent, edited = (
-        np.concatenate([getattr(table, key), getattr(twin, key)]) for key in ("episode", "agent", "edited")
-    )
-    arm = np.concatenate([table.arm, np.full(len(twin), once.name)])
-    return LivesTable(arm, episode, agent, edited, outcomes), [*arms, once]
+    return replace(both, outcomes=outcomes), [*arms, once]

@@ -47,3 +47,7 @@ def tracks_of(
         activations=activations or {}, tile=np.empty((count, 0, 3), np.int16), entity=none, inventory=none,
     )  # fmt: skip
     return Tracks(records, lives_of(records), state, read, state if layer is None else layer)
+
+
+def nothing(share: float) -> None:
+    """Report no progress."""

@@ -19,7 +19,7 @@ from agent_zoo.checkpoint import load_checkpoint, save_checkpoint
 from analysis.features.observed import Observed
 from analysis.life.action_words import action_words
 from common.arrays import arrays_of
-from tests.browser import damaged, opened, scripts_that_ran, settle, until
+from tests.browser import opened, said_of_damage, scripts_that_ran, settle, until
 from tests.command import assert_refused, run_here, run_well
 from tests.planted_run import rewrite
 from tests.recorded_features import POLICY, RecordedFeatures
@@ -373,9 +373,4 @@ def test_bad_input_is_refused_in_one_line(made: Made, tmp_path: Path) -> None:
 def test_foreign_scripts_do_not_run_and_damage_is_told(browser, page_file: Path, tmp_path: Path) -> None:
     assert scripts_that_ran(browser, page_file, tmp_path) == []
     for part in ("panel-content", "panel-ticks-0"):
-        context = browser.new_context(offline=True)
-        page = context.new_page()
-        page.goto(damaged(page_file, part, tmp_path).as_uri())
-        until(page, "document.getElementById('loading').classList.contains('failed')")
-        assert "build it again with panel.py" in page.text_content("#loading")
-        context.close()
+        assert "build it again with panel.py" in said_of_damage(browser, page_file, part, tmp_path)

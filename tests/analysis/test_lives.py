@@ -20,15 +20,11 @@ def records() -> Records:
     return shuffled.take(np.random.default_rng(0).permutation(len(shuffled)))
 
 
-def test_lives_are_agents_in_episodes(records: Records) -> None:
+def test_lives_are_agents_in_episodes_and_their_order_runs_through_each_in_ticks(records: Records) -> None:
     lives = lives_of(records)
     names = life_names(records)
     assert len(lives) == len(set(names))
     assert len(set(zip(names, lives.index.tolist(), strict=True))) == len(lives)
-
-
-def test_order_runs_through_each_life_in_ticks(records: Records) -> None:
-    lives = lives_of(records)
     assert sorted(lives.order.tolist()) == list(range(len(records)))
     for life, (start, length) in enumerate(zip(lives.starts, lives.lengths, strict=True)):
         members = lives.order[start : start + length]

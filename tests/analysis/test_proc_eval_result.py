@@ -56,8 +56,12 @@ def done(folder: Path) -> subprocess.CompletedProcess[str]:
     return done
 
 
-@pytest.mark.usefixtures("done")
-def test_everything_promised_is_there(folder: Path) -> None:
+def test_everything_promised_is_there_and_a_pipe_gets_tab_separated_tables(
+    done: subprocess.CompletedProcess[str], folder: Path
+) -> None:
+    lines = done.stdout.splitlines()
+    assert lines[0] == "scores:" and lines[1].startswith("policy\tmode\tweighted score\t")
+    assert lines[2].startswith("strong\tpvp\t") and lines[-1] == f"tables and figure: {folder}"
     made = {path.name for path in folder.iterdir()} - {f"eval_{name}.json" for name in ("pvp_1", "pvp_2", "pve_1")}
     assert made == {*(f"{name}.tsv" for name in TABLES), "score_summary.png"}
     assert (folder / "score_summary.png").read_bytes().startswith(b"\x89PNG")
@@ -81,7 +85,7 @@ def test_the_summary_holds_means_over_seeds(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("done")
-def test_tables_agree_with_each_other_and_with_the_files(folder: Path) -> None:
+def test_tables_agree_with_each_other_and_with_the_files_and_find_the_strong_policy(folder: Path) -> None:
     of_strong = {"policy_name": "strong", "mode": "pvp"}.items()
     tasks = [row for row in rows(folder, "score_task_summary") if of_strong <= row.items()]
     assert sorted(row["task_name"] for row in tasks) == sorted(TASK_NAMES)
@@ -96,14 +100,8 @@ def test_tables_agree_with_each_other_and_with_the_files(folder: Path) -> None:
     assert len(by_seed) == 126
     for row in by_seed:
         values = written[row["seed"]]["strong"][row["task_name"]]
-        assert (int(row["count"]), float(row["task_progress"])) == (
-            len(values),
-            pytest.approx(np.mean(values), abs=1e-6),
-        )
-
-
-@pytest.mark.usefixtures("done")
-def test_comparisons_find_the_strong_policy(folder: Path) -> None:
+        assert int(row["count"]) == len(values)
+        assert float(row["task_progress"]) == pytest.approx(np.mean(values), abs=1e-6)
     compared = rows(folder, "score_improvement")
     assert [(row["mode"], row["policy_name"], row["other_policy_name"]) for row in compared] == [
         ("pvp", "strong", "weak"), ("pve", "strong", "weak"),
@@ -112,12 +110,6 @@ def test_comparisons_find_the_strong_policy(folder: Path) -> None:
     best, worst = rows(folder, "score_ranking")
     assert best["policy_name"] == "strong" and best["outcomes"] == "16"
     assert float(best["rating"]) + float(worst["rating"]) == pytest.approx(2000)
-
-
-def test_a_pipe_gets_tab_separated_tables(done: subprocess.CompletedProcess[str], folder: Path) -> None:
-    lines = done.stdout.splitlines()
-    assert lines[0] == "scores:" and lines[1].startswith("policy\tmode\tweighted score\t")
-    assert lines[2].startswith("strong\tpvp\t") and lines[-1] == f"tables and figure: {folder}"
 
 
 def test_a_terminal_gets_drawn_tables(folder: Path, tmp_path: Path) -> None:
@@ -164,6 +156,7 @@ def changed(**changes: Any) -> Results:
 
 
 TASK = TASK_NAMES[1]
+TASK_TURNED = TASK.replace("event:PLAYER_KILL_N:20", "N:20_event:PLAYER_KILL")
 BAD: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
     "torn": (lambda: orjson.dumps(results())[:-100], ("not valid JSON",)),
     "NaN": (lambda: orjson.dumps(results()).replace(b"[1.0", b"[NaN", 1), ("not valid JSON",)),
@@ -180,18 +173,12 @@ BAD: dict[str, tuple[Callable[[], object], tuple[str, ...]]] = {
     "twin too short": (lambda: changed(**{"episode/length": [0]}), ("512 entries", "has 1")),
     "twin missing": (lambda: changed(**{f"episode/{TASK}": None}), (f"episode/{TASK}",)),
     "twin of fractions": (lambda: changed(**{"episode/length": [0.5] * 512}), ("episode numbers",)),
-    "a task twice": (
-        lambda: changed(**{TASK.replace("event:PLAYER_KILL_N:20", "N:20_event:PLAYER_KILL"): [1.0]}),
-        ("twice",),
-    ),
+    "a task twice": (lambda: changed(**{TASK_TURNED: [1.0]}), ("twice",)),
     "tasks missing": (
         lambda: {"strong": changed(**dict.fromkeys(TASK_NAMES[:5]))["strong"]},
         ("'strong'", "5 of the 63", TASK_NAMES[0].removeprefix("curriculum/"), "evaluate.py -n", "single task"),
     ),
-    "task without lives": (
-        lambda: {"strong": changed(**{TASK: [], f"episode/{TASK}": []})["strong"]},
-        ("1 of the 63",),
-    ),
+    "task without lives": (lambda: {"one": changed(**{TASK: [], f"episode/{TASK}": []})["strong"]}, ("1 of the 63",)),
     "no life to its end": (lambda: changed(**{"length": [], "episode/length": []}), ("'length' is empty",)),
     "damaged provenance": (lambda: changed(provenance={"agent": 3}), ("provenance",)),
     "other seed": (lambda: results(seed=4), ("seed 4",)),
@@ -217,14 +204,13 @@ def without(played: Results, policy: str, task: str) -> Results:
 def test_a_task_missing_in_two_of_ten_files_counts_in_the_other_eight(tmp_path: Path) -> None:
     """As in results that the original repository publishes."""
     played = {seed: as_original(results(seed=seed)) for seed in range(10)}
-    played[3] = without(played[3], "strong", TASK)
-    played[7] = without(played[7], "weak", TASK_NAMES[0])
+    gone = ((3, "strong", TASK), (7, "weak", TASK_NAMES[0]))
+    for seed, policy, task in gone:
+        played[seed] = without(played[seed], policy, task)
     files = {seed: write(tmp_path, f"eval_pvp_{seed}.json", content) for seed, content in played.items()}
     done = proc(tmp_path)
     assert done.returncode == 0, done.stderr
-    for line, seed, policy, task in zip(
-        done.stderr.splitlines(), (3, 7), ("strong", "weak"), (TASK, TASK_NAMES[0]), strict=True
-    ):
+    for line, (seed, policy, task) in zip(done.stderr.splitlines(), gone, strict=True):
         assert line.startswith(f"warning: {files[seed]}, policy {policy!r}: no life had 1 of the 63 held-out tasks")
         assert task.removeprefix("curriculum/") in line
     for row in rows(tmp_path, "score_task_summary"):
@@ -251,9 +237,8 @@ def test_a_policy_without_a_task_in_all_seeds_is_left_out_with_the_reason(tmp_pa
     done = proc(tmp_path / "both")
     assert done.returncode == 0
     (line,) = done.stderr.splitlines()
-    assert line.startswith(
-        f"left out: {tmp_path / 'both' / 'eval_pvp_1.json'} and 1 more, policy 'strong': no life had"
-    )
+    file = tmp_path / "both" / "eval_pvp_1.json"
+    assert line.startswith(f"left out: {file} and 1 more, policy 'strong': no life had")
     assert "it has no score: play more episodes" in line
     assert proc(tmp_path / "alone").returncode == 0
     for name in ("score_summary", "score_by_seed", "score_task_summary"):
@@ -262,50 +247,44 @@ def test_a_policy_without_a_task_in_all_seeds_is_left_out_with_the_reason(tmp_pa
 
 def test_files_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
     first = write(tmp_path / "a", "eval_pvp_1.json", results())
-    environment = {"num_agents": 64, "maps_dir": "maps"}
-    for number, (second, part) in enumerate(
-        (
-            (results(seed=2, checkpoint_sha256="another"), "different checkpoints under the name 'weak'"),
-            (results(seed=2, agent="another"), "different checkpoints"),
-            (results(seed=2, environment=environment), "num_agents is 128 and 64"),
-            (results(seed=2, episodes=4), "episodes is 8 and 4"),
-            (results(seed=2, task={"curriculum": "mine"}), "curriculum is None and 'mine'"),
-            (as_original(results(seed=2)), "episode numbers is True and False"),
-        )
-    ):
+    cases = (
+        (results(seed=2, checkpoint_sha256="another"), "different checkpoints under the name 'weak'"),
+        (results(seed=2, agent="another"), "different checkpoints"),
+        (results(seed=2, environment={"num_agents": 64, "maps_dir": "maps"}), "num_agents is 128 and 64"),
+        (results(seed=2, episodes=4), "episodes is 8 and 4"),
+        (results(seed=2, task={"curriculum": "mine"}), "curriculum is None and 'mine'"),
+        (as_original(results(seed=2)), "episode numbers is True and False"),
+    )
+    for number, (second, part) in enumerate(cases):
         other = write(tmp_path / str(number), "eval_pvp_2.json", second)
         assert_refused(proc(first, other, "--output-dir", tmp_path / "out"), str(first), str(other), part)
     again = write(tmp_path / "b", "eval_pvp_1.json", results())
     assert_refused(proc(first, again), str(first), str(again), "both hold pvp results of seed 1")
+    beside = tmp_path / "beside"  # checkpoints of one mode are compared beside original files of another
+    write(beside, "eval_pvp_1.json", as_original(results()))
+    of_pve = (results("pve", 1), results("pve", 2, checkpoint_sha256="another"))
+    files = [write(beside, f"eval_pve_{seed}.json", content) for seed, content in enumerate(of_pve, 1)]
+    assert_refused(proc(beside), *map(str, files), "different checkpoints")
     assert not (tmp_path / "out").exists() and not list(tmp_path.rglob("*.tsv"))
 
 
-def test_pve_checkpoints_are_compared_beside_original_pvp_files(tmp_path: Path) -> None:
-    write(tmp_path, "eval_pvp_1.json", as_original(results()))
-    files = [
-        write(tmp_path, "eval_pve_1.json", results("pve", 1)),
-        write(tmp_path, "eval_pve_2.json", results("pve", 2, checkpoint_sha256="another")),
-    ]
-    assert_refused(proc(tmp_path), *map(str, files), "different checkpoints")
-
-
 def test_modes_may_differ_in_their_rules_and_pve_files_in_their_policies(tmp_path: Path) -> None:
-    files = [
-        write(tmp_path / "a", "eval_pvp_1.json", results()),
-        write(tmp_path / "b", "eval_pve_1.json", {"weak": results("pve", 1, 4)["weak"]}),
-        write(tmp_path / "c", "eval_pve_1.json", {"strong": results("pve", 1, 4)["strong"]}),
-    ]
+    files = [write(tmp_path / "pvp", "eval_pvp_1.json", results())]
+    for name, content in results("pve", 1, 4).items():
+        files.append(write(tmp_path / name, "eval_pve_1.json", {name: content}))
     assert proc(*files, "--output-dir", tmp_path / "out").returncode == 0
     assert len(rows(tmp_path / "out", "score_summary")) == 4
 
 
 def test_bad_arguments_are_refused(tmp_path: Path) -> None:
     assert_refused(run(SCRIPT), "name a folder")
-    assert_refused(run_here(SCRIPT, tmp_path / "none"), "does not exist")
-    assert_refused(run_here(SCRIPT, tmp_path), "holds no result files", "evaluate.py")
-    assert_refused(run_here(SCRIPT, tmp_path, "--confidence", 1), "--confidence", "below 1")
-    assert_refused(run_here(SCRIPT, tmp_path, "--resamples", 3), "--resamples", "100 or more")
-    assert_refused(run_here(SCRIPT, tmp_path, "--seed", -1), "--seed", "0 to 4294967295")
+    for arguments, parts in (
+        ((tmp_path / "none",), ("does not exist",)), ((tmp_path,), ("holds no result files", "evaluate.py")),
+        ((tmp_path, "--confidence", 1), ("--confidence", "below 1")),
+        ((tmp_path, "--resamples", 3), ("--resamples", "100 or more")),
+        ((tmp_path, "--seed", -1), ("--seed", "0 to 4294967295")),
+    ):  # fmt: skip
+        assert_refused(run_here(SCRIPT, *arguments), *parts)
     stray = write(tmp_path, "eval_pvp.json", {})
     assert_refused(run_here(SCRIPT, tmp_path), str(stray), "eval_<pvp|pve>_<seed>.json")
 
@@ -313,8 +292,7 @@ def test_bad_arguments_are_refused(tmp_path: Path) -> None:
 def test_many_gaps_are_one_sentence_after_the_scores(tmp_path: Path) -> None:
     for seed in range(10):
         played = as_original(results(seed=seed))
-        gone = without(played, "strong", TASK) if seed % 2 else played
-        write(tmp_path, f"eval_pvp_{seed}.json", gone)
+        write(tmp_path, f"eval_pvp_{seed}.json", without(played, "strong", TASK) if seed % 2 else played)
     done = proc(tmp_path)
     assert done.returncode == 0
     (line,) = done.stderr.splitlines()

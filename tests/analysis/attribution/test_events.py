@@ -78,8 +78,7 @@ def test_fewer_entities_in_view_at_present_than_before_can_be_compared_too() -> 
     before = np.pad(arrays["entities"], [(0, 0), (0, 0), (0, 3)], constant_values=0.7)
     before[:, -1, 2:] = 0
     maps = joined([arrays | {"entities": before}], ("health",), ("ic_1", "ic_2"), has_cell=False)
-    known = planted()
-    maps = replace(maps, sample=known.sample)
+    maps = replace(maps, sample=planted().sample)
     assert maps.entity_kind.shape == (SAMPLES * TICKS, 5) and not maps.entity_kind[:, 2:].any()
     rows = {row.measure: row for row in around_event(maps, "x > 0", 1.0, BEFORE, 0).rows}
     assert rows["attribution of an NPC in view"].difference.value == pytest.approx(0.4)

@@ -16,14 +16,13 @@ from analysis.clusters.dataset import Dataset
 from analysis.clusters.listed import BEHAVIOUR, STATE, Listed, blindness, next_ticks, read_listed
 from analysis.clusters.summary_text import as_text
 from analysis.clusters.verdict import verdict
-from analysis.features import EXTENDED_FEATURES, FEATURES, feature_matrix
+from analysis.features import EXTENDED_FEATURES
 from analysis.features.observed import Observed
 from analysis.features.over_time import later
-from analysis.lives import lives_of
 from analysis.statistics.inference import Inference
 from tests.planted import Planted, planted_dump, write_planted
 from tests.planted_lives import make_lives
-from tests.planted_summary import planted_summary
+from tests.planted_summary import planted_dataset, planted_summary
 
 FAST = Inference(bootstraps=99)
 EVERY = Subsample(2, skip_first=1)
@@ -51,18 +50,14 @@ def deciding(seed: int, in_gold: bool) -> tuple[Planted, np.ndarray]:
     if in_gold:
         entity[seen.own_rows, metadata.entity_columns.index("gold")] = number
     units = (5 * (number[:, None] == np.arange(16)) + rng.normal(size=(len(records), 16))).astype(np.float32)
-    changed = replace(
-        records, action=action, entity=replace(records.entity, values=entity), activations={"action_decoder": units}
-    )
-    return replace(planted, records=changed), number
+    rows, layers = replace(records.entity, values=entity), {"action_decoder": units}
+    return replace(planted, records=replace(records, action=action, entity=rows, activations=layers)), number
 
 
 def dataset(planted: Planted, folder: Path) -> Dataset:
     """Write a planted dump, and read what an analysis keeps of it."""
     write_planted(folder, planted)
-    records, metadata = read_dump(folder, subsample=EVERY), planted.metadata
-    values, units = feature_matrix(records, metadata, FEATURES), records.activations["action_decoder"]
-    return Dataset(metadata, "action_decoder", FEATURES, records, lives_of(records), units, values)
+    return planted_dataset(replace(planted, records=read_dump(folder, subsample=EVERY)))
 
 
 def read(data: Dataset, folder: Path) -> Listed:
@@ -94,26 +89,27 @@ def hidden(tmp_path_factory: pytest.TempPathFactory) -> Told:
     return told(tmp_path_factory.mktemp("hidden") / "dump", in_gold=False)
 
 
-@pytest.fixture(scope="module")
-def of_something_hidden(hidden: Told) -> Blindness:
-    return meter(*hidden)
-
-
-def test_clusters_of_what_no_feature_holds_say_that_the_list_is_too_short(of_something_hidden: Blindness) -> None:
-    result = of_something_hidden
+def test_clusters_of_what_no_feature_holds_say_that_the_list_is_too_short(hidden: Told) -> None:
+    """And so do the verdict and the text of a summary."""
+    result = meter(*hidden)
     behaviour, state = result.measures
     assert (behaviour.about, state.about) == (BEHAVIOUR, STATE)
     move = next(part for part in behaviour.parts if part.name == "Move.Direction")
     assert move.studied > 0.8 and move.listed < 0.1 and behaviour.uncovered > 0.8
     first, second, last = result.sentences
     assert first.startswith(f"In lives held out, clusters tell {behaviour.studied:.1%} (")
-    assert (
-        f"variance of {BEHAVIOUR}; all {result.features} listed features together cover " in first and STATE in second
-    )
+    assert f"variance of {BEHAVIOUR}; all {result.features} listed features together cover " in first
+    assert STATE in second
     assert last.startswith("The list of features is too short: ")
     assert f"of what clusters tell about {BEHAVIOUR} (most of all Move.Direction) and " in last
     assert "are in none of them" in last
     assert any("Move.Direction" in line and f"{move.studied:.1%}" in line for line in result.table)
+    planted = planted_dump()
+    summary = replace(planted_summary(planted, planted.behaviour), blindness=result)
+    assert any(sentence.startswith("The list of features is too short") for sentence in verdict(summary))
+    assert "Move.Direction" in as_text(summary) and "nan" not in as_text(summary)
+    output = summary.to_json()["blindness"]
+    assert [measure["about"] for measure in output["measures"]] == [BEHAVIOUR, STATE]
 
 
 def test_clusters_of_a_listed_feature_are_covered(tmp_path: Path) -> None:
@@ -140,33 +136,21 @@ def test_components_are_measured_too(hidden: Told) -> None:
     assert "listed features together cover" in result.sentences[1] and "tell" not in result.sentences[1]
 
 
-def test_the_verdict_and_the_text_of_a_summary_say_it(of_something_hidden: Blindness) -> None:
-    planted = planted_dump()
-    summary = replace(planted_summary(planted, planted.behaviour), blindness=of_something_hidden)
-    assert any(sentence.startswith("The list of features is too short") for sentence in verdict(summary))
-    assert "Move.Direction" in as_text(summary) and "nan" not in as_text(summary)
-    output = summary.to_json()["blindness"]
-    assert [measure["about"] for measure in output["measures"]] == [BEHAVIOUR, STATE]
-
-
 def test_too_few_lives_and_a_missing_tick_give_a_reason(tmp_path: Path) -> None:
     planted, number = deciding(0, in_gold=False)
     records = planted.records
     few = records.agent_id <= 1  # three lives
     torn = ~((records.tick == 10) & (records.agent_id == 3))
-    for kept, reason in (
-        (few, "fewer than 6 lives"),
-        (torn, "agent 3 in episode 0 has no record of the tick before 11"),
-    ):
+    missing = "agent 3 in episode 0 has no record of the tick before 11"
+    for kept, reason in ((few, "fewer than 6 lives"), (torn, missing)):
         part = replace(planted, records=records.take(kept))
         data = dataset(part, tmp_path / str(kept.sum()))
         labels = numbers_of(part, number[kept], data)
         there = read(data, tmp_path / str(kept.sum()))
-        result = blindness(there, data, principal_components(data.activations), "clusters", labels, FAST)
+        result = meter(data, labels, there)
         assert not result.measures and not result.table and reason in result.reason
-        assert result.sentences == (
-            f"Whether the listed features cover what clusters tell is unknown: {result.reason}.",
-        )
+        (sentence,) = result.sentences
+        assert sentence == f"Whether the listed features cover what clusters tell is unknown: {result.reason}."
 
 
 def test_of_many_records_whole_lives_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,12 +161,10 @@ def test_of_many_records_whole_lives_are_measured(tmp_path: Path, monkeypatch: p
     assert 150 < some.kept.sum() < 240 < everything.kept.sum()
     both = np.isin(lives, lives[some.kept]) & everything.kept
     np.testing.assert_array_equal(some.kept, both)
-    np.testing.assert_array_equal(some.values, everything.values[both[everything.kept]])
-    np.testing.assert_array_equal(
-        some.behaviour["Move.Direction"], everything.behaviour["Move.Direction"][both[everything.kept]]
-    )
-    directions = some.behaviour["Move.Direction"].argmax(axis=1)
-    np.testing.assert_array_equal(directions, number[some.kept])
+    again, moves = both[everything.kept], some.behaviour["Move.Direction"]
+    np.testing.assert_array_equal(some.values, everything.values[again])
+    np.testing.assert_array_equal(moves, everything.behaviour["Move.Direction"][again])
+    np.testing.assert_array_equal(moves.argmax(axis=1), number[some.kept])
 
 
 def test_what_comes_later_never_crosses_into_another_life() -> None:

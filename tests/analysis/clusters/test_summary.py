@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 import orjson
@@ -9,12 +10,13 @@ import pytest
 
 from activation_store.subsample import ALL_RECORDS
 from analysis.clusters.clustering import largest_first
+from analysis.clusters.dataset import Dataset
 from analysis.clusters.residuals import repeat_without
-from analysis.clusters.summarise import summarise
+from analysis.clusters.summarise import ClusterStatistics, summarise
 from analysis.clusters.summary import Summary
 from analysis.clusters.summary_text import as_text, format_p, verdict_lines
 from analysis.clusters.verdict import describe, verdict
-from analysis.features import FEATURES
+from analysis.features import FEATURE_NAMES, FEATURES
 from analysis.lives import lives_of
 from analysis.statistics.stability import ProjectionStability
 from tests.planted import FIGHTING, Planted, planted_dump
@@ -35,12 +37,8 @@ def summary() -> Summary:
 
 
 def fighters(summary: Summary):
-    means = [cluster.effects[list(FEATURES).index(_named("is_attacking"))].mean for cluster in summary.clusters]
-    return summary.clusters[int(np.argmax(means))]
-
-
-def _named(name: str):
-    return next(feature for feature in FEATURES if feature.name == name)
+    """The cluster of those who attack most."""
+    return max(summary.clusters, key=lambda cluster: cluster.effects[FEATURE_NAMES.index("is_attacking")].mean)
 
 
 def test_the_planted_behaviour_survives_and_is_what_the_cluster_is_about(summary: Summary) -> None:
@@ -51,9 +49,8 @@ def test_the_planted_behaviour_survives_and_is_what_the_cluster_is_about(summary
     assert "is_attacking" in survivors and not survivors & {"self_gold", "n_visible_npcs", "n_inventory_items"}
     assert cluster.flagged == ()
     attacking = next(effect for effect in cluster.effects if effect.name == "is_attacking")
-    assert (
-        attacking.q < 1e-3 and attacking.d_complement_low > 1 and attacking.episodes_agreeing == attacking.episodes == 4
-    )
+    assert attacking.q < 1e-3 and attacking.d_complement_low > 1
+    assert attacking.episodes_agreeing == attacking.episodes == 4
     assert cluster.persistence.same > cluster.persistence.chance_in_life + 0.2
 
 
@@ -64,9 +61,7 @@ def test_the_verdict_comes_first_and_says_it_all(summary: Summary) -> None:
     for sentence in summary.verdict:
         assert " ".join(sentence.split()) in joined
     assert f"3 clusters hold {summary.coverage:.1%}" in joined
-    assert joined.startswith(
-        "Verdict With 4 episodes the tests cannot tell a cluster's behaviour from what happened to"
-    )
+    assert joined.startswith("Verdict With 4 episodes the tests cannot tell a cluster's behaviour from what happened")
     assert "Projection stability: stable (embedded anew: adjusted Rand index with other seeds on 100 records" in joined
     assert "records 0.90 (0.90 to 0.90; a Gaussian 0.30 to 0.50), with other lives 0.90 (0.85 to 0.95; a" in joined
     assert "Gaussian 0.20 to 0.30)); Clustering stability: stable (" in joined
@@ -138,20 +133,17 @@ def test_too_little_data_gives_nulls_with_a_reason(kept: str) -> None:
 
 def test_constant_features_have_no_effect_and_no_test() -> None:
     data = planted_dataset(PLANTED)
-    values = data.values.copy()
-    values[:, 2] = 0.1
-    data = dataclasses.replace(data, values=values)
+    data.values[:, 2] = 0.1
     labels = largest_first(PLANTED.behaviour)
-    summary = summarise(
-        data, labels, statistics_of(data, labels), not_embedded_anew(), subsample=ALL_RECORDS, components={0.5: 1}
-    )
-    for cluster in summary.clusters:
+    for cluster in summarised(data, labels, statistics_of(data, labels)).clusters:
         effect = cluster.effects[2]
         assert effect.d_complement == effect.d_baseline == 0 and math.isnan(effect.p) and not effect.survives
 
 
-def not_embedded_anew():
-    return ProjectionStability((), (), 0, "not tried")
+def summarised(data: Dataset, labels: np.ndarray, statistics: ClusterStatistics, **more: Any) -> Summary:
+    """A summary of clusters that were not embedded anew."""
+    never = ProjectionStability((), (), 0, "not tried")
+    return summarise(data, labels, statistics, never, subsample=ALL_RECORDS, components={0.5: 1}, **more)
 
 
 def test_a_flag_and_a_weak_clustering_are_said_out_loud() -> None:
@@ -192,11 +184,6 @@ def test_shares_below_the_flag_are_put_into_words(summary: Summary) -> None:
     assert line.startswith("Below the flag, but more than chance: tick (cluster 1, 8.0%)")
 
 
-def test_what_only_tick_and_age_explain_is_no_description(summary: Summary) -> None:
-    effects = tuple(dataclasses.replace(effect, survives_given_time=False) for effect in fighters(summary).effects)
-    assert describe(effects, FEATURES).startswith("no feature that survives given tick and age; without them is_att")
-
-
 def test_with_six_episodes_differences_must_survive_shifts_of_whole_episodes() -> None:
     planted = planted_dump(agents=6, episodes=6, ticks=40)
     summary = planted_summary(planted, largest_first(planted.behaviour))
@@ -234,8 +221,10 @@ def test_small_clusters_that_dissolve_are_told_though_the_index_is_high(summary:
     assert any("Not found again in the same embedding: cluster 2 (overlap below 0.5)." in line for line in output)
 
 
-def test_descriptions_leave_out_what_is_small_or_did_not_survive(summary: Summary) -> None:
+def test_descriptions_leave_out_what_is_small_did_not_survive_or_only_tick_and_age_explain(summary: Summary) -> None:
     effects = fighters(summary).effects
+    explained = tuple(dataclasses.replace(effect, survives_given_time=False) for effect in effects)
+    assert describe(explained, FEATURES).startswith("no feature that survives given tick and age; without them is_att")
     small = tuple(dataclasses.replace(effect, d_complement=0.05) for effect in effects)
     assert describe(small, FEATURES) == "small differences only (|d| below 0.2)"
     none = tuple(dataclasses.replace(effect, survives=False) for effect in effects)
@@ -256,9 +245,7 @@ def test_regressing_out_what_made_the_clusters_leaves_other_clusters() -> None:
     assert again.variance_removed > 0.7 and again.adjusted_rand < 0.2
     ticks = [claim for claim in again.claims if claim.feature == "tick"]
     assert ticks and not any(claim.survives for claim in again.claims if claim.feature == "tick")
-    summary = summarise(
-        data, labels, plain, not_embedded_anew(), subsample=ALL_RECORDS, components={0.5: 1}, residualized=again
-    )
+    summary = summarised(data, labels, plain, residualized=again)
     assert any("Without tick, which removes" in sentence for sentence in summary.verdict)
     assert "Without tick (" in as_text(summary) and summary.to_json()["residualized"]["claims"]
 
@@ -281,10 +268,7 @@ def test_a_difference_is_not_found_again_in_another_cluster() -> None:
     claims = [claim for claim in again.claims if claim.feature == "is_attacking"]
     assert claims and all(0 < claim.overlap < 0.5 and abs(claim.d_after) > 0.5 for claim in claims)
     assert not any(claim.survives for claim in claims)
-    summary = summarise(
-        data, labels, statistics_of(data, labels), not_embedded_anew(), subsample=ALL_RECORDS, components={0.5: 1},
-        residualized=again,
-    )  # fmt: skip
+    summary = summarised(data, labels, statistics_of(data, labels), residualized=again)
     assert "and 0 of the" in summary.verdict[-1] and "no cluster like it" in as_text(summary)
 
 

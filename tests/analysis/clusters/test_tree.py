@@ -1,4 +1,6 @@
-"""Cuts of the cluster tree equal those of HDBSCAN itself at every density, for any points."""
+"""Clusters are found where they were planted, and cuts of their tree equal those of HDBSCAN at every density."""
+
+from dataclasses import replace
 
 import hdbscan
 import numpy as np
@@ -6,7 +8,7 @@ import pytest
 from hdbscan._hdbscan_tree import compute_stability
 from sklearn.metrics import adjusted_rand_score
 
-from analysis.clusters.clustering import Clustering, hdbscan_clusters
+from analysis.clusters.clustering import Clustering, hdbscan_clusters, largest_first
 from analysis.clusters.dataset import Dataset
 from analysis.clusters.dendrogram.page import (
     ClusterTree,
@@ -19,9 +21,9 @@ from analysis.clusters.dendrogram.page import (
 from analysis.clusters.projection import Projection
 from analysis.features import FEATURES
 from analysis.labels import NOISE
-from analysis.lives import lives_of
 from analysis.statistics.effect_sizes import effect_sizes
 from tests.planted import BEHAVIOURS, planted_dump
+from tests.planted_summary import planted_dataset
 
 SMALLEST = 12
 
@@ -44,22 +46,18 @@ def fitted(request: pytest.FixtureRequest) -> hdbscan.HDBSCAN:
 
 
 @pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
-def test_cuts_are_those_of_hdbscan(fitted: hdbscan.HDBSCAN) -> None:
+def test_cuts_are_those_of_hdbscan_and_the_first_holds_everything(fitted: hdbscan.HDBSCAN) -> None:
     tree = cluster_tree(fitted.condensed_tree_.to_numpy())
     densities = tree.densities(30)
     assert 1 <= len(densities) <= 30 and (np.diff(densities) > 0).all()
+    assert (tree.cut(densities[0]) == 0).all()
+    assert tree.size[0] == len(fitted.labels_) and (tree.gathered(np.ones(tree.size[0])) == tree.size).all()
     for density in densities:
         ours, theirs = tree.cut(density), fitted.single_linkage_tree_.get_clusters(1 / density, SMALLEST)
         if (ours == 0).all() or (theirs == NOISE).all():  # the tree keeps its root, however small
             continue
         np.testing.assert_array_equal(ours == NOISE, theirs == NOISE)
         assert adjusted_rand_score(ours, theirs) == pytest.approx(1)
-
-
-def test_the_first_cut_holds_everything(fitted: hdbscan.HDBSCAN) -> None:
-    tree = cluster_tree(fitted.condensed_tree_.to_numpy())
-    assert (tree.cut(tree.densities(30)[0]) == 0).all()
-    assert tree.size[0] == len(fitted.labels_) and (tree.gathered(np.ones(tree.size[0])) == tree.size).all()
 
 
 def test_persistence_is_hdbscans_stability() -> None:
@@ -103,13 +101,10 @@ def test_blocks_hold_their_children_and_no_leaves_overlap() -> None:
 @pytest.fixture(scope="module")
 def data() -> Dataset:
     planted = planted_dump(agents=8, episodes=2, ticks=40)
-    rng = np.random.default_rng(0)
-    values = rng.normal(size=(len(planted.records), len(FEATURES))) * 10 + 500
+    values = np.random.default_rng(0).normal(size=(len(planted.records), len(FEATURES))) * 10 + 500
     values[:, 0] += 30 * planted.behaviour
     values[:, 1] = 7
-    lives = lives_of(planted.records)
-    activations = planted.records.activations["action_decoder"]
-    return Dataset(planted.metadata, "action_decoder", FEATURES, planted.records, lives, activations, values)
+    return replace(planted_dataset(planted), values=values)
 
 
 def tree_of(data: Dataset) -> tuple[Clustering, ClusterTree]:
@@ -140,3 +135,22 @@ def test_a_page_counts_all_records_where_it_shows_a_sample(data: Dataset, monkey
     assert len(tables["x"]) == len(tables["y"]) == 100
     for level in content["levels"]:
         assert sum(level["sizes"]) + level["noise"] == content["records"] == len(data)
+
+
+def test_largest_first() -> None:
+    labels = np.array([3, 3, 0, 0, 0, NOISE, 7, 7, 7, 7])
+    assert largest_first(labels).tolist() == [2, 2, 1, 1, 1, NOISE, 0, 0, 0, 0]
+
+
+def test_planted_blobs_are_found() -> None:
+    rng = np.random.default_rng(0)
+    truth = np.repeat([0, 1, 2], [150, 100, 50])
+    points = np.array([[0, 0], [20, 0], [0, 20]])[truth] + rng.normal(size=(300, 2))
+    assert adjusted_rand_score(truth, hdbscan_clusters(points, 20, 5).labels) > 0.95
+    assert np.bincount(hdbscan_clusters(points, 20, 5).labels + 1)[1:].argmax() == 0
+
+
+def test_no_structure_is_noise() -> None:
+    """50 points cannot form two clusters of 26."""
+    points = np.random.default_rng(0).normal(size=(50, 2))
+    assert (hdbscan_clusters(points, 26, 5).labels == NOISE).all()

@@ -1,10 +1,13 @@
-"""Ways to divide states, axes between their groups, and measures of partitions beside scikit-learn and plain counts."""
+"""Codes and other ways to divide states and to draw them, beside scikit-learn and plain counts."""
 
 import numpy as np
 import pytest
+from sklearn.manifold import trustworthiness
 from sklearn.metrics import adjusted_rand_score, cohen_kappa_score, mutual_info_score, normalized_mutual_info_score
+from sklearn.neighbors import NearestNeighbors
 
 from activation_store.directions import Source
+from analysis.codes.fit import TICKS_APART, Codebook, FitOptions, _Spacing, fit_codebook
 from analysis.codes.leaderboard import found_again, group_axes
 from analysis.codes.partitions import (
     LifeResamples,
@@ -18,9 +21,12 @@ from analysis.codes.partitions import (
     trajectories,
     weighted_adjusted_rand,
 )
+from analysis.codes.planes import NEIGHBOURS, PlaneStates, kept_by
+from analysis.codes.run import codes_in_plane, method_of, rule_of
 from analysis.dynamics.behaviours import STEPS
 from analysis.lives import Lives
 from analysis.statistics.surrogate import gaussian_surrogate
+from tests.planted_lives import make_lives
 
 UNITS, GROUPS, TICKS, LIVES = 32, 4, 40, 15
 RANDOM = np.random.default_rng(3)
@@ -28,10 +34,9 @@ WAYS = {each.short: each for each in partitions(GROUPS)}
 SOURCE = Source("cluster axis", "run", "dump", "policy", None)
 
 
-def whole_lives() -> Lives:
+def whole_lives(ticks: int = TICKS) -> Lives:
     """Lives one after the other, every tick of each."""
-    starts = np.arange(LIVES) * TICKS
-    return Lives(np.repeat(np.arange(LIVES), TICKS), np.arange(LIVES * TICKS), starts, np.full(LIVES, TICKS))
+    return make_lives([ticks] * LIVES)
 
 
 @pytest.fixture(scope="module")
@@ -84,17 +89,12 @@ def test_behaviours_are_found_in_trajectories(planted: tuple[np.ndarray, np.ndar
     states, group = planted
     paths = trajectories(states, whole_lives())
     settled = np.tile(np.arange(TICKS) % 10 >= max(STEPS), LIVES)  # no change of groups within the differences
-    index = np.arange(len(states)).reshape(LIVES, TICKS)[:, settled[:TICKS]]
-    lives = Lives(
-        np.repeat(np.arange(LIVES), index.shape[1]), np.arange(index.size), np.arange(LIVES) * index.shape[1],
-        np.full(LIVES, index.shape[1]),
-    )  # fmt: skip
-    still = paths[index.ravel()]
-    label = WAYS["behaviours"].fit(still, lives, 0)(still.copy())
-    assert adjusted_rand_score(label, group[index.ravel()]) > 0.9
+    still = paths[settled]
+    label = WAYS["behaviours"].fit(still, whole_lives(int(settled[:TICKS].sum())), 0)(still.copy())
+    assert adjusted_rand_score(label, group[settled]) > 0.9
 
 
-def test_axes_span_what_separates_the_groups(planted: tuple[np.ndarray, np.ndarray]) -> None:
+def test_axes_span_what_separates_the_groups_and_of_two_it_is_one(planted: tuple[np.ndarray, np.ndarray]) -> None:
     states, group = planted
     result = group_axes(states, group, "kmeans", "lstm_hidden", whole_lives(), 2, SOURCE)
     assert [item.name for item in result] == ["kmeans_1", "kmeans_2", "kmeans_3"]
@@ -104,10 +104,6 @@ def test_axes_span_what_separates_the_groups(planted: tuple[np.ndarray, np.ndarr
     outside = states - read @ np.stack([item.weight for item in result])
     assert np.ptp([outside[group == item].mean(axis=0) for item in range(GROUPS)], axis=0).max() < 0.5
     assert [next(item.faults(), None) for item in result] == [None] * 3
-
-
-def test_two_groups_have_one_axis_and_one_group_none(planted: tuple[np.ndarray, np.ndarray]) -> None:
-    states, group = planted
     two, one = (group > 0).astype(np.int64), np.zeros(len(group), np.int64)
     assert len(group_axes(states, two, "codes", "lstm_hidden", whole_lives(), 2, SOURCE)) == 1
     assert group_axes(states, one, "codes", "lstm_hidden", whole_lives(), 2, SOURCE) == []
@@ -166,15 +162,12 @@ def test_persistence_is_cohens_kappa() -> None:
 def test_copies_count_like_records() -> None:
     label, other = MEASURED.integers(4, size=500), MEASURED.integers(3, size=500)
     other[:250] = label[:250] % 3
-    weight = MEASURED.integers(4, size=500)
-    rows = np.repeat(np.arange(500), weight)
-    assert weighted_adjusted_rand(label, other, weight.astype(float)) == pytest.approx(
-        adjusted_rand_score(label[rows], other[rows])
-    )
-    assert normalised_information(label, other, weight.astype(float)) == pytest.approx(
-        normalized_mutual_info_score(label[rows], other[rows])
-    )
-    assert perplexity(label, weight.astype(float)) == pytest.approx(perplexity(label[rows], np.ones(len(rows))))
+    times = MEASURED.integers(4, size=500)
+    rows, weight = np.repeat(np.arange(500), times), times.astype(float)
+    index, shared = (score(label[rows], other[rows]) for score in (adjusted_rand_score, normalized_mutual_info_score))
+    assert weighted_adjusted_rand(label, other, weight) == pytest.approx(index)
+    assert normalised_information(label, other, weight) == pytest.approx(shared)
+    assert perplexity(label, weight) == pytest.approx(perplexity(label[rows], np.ones(len(rows))))
     assert perplexity(np.array([0, 1, 2, 3]), np.ones(4)) == pytest.approx(4)
 
 
@@ -193,3 +186,102 @@ def test_intervals_do_not_lean_to_the_side_to_which_resampling_moves_a_measure()
     result = LifeResamples(LIFE, 400, 0).estimate(lambda weight: perplexity(LIFE, weight))
     assert result.value == pytest.approx(40)
     assert result.low < result.value < result.high and result.high - result.value > 0.3 * (result.value - result.low)
+
+
+def neighbours(points: np.ndarray) -> list[set[int]]:
+    near = NearestNeighbors(n_neighbors=NEIGHBOURS + 1).fit(points).kneighbors(points, return_distance=False)
+    return [set(row.tolist()) - {i} for i, row in enumerate(near)]
+
+
+def test_numbers_are_the_known_ones() -> None:
+    activations = np.random.default_rng(0).normal(size=(160, 6)).astype(np.float32)
+    lives = np.repeat(np.arange(16), 10)
+    states = PlaneStates(activations, np.zeros(160, np.int64), lives, activations[:, :2], "layer")
+    planes = {"part": states.plane, "noise": np.random.default_rng(1).normal(size=(160, 2)), "same": states.activations}
+    kept = {item["name"]: item for item in kept_by(states, planes, 200, 0)}
+    for name, plane in planes.items():
+        trusted = trustworthiness(states.activations, plane, n_neighbors=NEIGHBOURS)
+        assert kept[name]["trustworthiness"] == pytest.approx(trusted)
+        pairs = zip(neighbours(states.activations), neighbours(plane), strict=True)
+        assert kept[name]["neighbours"] == pytest.approx(np.mean([len(a & b) / NEIGHBOURS for a, b in pairs]))
+        assert kept[name]["neighbours_low"] <= kept[name]["neighbours"] <= kept[name]["neighbours_high"]
+    assert kept["same"]["trustworthiness"] == kept["same"]["neighbours"] == 1
+    assert kept["noise"]["neighbours"] < kept["part"]["neighbours_low"]
+
+
+WIDE, STATES = 256, 2000
+QUICK = FitOptions(codes=5, steps=300, states=128)
+
+
+def modes(count: int, separation: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Gaussian modes, their centres this far from the origin; agents stay in one for 10 records, then in another."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(count, WIDE))
+    centres *= separation / np.linalg.norm(centres, axis=1, keepdims=True)
+    truth = np.repeat(rng.integers(count, size=STATES // 10), 10)
+    return (centres[truth] + rng.normal(size=(STATES, WIDE))).astype(np.float32), truth
+
+
+def fitted(activations: np.ndarray, options: FitOptions = QUICK, seed: int = 0) -> Codebook:
+    lives = make_lives([len(activations) // 10] * 10)
+    tick = np.tile(np.arange(len(activations) // 10) * TICKS_APART, 10)
+    return fit_codebook(activations, lives, tick, options, seed)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-3])
+def test_modes_ten_deviations_apart_are_recovered(scale: float) -> None:
+    activations, truth = modes(5, separation=10)
+    book = fitted(scale * activations + 3 * scale)
+    labels = book.labels(scale * activations + 3 * scale)
+    assert adjusted_rand_score(truth, labels) > 0.95
+    assert book.perplexity == pytest.approx(5, abs=0.1) and (np.diff(np.bincount(labels)) <= 0).all()
+    assert np.array_equal(rule_of(book).labels_of(scale * activations + 3 * scale), labels)
+
+
+@pytest.mark.slow
+def test_eight_modes_are_recovered_from_a_dump_with_three_dimensions_too() -> None:
+    activations, truth = modes(8, separation=16)
+    for dimensions in (2, 3):
+        book = fitted(activations, FitOptions(8, dimensions, 500, 128))
+        assert book.weight.shape == (WIDE, dimensions)
+        assert adjusted_rand_score(truth, book.labels(activations)) > 0.95
+
+
+def test_noise_has_no_codes_that_another_seed_finds_again() -> None:
+    noise = np.random.default_rng(1).normal(size=(STATES, WIDE)).astype(np.float32)
+    first, second = (fitted(noise, seed=seed).labels(noise) for seed in (0, 1))
+    assert adjusted_rand_score(first, second) < 0.2
+
+
+def test_a_fit_is_repeated_bit_for_bit() -> None:
+    activations, _ = modes(5, separation=10)
+    options = FitOptions(codes=5, steps=120, states=64)
+    first, again = fitted(activations, options), fitted(activations, options)
+    assert np.array_equal(first.weight, again.weight) and np.array_equal(first.places, again.places)
+
+
+def test_collapse_shows_in_the_perplexity() -> None:
+    """All states but four are the same: a codebook can only tell those four apart."""
+    activations = np.zeros((STATES, WIDE), np.float32)
+    activations[:4] = np.random.default_rng(0).normal(size=(4, WIDE))
+    assert fitted(activations).perplexity < 1.1
+
+
+def test_states_of_an_agent_are_drawn_far_apart() -> None:
+    lives, rng = make_lives([200, 150, 300]), np.random.default_rng(0)
+    tick = np.concatenate([np.arange(length) for length in (200, 150, 300)])
+    for _ in range(20):
+        drawn = _Spacing(lives, tick).draw(40, rng)
+        assert 20 <= len(drawn) <= 40
+        for life in range(3):
+            own = np.sort(tick[drawn[lives.index[drawn] == life]])
+            assert (np.diff(own) >= TICKS_APART).all()
+
+
+def test_the_method_fits_other_records_anew() -> None:
+    activations, truth = modes(5, separation=10)
+    method = method_of(QUICK)
+    plane = method.embed(activations[:1000], seed=3, run_records=STATES)
+    assert plane.shape == (1000, 2)
+    assert adjusted_rand_score(truth[:1000], method.cluster(plane)) > 0.95
+    assert codes_in_plane(np.zeros((9, 2), np.float32), 4, 2).tolist() == [0] * 9

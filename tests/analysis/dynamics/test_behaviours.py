@@ -30,13 +30,12 @@ def planted(truth: np.ndarray) -> Tracks:
 def planted_tracks(truth: np.ndarray, units: tuple[int, int]) -> Tracks:
     """The agent knows whether the behaviour is 2 or 3, the world whether it is odd; the rest is noise."""
     random = np.random.default_rng(1)
-    layers = {
-        name: np.where(known, 3.0, -3.0)[:, None] * random.uniform(0.5, 1, count)
-        + random.normal(0, 0.3, (len(truth), count))
-        for name, known, count in ((AGENT, truth >= 2, units[0]), (WORLD, truth % 2 == 1, units[1]))
-    }
+    layers = {}
+    for name, known, count in ((AGENT, truth >= 2, units[0]), (WORLD, truth % 2 == 1, units[1])):
+        held = np.where(known, 3.0, -3.0)[:, None] * random.uniform(0.5, 1, count)
+        layers[name] = held + random.normal(0, 0.3, (len(truth), count))
     nothing = np.empty((len(truth), 0))
-    return tracks_of(nothing, nothing, LENGTHS, layers[AGENT], dict(layers.items()))
+    return tracks_of(nothing, nothing, LENGTHS, layers[AGENT], layers)
 
 
 def steady(tracks: Tracks) -> np.ndarray:
@@ -81,15 +80,16 @@ def test_a_layer_that_never_moves_is_refused(planted: Tracks) -> None:
     assert_refuses("still is the same in all ticks", space_of, still, ["still"], {})
 
 
+def labelled(label: np.ndarray) -> Behaviours:
+    return Behaviours(label, 1.0, np.zeros(1), np.zeros(1), np.ones(1))
+
+
 def test_agreement_stands_beside_that_with_labels_of_other_lives(planted: Tracks, truth: np.ndarray) -> None:
     random = np.random.default_rng(2)
     unrelated = np.repeat(random.integers(0, 3, LIVES * TICKS // 5), 5)
     label = np.where(planted.place >= SKIPPED, truth, -1)
-    result = {
-        "all": Behaviours(label, 1.0, np.zeros(1), np.zeros(1), np.ones(1)),
-        "half": Behaviours(np.where(label >= 0, truth // 2, -1), 1.0, np.zeros(1), np.zeros(1), np.ones(1)),
-        "none": Behaviours(np.where(label >= 0, unrelated, -1), 1.0, np.zeros(1), np.zeros(1), np.ones(1)),
-    }
+    of = {"all": truth, "half": truth // 2, "none": unrelated}
+    result = {name: labelled(np.where(label >= 0, own, -1)) for name, own in of.items()}
     rows = {(pair.one, pair.other): pair for pair in pairs_of(result, planted, 99, 0)}
     assert set(rows) == {("all", "half"), ("all", "none"), ("half", "none")}
     half, none = rows["all", "half"], rows["all", "none"]
@@ -99,15 +99,12 @@ def test_agreement_stands_beside_that_with_labels_of_other_lives(planted: Tracks
     assert 0.6 < half.information < 0.7 and half.information > half.dealt_information_high + 0.2
     assert none.information < 1.5 * none.dealt_information_high and abs(none.dealt_rand) < 0.05
     assert half.dealt_information <= half.dealt_information_high and half.dealt_rand <= half.dealt_rand_high
-
-
-def test_the_same_division_agrees_fully(planted: Tracks, truth: np.ndarray) -> None:
-    assert measures(truth, 3 - truth) == pytest.approx((1, 1))
+    assert measures(truth, 3 - truth) == pytest.approx((1, 1)), "the same division agrees fully"
 
 
 def test_lives_of_one_behaviour_each_agree_more_than_with_other_lives(planted: Tracks) -> None:
     of_life = planted.lives.index % 3
     there = np.where(planted.place >= SKIPPED, of_life, -1)
-    result = {name: Behaviours(there, 1.0, np.zeros(1), np.zeros(1), np.ones(1)) for name in ("one", "other")}
+    result = {name: labelled(there) for name in ("one", "other")}
     (row,) = pairs_of(result, planted, 99, 0)
     assert row.information == row.rand == pytest.approx(1) and row.dealt_information < 0.5 and row.dealt_rand < 0.3

@@ -24,9 +24,8 @@ from analysis.dynamics.jacobians import (
 )
 from analysis.dynamics.tracks import Tracks, tensor
 from analysis.dynamics.update import Update
-from common.user_error import UserError
 from tests.command import assert_refuses
-from tests.planted_tracks import states_of, tracks_of
+from tests.planted_tracks import nothing, states_of, tracks_of
 
 UNITS, LENGTHS = 4, [12, 20, 16]
 
@@ -48,10 +47,6 @@ def played(update: Update, seed: int = 0) -> Tracks:
     read = rng.normal(size=(sum(LENGTHS), UNITS))
     result = states_of(update, read, LENGTHS)
     return tracks_of(result, read, LENGTHS, result[:, update.place(update.states[-1])])
-
-
-def nothing(share: float) -> None:
-    pass
 
 
 @pytest.mark.parametrize("layers", [1, 2])
@@ -162,5 +157,5 @@ def test_ticks_are_counted_within_lives() -> None:
 
 def test_a_policy_without_memory_is_refused() -> None:
     assert_refuses("feed-forward", Update, cast(RecurrentPolicy, SimpleNamespace(memory=None)))
-    with pytest.raises(UserError, match="lstm_cell is not a state of this policy's memory, which has: lstm_hidden"):
-        Update(policy_of("gru")).place(LSTM_CELL)
+    message = "lstm_cell is not a state of this policy's memory, which has: lstm_hidden"
+    assert_refuses(message, Update(policy_of("gru")).place, LSTM_CELL)

@@ -1,4 +1,4 @@
-"""The reader takes what evaluate.py and the original tools write, and refuses all else with one line."""
+"""Result files are read or refused in one line; the list of tasks, which the analysis holds itself, is the game's."""
 
 import tempfile
 from collections.abc import Mapping
@@ -8,10 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.evaluation.held_out_tasks import TASK_NAMES
+from analysis.evaluation.held_out_tasks import (
+    CATEGORIES,
+    IN_CATEGORY,
+    TASK_CATEGORIES,
+    TASK_NAMES,
+    TASK_WEIGHTS,
+    task_index,
+)
 from analysis.evaluation.results import PolicyRun, find_result_files, read_results
 from common.checked_json import CHECKSUM, entry_checksum
 from common.user_error import UserError
+from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
+from reinforcement_learning.game.training_tasks import training_tasks
 from tests.command import assert_refuses
 from tests.fuzz import flip
 from tests.planted_results import as_original, play, provenance, write
@@ -81,27 +90,18 @@ def with_checksums(results: Mapping[str, Any]) -> dict[str, Any]:
     return {name: {**lists, CHECKSUM: entry_checksum(name, lists)} for name, lists in results.items()}
 
 
-def test_results_with_a_checksum_are_read_as_those_without(tmp_path: Path) -> None:
-    plain = read_results(write(tmp_path / "plain", "eval_pvp_1.json", RESULTS))
-    proved = read_results(write(tmp_path / "proved", "eval_pvp_1.json", with_checksums(RESULTS)))
-    assert differences(plain, proved) == []
-
-
 def differences(ours: list[PolicyRun], theirs: list[PolicyRun]) -> list[str]:
     """Names of what differs between runs, but for the file."""
-    assert len(ours) == len(theirs)
-    pairs = [
-        (name, vars(one)[name], vars(other)[name])
-        for one, other in zip(ours, theirs, strict=True)
-        for name in vars(one)
-        if name != "file"
-    ]
-    return [name for name, one, other in pairs if not np.array_equal(one, other)]
+    pairs = [(vars(one), vars(other)) for one, other in zip(ours, theirs, strict=True)]
+    names = [name for name in vars(ours[0]) if name != "file"]
+    return [name for one, other in pairs for name in names if not np.array_equal(one[name], other[name])]
 
 
 def test_every_flipped_bit_of_results_with_a_checksum_is_refused_or_changes_nothing(tmp_path: Path) -> None:
+    """Whole, they are read as those without."""
     file = write(tmp_path, "eval_pvp_1.json", with_checksums(RESULTS))
     whole, content = read_results(file), file.read_bytes()
+    assert differences(read_results(write(tmp_path / "plain", "eval_pvp_1.json", RESULTS)), whole) == []
     random, refused = np.random.default_rng(0), 0
     for place in random.choice(len(content), 300, replace=False):
         flip(file, place, 1 << int(random.integers(8)), content)
@@ -115,5 +115,35 @@ def test_every_flipped_bit_of_results_with_a_checksum_is_refused_or_changes_noth
 @pytest.mark.parametrize("checksum", [None, 3, "0" * 64, ["x"] * 3])
 def test_a_wrong_checksum_is_refused(tmp_path: Path, checksum: object) -> None:
     results = {**with_checksums(RESULTS), "one": {**RESULTS["one"], CHECKSUM: checksum}}
-    with pytest.raises(UserError, match="policy 'one': its results do not match their checksum"):
-        read_results(write(tmp_path, "eval_pvp_1.json", results))
+    file = write(tmp_path, "eval_pvp_1.json", results)
+    assert_refuses("policy 'one': its results do not match their checksum", read_results, file)
+
+
+def test_names_and_categories_are_those_of_the_game_and_each_category_weighs_a_sixth() -> None:
+    game = [(f"curriculum/{spec.name}", spec.tags[0]) for spec in evaluation_tasks()]
+    assert list(zip(TASK_NAMES, TASK_CATEGORIES, strict=True)) == game and len(set(TASK_NAMES)) == 63
+    assert IN_CATEGORY.sum(axis=1).tolist() == [1, 3, 2, 8, 44, 5]
+    np.testing.assert_allclose(IN_CATEGORY @ TASK_WEIGHTS, 100 / len(CATEGORIES))
+
+
+def test_keys_are_understood() -> None:
+    assert [task_index(name) for name in TASK_NAMES] == list(range(63))
+    assert [task_index(f"curriculum/{spec.name}") for spec in training_tasks(128)] == [None] * len(training_tasks(128))
+    own = "curriculum/Task_DefeatEntity_(agent_type:npc_level:3_num_agent:20)_reward_to:agent"
+    turned = "curriculum/Task_DefeatEntity_(level:3_num_agent:20_agent_type:npc)_reward_to:agent"
+    assert task_index(turned) == TASK_NAMES.index(own)
+    assert task_index("curriculum/Task_TickGE_(num_tick: 1024)_reward_to:agent") == 0
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "", "length", "curriculum/", "curriculum/Task_TickGE_()_reward_to:agent", TASK_NAMES[0][11:],
+        "curriculum/Task_TickGE_(num_tick:1024)_reward_to:team",
+        "curriculum/Task_TickGE_(num_tick:512)_reward_to:agent",
+        "curriculum/Task_TickGE_(num_tick:1024_num_tick:1024)_reward_to:agent",
+        "curriculum/Task_TickGE_(more_num_tick:1024)_reward_to:agent",
+    ],
+)  # fmt: skip
+def test_other_keys_are_not(key: str) -> None:
+    assert task_index(key) is None

@@ -1,14 +1,16 @@
-"""Scores against cases worked out by hand, and intervals against planted truths."""
+"""Scores and comparisons against cases worked out by hand, planted truths and ratings known beforehand."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from analysis.evaluation.comparisons import elo, episode_scores, improvements, probability_of_improvement, ranking
 from analysis.evaluation.held_out_tasks import TASK_CATEGORIES, TASK_NAMES, TASK_WEIGHTS
-from analysis.evaluation.results import PolicyRun
+from analysis.evaluation.results import PolicyRun, read_results
 from analysis.evaluation.scores import PolicyResults, PolicyScores, gather, resampled_progress, resampled_ticks, score
 from analysis.statistics.resampling import Bootstrap, KeptDraws
+from tests.planted_results import Results, as_original, play, write
 
 TASKS = len(TASK_NAMES)
 RUNS = 300
@@ -76,9 +78,8 @@ def test_a_seed_without_episodes_is_one_unit() -> None:
     lives = np.full((1, TASKS), 5.0)
     alone = run_of(rng.binomial(5, 0.4, (1, TASKS)).astype(float), lives, [5, 9], episodes=False)
     assert np.isnan(scored(alone).weighted_score.low) and scored(alone).results.episodes is None
-    runs = [
-        run_of(rng.binomial(5, 0.4, (1, TASKS)).astype(float), lives, [5, 9], seed, episodes=False) for seed in range(5)
-    ]
+    drawn = [rng.binomial(5, 0.4, (1, TASKS)).astype(float) for _ in range(5)]
+    runs = [run_of(sums, lives, [5, 9], seed, episodes=False) for seed, sums in enumerate(drawn)]
     result = scored(*runs)
     item = [float(run.task_progress @ TASK_WEIGHTS) for run in runs]
     low, value, high = result.weighted_score.low, result.weighted_score.value, result.weighted_score.high
@@ -89,11 +90,8 @@ def test_a_seed_without_episodes_is_one_unit() -> None:
 @pytest.mark.slow
 def test_intervals_of_one_seed_cover_the_truth_as_often_as_they_say() -> None:
     rng = np.random.default_rng(1)
-    covered = [
-        (s.low <= 40.0 <= s.high, s.low > 40, s.high < 40)
-        for s in (scored(planted_run(rng, 0.4)).weighted_score for _ in range(RUNS))
-    ]
-    inside, above, below = np.mean(covered, axis=0)
+    scores = [scored(planted_run(rng, 0.4)).weighted_score for _ in range(RUNS)]
+    inside, above, below = np.mean([(s.low <= 40.0 <= s.high, s.low > 40, s.high < 40) for s in scores], axis=0)
     assert 0.90 <= inside <= 0.98  # the binomial spread of 300 runs around 0.95, and few episodes
     assert max(above, below) < 0.06
 
@@ -175,5 +173,125 @@ def test_draws_are_whole_and_repeatable() -> None:
 
 def test_intervals_widen_with_confidence() -> None:
     run = planted_run(np.random.default_rng(5), 0.3)
-    narrow, wide = (scored(run, confidence=confidence).weighted_score for confidence in (0.5, 0.99))
+    narrow, wide = (scored(run, confidence=share).weighted_score for share in (0.5, 0.99))
     assert wide.low < narrow.low < narrow.value < narrow.high < wide.high
+
+
+BOOTSTRAP = Bootstrap(resamples=300)
+SKILLS = {"worst": 0.2, "middling": 0.35, "best": 0.5}
+
+
+def read(folder: Path, files: dict[str, Results]) -> list[PolicyResults]:
+    return gather(run for name, results in files.items() for run in read_results(write(folder, name, results)))
+
+
+def planted(folder: Path, seeds: int = 1, skills: dict[str, float] = SKILLS, episodes: int = 60) -> list[PolicyResults]:
+    rng = np.random.default_rng(0)
+    return read(folder, {f"eval_pvp_{seed}.json": play(skills, episodes, 40, rng) for seed in range(seeds)})
+
+
+def test_probability_of_improvement_is_the_share_of_pairs_won() -> None:
+    rng = np.random.default_rng(0)
+    own, others = rng.integers(0, 5, 12) / 4, rng.integers(0, 5, 9) / 4
+    weights, other_weights = rng.integers(0, 3, (20, 12)), rng.integers(0, 3, (20, 9))
+    result = probability_of_improvement(own, others, weights, other_weights)
+    for w, v, probability in zip(weights, other_weights, result, strict=True):
+        pairs = np.subtract.outer(np.repeat(own, w), np.repeat(others, v))
+        assert probability == pytest.approx((pairs > 0).mean() + (pairs == 0).mean() / 2)
+
+
+def test_an_episode_with_a_life_at_every_task_has_the_weighted_score() -> None:
+    rng = np.random.default_rng(1)
+    progress = rng.random((4, TASKS))
+    results = PolicyResults("p", "pvp", (run_of(progress * 3, np.full((4, TASKS), 3.0), [1.0]),))
+    np.testing.assert_allclose(episode_scores([results])[0], progress @ TASK_WEIGHTS)
+
+
+def test_tasks_that_an_episode_lacks_count_at_par() -> None:
+    sums, lives = np.zeros((2, TASKS)), np.ones((2, TASKS))
+    sums[0] = 0.5
+    lives[1, 0] = 0  # the second episode never had the only survival task
+    own = PolicyResults("p", "pvp", (run_of(sums, lives, [1.0]),))
+    other = PolicyResults("q", "pvp", (run_of(np.zeros((2, TASKS)), np.ones((2, TASKS)), [1.0]),))
+    par = (0.5 + 0) / 2
+    np.testing.assert_allclose(episode_scores([own, other])[0], [50, par * 100 / 6])
+
+
+def test_planted_order_is_found(tmp_path: Path) -> None:
+    policies = planted(tmp_path, seeds=2)
+    draws = KeptDraws(BOOTSTRAP)
+    assert [row.policy for row in ranking(policies, BOOTSTRAP, draws)] == ["best", "middling", "worst"]
+    compared = {(row.policy, row.other): row.probability for row in improvements(policies, BOOTSTRAP, draws)}
+    assert set(compared) == {("best", "middling"), ("best", "worst"), ("middling", "worst")}
+    assert all(0.6 < item.low < item.value < item.high <= 1 for item in compared.values())
+    assert compared["best", "worst"].value > compared["best", "middling"].value
+    ratings = {row.policy: row for row in ranking(policies, BOOTSTRAP, draws)}
+    assert np.mean([row.rating.value for row in ratings.values()]) == pytest.approx(1000)
+    assert all(row.outcomes == 2 * 120 for row in ratings.values())
+    assert ratings["worst"].rating.high < ratings["middling"].rating.low
+    assert ratings["middling"].rating.high < ratings["best"].rating.low
+
+
+def test_equal_policies_are_not_told_apart(tmp_path: Path) -> None:
+    """In 40 evaluations of twins the 95% interval misses even odds about twice."""
+    rng, missed = np.random.default_rng(2), 0
+    for _ in range(40):
+        policies = read(tmp_path, {"eval_pvp_1.json": play({"one": 0.4, "other": 0.4}, 30, 20, rng)})
+        (compared,) = improvements(policies, BOOTSTRAP, KeptDraws(BOOTSTRAP))
+        first, second = ranking(policies, BOOTSTRAP, KeptDraws(BOOTSTRAP))
+        missed += not compared.probability.low <= 0.5 <= compared.probability.high
+        assert first.rating.value + second.rating.value == pytest.approx(2000)
+    assert missed <= 7
+
+
+def test_elo_recovers_planted_ratings() -> None:
+    """Expected wins at known ratings; the drawn game for each pair moves them by less than a point."""
+    planted_ratings = np.array([800.0, 950.0, 1050.0, 1200.0])
+    chance = 1 / (1 + 10 ** (np.subtract.outer(planted_ratings, planted_ratings).T / 400))
+    met = ~np.eye(4, dtype=bool)
+    wins = 20_000 * chance * met
+    np.testing.assert_allclose(elo(wins[None], met)[0], planted_ratings, atol=1)
+    np.testing.assert_allclose(elo(np.stack([wins, wins.T]), met)[1], 2000 - planted_ratings, atol=1)
+
+
+def test_all_ties_mean_equal_ratings_and_a_policy_that_always_wins_has_a_finite_one() -> None:
+    met = ~np.eye(3, dtype=bool)
+    np.testing.assert_allclose(elo(5.0 * met[None], met), 1000)
+    met = ~np.eye(2, dtype=bool)
+    ((first, second),) = elo(np.array([[[0, 200.0], [0, 0]]]), met)
+    assert first - second == pytest.approx(400 * np.log10(200.5 / 0.5))
+    ((low, high),) = elo(np.array([[[0, 0], [1e6, 0]]]), met)
+    assert np.isfinite([low, high]).all() and high > low
+
+
+def test_winning_every_episode_leaves_no_interval(tmp_path: Path) -> None:
+    policies = planted(tmp_path, skills={"bad": 0.0, "good": 1.0}, episodes=10)
+    (compared,) = improvements(policies, BOOTSTRAP, KeptDraws(BOOTSTRAP))
+    best, _ = ranking(policies, BOOTSTRAP, KeptDraws(BOOTSTRAP))
+    assert (compared.policy, compared.probability.value, best.policy, best.won) == ("bad", 0, "good", 1)
+    assert np.isnan([compared.probability.low, best.rating.low]).all()
+
+
+def test_policies_that_never_met_the_others_have_no_rating(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    met = ({"a": 0.1, "b": 0.4}, {"b": 0.4, "c": 0.7}, {"x": 0.5, "y": 0.1})
+    files = {f"eval_pvp_{seed}.json": play(skills, 40, 30, rng) for seed, skills in enumerate(met, 1)}
+    policies = read(tmp_path, files)
+    ratings = {row.policy: row for row in ranking(policies, BOOTSTRAP, KeptDraws(BOOTSTRAP))}
+    assert list(ratings)[:3] == ["c", "b", "a"], "a and c met through b"
+    assert np.isfinite([ratings[name].rating.low for name in "abc"]).all()
+    assert np.isnan([ratings[name].rating.value for name in "xy"]).all()
+
+
+def test_seeds_are_the_unit_where_files_tell_no_episodes(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    skills = {"one": 0.4, "other": 0.45}
+    files = {f"eval_pvp_{seed}.json": as_original(play(skills, 10, 63, rng)) for seed in range(6)}
+    policies = read(tmp_path / "six", files)
+    ratings = ranking(policies, BOOTSTRAP, KeptDraws(BOOTSTRAP))
+    better = [one > other for one, other in zip(*episode_scores(policies), strict=True)]
+    assert 0 < sum(better) < 6 and {row.policy: row.won for row in ratings}["one"] == pytest.approx(np.mean(better))
+    assert ratings[0].outcomes == 6 and np.isfinite(ratings[0].rating.low)
+    alone = read(tmp_path / "one", {"eval_pvp_0.json": files["eval_pvp_0.json"]})
+    (rating, *_), (compared, *_) = (of(alone, BOOTSTRAP, KeptDraws(BOOTSTRAP)) for of in (ranking, improvements))
+    assert np.isnan([rating.rating.low, compared.probability.high]).all()

@@ -1,7 +1,6 @@
 """The explorer with planted clusters: everything stays in view for any number of them, with the planted names."""
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,18 +11,13 @@ from analysis.explorer.content import Explored, explored
 from analysis.explorer.page import explorer_page
 from analysis.figures.style import cluster_colour
 from analysis.runs.finished_run import read_run
-from tests.analysed import Analysed
+from tests.analysis.explorer.conftest import READY, quiet
 from tests.browser import opened, until
 from tests.planted_run import planted_run
 from tests.recorded_policy import RecordedPolicy
 
 SIZES = ((1280, 720), (1920, 1080))
 COUNTS = (1, 20, 200)
-
-
-@pytest.fixture(scope="module")
-def content(analysed: Analysed) -> Explored:
-    return explored(read_run(analysed.run, None), 400_000, lambda _: nullcontext(lambda share: None))
 
 
 def planted(content: Explored, clusters: int) -> Explored:
@@ -48,7 +42,7 @@ def planted(content: Explored, clusters: int) -> Explored:
 def page(request: pytest.FixtureRequest, browser, content: Explored, tmp_path_factory) -> Iterator:
     file: Path = tmp_path_factory.mktemp("page") / "explorer.html"
     file.write_text(explorer_page(planted(content, request.param)))
-    with opened(browser, file, "window.explorer !== undefined", height=720) as page:
+    with opened(browser, file, READY, height=720) as page:
         page.planted = request.param
         yield page
 
@@ -117,14 +111,14 @@ def test_clusters_are_called_and_coloured_as_planted(page) -> None:
 
 def test_points_are_coloured_by_a_whole_choice_and_by_goals(browser, ways: RecordedPolicy, tmp_path: Path) -> None:
     run = planted_run(ways.dump, tmp_path / "runs", 2, "--features", "move", "--permutations", 99, "--bootstraps", 99)
-    content = explored(read_run(run, None), 400_000, lambda _: nullcontext(lambda share: None))
+    content = explored(read_run(run, None), 400_000, quiet)
     records, metadata = content.seen.records.take(content.place), content.seen.metadata
     head = [head.name for head in metadata.action_heads].index("Move.Direction")
     goals = np.array([name.split("side:")[1].split("_")[0] for name in metadata.environment["tasks"]])
     expected = {"move": np.minimum(records.action[:, head], 4), "goal": goals[records.columns["truth/task"]]}
     file = tmp_path / "explorer.html"
     file.write_text(explorer_page(content))
-    with opened(browser, file, "window.explorer !== undefined") as page:
+    with opened(browser, file, READY) as page:
         for name, held in expected.items():
             page.get_by_label("Colour by").select_option(label=name)
             shown = page.locator("#groups li").all_inner_texts()
@@ -138,7 +132,7 @@ def test_points_are_coloured_by_a_whole_choice_and_by_goals(browser, ways: Recor
         assert not page.locator("#groups").is_visible()
 
 
-def test_views_can_be_drawn_in_any_room(page) -> None:
+def test_views_can_be_drawn_in_any_room_and_small_p_values_are_not_spelled_out(page) -> None:
     """A size of zero, as in a hidden panel, must not give a circle a negative radius."""
     for room in (-20, 0, 3, 300):
         width = page.evaluate(
@@ -152,8 +146,5 @@ def test_views_can_be_drawn_in_any_room(page) -> None:
             room,
         )
         assert width == max(60, room)
-
-
-def test_small_p_values_are_not_spelled_out(page) -> None:
     shown = page.evaluate("[3e-15, 0.00099, 0.001, 0.25, 1, NaN].map(probability)")
     assert shown == ["<0.001", "<0.001", "0.001", "0.250", "1.000", "n/a"]

@@ -1,7 +1,6 @@
 """Simulated lives in the explorer: each stands beside the recorded ticks that it goes on from."""
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,15 +15,14 @@ from analysis.explorer.content import Explored, explored
 from analysis.explorer.simulated import is_simulated, read_simulated
 from analysis.explorer.tracks import open_further, read_further
 from analysis.runs.finished_run import read_run
-from common.user_error import UserError
+from tests.analysis.explorer.conftest import READY, quiet
 from tests.analysis.interventions.play.directions import unit
 from tests.browser import opened, until
-from tests.command import assert_refused, run_here, run_well
+from tests.command import assert_refused, assert_refuses, run_here, run_well
 from tests.planted_run import planted_run
 from tests.recorded_features import RecordedFeatures
 from tests.trained_world_model import trained_world_model
 
-READY = "window.explorer !== undefined"
 TICKS = 5
 LIVES = 30
 DOSE = 3.0
@@ -58,8 +56,12 @@ def content(run: Path, simulated: list[Path]) -> Explored:
     return explored(read_run(run, None), 400_000, quiet, simulated)
 
 
-def quiet(_: str) -> nullcontext:
-    return nullcontext(lambda share: None)
+def open_life(page, simulated: list[Path], slot: int = 0) -> tuple[int, int, int]:
+    """Open the recorded life that a simulated one goes on from, there; return its episode, agent and tick."""
+    episode, agent, tick = starts_of(simulated[0])[slot].tolist()
+    page.evaluate(f"location.hash = 'agent={agent}&episode={episode}&tick={tick}'")
+    until(page, f"explorer.open?.tick === {tick} && explorer.open.agent === {agent}")
+    return episode, agent, tick
 
 
 def starts_of(dump: Path) -> np.ndarray:
@@ -106,10 +108,8 @@ def records_of_life(dump: Path, slot: int) -> Records:
 
 
 def test_a_simulated_life_stands_beside_the_recorded_one(page, simulated: list[Path], content: Explored) -> None:
-    episode, agent, tick = starts_of(simulated[0])[0].tolist()
     lives = [records_of_life(dump, 0) for dump in simulated]
-    page.evaluate(f"location.hash = 'agent={agent}&episode={episode}&tick={tick}'")
-    until(page, f"explorer.open?.tick === {tick} && explorer.open.agent === {agent}")
+    episode, agent, tick = open_life(page, simulated)
     for place in range(min(3, len(lives[0]))):
         shown = page.evaluate("explorer.simulated")
         others = [start for start in starts_of(simulated[0]).tolist() if start[:2] == [episode, agent]]
@@ -120,8 +120,7 @@ def test_a_simulated_life_stands_beside_the_recorded_one(page, simulated: list[P
         assert shown["columns"]["value"] == pytest.approx(lives[0].value[place], rel=1e-6)
         assert page.locator("#simulated-views .card.now b").inner_text() == f"tick {tick + place}, simulated"
         page.keyboard.press("ArrowRight")
-    page.evaluate(f"location.hash = 'agent={agent}&episode={episode}&tick={tick}'")
-    until(page, f"explorer.open?.tick === {tick}")
+    open_life(page, simulated)
     assert page.locator("#simulation option").all_inner_texts() == ["unedited", "steer ic_1, dose +3", "none"]
     page.select_option("#simulation", label="steer ic_1, dose +3")
     assert page.evaluate("explorer.simulated.columns.value") == pytest.approx(lives[1].value[0], rel=1e-6)
@@ -135,10 +134,8 @@ def test_a_simulated_life_stands_beside_the_recorded_one(page, simulated: list[P
 
 @pytest.mark.parametrize("size", [(1280, 720), (1920, 1080)], ids=str)
 def test_both_views_and_the_time_axis_are_on_the_screen(page, simulated: list[Path], size: tuple[int, int]) -> None:
-    episode, agent, tick = starts_of(simulated[0])[0].tolist()
     page.set_viewport_size(dict(zip(("width", "height"), size, strict=True)))
-    page.evaluate(f"location.hash = 'agent={agent}&episode={episode}&tick={tick}'")
-    until(page, f"explorer.open?.tick === {tick} && explorer.open.agent === {agent}")
+    open_life(page, simulated)
     until(page, "document.querySelector('#time-axis .xtick') !== null")
     page.evaluate("document.getElementById('life-times').scrollTop = 200")
     for row in ("#life-views", "#simulated-views"):
@@ -162,8 +159,7 @@ def test_it_says_where_an_edited_simulation_parts_from_the_unedited_one(page, si
         shared = min(len(first), len(other))
         same = (first.tile[:shared, 112] == other.tile[:shared, 112]).all(axis=1)
         same &= (first.action[:shared] == other.action[:shared]).all(axis=1)
-        page.evaluate(f"location.hash = 'agent={agent}&episode={episode}&tick={tick}'")
-        until(page, f"explorer.open?.tick === {tick} && explorer.open.agent === {agent}")
+        open_life(page, simulated, slot)
         page.select_option("#simulation", index=1)
         note = page.locator("#simulated-views .note").inner_text()
         assert f"Ticks {tick} to {tick + len(other) - 1} were simulated" in note
@@ -199,11 +195,13 @@ def test_lives_that_do_not_belong_here_are_refused(
     twice = run_here("explore.py", run, simulated[0], simulated[0], "-o", tmp_path / "e.html")
     assert_refused(twice, f"called {simulated[0].name}: give each once")
     assert_refused(run_here("explore.py", run, loose, "-o", tmp_path / "e.html"), "does not say which ticks")
-    with pytest.raises(UserError, match="was not simulated from"):
-        read_simulated(simulated[0], simulated[1], content.seen.records, 9, lambda _: None)
-    late = replace(content.seen.records, tick=content.seen.records.tick + 1000)
-    with pytest.raises(UserError, match="has no life from a tick of this page on"):
-        read_simulated(simulated[0], features_dump.dump, late, 9, lambda _: None)
-    few = read_simulated(simulated[0], features_dump.dump, content.seen.records, 2 * TICKS, lambda _: None)
+    records = content.seen.records
+    late = replace(records, tick=records.tick + 1000)
+    for dump, seen, message in (
+        (simulated[1], records, "was not simulated from"),
+        (features_dump.dump, late, "has no life from a tick of this page on"),
+    ):
+        assert_refuses(message, read_simulated, simulated[0], dump, seen, 9, lambda _: None)
+    few = read_simulated(simulated[0], features_dump.dump, records, 2 * TICKS, lambda _: None)
     assert len(few.begins) == 2
     assert not (tmp_path / "e.html").exists()

@@ -2,9 +2,9 @@
 
 import shutil
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,18 +16,20 @@ from activation_store.reader import read_dump
 from activation_store.schema import METADATA_FILE
 from activation_store.sparse_dictionary import DictionarySource, SparseDictionary, read_dictionary, write_dictionary
 from agent_zoo.sparse_codes import SparseCoder
-from analysis.explorer.content import Explored, explored
-from analysis.explorer.edits import Change, PlayedEdit
+from analysis.explorer.content import Explored
+from analysis.explorer.edits import Change, PlayedEdit, read_edits
 from analysis.explorer.page import explorer_page
 from analysis.explorer.tracks import SPARSE_FILE, Further, open_further, plane_of, read_further
 from analysis.lives import places_among
 from analysis.pages import pages
 from analysis.position import positions
 from analysis.runs.dynamics_run import read_dynamics
+from analysis.runs.finished_files import open_finished
 from analysis.runs.finished_run import read_run
 from analysis.runs.run_folder import RunFolder
 from common.files import sha256
 from tests.analysed import Analysed
+from tests.analysis.explorer.conftest import READY, quiet
 from tests.browser import opened, until
 from tests.command import assert_refused, assert_refuses, run_here, run_well
 from tests.planted_panel import planted_dynamics_run
@@ -35,16 +37,6 @@ from tests.planted_panel import planted_dynamics_run
 LAYER, MOST, FEATURES = "action_decoder", 4, 12
 MAPPED = 7
 KIT_SCRIPT = (Path(pages.__file__).parent / "kit" / "page.js").read_text()
-READY = "window.explorer !== undefined"
-
-
-def quiet(_: str) -> nullcontext:
-    return nullcontext(lambda share: None)
-
-
-@pytest.fixture(scope="module")
-def content(analysed: Analysed) -> Explored:
-    return explored(read_run(analysed.run, None), 400_000, quiet)
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +56,9 @@ def results(analysed: Analysed, states: np.ndarray, tmp_path_factory: pytest.Tem
     weights = rng.standard_normal((MOST + 2, units)).astype(np.float32)
     with RunFolder(folder / "probed", made_from) as run:
         source = Source("probe", "probed", analysed.dump.name, "x", None)
-        write_directions(
-            run.path / DIRECTIONS_FILE,
-            [Direction(f"d_{i}", LAYER, w, 0.5, "points", 0.0, 1.0, 9, 3, 1, source) for i, w in enumerate(weights)],
-        )
+        about = (0.5, "points", 0.0, 1.0, 9, 3, 1, source)
+        directions = [Direction(f"d_{i}", LAYER, weight, *about) for i, weight in enumerate(weights)]
+        write_directions(run.path / DIRECTIONS_FILE, directions)
     decoder = rng.standard_normal((FEATURES, units)).astype(np.float32)
     decoder /= np.linalg.norm(decoder, axis=1, keepdims=True)
     encoder = decoder * np.linspace(0.5, 2, FEATURES, dtype=np.float32)[:, None]
@@ -92,15 +83,13 @@ def results(analysed: Analysed, states: np.ndarray, tmp_path_factory: pytest.Tem
     return folder
 
 
+ARM = {"name": "edit", "kind": "edit", "policy": "trained", "dose": None, "twin": "unedited"}
 STEERED = {"edit": "steer", "direction": "d_2", "from_tick": 20, "until_tick": 21, "condition": "self_food < 3"}
 
 
 def planted_effects() -> dict[str, object]:
     """Two doses; one effect of the second counts, and it moves two options at once."""
-    trained = [
-        {"name": f"edit, dose {dose}", "kind": "edit", "policy": "trained", "dose": dose, "twin": "unedited"}
-        for dose in (-2.0, 2.0)
-    ]
+    trained = [ARM | {"name": f"edit, dose {dose}", "dose": dose} for dose in (-2.0, 2.0)]
     control = {"control": "random directions", "effect": {"value": -0.25, "low": -1.0, "high": 0.5}}
     effects = [
         {
@@ -109,12 +98,13 @@ def planted_effects() -> dict[str, object]:
         }
         for arm in trained for outcome, value in (("ticks", 7.0), ("reward", -3.5))
     ]  # fmt: skip
+    gains = {"North": 0.125, "East": None, "South": -0.5}
     at_once = [
-        {"arm": trained[1]["name"], "outcome": f"gain_total/Move.Direction/{option}", "level": {"value": value}}
-        for option, value in (("North", 0.125), ("East", None), ("South", -0.5))
+        {"arm": trained[1]["name"], "outcome": f"gain_total/Move.Direction/{option}", "level": {"value": gain}}
+        for option, gain in gains.items()
     ]
-    others = [{"name": "unedited", "kind": "unedited", "policy": "trained", "dose": None, "twin": "unedited"}]
-    return {"episodes": 6, "arms": others + trained, "effects": effects, "at_once": at_once}
+    arms = [ARM | {"name": "unedited", "kind": "unedited"}, *trained]
+    return {"episodes": 6, "arms": arms, "effects": effects, "at_once": at_once}
 
 
 def mapped_places(dump: Path) -> dict[str, np.ndarray]:
@@ -127,9 +117,8 @@ def save_maps(run: RunFolder, places: dict[str, np.ndarray]) -> None:
     rng = np.random.default_rng(1)
     widths = {"tiles": 225, "entities": 3, "own": 5, "inventory": 1}
     maps = {name: rng.standard_normal((MAPPED, 2, width)) for name, width in widths.items()}
-    value = np.where(
-        np.arange(MAPPED) == 0, np.nan, 1.0
-    )  # in the last of these ticks in the dump an option was illegal
+    value = np.ones(MAPPED)
+    value[0] = np.nan  # in the last of these ticks in the dump an option was illegal
     run.save_arrays("maps.npz", **places, **maps, sample=np.arange(MAPPED), value=value, task=np.ones((MAPPED, 2)))
     run.save_json("sanity.json", {"failures": ["it does not beat nearest first"], "checks": {}})
 
@@ -183,9 +172,8 @@ def test_directions_are_read_out_at_every_tick(results: Path, content: Explored,
 def test_the_features_that_vary_most_are_shown_with_their_strengths(
     results: Path, content: Explored, states: np.ndarray
 ) -> None:
-    strengths = SparseCoder(read_dictionary(results / "sparse" / "topk.safetensors")).strengths(
-        torch.from_numpy(states)
-    ).numpy()  # fmt: skip
+    coder = SparseCoder(read_dictionary(results / "sparse" / "topk.safetensors"))
+    strengths = coder.strengths(torch.from_numpy(states)).numpy()
     tracks = further_of([results / "sparse"], content, MOST).tracks
     most = np.argsort(-strengths.std(axis=0))[:MOST]
     assert [track.name for track in tracks] == [f"feature_{number}" for number in sorted(most)]
@@ -227,9 +215,7 @@ def test_what_moves_what_is_the_mean_over_states(results: Path, content: Explore
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("empty", "says nothing of single ticks"),
-        ("foreign", "was not made from"),
-        ("baselines", "no autoencoder"),
+        ("empty", "says nothing of single ticks"), ("foreign", "was not made from"), ("baselines", "no autoencoder"),
         ("elsewhere", "no map of the lives"),
     ],
 )  # fmt: skip
@@ -314,9 +300,8 @@ def test_the_search_compares_features_and_numbers_of_further_runs(page, results:
 
 def test_at_the_pointer_only_active_features_are_listed(page, results: Path, content: Explored) -> None:
     sparse = further_of([results / "sparse"], content, MOST).tracks
-    point = next(
-        i for i, tick in enumerate(content.place) if 0 < sum(track.values[tick] > 0.1 for track in sparse) < MOST
-    )
+    active = sum(track.values[content.place] > 0.1 for track in sparse)
+    point = int(np.flatnonzero((active > 0) & (active < MOST))[0])
     place = page.evaluate(f"explorer.placeOf({point})")
     page.mouse.move(place["x"] + 3, place["y"] + 3)
     page.mouse.move(place["x"], place["y"])
@@ -367,9 +352,8 @@ def test_a_matrix_says_what_moves_what_and_colours_by_it(page, results: Path, co
     cells = page.locator(".matrix td[title]")
     assert cells.count() == 4 and cells.nth(1).get_attribute("title").startswith("ic_2 moves ic_1 by ")
     red_or_blue = cells.evaluate_all(RED_LESS_BLUE)
-    sizes = [
-        float(title.split(" by ")[1].split()[0]) for title in cells.evaluate_all("all => all.map(({ title }) => title)")
-    ]
+    titles = cells.evaluate_all("all => all.map(({ title }) => title)")
+    sizes = [float(title.split(" by ")[1].split()[0]) for title in titles]
     assert (np.sign(red_or_blue) == np.sign(sizes)).all()
     page.locator(".matrix th[scope=row] button").first.click()
     assert page.locator("#colour-by option:checked").inner_text() == "ic_1"
@@ -467,11 +451,9 @@ def test_a_map_lies_over_the_view_and_can_be_taken_away(page, content: Explored)
 def mapped_order(content: Explored, shown: dict) -> np.ndarray:
     """The planted map of a tick of the page, (225,)."""
     records = read_dump(content.run.dump, layers=[], columns=[])
-    is_it = [
-        (records.tick[i], records.agent_id[i], records.episode[i]) == (shown["tick"], shown["agent"], shown["episode"])
-        for i in range(MAPPED)
-    ]
-    return planted_tiles()[is_it.index(True)]
+    is_it = records.tick == shown["tick"]
+    is_it &= (records.agent_id == shown["agent"]) & (records.episode == shown["episode"])
+    return planted_tiles()[is_it[:MAPPED].argmax()]
 
 
 def test_panes_are_put_away_and_keys_go_through_the_life(page) -> None:
@@ -519,3 +501,32 @@ def test_the_world_shows_everyone_of_the_page_and_opens_the_life_that_is_clicked
     page.locator("#world canvas").click(position={"x": right, "y": down})
     shown = page.evaluate("explorer.open")
     assert (shown["tick"], shown["row"], shown["col"]) == (tick, row, col)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "arm", "words", "directions"),
+    [
+        ({"edit": "clear", "from_tick": 0, "until_tick": None}, {}, "clear the memory", ()),
+        ({"edit": "erase", "variable": "tick", "from_tick": 5}, {}, "erase tick, from tick 5", ()),
+        (
+            {"edit": "swap", "origin": "ic_3", "target": "ic_5", "from_tick": 2, "until_tick": 6}, {},
+            "swap ic_3, ic_5, in ticks 2 to 5", ("ic_3", "ic_5"),
+        ),
+        (
+            {"edit": "collapse", "direction": "a,b", "until_tick": 9}, {"direction": "b"},
+            "collapse b, in ticks 0 to 8", ("b",),
+        ),
+        (
+            {"edit": "interchange", "direction": "a", "donor": "self_food", "further": [{"edit": "clear"}]}, {},
+            "interchange a and clear the memory, donors by self_food", ("a",),
+        ),
+        ({"edit": "steer", "direction": "a"}, {"dose": -1.5}, "steer a, dose -1.5", ("a",)),
+    ],
+)  # fmt: skip
+def test_an_edit_is_said_in_words(
+    tmp_path, arguments: dict[str, Any], arm: dict[str, Any], words: str, directions: tuple[str, ...]
+) -> None:
+    with RunFolder(tmp_path / "run", {"input": {"policy": "1" * 64}, "arguments": arguments}) as run:
+        run.save_json("effects.json", {"episodes": 2, "arms": [ARM | arm], "effects": [], "at_once": []})
+    (edit,) = read_edits(open_finished(tmp_path / "run"), "1" * 64)
+    assert (edit.edit, edit.directions, edit.tested) == (words, directions, 0)

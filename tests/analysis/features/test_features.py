@@ -35,9 +35,8 @@ def planted() -> Planted:
 def by_hand(records: Records, metadata: DumpMetadata, i: int) -> dict[str, Any]:
     """Compute the features of record `i` with plain loops over dictionaries."""
     first, last = records.entity.offsets[i : i + 2]
-    entities = [
-        dict(zip(metadata.entity_columns, row, strict=True)) for row in records.entity.values[first:last].tolist()
-    ]
+    rows = records.entity.values[first:last].tolist()
+    entities = [dict(zip(metadata.entity_columns, row, strict=True)) for row in rows]
     (own,) = (entity for entity in entities if entity["id"] == records.agent_id[i])
     others = [entity for entity in entities if entity is not own]
     tick = int(records.tick[i])
@@ -48,10 +47,7 @@ def by_hand(records: Records, metadata: DumpMetadata, i: int) -> dict[str, Any]:
         "n_visible_entities": len(others),
         "n_visible_npcs": sum(entity["npc_type"] > 0 for entity in others),
         "n_visible_players": sum(entity["npc_type"] <= 0 for entity in others),
-        "self_health": own["health"],
-        "self_food": own["food"],
-        "self_water": own["water"],
-        "self_gold": own["gold"],
+        **{f"self_{name}": own[name] for name in ("health", "food", "water", "gold")},
         "max_combat_level": max(own["melee_level"], own["range_level"], own["mage_level"]),
         "in_combat": own["latest_combat_tick"] > 0 and tick - own["latest_combat_tick"] < metadata.combat_status_ticks,
         "n_inventory_items": records.inventory.offsets[i + 1] - records.inventory.offsets[i],
@@ -71,13 +67,11 @@ def test_every_feature_of_every_record(planted: Planted) -> None:
     assert features.dtype == np.float64
     for column, name in enumerate(FEATURE_NAMES):
         np.testing.assert_array_equal(features[:, column], [float(row[name]) for row in expected], err_msg=name)
-
-
-def test_planted_dump_exercises_every_feature(planted: Planted) -> None:
-    features = feature_matrix(planted.records, planted.metadata)
-    assert (features.std(axis=0) > 0).all()
+    assert (features.std(axis=0) > 0).all(), "the planted dump exercises every feature"
     npc_type = planted.records.entity.values[:, planted.metadata.entity_columns.index("npc_type")]
     assert (npc_type < 0).any() and (npc_type == 0).any() and (npc_type > 0).any()
+    in_combat = features[:, FEATURE_NAMES.index("in_combat")]
+    assert in_combat.any() and not in_combat[planted.records.tick == 0].any(), "nobody fights before the first hit"
 
 
 def test_columns_and_heads_are_found_by_name(planted: Planted) -> None:
@@ -86,29 +80,18 @@ def test_columns_and_heads_are_found_by_name(planted: Planted) -> None:
     heads = rng.permutation(len(planted.metadata.action_heads))
     entity = dataclasses.replace(planted.records.entity, values=planted.records.entity.values[:, columns])
     records = dataclasses.replace(planted.records, entity=entity, action=planted.records.action[:, heads])
-    metadata = dataclasses.replace(
-        planted.metadata,
-        entity_columns=tuple(planted.metadata.entity_columns[i] for i in columns),
-        action_heads=tuple(planted.metadata.action_heads[i] for i in heads),
-    )
+    shuffled = tuple(planted.metadata.entity_columns[i] for i in columns)
+    others = tuple(planted.metadata.action_heads[i] for i in heads)
+    metadata = dataclasses.replace(planted.metadata, entity_columns=shuffled, action_heads=others)
     np.testing.assert_array_equal(feature_matrix(records, metadata), feature_matrix(planted.records, planted.metadata))
-
-
-def test_nobody_fights_before_the_first_hit(planted: Planted) -> None:
-    in_combat = feature_matrix(planted.records, planted.metadata)[:, FEATURE_NAMES.index("in_combat")]
-    assert not in_combat[planted.records.tick == 0].any()
-    assert in_combat.any()
 
 
 @pytest.mark.parametrize(("latest", "fighting"), [(0, False), (1, False), (7, False), (8, True), (10, True)])
 def test_combat_lasts_as_long_as_the_engine_says(planted: Planted, latest: int, fighting: bool) -> None:
     values = planted.records.entity.values.copy()
     values[:, planted.metadata.entity_columns.index("latest_combat_tick")] = latest
-    records = dataclasses.replace(
-        planted.records,
-        tick=np.full(len(planted.records), 10),
-        entity=dataclasses.replace(planted.records.entity, values=values),
-    )
+    entity = dataclasses.replace(planted.records.entity, values=values)
+    records = dataclasses.replace(planted.records, tick=np.full(len(planted.records), 10), entity=entity)
     in_combat = feature_matrix(records, planted.metadata)[:, FEATURE_NAMES.index("in_combat")]
     assert (in_combat == fighting).all()
 
@@ -121,16 +104,13 @@ PAGE = Path(__file__).parents[3] / "docs" / "features.md"
 
 
 def test_the_registry_explains_itself() -> None:
+    assert as_markdown() in PAGE.read_text(), "paste what `python -m analysis.features` prints into docs/features.md"
     assert tuple(ORIGINAL.split()) == FEATURE_NAMES
     assert EXTENDED_FEATURES[:14] == FEATURES
     names = [feature.name for feature in EXTENDED_FEATURES]
     assert len(set(names)) == len(names) > 100
     for feature in EXTENDED_FEATURES:
         assert feature.unit and feature.definition.endswith(".") and feature.definition.count(". ") == 0
-
-
-def test_the_page_shows_every_feature() -> None:
-    assert as_markdown() in PAGE.read_text(), "paste what `python -m analysis.features` prints into docs/features.md"
 
 
 def test_features_are_found_by_name_and_by_set() -> None:
@@ -165,10 +145,9 @@ def test_unknown_features_are_refused_by_name(names: list[str], message: str) ->
 def test_features_come_in_the_order_in_which_they_are_asked_for(planted: Planted) -> None:
     asked = features_named(["has_moved", "tick", "ticks_since_eating", "self_food"])
     values = feature_matrix(planted.records, planted.metadata, asked)
+    food = feature_matrix(planted.records, planted.metadata, features_named(["self_food"]))
     np.testing.assert_array_equal(values[:, 1], planted.records.tick)
-    np.testing.assert_array_equal(
-        values[:, [3]], feature_matrix(planted.records, planted.metadata, features_named(["self_food"]))
-    )
+    np.testing.assert_array_equal(values[:, [3]], food)
 
 
 @pytest.mark.parametrize("form", ["json", "parquet"])
@@ -190,9 +169,8 @@ def test_features_over_time_of_a_thinned_dump_come_from_every_tick(form: str, pl
 def test_what_is_out_of_view_is_just_beyond_it(planted: Planted) -> None:
     """Without any entities or water in view, distances are 8 tiles and health is 0; no value is missing."""
     records = planted.records.take(np.arange(20))
-    alone = (
-        records.entity.values[:, planted.metadata.entity_columns.index("id")] == records.agent_id[records.entity.owner]
-    )
+    number = records.entity.values[:, planted.metadata.entity_columns.index("id")]
+    alone = number == records.agent_id[records.entity.owner]
     counts = np.bincount(records.entity.owner[alone], minlength=len(records))
     entity = RaggedRows(records.entity.values[alone], np.concatenate([[0], np.cumsum(counts)]))
     bare = dataclasses.replace(records, entity=entity, tile=np.full_like(records.tile, 2))

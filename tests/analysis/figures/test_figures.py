@@ -3,6 +3,9 @@
 import dataclasses
 import itertools
 from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,14 +23,21 @@ from analysis.clusters.heat_maps import cluster_features, pca_feature_correlatio
 from analysis.clusters.planes import metric_scatter, pca_feature_profiles, plane_scatter
 from analysis.clusters.projection import Projection
 from analysis.clusters.summary import format_number
+from analysis.dynamics.figures import correlations_and_jacobians, flow
+from analysis.evaluation.held_out_tasks import CATEGORIES
+from analysis.evaluation.results import read_results
+from analysis.evaluation.score_summary import score_summary
+from analysis.evaluation.scores import PolicyScores, gather, score
 from analysis.features import EXTENDED_FEATURES, FEATURE_NAMES, FEATURES, feature_matrix
 from analysis.figures.pairs import feature_scatter, pair_panels
 from analysis.figures.points import PointsPanel, draw_clusters, draw_values
-from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker, new_figure, title
+from analysis.figures.style import NOISE_COLOUR, category_colour, cluster_colour, cluster_marker, new_figure, title
 from analysis.lives import lives_of, rolling_mean
 from analysis.statistics.inference import Inference
+from analysis.statistics.resampling import Bootstrap, KeptDraws
 from tests.planted import planted_dump
-from tests.planted_summary import planted_summary
+from tests.planted_results import as_original, play, write
+from tests.planted_summary import planted_dataset, planted_summary
 
 PLANTED = planted_dump(agents=4, episodes=2, ticks=60)
 RECORDS = len(PLANTED.records)
@@ -62,14 +72,12 @@ def texts(figure: Figure) -> list[str]:
 
 def ticks_beyond_axes(figure: Figure) -> list[Text]:
     """Return tick labels that exist but are not drawn, because their ticks are outside the axes."""
-    axes = [axis for item in figure.axes for axis in (item.xaxis, item.yaxis)]
-    ticks = [(axis, tick) for axis in axes for tick in axis.get_major_ticks()]
-    return [
-        label
-        for axis, tick in ticks
-        if not min(axis.get_view_interval()) <= tick.get_loc() <= max(axis.get_view_interval())
-        for label in (tick.label1, tick.label2)
-    ]
+    labels = []
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        low, high = sorted(axis.get_view_interval())
+        beyond = [tick for tick in axis.get_major_ticks() if not low <= tick.get_loc() <= high]
+        labels += [label for tick in beyond for label in (tick.label1, tick.label2)]
+    return labels
 
 
 def plane(labels: np.ndarray) -> Projection:
@@ -160,34 +168,23 @@ def test_a_panel_of_the_triangle_shows_the_pair_that_its_edges_name() -> None:
         assert names == [FEATURE_NAMES[x], FEATURE_NAMES[y]]
         shown.add((x, y))
     assert shown == {(x, y) for y in range(4) for x in range(y)}
-
-
-def test_feature_scatter_of_two_features_is_one_panel() -> None:
-    assert len(feature_scatter(np.ones((5, 2)), FEATURES[:2], None, 5, HEADING).axes) == 1
-
-
-def dataset(changes: dict[int, float] | None = None) -> Dataset:
-    """The planted dump, with some features held constant."""
-    values = feature_matrix(PLANTED.records, PLANTED.metadata)
-    for column, value in (changes or {}).items():
-        values[:, column] = value
-    activations = PLANTED.records.activations["action_decoder"]
-    lives = lives_of(PLANTED.records)
-    return Dataset(PLANTED.metadata, "action_decoder", FEATURES, PLANTED.records, lives, activations, values)
+    assert len(feature_scatter(np.ones((5, 2)), FEATURES[:2], None, 5, HEADING).axes) == 1, "two features, one panel"
 
 
 NOT_MEASURED = Blindness("the first components", 0, (), 0, "life", 0, (), "not asked")
 
 
-def component_report(data: Dataset, dims: int) -> tuple[ComponentReport, np.ndarray]:
+def component_report() -> tuple[ComponentReport, np.ndarray, Dataset]:
+    """Of the planted dump, with one feature held constant."""
+    data = planted_dataset(PLANTED)
+    data.values[:, 2] = 7.0
     components = principal_components(data.activations)
-    scores = components.scores(data.activations, dims)
-    return report_components(components, scores, data, NOT_MEASURED, Inference(bootstraps=99)), scores
+    scores = components.scores(data.activations, 5)
+    return report_components(components, scores, data, NOT_MEASURED, Inference(bootstraps=99)), scores, data
 
 
 def test_pca_feature_correlations() -> None:
-    data = dataset({2: 7.0})
-    report, _ = component_report(data, 5)
+    report, *_ = component_report()
     written = texts(pca_feature_correlations(report, HEADING))
     assert set(FEATURE_NAMES) <= set(written)
     cells = [f"{abs(value):.2f}".lstrip("0") for value in report.r[:, 0]]
@@ -209,10 +206,8 @@ def test_pca_feature_correlations_of_many_components_and_one_life() -> None:
 
 
 def test_pca_feature_profiles() -> None:
-    data = dataset({2: 7.0})
-    report, scores = component_report(data, 5)
-    figure = pca_feature_profiles(report, scores, data)
-    written = texts(figure)
+    report, scores, data = component_report()
+    written = texts(pca_feature_profiles(report, scores, data))
     drawn = [text for text in written if text.startswith("PC ")]
     assert len(drawn) == 13 * 3
     for feature in (0, 13):
@@ -322,18 +317,14 @@ def test_all_features_can_be_drawn_and_read() -> None:
     assert [text for text in written if text in names] == names
     assert sum(text.startswith("cluster ") for text in written) == 4 * len(summary.clusters)
     assert figure.get_figwidth() < 20
-    rolled = rolling_mean(features, lives)
-    panels = metric_scatter(plane(labels), rolled, 5, HEADING, quantities).axes
-    titles = [axes.get_title() for axes in panels if axes.get_title()]
-    assert titles == names
+    panels = metric_scatter(plane(labels), rolling_mean(features, lives), 5, HEADING, quantities).axes
+    assert [axes.get_title() for axes in panels if axes.get_title()] == names
 
 
-def test_clusters_look_different() -> None:
+def test_clusters_and_categories_look_different() -> None:
+    """Colours of two dozen by their distance in CIELAB, where 2.3 is the smallest difference that most people see."""
     assert len({(cluster_colour(cluster), cluster_marker(cluster)) for cluster in range(80)}) == 80
-
-
-def test_two_dozen_clusters_have_colours_that_can_be_told_apart() -> None:
-    """By their distance in CIELAB, where 2.3 is the smallest difference that most people see."""
+    assert len({category_colour(place) for place in range(len(CATEGORIES))}) == len(CATEGORIES)
     lab = [_lab(cluster_colour(cluster)) for cluster in range(24)]
     apart = [np.linalg.norm(one - other) for one, other in itertools.combinations([*lab, _lab(NOISE_COLOUR)], 2)]
     assert min(apart) > 10
@@ -346,3 +337,84 @@ def _lab(colour: str) -> np.ndarray:
     xyz = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]] @ linear
     x, y, z = np.cbrt(xyz / [0.9505, 1, 1.089])
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+LONG = "a_policy_with_a_rather_long_name_and_$dollars$_200M_seed_7"
+
+
+def planted(folder: Path, policies: int, modes: tuple[str, ...], original: bool = False) -> list[PolicyScores]:
+    rng = np.random.default_rng(0)
+    names = [LONG, *(f"policy {number}" for number in range(1, policies))]
+    skills = {name: 0.0 if number else 0.9 for number, name in enumerate(names)}
+    bootstrap = Bootstrap(resamples=100)
+    runs = []
+    for mode in modes:
+        played = play(skills, 4, 63, rng, tasks_in_turn=True)
+        file = write(folder, f"eval_{mode}_1.json", as_original(played) if original else played)
+        runs += read_results(file)
+    return [score(results, bootstrap, KeptDraws(bootstrap)) for results in gather(runs)]
+
+
+@pytest.mark.parametrize("policies", [1, 2, 30])
+@pytest.mark.parametrize("modes", [("pvp",), ("pvp", "pve")], ids=["one mode", "both modes"])
+def test_score_summary(policies: int, modes: tuple[str, ...], tmp_path: Path) -> None:
+    scores = planted(tmp_path, policies, modes)
+    written = texts(score_summary(scores, 0.9))
+    assert set(CATEGORIES) | {"mean", "median"} <= set(written)
+    assert any("90% intervals" in text for text in written)
+    assert [text.split(":")[0] for text in written if text[:4] in ("pvp:", "pve:")] == list(modes)
+    values = [f"{item.weighted_score.value:.1f}" for item in scores]
+    assert all(written.count(value) >= values.count(value) for value in values)
+    assert written.count(LONG.replace("$", r"\$")) == len(modes)
+
+
+def test_missing_intervals_are_told(tmp_path: Path) -> None:
+    alone = planted(tmp_path, 2, ("pvp",), original=True)
+    assert any("no intervals" in text for text in texts(score_summary(alone, 0.95)))
+    mixed = alone + planted(tmp_path, 2, ("pve",))
+    assert any("where one is missing" in text for text in texts(score_summary(mixed, 0.95)))
+
+
+BEHAVIOURS, LAGS = 4, 5
+
+
+def motion(components: int) -> Any:
+    rng = np.random.default_rng(1)
+    r = rng.uniform(-1, 1, (BEHAVIOURS, LAGS, components, components))
+    behaviours = SimpleNamespace(label=np.arange(40) % BEHAVIOURS, count=BEHAVIOURS)
+    return SimpleNamespace(behaviours=behaviours, correlations=SimpleNamespace(r=r, q=np.abs(r)))
+
+
+@pytest.mark.parametrize(("components", "with_effects"), [(2, False), (16, True), (64, True), (64, False)])
+def test_components_are_named_and_the_heading_is_whole(components: int, with_effects: bool) -> None:
+    names = [f"ic_{number + 1}" for number in range(components)]
+    jacobians = np.random.default_rng(2).normal(size=(40, LAGS, components, components))
+    effects: Any = SimpleNamespace(jacobian_records=np.arange(40), jacobians=jacobians) if with_effects else None
+    shown = texts(correlations_and_jacobians(motion(components), effects, names, HEADING))
+    assert names[0] in shown and names[1 if components < 20 else 4] in shown
+    assert sum(name in names for name in set(shown)) <= 20 and "earlier" in shown and "later" in shown
+
+
+def test_every_panel_of_fixed_points_has_numbers_on_both_axes() -> None:
+    rng = np.random.default_rng(3)
+
+    def held(name: str) -> Any:
+        known = {"fixed": np.array([True, False]), "unstable": np.zeros(2, int)}
+        points = SimpleNamespace(state=rng.normal(size=(2, 2)), **known)
+        return SimpleNamespace(name=name, starts=rng.normal(size=(9, 2)), after=rng.normal(size=(9, 2)), points=points)
+
+    axes_of = SimpleNamespace(read_outs=np.eye(2))
+    states: Any = SimpleNamespace(
+        decompositions={"pca": axes_of}, data=SimpleNamespace(layer="lstm_cell", heading=HEADING),
+        scale=SimpleNamespace(z=lambda state: state),
+    )  # fmt: skip
+    tracks: Any = type("Tracks", (), {"state": rng.normal(size=(50, 2)), "__len__": lambda self: 50})()
+    persisting: Any = SimpleNamespace(held=[held(f"mean of behaviour {number}") for number in range(5)])
+    update: Any = SimpleNamespace(place=lambda layer: slice(None))
+    figure = flow(persisting, SimpleNamespace(tracks=tracks), states, update)
+    texts(figure)
+    panels = [axes for axes in figure.axes if axes.get_visible()]
+    assert len(panels) == 5
+    for axes in panels:
+        for ticks in (axes.xaxis.get_major_ticks(), axes.yaxis.get_major_ticks()):
+            assert any(tick.label1.get_visible() and tick.label1.get_text() for tick in ticks)

@@ -1,7 +1,6 @@
 """Figures of lives and phases are drawn in all cases without warnings, with all text inside the picture."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -67,6 +66,7 @@ def test_a_life_shows_all_panels(timeline: Timeline, states: int) -> None:
     for word in ("health", "food", "water", "level", "items", "gold", "value", "moving", "drank", "labels of the run"):
         assert word in written
     assert ("and 19 rarer" in written) == (states == 30) and any(text.startswith("noise (") for text in written)
+    assert label_colour(3) == cluster_colour(3) and label_colour(NOISE) == NOISE_COLOUR, "those of the analysis"
 
 
 def test_a_life_of_one_tick_and_a_life_that_lacks_ticks(timeline: Timeline, recording: Recording) -> None:
@@ -94,41 +94,28 @@ def test_in_very_long_lives_columns_stand_for_several_ticks() -> None:
     assert "moving" in texts(life_figure(life, HEADING, f"{len(life)} ticks", strip_of(life, 3)))
 
 
-def test_clusters_have_the_colours_of_the_analysis() -> None:
-    assert label_colour(3) == cluster_colour(3) and label_colour(NOISE) == NOISE_COLOUR
+def in_bouts(lives: int, ticks: int, **given: int) -> list[list[int]]:
+    rng = np.random.default_rng(0)
+    return [bouts(rng, ticks, **given) for _ in range(lives)]
+
+
+LIVES = {
+    "normal": in_bouts(12, 50), "one life": in_bouts(1, 50), "one label": [[0] * 20, [0] * 30],
+    "all noise": [[NOISE] * 20, [NOISE] * 30], "40 clusters": in_bouts(6, 400, states=40, longest=5),
+    "lives of one tick": [[0], [1], [0]],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "case",
-    [
-        "normal",
-        "one life",
-        "one label",
-        "all noise",
-        pytest.param("40 clusters", marks=pytest.mark.slow),
-        "lives of one tick",
-    ],
+    "case", [pytest.param(case, marks=pytest.mark.slow if case == "40 clusters" else ()) for case in LIVES]
 )
-def test_phases_and_transitions_draw(case: str, tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    lives = {
-        "normal": [bouts(rng, 50) for _ in range(12)],
-        "one life": [bouts(rng, 50)],
-        "one label": [[0] * 20, [0] * 30],
-        "all noise": [[NOISE] * 20, [NOISE] * 30],
-        "40 clusters": [bouts(rng, 400, states=40, longest=5) for _ in range(6)],
-        "lives of one tick": [[0], [1], [0]],
-    }[case]
-    output = sequences_of(lives, list(range(len(lives))))
+def test_phases_and_transitions_draw(case: str) -> None:
+    output = sequences_of(LIVES[case], list(range(len(LIVES[case]))))
     edges = phase_edges(output, 5)
     result = shares(output, edges, np.linspace(0, 1, 6), BOOTSTRAP)
     tested = association(output, edges, 19, seed=0)
     written = texts(life_phase_figure(result, tested, output.labels, "share of the life elapsed", HEADING, "lives"))
     assert ("29 rarer" in written or "28 rarer" in written) == (case == "40 clusters")
     seen = visits(output)
-    moves = transitions(output, seen, 19, seed=0)
-    texts(
-        transitions_figure(
-            moves, dwelling(output, seen, BOOTSTRAP), output.labels, HEADING, "from one tick to the next"
-        )
-    )
+    moves, dwell = transitions(output, seen, 19, seed=0), dwelling(output, seen, BOOTSTRAP)
+    texts(transitions_figure(moves, dwell, output.labels, HEADING, "from one tick to the next"))

@@ -64,6 +64,9 @@ def stage(name: str, beside: str, *, waits: bool = False) -> Stage:
     return Stage(name, f"write.py {{here}} {beside}{' wait' * waits}", 1.0, resume="--resume")
 
 
+BOTH_WAIT = Study((stage("one", "two", waits=True), stage("two", "one", waits=True)))
+
+
 def crew(cluster: Cluster, folder: Path) -> RayCrew:
     return RayCrew(folder, cluster.address, 1)
 
@@ -103,8 +106,7 @@ def test_stages_run_side_by_side_and_after_those_that_they_need(cluster, second_
 def test_a_lost_machine_ends_its_stage_which_is_continued_elsewhere(
     cluster, second_node, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    study = Study((stage("one", "two", waits=True), stage("two", "one", waits=True)))
-    run = StudyRun(study, folder / "results", folder)
+    run = StudyRun(BOTH_WAIT, folder / "results", folder)
     lost: list[str] = []
 
     def report(plan: StudyPlan, state: str, _: float) -> None:
@@ -127,9 +129,7 @@ def test_a_lost_machine_ends_its_stage_which_is_continued_elsewhere(
 
 @pytest.mark.slow
 def test_an_interrupted_study_ends_its_stages(cluster, second_node, folder: Path) -> None:
-    run = StudyRun(
-        Study((stage("one", "two", waits=True), stage("two", "one", waits=True))), folder / "results", folder
-    )
+    run = StudyRun(BOTH_WAIT, folder / "results", folder)
 
     def report(plan: StudyPlan, state: str, _: float) -> None:
         if all((run.folder / name / "pid").exists() for name in ("one", "two")):
@@ -154,9 +154,8 @@ def test_what_cannot_be_is_refused(folder: Path) -> None:
 def test_more_cores_than_there_are_and_results_that_are_not_shared_are_refused(
     cluster, second_node, folder: Path
 ) -> None:
-    assert_refuses(
-        "--stage-cores is 99: no machine of the Ray cluster has so many", RayCrew, folder, cluster.address, 99
-    )
+    message = "--stage-cores is 99: no machine of the Ray cluster has so many"
+    assert_refuses(message, RayCrew, folder, cluster.address, 99)
     command = crew(cluster, folder).start(["write.py"], folder / "elsewhere" / "x.log", 0)
 
     def ended() -> None:

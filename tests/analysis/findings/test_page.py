@@ -1,19 +1,21 @@
-"""Pages: means that are corrected together, rounded columns, and tables turned on their side."""
+"""Pages, and the table of all claims: means that are corrected together, rounded columns, tables on their side."""
 
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scipy import stats
 
+from analysis.findings.all_claims import END, START, Claimed, claims_of, claims_table, write_claims
 from analysis.findings.forest import draw_forest
-from analysis.findings.page import History, Named, page_text, write_page
+from analysis.findings.page import History, Named, Played, page_text, write_page
 from analysis.findings.page_template import parse_template
-from analysis.findings.results import Results
+from analysis.findings.results import Results, formatted, mean_over_trainings
 from analysis.findings.study_file import Claim, Forest, Primary, ResultTable, Stage, Study, TableRow
-from common.user_error import UserError
-from tests.analysis.findings.test_study_file import template, written
+from analysis.statistics.over_trainings import over_trainings
+from tests.analysis.findings.test_study_file import CONTROL, SAYS, STUDY, template, written
 from tests.command import assert_refuses
 
 VALUES = {"x_1": (1.0, 5.0), "x_2": (1.4, 5.5), "x_3": (0.8, 5.1), "y": (2.0, -1.0)}
@@ -44,6 +46,12 @@ def study(*said: tuple[str, str, dict[str, TableRow]], tables: tuple[ResultTable
 
 def mean_of(outcome: str) -> TableRow:
     return TableRow("x_*", "effects.tsv", {"outcome": outcome})
+
+
+STUDY_FILE = {
+    "stages": [{"name": name, "run": "explore.py --output {here}", "minutes": 1} for name in VALUES],
+    "claims": {"much": {"a": vars(mean_of("one"))}},
+}
 
 
 def p_of(*values: float) -> float:
@@ -87,15 +95,11 @@ def test_primary_outcomes_are_corrected_by_themselves_and_the_page_says_since_wh
 
 def test_page_without_one_of_its_figures_is_refused(folder: Path) -> None:
     """And leaves nothing behind; a table of episodes may be missing, as earlier runs wrote none."""
-    study_file = {
-        "stages": [{"name": name, "run": "explore.py --output {here}", "minutes": 1} for name in VALUES],
-        "claims": {"much": {"a": vars(mean_of("one"))}},
-        "figures": [{"stage": "y", "file": "effects.png", "caption": "Effects."}],
-    }  # fmt: skip
+    figures = [{"stage": "y", "file": "effects.png", "caption": "Effects."}]
     text = template(("much", '{{ a.value.mean|f(".1f") }}', "none"), parts=("figures",))
-    write = partial(write_page, written(folder, study_file, text), folder, HISTORY, folder / "pages" / "t.md")
-    with pytest.raises(UserError, match=r"effects\.png does not exist"):
-        write()
+    path = written(folder, {**STUDY_FILE, "figures": figures}, text)
+    write = partial(write_page, path, folder, HISTORY, folder / "pages" / "t.md")
+    assert_refuses(r"effects\.png does not exist", write)
     assert not (folder / "pages").exists()
     (folder / "y" / "effects.png").write_bytes(b"")
     write()
@@ -105,11 +109,7 @@ def test_page_without_one_of_its_figures_is_refused(folder: Path) -> None:
 @pytest.mark.parametrize("mine", ["t/mine.txt", "t/study.yaml", ".t.new/mine.txt", "t.md"])
 def test_what_no_study_wrote_is_not_replaced(folder: Path, mine: str) -> None:
     """Not when the page is written, and what the study wrote itself is."""
-    study_file = {
-        "stages": [{"name": name, "run": "explore.py --output {here}", "minutes": 1} for name in VALUES],
-        "claims": {"much": {"a": vars(mean_of("one"))}},
-    }
-    path = written(folder, study_file, template(("much", '{{ a.value.mean|f(".1f") }}', "none"), parts=()))
+    path = written(folder, STUDY_FILE, template(("much", '{{ a.value.mean|f(".1f") }}', "none"), parts=()))
     kept = folder / "pages" / mine
     kept.parent.mkdir(parents=True)
     kept.write_text("mine")
@@ -120,11 +120,16 @@ def test_what_no_study_wrote_is_not_replaced(folder: Path, mine: str) -> None:
         write_page(path, folder, HISTORY, folder / "pages" / "t.md")
 
 
-def test_columns_are_rounded_and_what_is_empty_stays_so(folder: Path) -> None:
+def test_columns_are_rounded_what_is_empty_stays_so_and_contents_become_columns(folder: Path) -> None:
     table = ResultTable("T", "y", "effects.tsv", ("outcome", "value:+.2f", "q:.1f"))
     asked = study(tables=(table,))
     text, numbers = page_text(asked, Results(asked, folder), HISTORY, "t")
     assert "| one | +2.00 |  |" in text and "| two | -1.00 | 0.0 |" in text and numbers == 9
+    across = ResultTable("T", "y", "scores.tsv", ("method",), across="measure", digits=1)
+    asked = study(tables=(across,))
+    text, _ = page_text(asked, Results(asked, folder), HISTORY, "t")
+    assert "| method | halves | seeds |" in text
+    assert "| A | 0.5 (0.4 to 0.6) | 0.2 (0.1 to 0.5) |" in text and "| B |  | 1.0 (0.0 to 2.0) |" in text
 
 
 def test_rows_of_a_pattern_are_ordered_by_a_column(folder: Path) -> None:
@@ -135,12 +140,9 @@ def test_rows_of_a_pattern_are_ordered_by_a_column(folder: Path) -> None:
     asked = study(tables=(table, replace(table, where={"arm": "edit.*"})))
     text, numbers = page_text(asked, Results(asked, folder), HISTORY, "t")
     first, second = text.split("**T**")[1:]
-    assert [line for line in first.splitlines() if "edit" in line] == [
-        "| edit, b | 10 |",
-        "| edit, a | 2 |",
-        "| edit, d | -1 |",
-    ]
-    assert [line for line in second.splitlines() if "edit" in line] == ["| edit.c | 50 |"] and numbers == 8
+    ordered, one = ([line for line in part.splitlines() if "edit" in line] for part in (first, second))
+    assert ordered == ["| edit, b | 10 |", "| edit, a | 2 |", "| edit, d | -1 |"]
+    assert one == ["| edit.c | 50 |"] and numbers == 8
 
 
 def test_trainings_are_drawn_beside_their_mean_and_control(folder: Path) -> None:
@@ -159,9 +161,147 @@ def test_trainings_are_drawn_beside_their_mean_and_control(folder: Path) -> None
     assert "![Lives](t/forest_1.png)" in text and "grey, that of the control" in text
 
 
-def test_contents_become_columns(folder: Path) -> None:
-    table = ResultTable("T", "y", "scores.tsv", ("method",), across="measure", digits=1)
-    asked = study(tables=(table,))
-    text, _ = page_text(asked, Results(asked, folder), HISTORY, "t")
-    assert "| method | halves | seeds |" in text
-    assert "| A | 0.5 (0.4 to 0.6) | 0.2 (0.1 to 0.5) |" in text and "| B |  | 1.0 (0.0 to 2.0) |" in text
+def test_tests_of_all_pages_are_corrected_together() -> None:
+    p = [0.01, 0.02, 0.2]
+    of_a, of_b = {"x": p[0], "y": p[2]}, {"z": p[1]}
+    claims = [Claimed("a", "One | two.", of_a), Claimed("b", "None.", {}), Claimed("b", "B.", of_b)]
+    q = [f"{value:.4f}".removeprefix("0") for value in stats.false_discovery_control(p)]
+    assert claims_table(claims).splitlines()[3:-1] == [
+        f"| [a](findings/a.md) | One \\| two. | x: .0100, {q[0]}; y: .2000, {q[2]} |",
+        "| [b](findings/b.md) | None. | none |",
+        f"| [b](findings/b.md) | B. | z: .0200, {q[1]} |",
+    ]
+
+
+def test_claims_are_those_of_the_pages(tmp_path: Path) -> None:
+    """A row of one stage has the p of its table; a mean over trainings has its own; controls are no claims."""
+    values = {"clear_a": -58.5, "clear_b": -60.25, "page": 0.0}
+    for stage, value in values.items():
+        (tmp_path / "results" / stage).mkdir(parents=True)
+        table = f"outcome\tvalue\trandom\tp\nticks\t{value}\t12.27\t0.04\n"
+        (tmp_path / "results" / stage / "effects.tsv").write_text(table)
+        (tmp_path / "results" / stage / "effects.png").write_bytes(b"")
+    (tmp_path / "pages").mkdir()
+    shown = {name: part for name, part in STUDY.items() if name != "forests"}
+    study = written(tmp_path, shown, template(("much", SAYS, CONTROL), parts=("tables", "figures")))
+    played = [Played(name, f"intervene.py --seed {place} -o x/{name}", 6.0, {}) for place, name in enumerate(values)]
+    write_page(study, tmp_path / "results", History(played), tmp_path / "pages" / "p.md")
+    (claim,) = claims_of([tmp_path / "pages" / "p.md"])
+    assert claim.says.startswith("It takes -58.5 of") and "over 2 trainings" in claim.says
+    assert claim.p == pytest.approx({"one": 0.04, "all": stats.ttest_1samp([-58.5, -60.25], 0).pvalue})
+    file = tmp_path / "findings.md"
+    file.write_text(f"before\n{START}\nold\n{END}\nafter\n")
+    assert write_claims(file, tmp_path / "pages") == 1
+    assert file.read_text() == f"before\n{claims_table([claim])}\nafter\n"
+    file.write_text("nothing")
+    assert_refuses("has no lines", write_claims, file, tmp_path / "pages")
+
+
+STAGES = tuple(Stage(f"clear_{each}", "x.py {here}", 1.0) for each in ("a", "b", "c"))
+OF_THREE = Study(STAGES)
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Results:
+    for stage, value in zip(STAGES, ("-58.3", "-29.5", "-24.2"), strict=True):
+        (tmp_path / stage.name).mkdir()
+        table = f"outcome\tvalue\tverdict\nticks\t{value}\teffect\nlevel\t0.5\tnot found\nlevel\t\tnot found\n"
+        (tmp_path / stage.name / "effects.tsv").write_text(table)
+    return Results(OF_THREE, tmp_path)
+
+
+def test_row_is_the_one_that_is_meant(results: Results) -> None:
+    row = results.values(TableRow("clear_b", "effects.tsv", {"outcome": "ticks"}))
+    assert row == {"outcome": "ticks", "value": "-29.5", "verdict": "effect"}
+    for where in ({}, {"outcome": "level"}, {"outcome": "meals"}):
+        assert_refuses("rows with", results.values, TableRow("clear_b", "effects.tsv", where))
+    assert_refuses("does not exist", results.values, TableRow("clear_b", "x.tsv"))
+    assert_refuses("no column", results.values, TableRow("clear_b", "effects.tsv", {"x": "y"}))
+
+
+def test_mean_over_trainings_has_students_interval(results: Results) -> None:
+    values = [-58.3, -29.5, -24.2]
+    result = results.values(TableRow("clear_*", "effects.tsv", {"outcome": "ticks"}), ["value"])
+    test = stats.ttest_1samp(values, 0)
+    wanted = [sum(values) / 3, *test.confidence_interval(0.95), test.pvalue]
+    assert [float(result[f"value.{name}"]) for name in ("mean", "low", "high", "p")] == pytest.approx(wanted)
+    assert result["value.n"] == "3"
+    assert_refuses("1 training", mean_over_trainings, [[{"a": 1.0}]])
+    assert_refuses("not separate trainings", mean_over_trainings, [[{"a": 1.5}, {"b": 1.5}, {"c": 1.5}]])
+    assert float(mean_over_trainings([[{"a": 0.0}, {"b": 0.0}]])["mean"]) == 0
+    assert_refuses("no number", results.values, TableRow("clear_*", "effects.tsv", {"outcome": "ticks"}), ["verdict"])
+
+
+def test_trainings_that_played_the_same_worlds_need_the_numbers_of_each(tmp_path: Path) -> None:
+    """Played with one seed: refused with nothing but means, and with the episodes, as `over_trainings` has it."""
+    seeds = {stage.name: f"intervene.py -p {stage.name} --seed 7 -o {stage.name}" for stage in STAGES}
+    values = np.array([[-58.0, -20.0, 3.0], [-30.0, -31.0, 8.0], [-20.0, -28.0, 1.0]])
+    heads = "measure\toutcome"
+    for stage, row in zip(STAGES, values, strict=True):
+        (tmp_path / stage.name).mkdir()
+        (tmp_path / stage.name / "effects.tsv").write_text(f"{heads}\tvalue\neffect\tticks\t{row.mean()}\n")
+    row = TableRow("clear_*", "effects.tsv", {"outcome": "ticks"})
+    message = r"clear_a and clear_b play the same worlds \(seed 7\), and effects.tsv"
+    assert_refuses(message, Results(OF_THREE, tmp_path, seeds).values, row, ["value"])
+    for stage, numbers in zip(STAGES, values, strict=True):
+        lines = [f"effect\tticks\t7/{place}\t{value}" for place, value in enumerate(numbers)]
+        table = "\n".join([f"{heads}\tworld\tvalue", *lines, "effect\tlevel\t7/0\t"])
+        (tmp_path / stage.name / "effects_by_episode.tsv").write_text(table)
+    result = Results(OF_THREE, tmp_path, seeds).values(row, ["value"])
+    crossed = over_trainings([values], "shared", 0.95)
+    assert [float(result[f"value.{name}"]) for name in ("mean", "p")] == pytest.approx([crossed.value, crossed.p])
+    assert crossed.p > 2 * stats.ttest_1samp(values.mean(axis=1), 0).pvalue
+
+
+def test_rows_and_columns_that_no_episode_has_are_those_of_the_stages(tmp_path: Path) -> None:
+    """The table of episodes has effects only, and neither q nor spread; two arms have the same outcome."""
+    for place, stage in enumerate(STAGES):
+        (tmp_path / stage.name).mkdir()
+        rows = ["measure\tarm\toutcome\tvalue\tspread\tq", f"effect\tedit\tticks\t{place}.5\t{place}\t.0{place}"]
+        rows += [f"effect\tedit, b\tticks\t9\t1\t.5{place}", f"bend\tedit\talong\t{place + 2}.5\t1\t.5"]
+        (tmp_path / stage.name / "effects.tsv").write_text("\n".join(rows))
+        episodes = [f"effect\t{arm}\tticks\t{place}/{n}\t{place + n}" for arm in ("edit", "edit, b") for n in (0, 1)]
+        table = "\n".join(["measure\tarm\toutcome\tworld\tvalue", *episodes])
+        (tmp_path / stage.name / "effects_by_episode.tsv").write_text(table)
+    result = Results(OF_THREE, tmp_path)
+    for where, column, wanted in (
+        ({"measure": "bend"}, "value", 3.5),
+        ({"outcome": "ticks", "q": ".0*"}, "value", 1.5),
+        ({"outcome": "ticks", "arm": "edit"}, "spread", 1.0),
+    ):
+        assert float(result.values(TableRow("clear_*", "effects.tsv", where), [column])[f"{column}.mean"]) == wanted
+    both, bend = (TableRow("clear_*", "effects.tsv", where) for where in ({"outcome": "ticks"}, {"measure": "bend"}))
+    assert_refuses("2 rows with outcome 'ticks'", result.values, both, ["value"])  # not the last of both
+    seeds = {stage.name: "intervene.py --seed 7" for stage in STAGES}
+    assert_refuses(r"same worlds \(seed 7\)", Results(OF_THREE, tmp_path, seeds).values, bend, ["value"])
+
+
+def test_difference_of_two_kinds_of_trainings_is_welchs(tmp_path: Path) -> None:
+    kinds = {"a": [1.0, 2.5, 2.0], "b": [6.0, 9.5, 4.0, 5.5]}
+    stages = []
+    for kind, values in kinds.items():
+        for number, value in enumerate(values):
+            stages.append(Stage(f"{kind}_{number}", "x.py {here}", 1.0))
+            (tmp_path / f"{kind}_{number}").mkdir()
+            (tmp_path / f"{kind}_{number}" / "t.tsv").write_text(f"value\n{value}\n")
+    result = Results(Study(tuple(stages)), tmp_path).values(TableRow("a_*", "t.tsv", {}, "b_*"), ["value"])
+    test = stats.ttest_ind(kinds["a"], kinds["b"], equal_var=False)
+    low, high = test.confidence_interval(0.95)
+    wanted = [sum(kinds["a"]) / 3 - 6.25, low, high, test.pvalue]
+    assert [float(result[f"value.{name}"]) for name in ("mean", "low", "high", "p")] == pytest.approx(wanted)
+    assert result["value.n"] == "7"
+
+
+def test_numbers_are_written_as_asked() -> None:
+    row = {"value": "-58.307292", "q": "0.0238", "n": "12", "word": "effect", "nothing": ""}
+    cases = (("value", "+.1f"), ("q", ".3f"), ("q", ".0%"), ("n", "d"), ("word", ""))
+    assert [formatted(row, *case) for case in cases] == ["-58.3", "0.024", "2%", "12", "effect"]
+    for column, form, says in (("x", "", "no column"), ("word", "d", "no number"), ("nothing", ".1f", "no number")):
+        assert_refuses(says, formatted, row, column, form)
+
+
+def test_damaged_table_is_refused(tmp_path: Path) -> None:
+    for content, says in ((b"", "empty"), (b"a\tb\n1\n", "differ in length"), (b"\xff\xfe", "UTF-8")):
+        (tmp_path / "clear_a").mkdir(exist_ok=True)
+        (tmp_path / "clear_a" / "effects.tsv").write_bytes(content)
+        assert_refuses(says, Results(OF_THREE, tmp_path).rows, "clear_a", "effects.tsv", {})

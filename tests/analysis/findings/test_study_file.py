@@ -1,14 +1,26 @@
-"""Study files: what they hold, and what is refused in one line."""
+"""Study files run scripts of this project alone, name primary outcomes first, and are refused where they are wrong."""
 
 import copy
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import yaml
 
+import evaluate
+import extract_activations
 import intervene
-from analysis.findings.study_file import read_study
-from common.user_error import UserError
+from analysis.findings.page import Named
+from analysis.findings.page_template import LONGEST, Number, parse_template
+from analysis.findings.running import PRIMARY_FILE, StudyRun
+from analysis.findings.stage_commands import DEFAULT_SEEDS, SCRIPTS, check_command, seeds_of
+from analysis.findings.study_file import Primary, Stage, Study, name_of, read_study
+from analysis.interventions.play.request import RunOptions
+from tests.command import ROOT, assert_refused, assert_refuses, run_here
 
 STUDY = {
     "stages": [
@@ -32,10 +44,8 @@ CONTROL = 'random memories: {{ one.random|f(".1f") }}'
 
 def template(*claims: tuple[str, str, str], parts: tuple[str, ...] = ("tables", "forests", "figures")) -> str:
     """A page's text with claims, a name, a sentence and a control each, and with parts."""
-    printed = "".join(
-        f"{{% claim {name} %}}\n{says}\n{{% control %}}\n{control}\n{{% endclaim %}}\n"
-        for name, says, control in claims
-    )
+    form = "{{% claim {} %}}\n{}\n{{% control %}}\n{}\n{{% endclaim %}}\n"
+    printed = "".join(form.format(*claim) for claim in claims)
     shown = "\n".join(f"\n{{{{ {part} }}}}" for part in parts)
     return (
         "# What the memory is for\n\nDoes `start_kit_3M`\nneed it?\n\n{{ primary }}\n\n## Findings\n\n"
@@ -56,10 +66,8 @@ def written(folder: Path, study: object, text: str = TEXT) -> Path:
 def test_stage_is_run_for_each_value(tmp_path: Path) -> None:
     study = read_study(written(tmp_path, STUDY))
     assert [stage.name for stage in study.stages] == ["clear_a", "clear_b", "page"]
-    seeds = [
-        stage.run.removeprefix(f"intervene.py -p {name} -o {{here}} --seed ")
-        for stage, name in zip(study.stages, "ab", strict=False)
-    ]
+    runs = {name: stage.run for name, stage in zip("ab", study.stages, strict=False)}
+    seeds = [run.removeprefix(f"intervene.py -p {name} -o {{here}} --seed ") for name, run in runs.items()]
     assert all(seed.isdecimal() for seed in seeds) and seeds[0] != seeds[1]  # each training has worlds of its own
     assert "--seed" not in study.stages[2].run
     assert study.stages[2].needs({"clear_a", "clear_b"}) == {"clear_a"}
@@ -110,9 +118,7 @@ def test_bad_study_is_refused_in_one_line(tmp_path: Path, place: list, value: ob
     for step in place[:-1]:
         part = part[step]
     part[place[-1]] = value
-    with pytest.raises(UserError) as error:
-        read_study(written(tmp_path, study))
-    assert says in str(error.value) and "\n" not in str(error.value) and "study.yaml" in str(error.value)
+    assert "\n" not in assert_refuses([says, "study.yaml"], read_study, written(tmp_path, study))
 
 
 @pytest.mark.parametrize(
@@ -127,32 +133,29 @@ def test_bad_study_is_refused_in_one_line(tmp_path: Path, place: list, value: ob
     ],
 )
 def test_sentence_about_nothing_is_refused(tmp_path: Path, sentence: str, says: str) -> None:
-    with pytest.raises(UserError) as error:
-        read_study(written(tmp_path, STUDY, template(("much", sentence, CONTROL))))
-    assert says in str(error.value) and "\n" not in str(error.value) and "study.yaml" in str(error.value)
+    path = written(tmp_path, STUDY, template(("much", sentence, CONTROL)))
+    assert "\n" not in assert_refuses([says, "study.yaml"], read_study, path)
 
 
-def test_a_study_without_its_text_is_refused(tmp_path: Path) -> None:
+def test_a_study_without_its_text_and_a_file_that_is_no_study_are_refused(tmp_path: Path) -> None:
+    for content in ([], "text", {"claims": {}}):
+        assert_refuses("is no study", read_study, written(tmp_path, content))
     path = written(tmp_path, STUDY)
     (tmp_path / "study.md.jinja").unlink()
-    with pytest.raises(UserError, match=r"study\.md\.jinja does not exist"):
-        read_study(path)
+    assert_refuses(r"study\.md\.jinja does not exist", read_study, path)
 
 
 def test_worlds_that_trainings_share_are_refused_where_a_table_does_not_tell_them_apart(tmp_path: Path) -> None:
     """Probes of two dumps of one seed; the numbers of interventions are stored world by world."""
     study = copy.deepcopy(STUDY)
     playing = "extract_activations.py pve -p {each} -o {here}"
-    dumps = [
-        {"name": "dump_{each}", "run": f"{playing} -s 3", "minutes": 1, "each": ["a", "b"]},
-        {"name": "probes_{each}", "run": "train_probes.py {dump_{each}} {here}", "minutes": 1, "each": ["a", "b"]},
-    ]
+    runs = {"dump_{each}": f"{playing} -s 3", "probes_{each}": "train_probes.py {dump_{each}} {here}"}
+    dumps = [{"name": name, "run": run, "minutes": 1, "each": ["a", "b"]} for name, run in runs.items()]
     row = {"stage": "probes_*", "file": "probe_scores.tsv"}
     study["stages"] += dumps
     study["claims"] = {"much": {"all": row}}
     text = template(("much", '{{ all.score.mean|f(".2f") }}', "none"))
-    with pytest.raises(UserError, match=r"probes_a and probes_b play the same worlds \(seed 3\)"):
-        read_study(written(tmp_path, study, text))
+    assert_refuses(r"probes_a and probes_b play the same worlds \(seed 3\)", read_study, written(tmp_path, study, text))
     dumps[0]["run"] = playing
     read = read_study(written(tmp_path, study, text))
     assert len(frozenset().union(*(read.seeds({})[f"probes_{name}"] for name in "ab"))) == 2
@@ -167,7 +170,256 @@ def test_studies_play_more_than_one_control_of_a_kind(path: Path) -> None:
     assert {run.policy for run in runs} == {run.policy for run in runs if run.controls}
 
 
-def test_file_that_is_no_study_is_refused(tmp_path: Path) -> None:
-    for content in ([], "text", {"claims": {}}):
-        with pytest.raises(UserError, match="is no study"):
-            read_study(written(tmp_path, content))
+PARTS = {"primary": "None.", "made": "```bash\npython a.py\npython b.py\n```", "tables": "| a |\n| --- |\n| b |"}
+
+
+def test_claims_are_texts_and_numbers_with_single_spaces() -> None:
+    said = '{{ a.value|f("+.1f") }} of\n  `100`, {{ a.value.mean }}\n({{ b.low }})'
+    two = ("two", "Nothing.", '{{ a.value.q|f(".3f") }}')
+    text = parse_template(template(("one", said, "  none\n at all.  "), two, parts=()))
+    says, control = text.claims["one"]
+    assert says == (
+        Number("a", "value", "", "+.1f"), " of `100`, ", Number("a", "value", "mean"), " (", Number("b", "low"), ")",
+    )  # fmt: skip
+    assert control == ("none at all.",) and list(text.claims) == ["one", "two"]
+    assert text.claims["two"] == (("Nothing.",), (Number("a", "value", "q", ".3f"),))
+
+
+def test_paragraphs_and_lists_may_be_wrapped_but_what_is_shown_stays_as_it_is() -> None:
+    wrapped = "- One kind\n  of agent.\n- Another, `x`\n  (y).\n\n> q"
+    source = template(("one", "A.", "B."), parts=("tables",)).replace("- One kind of agent.", wrapped)
+    page = parse_template(source).render({"one": "- A. *Control:* B.\n"}, PARTS)
+    assert page == (
+        "# What the memory is for\n\nDoes `start_kit_3M` need it?\n\nNone.\n\n## Findings\n\n- A. *Control:* B.\n\n"
+        f"{PARTS['tables']}\n\n## What this does not show\n\n- One kind of agent.\n- Another, `x` (y).\n\n> q\n\n"
+        f"{PARTS['made']}\n"
+    )
+
+
+def test_what_results_hold_is_never_a_template() -> None:
+    text = parse_template(template(("one", "{{ a.value }}", "none"), parts=()))
+    assert "{{ made }} {% raw %} <b>" in text.render({"one": "{{ made }} {% raw %} <b>\n"}, PARTS)
+
+
+@pytest.mark.parametrize(
+    ("bad", "says"),
+    [
+        ("{{ primary }}", "each once"),
+        ("{{ results }}", "only primary, made, tables, forests, figures"),
+        ("{{ primary.__class__ }}", "only primary"),
+        ("{{ primary|upper }}", "only primary"),
+        ("{{ ''.__class__.__mro__ }}", "only primary"),
+        ("{{ range(9) }}", "only primary"),
+        ("{{ 9 ** 9 ** 9 }}", "only primary"),
+        ("{% for a in primary %}a{% endfor %}", "only text, claims"),
+        ("{% set a = primary %}", "only text, claims"),
+        ("{% include 'x' %}", "only text, claims"),
+        ("{% extends 'x' %}", "only text, claims"),
+        ("{% import 'x' as x %}", "only text, claims"),
+        ("{% macro a() %}{% endmacro %}", "only text, claims"),
+        ("{% call claim('x') %}{% endcall %}", "write {% claim NAME %}"),
+        ("{% call claim() %}{% endcall %}", "write {% claim NAME %}"),
+        ("{% call claim('x') %}{% autoescape true %}{% endautoescape %}{% endcall %}", "write {% claim NAME %}"),
+        ("{% claim one %}A.{% control %}B.{% endclaim %}", "there twice"),
+        ("{% claim 'x' %}A.{% control %}B.{% endclaim %}", "expected token 'name'"),
+        ("{% claim x %}A.{% endclaim %}", "endclaim"),
+        ("{% claim x %}A.", "Unexpected end"),
+        ("{% claim x %}{% claim y %}A.{% control %}B.{% endclaim %}{% control %}B.{% endclaim %}", "a number is"),
+        ("{% claim x %}{% if a %}A.{% endif %}{% control %}B.{% endclaim %}", "only text, claims"),
+        ("{% claim x %}It takes 58 ticks.{% control %}B.{% endclaim %}", "the number 58"),
+        ("{% claim x %}A.{% control %}random: 12.3{% endclaim %}", "the number 12"),
+        ("{% claim x %}{{ a }}{% control %}B.{% endclaim %}", "a number is {{ ROW.COLUMN }}"),
+        ("{% claim x %}{{ a.b.c.d }}{% control %}B.{% endclaim %}", "a number is {{ ROW.COLUMN }}"),
+        ("{% claim x %}{{ a.b() }}{% control %}B.{% endclaim %}", "a number is {{ ROW.COLUMN }}"),
+        ("{% claim x %}{{ a.b|upper }}{% control %}B.{% endclaim %}", "a number is {{ ROW.COLUMN }}"),
+        ("{% claim x %}{{ 'a'.b }}{% control %}B.{% endclaim %}", "a number is {{ ROW.COLUMN }}"),
+        ('{% claim x %}{{ a.b|f(">40") }}{% control %}B.{% endclaim %}', "is no format"),
+        ("{% claim x %}{{ a.b|f(primary) }}{% control %}B.{% endclaim %}", "is no format"),
+        ("3 trainings", "the number 3"),
+        ("{{ a.b", "expected"),
+        ("{{ " + "(" * 5000 + " }}", ""),
+        ("{{ " + "9" * 5000 + " }}", ""),
+        ("x" * LONGEST, "at most"),
+    ],
+)
+def test_anything_else_is_refused_in_one_line(bad: str, says: str) -> None:
+    source = template(("one", "A.", "B."), parts=())
+    parse_template(source)
+    message = assert_refuses([says], parse_template, source.replace("- One kind of agent.", bad))
+    assert "\n" not in message and len(message) < 500
+
+
+@pytest.mark.parametrize("part", ["{{ primary }}", "{{ made }}", "## Findings", "## What this does not show"])
+def test_a_page_without_what_all_have_is_refused(part: str) -> None:
+    source = template(("one", "A.", "B."), parts=())
+    assert_refuses(r"does not show|has no heading", parse_template, source.replace(part, "x"))
+
+
+def test_scripts_are_those_of_the_project() -> None:
+    files = [*ROOT.glob("*.py"), *(ROOT / "analysis").glob("*.py")]
+    scripts = {str(file.relative_to(ROOT)) for file in files if "\n    command_line.run(main)" in file.read_text()}
+    assert scripts - {"study.py", "share.py"} == SCRIPTS  # no stage shares anything
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ('-c \'open("x", "w")\' {here}', "'-c' is no script of this project"),
+        ("-m http.server {here}", "'-m' is no script of this project"),
+        ("-- x.py {here}", "no script"),
+        ("study.py other.yaml --results-dir {here}", "no script"),
+        ("./intervene.py -o {here}", "no script"),
+        ("analysis/../intervene.py -o {here}", "no script"),
+        ("/tmp/intervene.py -o {here}", "no script"),
+        ("{here}/intervene.py -o {here}", "no script"),
+        ("benchmarks/power.py -o {here}", "no script"),
+        ("", "empty"),
+        ("intervene.py -o '{here}", "No closing quotation"),
+        ("intervene.py -o {here}/../../x", "'..' is not allowed"),
+        ("intervene.py -o {here}/..", "'..' is not allowed"),
+        ("intervene.py {here} --directions ../x", "'..' is not allowed"),
+        ("intervene.py -o {parent}x", "must begin a path"),
+        ("intervene.py -o x{here}", "must begin a path"),
+        ("intervene.py -o {here} --output docs", "--output 'docs' is outside"),
+        ("intervene.py -o{parent}/x -odocs", "-o 'docs' is outside"),
+        ("intervene.py -o=docs {here}", "-o 'docs' is outside"),
+        ("train_probes.py {here} --output_dir=/tmp/x", "--output-dir '/tmp/x' is outside"),
+        ("semantic_clusters.py cards /tmp/x -o {here}", "'/tmp/x' is outside"),
+        ("intervene.py -o {here} -p 'a\0b'", "characters"),
+        ("train.py -n a --policies-dir {here}", "must have --runs-dir"),
+        ("train.py -n a -p policies --runs-dir {here}", "must have --policies-dir"),
+        ("train.py -m sweep -p {here}/a --runs-dir {here}/b", "leave out --mode"),
+        ("evaluate.py policies pve --save-file-prefix {here}", "must come first"),
+    ],
+)
+def test_other_commands_are_refused(command: str, says: str) -> None:
+    assert_refuses([says], check_command, command, None)
+
+
+@pytest.mark.parametrize("resume", ["-c x", "--resume --output docs", "--resume=docs", "docs"])
+def test_resume_is_one_option(resume: str) -> None:
+    assert_refuses("must be one option", check_command, "intervene.py -o {here}", resume)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "intervene.py -p a --directions {probes}/directions.safetensors --direction a/lstm_cell/b -o {here}",
+        "intervene.py -p a --policies-dir /tmp/policies -o {here}",
+        "analyze_dynamics.py {dump}/a --name analysis --output-dir {parent}",
+        "analysis/score_ways.py {a}/x {b}/y -o {here}/scores.tsv",
+        "train.py -n a -p {here}/policies --runs-dir {here}/runs",
+        "evaluate.py {trained}/policies pve",
+    ],
+)
+def test_commands_that_stay_inside_are_taken(command: str) -> None:
+    check_command(command, "--resume")
+
+
+def test_a_study_file_is_checked_when_it_is_read(tmp_path: Path) -> None:
+    study = {**STUDY, "stages": [STUDY["stages"][0], {**STUDY["stages"][1], "run": "-c pass {here}"}]}
+    assert_refuses("the stage page: '-c' is no script", read_study, written(tmp_path, study))
+    for name in ("a.log", "study.json"):
+        study["stages"][1] = {**STUDY["stages"][1], "name": name}
+        assert_refuses("has the name of a file of the study", read_study, written(tmp_path, study))
+
+
+@pytest.mark.parametrize("name", ["..yaml", "...yaml", ".yaml", "a b.yaml"])
+def test_a_study_has_a_name_of_its_own(tmp_path: Path, name: str) -> None:
+    """`..yaml` would be the folder of the pages."""
+    assert_refuses("is no name of a study", name_of, tmp_path / name)
+    written(tmp_path, STUDY).rename(tmp_path / name)
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages" / "mine.md").touch()
+    assert_refused(run_here("study.py", tmp_path / name, "--pages-dir", tmp_path / "pages"), "is no name of a study")
+    assert (tmp_path / "pages" / "mine.md").exists()
+
+
+def played(command: str) -> set[str]:
+    return set(seeds_of({"stage": command}, {})["stage"])
+
+
+def test_every_repeat_plays_a_seed_of_its_own_and_the_default_is_a_number_like_any_other() -> None:
+    assert played("evaluate.py x pvp --seed 3 -r 4") == {"3", "4", "5", "6"}
+    assert played("evaluate.py x pvp --repeats=2") == {"1", "2"}
+    assert played("extract_activations.py pve -p a -s 3") == {"3"}
+    others = {"extract_activations.py": extract_activations.Arguments, "evaluate.py": evaluate.Arguments}
+    for script, of in {"intervene.py": RunOptions, **others}.items():
+        (default,) = (field.default for field in fields(of) if field.name == "seed")
+        assert DEFAULT_SEEDS[script] == default
+        assert played(f"{script} x") == played(f"{script} x --seed {default}") == {str(default)}
+
+
+PRIMARY = Primary("a", "effects.tsv", {"outcome": "ticks"})
+TWO_STAGES = Study(tuple(Stage(name, "write.py {here}", 1.0) for name in "ab"), primary=(PRIMARY,))
+
+
+def run_of(study: Study, folder: Path) -> Named | None:
+    run = StudyRun(study, folder / "results", folder)
+    return run.run(run.plan(), lambda plan, state, seconds: None).primary
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a script that writes something."""
+    script = "import pathlib, sys\npath = pathlib.Path(sys.argv[1])\npath.mkdir()\n(path / 'x').write_text('x')\n"
+    (tmp_path / "write.py").write_text(script)
+    return tmp_path
+
+
+def named(begun: int, outcomes: Sequence[Primary]) -> Named:
+    return Named(datetime.now(UTC).date().isoformat(), begun, [str(outcome) for outcome in outcomes])
+
+
+def test_primary_outcomes_are_written_down_before_anything_is_played(folder: Path) -> None:
+    """Those that are named later say how much had been begun, and the first ones keep their day."""
+    assert run_of(TWO_STAGES, folder) == named(0, [PRIMARY])
+    kept = folder / "results" / PRIMARY_FILE
+    kept.write_text(kept.read_text().replace(named(0, []).since, "2020-01-01"))
+    again = run_of(TWO_STAGES, folder)
+    assert again is not None and again.since == "2020-01-01"
+    other = replace(PRIMARY, where={"outcome": "meals"})
+    assert run_of(replace(TWO_STAGES, primary=(other,)), folder) == named(2, [other])
+    assert run_of(replace(TWO_STAGES, primary=()), folder) is None
+    assert run_of(TWO_STAGES, folder) == named(2, [PRIMARY])  # dropped for a while, so named anew
+
+
+def test_damaged_file_is_refused_in_one_line(folder: Path) -> None:
+    (folder / "results").mkdir()
+    (folder / "results" / PRIMARY_FILE).write_text(json.dumps({"since": 3}))
+    assert_refuses(r"primary\.json is damaged: delete it", run_of, TWO_STAGES, folder)
+
+
+@pytest.mark.parametrize("name", ["a", "b.log"])
+def test_what_the_study_did_not_write_is_not_removed(folder: Path, name: str) -> None:
+    mine = folder / "results" / name
+    (mine if "." in name else mine / "mine").mkdir(parents=True)
+    assert_refuses("is not of this study: move it away", run_of, TWO_STAGES, folder)
+    assert [path.name for path in mine.iterdir()] == ([] if "." in name else ["mine"])
+    assert not (folder / "results" / "study.json").exists()
+
+
+def test_folders_with_spaces_and_quotes_are_one_argument(folder: Path) -> None:
+    run = StudyRun(TWO_STAGES, folder / "it's mine", folder)
+    run.run(run.plan(), lambda plan, state, seconds: None)
+    assert (folder / "it's mine" / "a" / "x").exists()
+
+
+def test_a_pipe_in_place_of_a_log_is_refused(folder: Path) -> None:
+    study = Study((Stage("a", "fail.py {here}", 1.0, resume="--resume"),))
+    (folder / "fail.py").write_text("raise SystemExit('no')\n")
+    assert_refuses("the stage a failed: no", run_of, study, folder)
+    log = folder / "results" / "a.log"
+    log.unlink()
+    os.mkfifo(log)
+    assert_refuses(r"a\.log cannot be written: it is no plain file", run_of, study, folder)
+
+
+def test_hidden_files_do_not_make_a_finished_stage_run_again(folder: Path) -> None:
+    (folder / "read").mkdir()
+    (folder / "read" / "x").write_text("x")
+    study = Study((Stage("a", "write.py {here}", 1.0, reads=("read",)),))
+    assert run_of(study, folder) is None
+    (folder / "results" / "a" / ".DS_Store").touch()
+    (folder / "read" / "._x").touch()
+    assert [plan.action for plan in StudyRun(study, folder / "results", folder).plan()] == ["skip"]

@@ -119,12 +119,9 @@ def test_deaths_and_their_causes(
     end = metadata.environment["horizon"] - 1
     died = {i for i, key in enumerate(keys(records)) if key in witness.deaths and records.tick[i] < end}
     assert found(events, DIED) == died and len(died) > 10
-    killer = {
-        (episode, step, row["target_ent"]): agent
-        for (episode, step, agent), rows in witness.log.items()
-        for row in rows
-        if row["event"] == EventCode.PLAYER_KILL
-    }
+    killer = {}
+    for (episode, step, agent), rows in witness.log.items():
+        killer |= {(episode, step, row["target_ent"]): agent for row in rows if row["event"] == EventCode.PLAYER_KILL}
     names = keys(records)
     for record, kind, cause in zip(events.record.tolist(), events.kind.tolist(), events.detail, strict=True):
         if kind == DIED:

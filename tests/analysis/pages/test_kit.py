@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from analysis.pages import pages
 from analysis.pages.packing import embedded, pack
 from analysis.pages.pages import BASE, environment, scripts_of, style_of
-from tests.browser import opened, until
+from tests.browser import opened, said_of_damage, until
 
 TEMPLATE = """{% extends "layout.html" %}
 {% import "kit/macros.html" as kit %}
@@ -56,16 +57,11 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "template.html").write_text(TEMPLATE)
     (folder / "own.js").write_text(OWN)
     packed = pack(VALUES, {"words": [HOSTILE]})
-    text = (
-        environment(folder)
-        .get_template("template.html")
-        .render(
-            facts=embedded({"columns": packed.columns, "text": HOSTILE}),
-            content=packed.content,
-            style=style_of("window", dark="preferred"),
-            scripts=scripts_of((*BASE, "canvas.js", "playback.js"), [folder / "own.js"]),
-        )
-    )
+    text = environment(folder).get_template("template.html").render(
+        facts=embedded({"columns": packed.columns, "text": HOSTILE}), content=packed.content,
+        style=style_of("window", dark="preferred"),
+        scripts=scripts_of((*BASE, "canvas.js", "playback.js"), [folder / "own.js"]),
+    )  # fmt: skip
     file = folder / "page.html"
     file.write_text(text)
     return file
@@ -84,9 +80,8 @@ def at(page) -> list:
 def test_tables_and_texts_come_back_as_they_were(page) -> None:
     for name, values in VALUES.items():
         output = page.evaluate(f"Array.from(made.tables.{name}, String)")
-        np.testing.assert_array_equal(
-            np.array([float(text.replace("Infinity", "inf")) for text in output]), values.ravel()
-        )
+        numbers = [float(text.replace("Infinity", "inf")) for text in output]
+        np.testing.assert_array_equal(numbers, values.ravel())
     assert page.evaluate("[made.text, made.tables.words[0]]") == [HOSTILE, HOSTILE]
     assert page.evaluate("document.getElementById('page-content')") is None
     assert page.evaluate("[0, 1, 2, 4].map((place) => partAt(running([2, 2, 1]), place))") == [0, 0, 1, 2]
@@ -148,13 +143,10 @@ def test_time_does_not_run_twice_as_fast_after_a_short_pause(page) -> None:
     assert abs(counts[0] - counts[1]) <= 1
 
 
-def test_numbers_are_said_with_their_signs(page) -> None:
+def test_numbers_are_said_with_their_signs_and_a_line_skips_what_is_unknown(page) -> None:
     numbers = "signed(-0.256), signed(3, 0), rounded(-1234.5), rounded(0.00012344), signed(NaN), rounded(1 / 0)"
     assert page.evaluate(f"[{numbers}]") == ["−0.26", "+3", "−1230", "+0.000123", "–", "–"]
     assert page.evaluate("[counted(1, 'life', 'lives'), counted(2000, 'tick')]") == ["1 life", "2,000 ticks"]
-
-
-def test_a_line_skips_what_is_unknown(page) -> None:
     points = page.evaluate(
         """() => {
           const points = [];
@@ -175,29 +167,12 @@ def test_colours_are_those_of_the_readers_system(browser, page_file: Path, schem
 
 
 def test_a_damaged_page_says_what_to_do(browser, page_file: Path, tmp_path: Path) -> None:
-    context = browser.new_context(offline=True)
-    page = context.new_page()
-    file = cut_short(page_file, tmp_path)
-    page.goto(file.as_uri())
-    until(page, "document.getElementById('loading').classList.contains('failed')")
-    text = page.inner_text("#loading")
+    text = said_of_damage(browser, page_file, "page-content", tmp_path, left=20)
     assert text.startswith("This page cannot show its days: ") and text.endswith("the file is damaged: make it again.")
-    context.close()
-
-
-def cut_short(page_file: Path, folder: Path) -> Path:
-    """Return a copy whose tables, which are short, are cut in their middle."""
-    text = page_file.read_text()
-    start = text.index('id="page-content">') + len('id="page-content">')
-    broken = folder / "broken.html"
-    broken.write_text(text[: start + 20] + text[text.index("</script>", start) :])
-    return broken
 
 
 def test_pages_take_their_colours_from_the_kit() -> None:
     """A colour that has a name is written by that name in the pages' own styles."""
-    from analysis.pages import pages
-
     base = (Path(pages.__file__).parent / "kit" / "base.css").read_text()
     named = {line.split(":")[1].strip(" ;") for line in base.splitlines() if line.startswith("  --") and "#" in line}
     own = list(Path(pages.__file__).parents[1].rglob("style.css"))

@@ -57,14 +57,11 @@ def test_rollouts_are_shared_out(most: int, there: list[int], shares: list[int])
     assert shared_out(most, there) == shares
 
 
-def test_trajectories_hold_the_state_and_its_changes() -> None:
+def test_behaviours_follow_the_nearest_labelled_trajectories_and_rollouts_the_commonest() -> None:
     z = np.arange(10, dtype=np.float32)[:, None] ** 2
-    assert trajectories(z)[8].tolist() == [64, 64 - 36, 64 - 16, 64 - 4]
+    assert trajectories(z)[8].tolist() == [64, 64 - 36, 64 - 16, 64 - 4], "the state and its changes"
     assert trajectories(z)[0].tolist() == [0, 0, 0, 0]
     assert has_behaviour(8).tolist() == [False] * 6 + [True] * 2
-
-
-def test_behaviours_follow_the_nearest_labelled_trajectories_and_rollouts_the_commonest() -> None:
     random = np.random.default_rng(0)
     label = np.repeat([0, 1, 2], 60)
     points = (10 * np.eye(3)[label] + random.normal(0, 0.5, (180, 3))).astype(np.float32)
@@ -134,6 +131,5 @@ def test_six_thousand_rollouts_fit_into_thirty_megabytes(tmp_path: Path) -> None
 def test_maps_that_an_older_version_checked_are_marked(recording: Recording, tmp_path: Path) -> None:
     now = read_saliency(planted_saliency_run(tmp_path / "now", recording.dump))
     before = read_saliency(planted_saliency_run(tmp_path / "before", recording.dump, {"failures": []}))
-    assert now.failures == () and before.failures == (
-        "an older version checked them, too leniently: run saliency.py again",
-    )  # fmt: skip
+    (said,) = before.failures
+    assert now.failures == () and said == "an older version checked them, too leniently: run saliency.py again"

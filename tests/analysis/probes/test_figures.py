@@ -38,9 +38,8 @@ def report(steps: int = 0, targets: int = 3, known: bool = True, name: str = "a$
         numbers = (value, value - 0.1, value + 0.1) if known else (None,) * 3
         scores += [ScoreRow(*about, case, "memory", 90, *numbers, *numbers) for case in INPUTS]
         beyond = (gain, gain - 0.1, gain + 0.1, 0.01, 0.02, 0.03, -0.01) if known else (None,) * 7
-        advantages.append(
-            AdvantageRow(*about, "lstm_hidden", numbers[0], "observation", "mlp", *beyond, *(0.1,) * 6)  # type: ignore[arg-type]
-        )
+        rest = ("observation", "mlp", *beyond, *(0.1,) * 6)
+        advantages.append(AdvantageRow(*about, "lstm_hidden", numbers[0], *rest))  # type: ignore[arg-type]
         increments.append(IncrementRow(*about, "lstm_hidden", EVERY_BASELINE, "observation", *beyond[:6]))
     cka = (CKARow("x", "encoder_output", "lstm_hidden", 0.8, 0.7, 0.9),) if known else ()
     return DumpReport(
@@ -70,20 +69,13 @@ def test_every_figure_can_be_drawn(reports: Sequence[DumpReport]) -> None:
     assert ("none could be probed" in texts(probe_emergence(reports, "lstm_hidden", "linear"))) == (not known)
 
 
-def test_a_filled_mark_is_an_advantage_that_survived() -> None:
-    (one,) = [report(1, 8)]
+def test_advantages_are_sorted_those_above_0_have_filled_marks_and_the_title_counts_them() -> None:
+    one = report(1, 8)
     figure = probe_advantage([one], "lstm_hidden", "linear")
-    filled = [
-        line.get_xdata()[0] for axes in figure.axes for line in axes.lines
-        if line.get_marker() == "o" and line.get_markerfacecolor() != "white"
-    ]  # fmt: skip
+    marks = [line for axes in figure.axes for line in axes.lines if line.get_marker() == "o"]
+    filled = [line.get_xdata()[0] for line in marks if line.get_markerfacecolor() != "white"]
     gains = [row.advantage for row in one.advantages if row.advantage is not None and row.advantage > 0]
     assert sorted(filled) == sorted(gains)
-
-
-def test_advantages_are_sorted_and_the_title_counts_those_above_0() -> None:
-    (one,) = [report(1, 8)]
-    figure = probe_advantage([one], "lstm_hidden", "linear")
     texts(figure)
     gain = {row.target: row.advantage or 0 for row in one.advantages}
     for axes in figure.axes:
@@ -140,7 +132,7 @@ def test_long_names_stay_inside_the_pictures() -> None:
         inside(figure)
 
 
-def test_emergence_draws_the_largest_advantages_and_says_so() -> None:
+def test_emergence_draws_the_largest_advantages_says_so_and_names_only_lines_that_are_drawn() -> None:
     reports = [report(n, 30) for n in (0, 7)]
     figure = probe_emergence(reports, "lstm_hidden", "linear")
     assert "the 11 of 30 targets" in texts(figure)
@@ -148,9 +140,6 @@ def test_emergence_draws_the_largest_advantages_and_says_so() -> None:
     best = {f"target_{t}" for t in sorted(largest, key=lambda t: -largest[t])[:11]}
     titles = {axes.get_title() for axes in figure.axes} - {"", "similarity of layers (CKA)"}
     assert {text.split(" (")[0] for text in titles} == best and all(text.endswith(("(R2)", "(AUC)")) for text in titles)
-
-
-def test_the_legend_of_emergence_names_only_lines_that_are_drawn() -> None:
     (legend,) = probe_emergence([report(n) for n in (0, 7)], "lstm_hidden", "linear").legends
     output = [text.get_text() for text in legend.get_texts()]
     assert [text for text in output if text.startswith("CKA")] == ["CKA of hidden state and encoder output"]

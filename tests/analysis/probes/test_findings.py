@@ -1,18 +1,22 @@
 """Probes held to planted truths: a memory that counts, what the input shows, and what nobody can know."""
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from activation_store.directions import Source, read_directions, write_directions
 from analysis.probes.dataset import ProbeData
 from analysis.probes.findings import Findings, commonality, findings
+from analysis.probes.probe_run import _statements, directions_of
 from analysis.probes.probing import LINEAR, MLP, PROBES, Probed, probe
-from analysis.probes.report import chance
+from analysis.probes.report import AdvantageRow, chance
 from analysis.probes.scores import Losses, Resamples
 from analysis.statistics.inference import false_discovery
 from tests.planted_probes import INPUTS as ALL_INPUTS
-from tests.planted_probes import NAMES, TARGETS, counting_memory
+from tests.planted_probes import NAMES, TARGETS, UNITS, counting_memory, planted_lives
 
 INPUTS = [each for each in ALL_INPUTS if each.name != "lstm_cell"]
 ALIKE = ("lstm_hidden", "observation")
@@ -21,6 +25,7 @@ SINCE, LONG_AGO, SHOWN, CUE, NOISE, COIN = range(len(TARGETS))
 
 @pytest.fixture(scope="module")
 def data() -> ProbeData:
+    assert NAMES[SINCE] == "ticks_since_cue" and NAMES[COIN] == "coin"
     return counting_memory()
 
 
@@ -81,10 +86,8 @@ def test_an_increment_to_some_baselines_only_is_none_to_every_one() -> None:
     stake = np.full((8, 400), 100.0)
     noise = lambda: 2 * rng.normal(size=stake.shape)  # noqa: E731
     baselines = {(LINEAR, name): Losses(60 + noise(), stake) for name in ("observation", "history_3")}
-    together = {
-        (LINEAR, "lstm_hidden", "observation"): Losses(40 + noise(), stake),
-        (LINEAR, "lstm_hidden", "history_3"): Losses(60 + noise(), stake),
-    }
+    lost = {"observation": 40, "history_3": 60}
+    together = {(LINEAR, "lstm_hidden", name): Losses(mean + noise(), stake) for name, mean in lost.items()}
     memory = {(LINEAR, "lstm_hidden"): Losses(50 + noise(), stake)}
     planted = Probed(baselines | memory, {}, memory, together, {}, (None,) * 400)
     inputs = [item for item in INPUTS if item.name in ("lstm_hidden", "observation", "history_3")]
@@ -158,9 +161,8 @@ def test_a_target_may_apply_to_some_records_only(data: ProbeData, probed: Probed
     part = probe(replace(data, targets=targets), TARGETS, INPUTS[:1], PROBES, 0, lambda share: None)
     for key, losses in part.losses.items():
         assert abs(losses.score[SINCE] - probed.losses[key].score[SINCE]) < 0.05
-    np.testing.assert_array_equal(
-        part.losses[LINEAR, "lstm_hidden"].lost[:, CUE], probed.losses[LINEAR, "lstm_hidden"].lost[:, CUE]
-    )
+    one, other = (item.losses[LINEAR, "lstm_hidden"].lost[:, CUE] for item in (part, probed))
+    np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("worlds", [4, 8, 16])
@@ -199,5 +201,75 @@ def test_correction_for_many_targets_leaves_untested_ones_alone() -> None:
     np.testing.assert_allclose(corrected, [0.02, np.nan, 0.04])
 
 
-def test_names_are_those_of_the_planted_targets() -> None:
-    assert NAMES[SINCE] == "ticks_since_cue" and NAMES[COIN] == "coin"
+LAYER = "lstm_cell"
+FLAT = 5
+"""A unit of the layer that never changes, and that probes are therefore not given."""
+SOURCE = Source("probe", "run", "dump", "counter", None)
+NOT_EVERYWHERE = NAMES.index("shown")
+
+
+@pytest.fixture(scope="module")
+def raw() -> np.ndarray:
+    """All units of the layer, far from 0 and on scales that differ by five orders, (B, UNITS + 1) float32."""
+    lives, _ = planted_lives()
+    scale = np.logspace(-3, 2, UNITS)
+    values = (np.random.default_rng(0).normal(size=(len(lives.index), UNITS)) + 3) * scale
+    return np.insert(values, FLAT, 0.7, axis=1).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def raw_data(raw: np.ndarray) -> ProbeData:
+    """Numbers and yes-or-no targets that the units tell with some noise, one of them of some records only."""
+    lives, world = planted_lives()
+    varying = np.arange(UNITS + 1) != FLAT
+    x, rng = raw[:, varying], np.random.default_rng(1)
+    output = (x - x.mean(axis=0)) / x.std(axis=0) @ rng.normal(size=(UNITS, len(TARGETS)))
+    output += rng.normal(size=output.shape)
+    targets = np.where([target.yes_or_no for target in TARGETS], output > 0, output)
+    targets[lives.index % 5 == 0, NOT_EVERYWHERE] = np.nan
+    return ProbeData(
+        inputs={LAYER: x}, varying={LAYER: varying}, targets=targets, given=np.empty((len(world), 0)), world=world,
+        episode=world, lives=lives, by_map=True, networks={}, bands={},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def linear(raw_data: ProbeData) -> Probed:
+    inputs = [item for item in ALL_INPUTS if item.name == LAYER]
+    return probe(raw_data, TARGETS, inputs, [LINEAR], 0, lambda share: None)
+
+
+def test_the_file_says_what_the_probes_say(raw_data: ProbeData, linear: Probed, raw: np.ndarray, tmp_path) -> None:
+    write_directions(tmp_path / "found", directions_of(raw_data, TARGETS, linear.read_outs, SOURCE))
+    result = read_directions(tmp_path / "found")
+    assert [item.name for item in result] == [f"dump/{LAYER}/{name}" for name in NAMES]
+    predicted = linear.read_outs[LAYER].predict(raw_data.inputs[LAYER].astype(np.float64))  # (B, T)
+    for column, (target, item) in enumerate(zip(TARGETS, result, strict=True)):
+        value = item.read_out(raw)
+        np.testing.assert_allclose(value, predicted[:, column], atol=1e-5, rtol=0)
+        assert item.weight.shape == (UNITS + 1,) and item.weight[FLAT] == 0
+        assert item.unit == ("log-odds" if target.yes_or_no else target.unit)
+        applies = np.isfinite(raw_data.targets[:, column])
+        assert item.mean == pytest.approx(value[applies].mean()) and item.spread == pytest.approx(value[applies].std())
+        counts = (
+            applies.sum(),
+            len(np.unique(raw_data.lives.index[applies])),
+            len(np.unique(raw_data.episode[applies])),
+        )
+        assert (item.records, item.lives, item.episodes) == counts
+        assert applies.all() == (column != NOT_EVERYWHERE)
+
+
+def test_what_was_not_probed_has_no_direction(raw_data: ProbeData, linear: Probed) -> None:
+    read_out = linear.read_outs[LAYER]
+    bias, weight = read_out.bias.copy(), read_out.weight.copy()
+    bias[1], weight[:, 2] = np.nan, 0
+    result = directions_of(raw_data, TARGETS, {LAYER: replace(read_out, bias=bias, weight=weight)}, SOURCE)
+    assert [item.name.split("/")[-1] for item in result] == [name for i, name in enumerate(NAMES) if i not in (1, 2)]
+
+
+def test_without_baselines_it_says_so_and_not_that_none_of_none_were_found() -> None:
+    row = AdvantageRow("dump", "food", "R2", LINEAR, "lstm_hidden", 0.5, *[None] * 15)
+    nothing: Any = SimpleNamespace(advantages=[row], increments=[], increments_given=[])
+    (line,) = _statements(nothing, "lstm_hidden")
+    assert line.startswith("The inputs hold no baseline") and "--inputs" in line

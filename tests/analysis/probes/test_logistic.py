@@ -57,12 +57,8 @@ def test_it_is_the_librarys(
     assert y[:, 1].sum() == 20
     blocks, answers = tensors(x, y)
     penalties = np.repeat([1e-4, 1e-2, 1.0], 3)
-    result = solve(
-        TrainingSet(blocks, answers, ONES),
-        basis_of(correlation(blocks), ONES),
-        torch.arange(3).repeat(3),
-        torch.from_numpy(penalties),
-    ).numpy()
+    training, basis = TrainingSet(blocks, answers, ONES), basis_of(correlation(blocks), ONES)
+    result = solve(training, basis, torch.arange(3).repeat(3), torch.from_numpy(penalties)).numpy()
     for column, penalty in enumerate(penalties):
         truth = y[:, column % 3]
         theirs = library(x, truth, penalty, "newton-cholesky")

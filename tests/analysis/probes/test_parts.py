@@ -47,10 +47,8 @@ def test_every_record_is_predicted_by_probes_fitted_and_tuned_on_other_folds(rng
         for held_out in rest:
             train = Moments.of(x[(fold != test) & (fold != held_out)], y[(fold != test) & (fold != held_out)])
             for i, penalty in enumerate(PENALTIES):
-                error = (
-                    NormalEquations(train).fit(np.array([penalty])).predict(x[fold == held_out]) - y[fold == held_out]
-                )
-                loss[i] += (error**2).sum()
+                predicted = NormalEquations(train).fit(np.array([penalty])).predict(x[fold == held_out])
+                loss[i] += ((predicted - y[fold == held_out]) ** 2).sum()
         best = NormalEquations(Moments.of(x[fold != test], y[fold != test])).fit(PENALTIES[[loss.argmin()]])
         np.testing.assert_allclose(fitted.predicted[fold == test], best.predict(x[fold == test]), atol=1e-8)
 
@@ -186,17 +184,15 @@ def test_scores_are_the_librarys(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(score, [r2_score(y[:, 0], predicted[:, 0]), roc_auc_score(y[:, 1], predicted[:, 1])])
 
 
-def test_guessing_the_training_mean_scores_zero(rng: np.random.Generator) -> None:
+def test_guessing_the_training_mean_scores_zero_and_worlds_on_another_scale_spoil_no_ranks(
+    rng: np.random.Generator,
+) -> None:
     y, fold = rng.normal(size=(60, 1)) + np.repeat([0, 5, 9], 20)[:, None], np.repeat([0, 1, 2], 20)
     mean = mean_of_the_rest(y, fold)
     np.testing.assert_allclose(mean[0, 0], y[fold != 0].mean())
     assert losses(mean, y, mean, fold, 3, np.zeros(1, bool)).score[0] == 0
-
-
-def test_worlds_on_another_scale_do_not_spoil_the_ranks(rng: np.random.Generator) -> None:
     y, world = rng.integers(0, 2, (200, 1)).astype(float), np.repeat([0, 1], 100)
-    score = losses(y + 10 * world[:, None], y, y * 0, world, 2, np.ones(1, bool)).score
-    assert score[0] == 1
+    assert losses(y + 10 * world[:, None], y, y * 0, world, 2, np.ones(1, bool)).score[0] == 1
 
 
 def test_controls_stay_within_lives_and_keep_their_order(rng: np.random.Generator) -> None:

@@ -18,7 +18,6 @@ from agent_zoo.memories.memory import MemoryState
 from agent_zoo.observation import ObservationLayout, PackedObservation, PackedRows
 from analysis.recorded.recorded_observation import check_shows_everything, packed_observation
 from analysis.recorded.sequences import Parts, SequenceBatch, lives, windows
-from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.entrants import Entrant
 from reinforcement_learning.play.extraction import RecordingPlan, metadata_of, record_group, write
@@ -158,24 +157,25 @@ def memory(batch: SequenceBatch, layer: str) -> torch.Tensor:
 
 def test_records_that_lack_something_are_refused(played: Played) -> None:
     layout, mask = played.layout, played.policy.mask
-    with pytest.raises(UserError, match="no tiles or no entities"):
-        packed_observation(next(lives(played.dump, parts=Parts(leave_out=("tile",)))).records, layout, mask)
-    with pytest.raises(UserError, match="no tiles or no entities"):
-        packed_observation(next(lives(played.dump, parts=Parts(leave_out=("entity",)))).records, layout, mask)
-    with pytest.raises(UserError, match="hold no Market: extract with --record standard"):
-        packed_observation(next(lives(played.dump, parts=Parts(leave_out=("tables",)))).records, layout, mask)
-    with pytest.raises(UserError, match="no column 'task'"):
-        packed_observation(next(lives(played.dump, parts=Parts(columns=("legal",)))).records, layout, mask)
+    for parts, message in (
+        (Parts(leave_out=("tile",)), "no tiles or no entities"),
+        (Parts(leave_out=("entity",)), "no tiles or no entities"),
+        (Parts(leave_out=("tables",)), "hold no Market: extract with --record standard"),
+        (Parts(columns=("legal",)), "no column 'task'"),
+    ):
+        records = next(lives(played.dump, parts=parts)).records
+        assert_refuses(message, packed_observation, records, layout, mask)
     with pytest.raises(ValueError, match="task is 16 wide in the records and 17 in the layout"):
         packed_observation(next(lives(played.dump)).records, replace(layout, task_size=17), mask)
 
 
 def test_dumps_of_something_else_are_refused(played: Played, recording) -> None:
     layout = played.layout
-    with pytest.raises(UserError, match="was recorded without Market, Task, ActionTargets, which the policy sees"):
-        check_shows_everything(recording.dump, layout)
-    with pytest.raises(UserError, match="holds task embeddings of 16 numbers, the policy takes 17"):
-        check_shows_everything(played.dump, replace(layout, task_size=17))
-    assert_refuses("other action heads", check_shows_everything, played.dump, replace(layout, heads=layout.heads[1:]))
-    with pytest.raises(UserError, match="other columns"):
-        check_shows_everything(played.dump, replace(layout, entity_columns=layout.entity_columns[1:]))
+    message = "was recorded without Market, Task, ActionTargets, which the policy sees"
+    assert_refuses(message, check_shows_everything, recording.dump, layout)
+    for change, message in (
+        ({"task_size": 17}, "holds task embeddings of 16 numbers, the policy takes 17"),
+        ({"heads": layout.heads[1:]}, "other action heads"),
+        ({"entity_columns": layout.entity_columns[1:]}, "other columns"),
+    ):
+        assert_refuses(message, check_shows_everything, played.dump, replace(layout, **change))

@@ -97,11 +97,12 @@ def _by_life(dump: Path) -> list[tuple]:
 
 
 def order(batches) -> list[tuple[int, ...]]:
-    return [
-        (int(batch.records.episode[end - 1]), int(batch.records.agent_id[end - 1]), int(first))
-        for batch in batches
-        for end, first in zip(np.cumsum(batch.lengths), batch.first, strict=True)
-    ]
+    result = []
+    for batch in batches:
+        last = np.cumsum(batch.lengths) - 1
+        columns = (batch.records.episode[last], batch.records.agent_id[last], batch.first)
+        result += zip(*(column.tolist() for column in columns), strict=True)
+    return result
 
 
 def test_the_seed_decides_the_order(dump: Path) -> None:

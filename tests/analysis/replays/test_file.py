@@ -1,9 +1,10 @@
-"""What is read from a replay equals the engine, and no file but a replay is read."""
+"""What is read from a replay equals the engine, no other file is read, and clusters are at their agents and ticks."""
 
 import json
 import lzma
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +14,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from nmmo.lib.event_code import EventCode
 
+from activation_store.reader import read_dump
+from activation_store.schema import METADATA_FILE, Records
+from activation_store.subsample import Subsample
+from analysis.labels import NOISE
 from analysis.replays import file as replay_file
 from analysis.replays import stream as replay_stream
+from analysis.replays.clusters import UNLABELLED, ReplayClusters, clusters_of
 from analysis.replays.events import CAUSES, DEATH, KILL, LEVEL_UP, Events, events_of
 from analysis.replays.file import read_replay
 from analysis.replays.replay import Replay, policy_of
 from tests.command import assert_refuses
 from tests.fuzz import read_or_refuse
+from tests.planted_run import labelled_run, rewrite
 from tests.recorded import POLICIES, Recording
 
 COLUMNS = ("row", "col", "health", "level")
@@ -133,11 +140,13 @@ def test_policies_are_read_from_names(name: str, number: int, policy: str) -> No
     assert policy_of(name, number) == policy
 
 
-def test_the_uncompressed_form_reads_the_same(replay: Replay, recording: Recording, tmp_path: Path) -> None:
+def test_other_forms_of_a_replay_read_the_same(replay: Replay, recording: Recording, tmp_path: Path) -> None:
     plain = tmp_path / "episode.replay.json"
     plain.write_bytes(lzma.decompress(recording.replay.read_bytes()))
     same = read_replay(plain)
     assert np.array_equal(same.players.row, replay.players.row) and same.inventories == replay.inventories
+    copy = Path(shutil.copy(recording.replay, tmp_path))  # without the pickle that the game's helper writes beside it
+    assert read_replay(copy).ticks == len(recording.truth)
 
 
 def test_names_may_hold_anything(content: dict, tmp_path: Path) -> None:
@@ -208,28 +217,24 @@ def test_other_files_are_refused(tmp_path: Path, text: bytes) -> None:
         refused(path)
 
 
-def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_what_is_not_there_or_goes_on_after_its_end_is_refused(recording: Recording, tmp_path: Path) -> None:
     refused(tmp_path / "nothing.replay.lzma", "does not exist")
     refused(tmp_path)
+    longer = tmp_path / "longer.replay.lzma"
+    longer.write_bytes(recording.replay.read_bytes() + b"more")
+    refused(longer)
 
 
-def test_a_bomb_is_refused_before_it_goes_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bomb_is_refused_before_it_goes_off_and_so_are_too_many_entities(
+    content: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "bomb.replay.lzma"
     path.write_bytes(lzma.compress(b'{"map":' + b" " * (1 << 26), format=lzma.FORMAT_ALONE))
     assert path.stat().st_size < 20_000
-    monkeypatch.setattr(replay_stream, "LARGEST_CONTENT_BYTES", 1 << 22)
-    refused(path, "bytes of content")
-
-
-def test_too_many_entities_are_refused(content: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay_file, "MOST_CELLS", 20)
     refused(write(tmp_path, content), "too many")
-
-
-def test_something_after_the_end_is_refused(recording: Recording, tmp_path: Path) -> None:
-    path = tmp_path / "longer.replay.lzma"
-    path.write_bytes(recording.replay.read_bytes() + b"more")
-    refused(path)
+    monkeypatch.setattr(replay_stream, "LARGEST_CONTENT_BYTES", 1 << 22)
+    refused(path, "bytes of content")
 
 
 @ANY_FILE
@@ -239,13 +244,6 @@ def test_a_truncated_file_is_refused(recording: Recording, tmp_path: Path, share
     path = tmp_path / "short.replay.lzma"
     path.write_bytes(whole[: int(share * len(whole))])
     refused(path)
-
-
-def test_nothing_is_left_of_the_metadata_pickle(recording: Recording, tmp_path: Path) -> None:
-    """The game's helper writes a pickle beside the replay; the replay reads without it."""
-    copy = tmp_path / recording.replay.name
-    shutil.copy(recording.replay, copy)
-    assert read_replay(copy).ticks == len(recording.truth)
 
 
 BOMBS = (
@@ -271,3 +269,81 @@ def test_bombs_in_replays(tmp_path: Path, bomb: bytes) -> None:
     path.write_bytes(lzma.compress(bomb, format=lzma.FORMAT_ALONE, preset=1))
     assert path.stat().st_size < 100_000
     assert read_or_refuse(lambda: read_replay(path), path) is None
+
+
+STRIDE = 3
+
+
+@pytest.fixture(scope="module")
+def records(recording: Recording) -> Records:
+    return read_dump(recording.dump, layers=[], subsample=Subsample(STRIDE))
+
+
+def label_of(records: Records) -> np.ndarray:
+    """Labels that encode agent and tick, some of them noise."""
+    return (records.agent_id * 1000 + records.tick) * (records.tick % 4 > 0) - (records.tick % 4 == 0)
+
+
+@pytest.fixture(scope="module")
+def clusters(replay: Replay, recording: Recording, run_of_recording: Path) -> ReplayClusters:
+    return clusters_of(replay, recording.replay, recording.dump, run_of_recording)
+
+
+@pytest.fixture(scope="module")
+def run_of_recording(recording: Recording, records: Records, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return labelled_run(tmp_path_factory.mktemp("results") / "run", recording.dump, label_of, Subsample(STRIDE))
+
+
+def test_every_label_is_at_its_agent_and_tick(
+    clusters: ReplayClusters, replay: Replay, records: Records, recording: Recording
+) -> None:
+    assert clusters.episode == recording.episode == 1, "found by what it holds"
+    own = records.take(records.episode == recording.episode)
+    expected = dict(zip(zip(own.tick, own.agent_id, strict=True), label_of(own), strict=True))
+    ticks, columns = np.nonzero(clusters.exact)
+    places = zip(ticks, replay.players.ids[columns], strict=True)
+    result = dict(zip(places, clusters.label[ticks, columns], strict=True))
+    assert result == expected and len(result) > 100 and NOISE in result.values()
+
+
+def test_between_labels_the_earlier_holds_while_the_agent_lives(clusters: ReplayClusters, replay: Replay) -> None:
+    propagated = 0
+    for column in range(len(replay.players)):
+        last = UNLABELLED
+        for tick in range(replay.ticks):
+            if clusters.exact[tick, column]:
+                last = int(clusters.label[tick, column])
+            alive = replay.players.alive[tick, column]
+            assert clusters.label[tick, column] == (last if alive else UNLABELLED)
+            propagated += bool(alive and not clusters.exact[tick, column])
+    assert propagated > 100
+
+
+def test_another_episode_is_refused_naming_where_it_differs_first(
+    replay: Replay, recording: Recording, run_of_recording: Path
+) -> None:
+    """So is one that is shifted by a tick."""
+    players = replay.players
+    row = players.row.copy()
+    agent = int(np.flatnonzero(players.alive[7])[3])
+    row[7, agent] += 1
+    late = {name: np.roll(getattr(players, name), 1, axis=0) for name in ("row", "col")}
+    where = (recording.replay, recording.dump, run_of_recording)
+    parts = (str(recording.replay), str(recording.dump), f"agent {players.ids[agent]}, tick 7")
+    assert_refuses(parts, clusters_of, replace(replay, players=replace(players, row=row)), *where)
+    assert_refuses("no episode", clusters_of, replace(replay, players=replace(players, **late)), *where)
+
+
+@pytest.mark.parametrize("name", ["DONE.json", "run.json", "cluster_labels.npz"])
+def test_an_unfinished_or_damaged_run_and_one_of_another_dump_are_refused(
+    replay: Replay, recording: Recording, tmp_path: Path, name: str
+) -> None:
+    run = labelled_run(tmp_path / "run", recording.dump, label_of, Subsample(STRIDE))
+    content = orjson.loads((run / "run.json").read_bytes())
+    content["input"][METADATA_FILE] = "0" * 64
+    rewrite(run, "run.json", orjson.dumps(content))
+    assert_refuses("another dump", clusters_of, replay, recording.replay, recording.dump, run)
+    (run / name).unlink()
+    assert_refuses("run", clusters_of, replay, recording.replay, recording.dump, run)
+    (run / name).write_bytes(b"{}")
+    assert_refuses("run", clusters_of, replay, recording.replay, recording.dump, run)

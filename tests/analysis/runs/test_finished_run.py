@@ -1,12 +1,14 @@
-"""A finished run is read only if every file of it is what was written, and only what it should hold."""
+"""A finished run is read only if every file of it is what was written, and holds only what it should; so are names."""
 
 import json
 import shutil
 from pathlib import Path
+from time import perf_counter
 
 import pytest
 
 from analysis.runs.finished_run import read_run
+from analysis.runs.names import LABELS_FILE, keep_names, read_names
 from tests.analysed import Analysed
 from tests.command import assert_refused, assert_refuses, run_here
 from tests.fuzz import flip
@@ -71,3 +73,41 @@ def test_a_damaged_list_of_hashes_is_refused(analysed: Analysed, tmp_path: Path)
     for content in ("{}", "[]", "nothing", '{"files": {"embedding.npy": 3}}'):
         (damaged / "DONE.json").write_text(content)
         refusal(damaged, "DONE.json", analysed.dump)
+
+
+SECONDS = 10
+
+
+def merges(depth: int) -> str:
+    """Return text in which each line merges the line before it ten times."""
+    lines = ["0: &a0 {" + ", ".join(f"k{i}: 1" for i in range(10)) + "}"]
+    lines += [f"{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 10)}]}}" for i in range(1, depth)]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        (merges(6), "nothing is merged"),
+        ("0: {<<: {a: b}}", "nothing is merged"),
+        ("!!int '': a", "not a valid int"),
+        ("2001-99-99: a", "not a valid timestamp"),
+        ("2001-01-01: a", "neither text nor a number"),
+        ("0: 2001-01-01", "NUMBER: name"),
+        ('0: "\\ud800"', "is no character"),
+        ('0: "\\U00110000"', "too large"),
+        ("!!binary eA==: a", "neither text nor a number"),
+        ("[" * 2000, "nested deeper"),
+    ],
+)
+def test_what_is_no_name_is_refused_at_once(tmp_path: Path, text: str, part: str) -> None:
+    (tmp_path / LABELS_FILE).write_text(text)
+    start = perf_counter()
+    assert_refuses([LABELS_FILE, part, "NUMBER: name"], read_names, tmp_path)
+    assert perf_counter() - start < SECONDS
+
+
+def test_names_are_kept(tmp_path: Path) -> None:
+    (tmp_path / LABELS_FILE).write_text("0: eats\n2: 'isst <<'\n")
+    keep_names(tmp_path, [0, 1, 2])
+    assert read_names(tmp_path) == {0: "eats", 2: "isst <<"}

@@ -1,7 +1,8 @@
-"""Labels are propagated by a rule that is correct where it can be checked, and that reports its accuracy."""
+"""Rules that carry labels and selections to other records are right where they can be checked, and say how often."""
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import orjson
@@ -22,10 +23,11 @@ from analysis.runs.propagated_labels import (
     save_propagated,
 )
 from analysis.runs.run_folder import RunFolder
+from analysis.runs.selection_file import read_selection
 from common.files import sha256
 from tests.command import assert_refuses
 from tests.planted import Planted, planted_dump, write_planted
-from tests.planted_run import labelled_run
+from tests.planted_run import labelled_run, saved_selection
 
 STRIDE, SKIP_FIRST, SEED = 5, 2, 7
 
@@ -46,14 +48,10 @@ def truth_at(planted: Planted, places: dict[str, np.ndarray]) -> np.ndarray:
     return np.where(behaviour == 2, NOISE, behaviour)
 
 
-def write_run(path: Path, dump: Path, planted: Planted, subsample: int = STRIDE, **arguments: object) -> Path:
-    kept = Subsample(subsample, SKIP_FIRST, SEED)
-    return labelled_run(path, dump, lambda records: truth_at(planted, places_of(records)), kept, **arguments)
-
-
 @pytest.fixture(scope="module")
 def run(dump: Path, planted: Planted, tmp_path_factory: pytest.TempPathFactory) -> ClusterRun:
-    return read_cluster_run(write_run(tmp_path_factory.mktemp("results") / "run", dump, planted), dump)
+    path, kept = tmp_path_factory.mktemp("results") / "run", Subsample(STRIDE, SKIP_FIRST, SEED)
+    return read_cluster_run(labelled_run(path, dump, lambda some: truth_at(planted, places_of(some)), kept), dump)
 
 
 @pytest.fixture(scope="module")
@@ -61,13 +59,12 @@ def propagated(run: ClusterRun, dump: Path) -> PropagatedLabels:
     return propagate_labels(run, dump, fit_rule(run, dump))
 
 
-def test_every_record_gets_the_behaviour_that_was_planted(propagated: PropagatedLabels, planted: Planted) -> None:
+def test_every_record_gets_the_behaviour_that_was_planted_and_the_runs_own_labels_are_marked(
+    propagated: PropagatedLabels, planted: Planted, run: ClusterRun
+) -> None:
     assert len(propagated.label) == len(planted.records)
     np.testing.assert_array_equal(propagated.label, truth_at(planted, propagated.places))
     assert NOISE in propagated.label
-
-
-def test_the_runs_own_labels_stay_and_are_marked(propagated: PropagatedLabels, run: ClusterRun) -> None:
     place = places_among(run.places, propagated.places)
     assert propagated.exact[place].all() and propagated.exact.sum() == len(run.label)
     np.testing.assert_array_equal(propagated.label[place], run.label)
@@ -115,9 +112,8 @@ def test_a_life_does_not_vote_for_itself() -> None:
 
 def test_at_a_tie_the_nearer_wins() -> None:
     activations = np.array([[0.0], [1.0], [10.0], [11.0]], np.float32)
-    rule = CarryingRule(
-        np.zeros(1, np.float32), np.ones((1, 1), np.float32), activations, np.array([3, 0, 0, 3]), 2, None
-    )
+    mean, components = np.zeros(1, np.float32), np.ones((1, 1), np.float32)
+    rule = CarryingRule(mean, components, activations, np.array([3, 0, 0, 3]), 2, None)
     assert rule.labels_of(np.array([[0.2], [0.8], [10.9]], np.float32)).tolist() == [3, 0, 3]
 
 
@@ -151,26 +147,55 @@ def test_rule_and_labels_are_saved_so_that_they_can_be_repeated(
         np.testing.assert_array_equal(again[~labels["exact"]], labels["label"][~labels["exact"]])
 
 
-def test_a_run_of_another_dump_is_refused_naming_both(run: ClusterRun, dump: Path, tmp_path: Path) -> None:
+def test_a_run_of_another_dump_is_refused_naming_both(
+    run: ClusterRun, planted: Planted, dump: Path, tmp_path: Path
+) -> None:
+    """A converted one is another, too."""
     other = write_planted(tmp_path / "other", planted_dump(seed=1))
-    message = assert_refuses("another dump", read_cluster_run, run.path, other)
-    assert str(dump) in message and str(other) in message
-
-
-def test_a_converted_dump_is_another_dump(run: ClusterRun, planted: Planted, tmp_path: Path) -> None:
+    assert_refuses(["another dump", str(dump), str(other)], read_cluster_run, run.path, other)
     converted = write_planted(tmp_path / "converted", planted, format="parquet")
     assert_refuses("before it was converted", read_cluster_run, run.path, converted)
 
 
-def test_a_run_that_does_not_say_its_layer_is_refused(dump: Path, planted: Planted, tmp_path: Path) -> None:
+def test_a_run_that_does_not_say_its_layer_and_labels_of_records_that_the_dump_lacks_are_refused(
+    run: ClusterRun, dump: Path, tmp_path: Path
+) -> None:
+    places = {**run.places, "tick": run.places["tick"] + 1000}
+    assert_refuses("does not hold", fit_rule, replace(run, places=places), dump)
     with RunFolder(tmp_path / "run", {"input": {METADATA_FILE: sha256(dump / METADATA_FILE)}}) as folder:
         empty = np.empty(0, np.int64)
         folder.save_arrays("cluster_labels.npz", **dict.fromkeys(IDENTITY, empty), label=empty)
-    run = read_cluster_run(tmp_path / "run", dump)
-    assert_refuses("does not name the run's", fit_rule, run, dump)
+    assert_refuses("does not name the run's", fit_rule, read_cluster_run(tmp_path / "run", dump), dump)
 
 
-def test_labels_of_records_that_the_dump_lacks_are_refused(dump: Path, planted: Planted, tmp_path: Path) -> None:
-    run = read_cluster_run(write_run(tmp_path / "run", dump, planted), dump)
-    places = {**run.places, "tick": run.places["tick"] + 1000}
-    assert_refuses("does not hold", fit_rule, replace(run, places=places), dump)
+def test_what_was_selected_is_read_back_and_recognised(
+    planted: Planted, dump: Path, run: ClusterRun, tmp_path: Path
+) -> None:
+    row = {key: i for i, key in enumerate(zip(*(vars(planted.records)[name] for name in IDENTITY), strict=True))}
+    of_run = np.array([row[key] for key in zip(*run.places.values(), strict=True)])
+    chosen = np.flatnonzero(planted.behaviour[of_run] == 1)
+    twice = [*chosen.tolist(), int(chosen[0])]
+    selection = read_selection(saved_selection(tmp_path / "one.json", run.path, records=twice))
+    assert selection.records.tolist() == chosen.tolist() and selection.dump == dump
+    assert all((column == run.places[name][chosen]).all() for name, column in selection.places.items())
+    like = selection.rule().labels_of(planted.records.activations["action_decoder"]) == 1
+    others = np.setdiff1d(np.arange(len(like)), of_run)
+    assert (like == (planted.behaviour == 1))[others].mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"kind": "labels of clusters"}, "holds 'labels of clusters', no selection"),
+        ({"records": []}, "must name records of .*, from 0 to "),
+        ({"records": [-1]}, "must name records"),
+        ({"records": [10**6]}, "must name records"),
+        ({"records": "all"}, "holds no selection: 'records'"),
+        ({"folder": "analysis_results/gone"}, "in the run analysis_results/gone, which is not there"),
+        ({"runKey": "0" * 64}, "selected in another run than"),
+    ],
+)
+def test_what_is_no_selection_of_this_run_is_refused(
+    run: ClusterRun, tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    assert_refuses(said, read_selection, saved_selection(tmp_path / "one.json", run.path, **changes))

@@ -1,21 +1,28 @@
-"""A run's folder is claimed once, holds a complete run or none, and contains no pickle."""
+"""A run's folder is claimed once, holds a complete run or none, no pickle, and no more records than it was told to."""
 
 import json
 import os
 import platform
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import orjson
 import pytest
 
+from activation_store.schema import DumpMetadata
+from analysis.clusters.settings import AnalysisSettings
 from analysis.runs.finished_files import open_finished
+from analysis.runs.parts import Parts
+from analysis.runs.record_limit import check_fits, limited
 from analysis.runs.run_folder import DONE_FILE, RUN_FILE, RunFolder, processor
 from common.files import sha256
+from common.memory import free_memory
 from common.user_error import UserError
 from tests.command import assert_refuses
+from tests.planted import planted_metadata
 
 
 def test_a_run_is_proved_by_what_is_written_last(tmp_path: Path) -> None:
@@ -25,10 +32,9 @@ def test_a_run_is_proved_by_what_is_written_last(tmp_path: Path) -> None:
         folder.save_arrays("b.npz", x=np.arange(4), y=np.ones(2))
         folder.save_text("c.txt", "words")
         assert not (path / DONE_FILE).exists()
-    done = orjson.loads((path / DONE_FILE).read_bytes())
-    assert {name: sha256(path / name) for name in ("a.npy", "b.npz", "c.txt", RUN_FILE)} == {
-        name: proof["sha256"] for name, proof in done["files"].items()
-    }
+    proofs = orjson.loads((path / DONE_FILE).read_bytes())["files"]
+    hashes = {name: sha256(path / name) for name in ("a.npy", "b.npz", "c.txt", RUN_FILE)}
+    assert {name: proof["sha256"] for name, proof in proofs.items()} == hashes
     run = orjson.loads((path / RUN_FILE).read_bytes())
     assert run["seed"] == 3 and run["versions"]["umap-learn"] and run["processor"] == processor()
     assert np.load(path / "a.npy", allow_pickle=False).tolist() == [0, 1, 2]
@@ -43,11 +49,14 @@ def test_objects_are_never_pickled(tmp_path: Path) -> None:
         folder.save_arrays("a.npz", a=np.array([object()]))
 
 
-def test_a_failed_run_leaves_no_folder(tmp_path: Path) -> None:
+def test_a_failed_run_leaves_no_folder_and_an_empty_one_is_taken(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), RunFolder(tmp_path / "run", {}) as folder:
         folder.save_text("a.txt", "words")
         raise KeyboardInterrupt
     assert not (tmp_path / "run").exists()
+    with RunFolder(tmp_path, {}):  # an empty folder is taken
+        pass
+    assert (tmp_path / DONE_FILE).exists()
 
 
 @pytest.mark.parametrize(
@@ -83,12 +92,6 @@ def test_an_output_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "file", tmp_path / "file" / "run"):
         with pytest.raises(UserError), RunFolder(path, {}):
             pytest.fail("the block must not run")
-
-
-def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
-    with RunFolder(tmp_path, {}):
-        pass
-    assert (tmp_path / DONE_FILE).exists()
 
 
 @pytest.mark.parametrize(
@@ -144,3 +147,46 @@ def test_the_numba_target_is_the_one_that_numba_compiles_for(target: str) -> Non
     environment = {**os.environ, "NUMBA_CPU_NAME": target}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [target, target]
+
+
+def test_other_folders_are_not_removed(tmp_path: Path) -> None:
+    mine = tmp_path / ".run.parts" / "mine.txt"
+    mine.parent.mkdir()
+    mine.touch()
+    assert_refuses("holds other files, and would be removed", Parts, tmp_path / "run", {"seed": 1})
+    assert mine.exists()
+
+
+def test_parts_of_other_arguments_are_removed(tmp_path: Path) -> None:
+    """Those without a key, too, if a killed run had nothing but unfinished files there."""
+    Parts(tmp_path / "run", {"seed": 1}).arrays("a", lambda: {"x": np.zeros(1)})
+    assert Parts(tmp_path / "run", {"seed": 1}).there == ["a"]
+    folder = Parts(tmp_path / "run", {"seed": 2}).folder
+    assert [path.name for path in folder.iterdir()] == ["key.json"]
+    (folder / "key.json").rename(folder / ".key.json.x.partial")
+    assert Parts(tmp_path / "run", {"seed": 1}).there == []
+
+
+DUMP = Path("data/NAME")
+SETTINGS = AnalysisSettings(DUMP, subsample=10, max_records=1000, skip_first=2)
+LIVES = 50
+
+
+def dump_of(records: int) -> DumpMetadata:
+    return replace(planted_metadata(), records=records, lives=LIVES)
+
+
+@pytest.mark.parametrize(("records", "every"), [(1, 10), (10_100, 10), (10_101, 11), (20_100, 20), (1_000_100, 1000)])
+def test_fewer_records_of_a_large_dump_are_kept(records: int, every: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert limited(SETTINGS, DUMP, dump_of(records), 0) == replace(SETTINGS, subsample=every)
+    note = capsys.readouterr().err
+    assert ("note: " in note) == (every > 10)
+    if note:
+        assert f"holds {records:,} records: one record in {every} of each life is kept instead of one in 10" in note
+
+
+def test_what_would_not_fit_is_refused_with_what_it_needs() -> None:
+    check_fits(DUMP, 1000, 1)
+    if free_memory() is not None:
+        refusal = "an analysis of 1,000 records of data/NAME needs about 1000.0 GB of memory, .*lower --max-records"
+        assert_refuses(refusal, limited, SETTINGS, DUMP, dump_of(20_100), 1e9)

@@ -42,9 +42,8 @@ def test_the_formulas_of_its_architectures_give_the_same(kind: DictionaryKind) -
     coder = SparseCoder(own)
     result = coder.strengths(torch.from_numpy(states))
     np.testing.assert_allclose(result.numpy(), strengths, atol=1e-5)
-    np.testing.assert_allclose(
-        coder.rebuilt(result).numpy(), strengths @ weights["W_dec"] + weights["b_dec"], atol=1e-4
-    )
+    rebuilt = strengths @ weights["W_dec"] + weights["b_dec"]
+    np.testing.assert_allclose(coder.rebuilt(result).numpy(), rebuilt, atol=1e-4)
     assert (config["d_in"], config["d_sae"]) == (UNITS, FEATURES) and config["metadata"]["hook_name"] == "lstm_cell"
 
 

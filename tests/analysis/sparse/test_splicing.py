@@ -1,4 +1,4 @@
-"""Reconstructions in place of recorded states: a perfect one changes nothing, and a worse one changes more."""
+"""Reconstructions in place of recorded states, and effects of features: exact where they can be, else as planted."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +10,12 @@ import torch
 from activation_store.reader import read_dump, read_metadata
 from activation_store.sparse_dictionary import SparseDictionary
 from agent_zoo.sparse_codes import SparseCoder, matching_pursuit
+from analysis.sparse.attribution import Attributions, attribute
 from analysis.sparse.fitting import baseline
 from analysis.sparse.scores import Units, usage
 from analysis.sparse.splicing import MEAN, load_recorded_policy, load_untrained, reconstructions, splice
 from analysis.sparse.states import read_states
-from common.user_error import UserError
+from tests.command import assert_refuses
 from tests.planted_features import SOURCE
 from tests.recorded_features import POLICY, UNITS, RecordedFeatures
 
@@ -46,16 +47,15 @@ def test_what_changes_depends_on_what_is_kept(features_dump: RecordedFeatures, l
 
 
 def test_a_policy_that_was_not_recorded_is_refused(features_dump: RecordedFeatures, tmp_path: Path) -> None:
-    metadata = read_metadata(features_dump.dump)
-    with pytest.raises(UserError, match="is not there: give --policies-dir, or pass --no-splice"):
-        load_recorded_policy(features_dump.dump, metadata, tmp_path, "lstm_cell")
-    other = replace(metadata, checkpoint_sha256="0" * 64)
-    with pytest.raises(UserError, match="was recorded with another policy"):
-        load_recorded_policy(features_dump.dump, other, features_dump.policies, "lstm_cell")
-    less = replace(metadata, layers={"lstm_cell": UNITS})
-    with pytest.raises(UserError, match="lacks lstm_hidden"):
-        load_recorded_policy(features_dump.dump, less, features_dump.policies, "lstm_cell")
+    metadata, policies = read_metadata(features_dump.dump), features_dump.policies
     assert metadata.policy == POLICY
+    for change, folder, message in (
+        ({}, tmp_path, "is not there: give --policies-dir, or pass --no-splice"),
+        ({"checkpoint_sha256": "0" * 64}, policies, "was recorded with another policy"),
+        ({"layers": {"lstm_cell": UNITS}}, policies, "lacks lstm_hidden"),
+    ):
+        other = replace(metadata, **change)
+        assert_refuses(message, load_recorded_policy, features_dump.dump, other, folder, "lstm_cell")
 
 
 def test_the_untrained_network_is_spliced_if_it_is_the_recorded_one(features_dump: RecordedFeatures) -> None:
@@ -74,7 +74,7 @@ def test_the_untrained_network_is_spliced_if_it_is_the_recorded_one(features_dum
     assert load_untrained(features_dump.dump, replace(metadata, layers=less), policy) is None
 
 
-def test_matching_pursuit_of_components_takes_the_largest_scores() -> None:
+def test_matching_pursuit_of_components_takes_the_largest_scores_and_keeps_to_its_number_of_atoms() -> None:
     random = np.random.default_rng(0)
     states = (random.standard_normal((500, 8)) * np.arange(1, 9)).astype(np.float32)
     pca = baseline("pca", states, 8, 3, SOURCE)
@@ -83,12 +83,9 @@ def test_matching_pursuit_of_components_takes_the_largest_scores() -> None:
     expected = np.where(np.abs(scores) >= smallest, scores, 0)
     result = SparseCoder(pca).strengths(torch.from_numpy(states)).numpy()
     np.testing.assert_allclose(result, expected, atol=1e-4)
-
-
-def test_matching_pursuit_keeps_to_its_number_of_atoms() -> None:
-    random = torch.Generator().manual_seed(0)
-    atoms = torch.nn.functional.normalize(torch.randn(40, 6, generator=random), dim=1)
-    vectors = torch.randn(200, 6, generator=random)
+    generator = torch.Generator().manual_seed(0)
+    atoms = torch.nn.functional.normalize(torch.randn(40, 6, generator=generator), dim=1)
+    vectors = torch.randn(200, 6, generator=generator)
     for k in (1, 3, 5):
         strengths = matching_pursuit(vectors, atoms, atoms @ atoms.T, k)
         assert int((strengths != 0).sum(dim=1).max()) == k
@@ -96,15 +93,23 @@ def test_matching_pursuit_keeps_to_its_number_of_atoms() -> None:
     torch.testing.assert_close(own, 3 * torch.eye(40), atol=1e-4, rtol=1e-4)
 
 
-def test_intervals_are_over_lives_or_episodes(features_dump: RecordedFeatures) -> None:
+def test_the_variance_left_is_that_of_components_and_intervals_are_over_lives_or_episodes(
+    features_dump: RecordedFeatures,
+) -> None:
     states = read_states(features_dump.dump, "lstm_cell", (0, 1, 2, 3))
-    assert Units.of(states.lives.index, states.episodes, 0).name == "episode"
+    units = Units.of(states.lives.index, states.episodes, 0)
+    assert units.name == "episode"
+    pca = baseline("pca", states.values, UNITS, UNITS, SOURCE)
+    assert usage(pca, states, units).unexplained.value < 1e-5
+    one = usage(replace(pca, k=1), states, units)
+    assert 0 < one.unexplained.value < 1 and one.active == 1
+    assert one.density.sum() == pytest.approx(1) and one.alive == (one.density > 0).sum()
     few = states.episodes < 3
     units = Units.of(states.lives.index[few], states.episodes[few], 0)
     assert units.name == "life"
     # An estimate that is the same in every life has an interval without width.
     same = units.mean(np.full(int(few.sum()), 0.3))
-    assert same.value == pytest.approx(0.3) and same.low == pytest.approx(0.3) and same.high == pytest.approx(0.3)
+    assert (same.value, same.low, same.high) == pytest.approx((0.3, 0.3, 0.3))
     # Between lives that differ, the interval is as wide as theory says: 1.96 standard errors to either side.
     of_life = np.random.default_rng(0).standard_normal(int(units.of_record.max()) + 1)
     drawn = units.mean(of_life[units.of_record])
@@ -113,11 +118,42 @@ def test_intervals_are_over_lives_or_episodes(features_dump: RecordedFeatures) -
     assert drawn.high - drawn.low == pytest.approx(2 * 1.96 * error, rel=0.25)
 
 
-def test_the_variance_left_is_that_of_components(features_dump: RecordedFeatures) -> None:
-    states = read_states(features_dump.dump, "lstm_cell", (0, 1, 2, 3))
-    units = Units.of(states.lives.index, states.episodes, 0)
-    pca = baseline("pca", states.values, UNITS, UNITS, SOURCE)
-    assert usage(pca, states, units).unexplained.value < 1e-5
-    one = usage(replace(pca, k=1), states, units)
-    assert 0 < one.unexplained.value < 1 and one.active == 1
-    assert one.density.sum() == pytest.approx(1) and one.alive == (one.density > 0).sum()
+def attributed(features_dump: RecordedFeatures, layer: str) -> Attributions:
+    metadata = read_metadata(features_dump.dump)
+    recorded = load_recorded_policy(features_dump.dump, metadata, features_dump.policies, layer)
+    states = read_states(features_dump.dump, layer, (0, 1))
+    pca = baseline("pca", states.values, UNITS, 4, SOURCE)
+    return attribute(features_dump.dump, recorded, layer, pca, (2, 3), 0)
+
+
+def test_the_critic_is_linear_in_what_it_reads(features_dump: RecordedFeatures) -> None:
+    result = attributed(features_dump, "action_decoder")
+    assert result.correlation(0).value > 0.9999
+    np.testing.assert_allclose(result.measured[0], result.predicted[0], atol=1e-5)
+    assert result.correlation(1).value > 0.9
+
+
+@pytest.mark.parametrize("layer", ["lstm_cell", "encoder_output"])
+def test_predictions_hold_through_the_memory(features_dump: RecordedFeatures, layer: str) -> None:
+    result = attributed(features_dump, layer)
+    for output in range(2):
+        estimate = result.correlation(output)
+        assert 0.8 < estimate.low <= estimate.value <= estimate.high <= 1
+    means = result.of_features(UNITS)
+    counts = np.bincount(result.feature, minlength=UNITS)
+    assert (np.isfinite(means[0]) == (counts >= 3)).all()
+
+
+def test_correlations_and_their_intervals() -> None:
+    random = np.random.default_rng(0)
+    predicted = random.standard_normal((2, 4000))
+    noise = random.standard_normal((2, 4000))
+    measured = np.stack([0.6 * predicted[0] + 0.8 * noise[0], noise[1]])
+    units = Units.of(np.repeat(np.arange(200), 20), np.zeros(4000), 0)
+    result = Attributions(np.zeros(4000, np.int64), predicted, measured, units)
+    for output, truth in enumerate((0.6, 0.0)):
+        estimate = result.correlation(output)
+        assert estimate.value == pytest.approx(float(np.corrcoef(predicted[output], measured[output])[0, 1]))
+        assert estimate.low < truth < estimate.high and estimate.high - estimate.low < 0.1
+    none = replace(result, measured=np.zeros_like(measured))
+    assert np.isnan(none.correlation(0).value)

@@ -1,21 +1,30 @@
-"""Planted features are recovered, dead ones revived, and interrupted trainings continue bit for bit."""
+"""Planted features are recovered and described, an interrupted training ends the same, and noise is not described."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 
+from activation_store.reader import read_metadata
 from activation_store.sparse_dictionary import AUTOENCODERS, DictionaryKind, SparseDictionary
 from agent_zoo.sparse_codes import SparseCoder
+from analysis.features.registry import features_named
 from analysis.sparse.autoencoder import Parameters, folded
+from analysis.sparse.cards import TOP, description, title, top_records
+from analysis.sparse.describing import erasers, erasure_row
 from analysis.sparse.fitting import baseline, claim
+from analysis.sparse.meaning import Meanings, meanings, shift_test
 from analysis.sparse.report import matched, stability
 from analysis.sparse.settings import SparseSettings
+from analysis.sparse.states import Behaviours, SparseStates, Split, split_episodes
 from analysis.sparse.training import Epoch, FitPlan, geometric_median, normalisation, train
+from analysis.statistics.circular_shift import age_of
 from analysis.statistics.surrogate import gaussian_surrogate
 from common.tensor_file import read_tensors, write_tensors
 from tests.command import assert_refuses
+from tests.planted import planted_dump, write_planted
 from tests.planted_features import SOURCE, PlantedFeatures, planted_features
 from tests.planted_lives import make_lives
 
@@ -67,26 +76,20 @@ def test_features_that_are_found_again_are_those_that_are_there(
     random, lives = np.random.default_rng(0), make_lives([100] * 80)
     noise = random.multivariate_normal(planted.states.mean(axis=0), np.cov(planted.states.T), len(lives.index))
     surrogate = gaussian_surrogate(planted.states[: len(lives.index)], lives, random)
-    (ones, others), floor = (
-        [
-            fitted(FitPlan("topk", FEATURES, K, seed, 8), states.astype(np.float32), tmp_path / f"{name}{seed}")[
-                0
-            ].decoder
-            for seed in (0, 1)
-        ]
-        for name, states in (("noise", noise), ("surrogate", surrogate))
-    )
+
+    def decoders(name: str, states: np.ndarray) -> list[np.ndarray]:
+        plans = [FitPlan("topk", FEATURES, K, seed, 8) for seed in (0, 1)]
+        return [fitted(plan, states, tmp_path / f"{name}{plan.seed}")[0].decoder for plan in plans]
+
+    (ones, others), floor = decoders("noise", noise.astype(np.float32)), decoders("s", surrogate.astype(np.float32))
     reached = matched(*floor)
     nothing = stability(ones, others, reached, 0)
     assert nothing.found_again.value < 0.1 and nothing.stable < 0.02
     assert nothing.mean.value == pytest.approx(nothing.gaussian.value, abs=0.05) and nothing.mean.value > nothing.chance
     assert stability(planted.directions, topk.decoder, reached, 0).found_again.value > 0.9
     result = stability(topk.decoder, other.decoder, reached, 0)
-    assert (
-        result.found_again.value > 0.4
-        and result.stable > 0.4
-        and (result.q[result.cosine < reached.mean()] > 0.05).all()
-    )
+    assert result.found_again.value > 0.4 and result.stable > 0.4
+    assert (result.q[result.cosine < reached.mean()] > 0.05).all()
 
 
 @pytest.mark.parametrize("bias", [-1.8, -4.0])
@@ -132,7 +135,10 @@ def test_a_seed_decides_every_bit_with_and_without_an_interruption(
         np.testing.assert_array_equal(resumed.parameters[name], array)
 
 
-def test_another_or_a_damaged_training_is_refused(planted: PlantedFeatures, tmp_path: Path) -> None:
+def test_another_or_a_damaged_training_and_states_that_never_vary_are_refused(
+    planted: PlantedFeatures, tmp_path: Path
+) -> None:
+    assert_refuses("the same state in every record", normalisation, np.ones((10, 3), np.float32), 0)
     states, path = planted.states[:1000], tmp_path / "x"
     normal = normalisation(states, 0)
     train(FitPlan("topk", 24, K, 0, 2), states, normal, path)
@@ -163,10 +169,6 @@ def test_the_geometric_median_is_not_moved_by_outliers() -> None:
     np.testing.assert_allclose(geometric_median(np.array([[0.0], [1.0], [5.0]])), [1.0], atol=1e-3)
 
 
-def test_states_that_never_vary_are_refused() -> None:
-    assert_refuses("the same state in every record", normalisation, np.ones((10, 3), np.float32), 0)
-
-
 def test_a_folder_with_other_files_is_not_claimed(tmp_path: Path) -> None:
     settings = SparseSettings(tmp_path / "dump", output_dir=tmp_path)
     settings.training_folder.mkdir()
@@ -176,3 +178,127 @@ def test_a_folder_with_other_files_is_not_claimed(tmp_path: Path) -> None:
         path.unlink()
     (settings.training_folder / "mine.txt").touch()
     assert_refuses("holds other files", claim, settings, {})
+
+
+EPISODES = 8
+
+
+@pytest.fixture(scope="module", params=["json", "parquet"])
+def dump(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    planted = planted_dump(episodes=EPISODES, ticks=20)
+    return write_planted(tmp_path_factory.mktemp("dump") / "dump", planted, format=request.param)
+
+
+def split(dump: Path, most: int) -> Split:
+    return split_episodes(dump, read_metadata(dump), 0, most)
+
+
+def test_a_quarter_is_tested_on_and_no_more_records_are_used_than_allowed_but_an_episode_of_each(dump: Path) -> None:
+    records = read_metadata(dump).records
+    parts, whole, half, least = (split(dump, most) for most in (records, 10**6, records // 2, 1))
+    assert sorted((*parts.train, *parts.test)) == list(range(EPISODES)) and len(parts.test) == 2
+    assert 0 < len(half.train) <= 3 and len(half.test) == 1
+    assert set(half.train) < set(whole.train) and set(half.test) < set(whole.test)
+    assert len(least.train) == len(least.test) == 1
+
+
+LIVES, LENGTH = 40, 100
+BEHAVIOURS = ("self_food", "self_health", "is_moving", "n_visible_npcs", "self_water")
+FOOD, AGE_ONLY, MOVING, NOISE, NEVER = range(5)
+NOISES = 40
+"""Features of smooth noise beside the planted ones."""
+
+
+def smooth(random: np.random.Generator, count: int) -> np.ndarray:
+    """Return courses that change slowly over each life, (records, count)."""
+    steps = random.standard_normal((LIVES, LENGTH + 20, count)).cumsum(axis=1)
+    result = steps[:, 20:] - steps[:, :-20]
+    return result.reshape(-1, count) / result.std()
+
+
+def behaving(seed: int) -> tuple[sparse.csr_array, Behaviours]:
+    """Behaviours that change slowly, and features of which three are made of something."""
+    random = np.random.default_rng(seed)
+    lives, tick = make_lives([LENGTH] * LIVES), np.tile(np.arange(LENGTH), LIVES)
+    life = lives.index
+    values = smooth(random, len(BEHAVIOURS))
+    values[:, MOVING] = values[:, MOVING] > 0
+    strengths = np.maximum(smooth(random, NOISES + 4) - 1, 0)
+    strengths[:, FOOD] = np.maximum(-values[:, 0] - 0.5, 0)
+    strengths[:, AGE_ONLY] = np.maximum(tick - 60, 0) / 40
+    strengths[:, MOVING] = 2.0 * values[:, MOVING] * (random.random(len(life)) < 0.7)
+    strengths[:, NEVER] = 0
+    rest = values / values.std(axis=0)
+    values[:, 1] += 0.1 * tick  # grows with age, as the feature of age does
+    places = {"env_id": life, "agent_id": life, "episode": life % 4, "tick": tick}
+    states = SparseStates(np.zeros((len(life), 1), np.float32), places, lives)
+    behaviours = Behaviours(states, values.astype(np.float32), rest.astype(np.float32), age_of(tick, lives))
+    return sparse.csr_array(strengths.astype(np.float32)), behaviours
+
+
+@pytest.fixture(scope="module")
+def found() -> Meanings:
+    return meanings(behaving(0), behaving(1), 0)
+
+
+def test_planted_features_are_described(found: Meanings) -> None:
+    features = features_named(BEHAVIOURS)
+    assert found.described[[FOOD, MOVING]].all()
+    assert title(found, FOOD, features) == "low self_food" and title(found, MOVING, features) == "is_moving"
+    words = description(found, FOOD, features)
+    assert "It goes strongly with low self_food (r -0." in words and "also at the same tick and age" in words
+    assert found.auc[FOOD, 0] < 0.05 and found.auc[MOVING, 2] > 0.8
+
+
+def test_noise_and_age_are_not_described(found: Meanings) -> None:
+    noise = np.arange(NOISE, NOISES + 4)
+    noise = noise[noise != NEVER]
+    assert found.described[noise].sum() <= 2  # 5% of what is described may be false
+    assert not found.described[AGE_ONLY]
+    features = features_named(BEHAVIOURS)
+    assert "mostly in the last third of lives" in description(found, AGE_ONLY, features)
+    assert "It goes with none of the 5 behaviours" in description(found, AGE_ONLY, features)
+    assert title(found, NEVER, features) == "never active in the test episodes" and np.isnan(found.p[NEVER])
+
+
+def test_p_values_of_smooth_noise_are_uniform() -> None:
+    strengths, behaviours = behaving(2)
+    noise = [number for number in range(NOISE, NOISES + 4) if number != NEVER]
+    best = np.zeros(strengths.shape[1], np.int64)
+    p = shift_test(strengths, behaviours.rest, best, behaviours, 0, permutations=199)[noise]
+    assert 0.3 < np.median(p) < 0.7 and (p < 0.05).mean() < 0.2
+
+
+def test_density_over_a_life_and_top_records() -> None:
+    strengths, behaviours = behaving(3)
+    result = meanings(behaving(0), (strengths, behaviours), 0)
+    dense = strengths.toarray()
+    np.testing.assert_allclose(result.density, (dense > 0).mean(axis=0))
+    assert (result.by_age[AGE_ONLY, :12] == 0).all() and (result.by_age[AGE_ONLY, 13:] > 0.9).all()
+    np.testing.assert_allclose(result.by_age.mean(axis=1), result.density)
+    feature, record = top_records(strengths, behaviours, np.array([FOOD, MOVING]))
+    assert (np.diff(record) >= 0).all()
+    own = record[feature == FOOD]
+    lives = behaviours.states.lives.index[own]
+    assert len(own) == TOP == len(set(lives.tolist()))
+    best_of_lives = np.sort(dense[:, FOOD].reshape(LIVES, LENGTH).max(axis=1))[::-1]
+    np.testing.assert_allclose(np.sort(dense[own, FOOD])[::-1], best_of_lives[:TOP])
+
+
+def test_what_is_left_of_an_erased_variable() -> None:
+    """A variable that one feature carries is gone with that feature; LEACE always removes it, with less movement."""
+    random = np.random.default_rng(0)
+    variable = np.maximum(random.standard_normal(4000), 0)
+    strengths = np.abs(random.standard_normal((4000, 6)))
+    strengths[:, 2] = variable
+    decoder = np.linalg.qr(random.standard_normal((8, 8)))[0][:6].astype(np.float32)
+    states = (strengths @ decoder).astype(np.float32)
+    flat, centre = np.zeros(6, np.float32), np.zeros(8, np.float32)
+    dictionary = SparseDictionary("topk", 6, decoder, centre, SOURCE, decoder.copy(), flat, flat)
+    first, second = (states[:2000], variable[:2000]), (states[2000:], variable[2000:])
+    ways = erasers(*first, sparse.csr_array(strengths[:2000]), dictionary)
+    result = {by: erasure_row("x", by, edit, first, second, np.nan) for by, edit in ways.items()}
+    assert result["nothing"]["r2"] > 0.99 and result["nothing"]["moved"] == 0
+    for by in ("leace", "1 feature"):
+        assert abs(result[by]["r2"]) < 0.02
+    assert 0 < result["leace"]["moved"] <= result["1 feature"]["moved"] + 1e-6 < result["4 features"]["moved"]

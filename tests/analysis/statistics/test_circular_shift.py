@@ -1,6 +1,7 @@
 """Chance is not taken for a finding, whatever the course of features and labels, and findings are found."""
 
 import dataclasses
+import itertools
 from collections.abc import Iterable
 
 import numpy as np
@@ -58,9 +59,8 @@ def test_sums_equal_those_of_labels_that_are_shifted_one_by_one(seed: int) -> No
 @pytest.mark.parametrize(
     ("feature_course", "label_course"),
     [
-        pytest.param(feature, label, marks=() if feature == label else pytest.mark.slow)
-        for feature in COURSES
-        for label in COURSES
+        pytest.param(*courses, marks=() if len(set(courses)) == 1 else pytest.mark.slow)
+        for courses in itertools.product(COURSES, repeat=2)
     ],
 )
 def test_independent_features_and_clusters_give_few_findings(feature_course: str, label_course: str) -> None:
@@ -73,9 +73,7 @@ def test_independent_features_and_clusters_give_few_findings(feature_course: str
         test = circular_shift_test(features, labels, make_lives(lengths), 199, run)
         result += bool((test.q <= LEVEL).any())
         p.extend(test.p[np.isfinite(test.p)])
-    assert result <= LEVEL * RUNS
-    assert len(p) > 500
-    assert np.mean(np.array(p) <= 0.05) < 0.065
+    assert result <= LEVEL * RUNS and len(p) > 500 and np.mean(np.array(p) <= 0.05) < 0.065
 
 
 def test_a_plain_sum_would_take_independent_drifts_for_findings() -> None:
@@ -109,7 +107,7 @@ def test_planted_differences_are_found_with_their_signs() -> None:
     assert (test.q[:, 2] > LEVEL).all()
 
 
-def test_the_order_of_records_does_not_matter() -> None:
+def test_neither_the_order_of_records_nor_features_in_parts_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     features, labels, lengths = planted(np.random.default_rng(1), 20)
     scattered = make_lives(lengths, seed=3)
     straight = circular_shift_test(features, labels, make_lives(lengths), 99, 0)
@@ -117,17 +115,12 @@ def test_the_order_of_records_does_not_matter() -> None:
     mixed_features[scattered.order], mixed_labels[scattered.order] = features, labels
     mixed = circular_shift_test(mixed_features, mixed_labels, scattered, 99, 0)
     np.testing.assert_allclose(straight.p, mixed.p, rtol=1e-4)
+    monkeypatch.setattr("analysis.statistics.shifts._ENTRIES_AT_ONCE", 1)
+    apart = circular_shift_test(features, labels, make_lives(lengths), 99, 0)
+    np.testing.assert_allclose(straight.p, apart.p, rtol=1e-3)
 
 
-def test_differences_between_whole_lives_are_no_finding_and_carry_no_information() -> None:
-    lengths = [10] * 40
-    labels = np.repeat(np.arange(40) % 2, 10)
-    features = (labels + np.random.default_rng(0).normal(size=400))[:, None]
-    test = circular_shift_test(features, labels, make_lives(lengths), 99, 0)
-    assert np.isnan(test.p).all() and np.isnan(test.q).all() and (test.informative_lives == 0).all()
-
-
-def test_constant_features_few_lives_single_records_and_no_cluster_have_no_p_value() -> None:
+def test_constant_features_few_lives_single_records_whole_lives_and_no_cluster_have_no_p_value() -> None:
     rng = np.random.default_rng(0)
     lengths = [20] * 12
     features, labels = np.column_stack([rng.normal(size=240), np.full(240, 0.1)]), rng.integers(-1, 2, 240)
@@ -138,20 +131,10 @@ def test_constant_features_few_lives_single_records_and_no_cluster_have_no_p_val
     assert np.isnan(circular_shift_test(features, labels, make_lives([1] * 240), 99, 0).p).all()
     assert np.isnan(circular_shift_test(features, labels, make_lives([240]), 99, 0).p).all()
     assert circular_shift_test(features, np.full(240, -1), make_lives(lengths), 99, 0).p.shape == (0, 2)
-
-
-def test_features_in_parts_give_what_they_give_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    features, labels, lengths = planted(np.random.default_rng(2), 30)
-    together = circular_shift_test(features, labels, make_lives(lengths), 99, 0)
-    monkeypatch.setattr("analysis.statistics.shifts._ENTRIES_AT_ONCE", 1)
-    apart = circular_shift_test(features, labels, make_lives(lengths), 99, 0)
-    np.testing.assert_allclose(together.p, apart.p, rtol=1e-3)
-
-
-def test_counted_p_values_count_the_labels_as_they_are() -> None:
-    null = np.arange(9.0)[:, None]
-    np.testing.assert_allclose(counted_p(np.array([8.0]), null), [0.2])
-    np.testing.assert_allclose(counted_p(np.array([9.0]), null), [0.1])
+    labels = np.repeat(np.arange(40) % 2, 10)  # differences between whole lives carry no information
+    features = (labels + np.random.default_rng(0).normal(size=400))[:, None]
+    test = circular_shift_test(features, labels, make_lives([10] * 40), 99, 0)
+    assert np.isnan(test.p).all() and np.isnan(test.q).all() and (test.informative_lives == 0).all()
 
 
 @pytest.mark.slow
@@ -169,7 +152,10 @@ def test_tails_go_on_where_counting_ends() -> None:
             assert 0.3 * level < np.mean(values <= level) < 1.25 * level
 
 
-def test_false_discovery_leaves_out_what_was_not_tested() -> None:
+def test_counted_p_values_count_the_labels_as_they_are_and_false_discovery_leaves_out_what_was_not_tested() -> None:
+    null = np.arange(9.0)[:, None]
+    np.testing.assert_allclose(counted_p(np.array([8.0]), null), [0.2])
+    np.testing.assert_allclose(counted_p(np.array([9.0]), null), [0.1])
     q = false_discovery(np.array([[0.01, np.nan], [0.02, 0.9]]))
     np.testing.assert_allclose(q, [[0.03, np.nan], [0.03, 0.9]])
     assert np.isnan(false_discovery(np.full(3, np.nan))).all()

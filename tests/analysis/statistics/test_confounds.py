@@ -138,24 +138,18 @@ def test_clusters_as_slow_as_lives_are_flagged_as_lives_without_a_p_value() -> N
     assert any(confound.flagged for confound in life) or result.overall[2].excess >= LARGE_EXCESS
 
 
-def test_chance_is_the_mean_of_what_permutations_give() -> None:
+def test_chance_is_the_mean_of_what_permutations_give_and_overall_information_is_mutual_information() -> None:
     rng = np.random.default_rng(6)
-    lengths, lives, variables = world(rng)
-    result = confounds(variables, labels_of(COURSES["smooth"], rng, lengths), lives, SETTINGS)
-    for row in (result.overall, *result.clusters):
-        for confound in row:
-            assert confound.share == pytest.approx(confound.chance, abs=0.15)
-            assert confound.excess == pytest.approx((confound.share - confound.chance) / (1 - confound.chance))
-            assert 0 <= confound.share <= 1
-
-
-def test_overall_information_is_the_mutual_information_of_labels_and_categories() -> None:
-    rng = np.random.default_rng(7)
     lengths, lives, variables = world(rng)
     labels = labels_of(COURSES["smooth"], rng, lengths)
     result = confounds(variables, labels, lives, SETTINGS)
     for variable, overall in zip(variables, result.overall, strict=True):
         assert overall.information == pytest.approx(mutual_info_score(variable.category, labels), rel=1e-4)
+    for row in (result.overall, *result.clusters):
+        for confound in row:
+            assert confound.share == pytest.approx(confound.chance, abs=0.15)
+            assert confound.excess == pytest.approx((confound.share - confound.chance) / (1 - confound.chance))
+            assert 0 <= confound.share <= 1
 
 
 def test_what_cannot_be_told_says_why() -> None:
@@ -185,9 +179,8 @@ def test_policies_and_maps_are_variables_too() -> None:
     labels = np.where((policy == 0) & (np.random.default_rng(0).random(len(records)) < 0.8), 0, -1)
     result = confounds(variables_of(records, lives, policy), labels, lives, SETTINGS)
     assert "policy" in flagged(result) and "map" not in flagged(result)
-    assert [item.name for item in result.overall] == [
-        "tick", "row", "column", "life", "agent", "episode", "map", "policy",
-    ]  # fmt: skip
+    names = ["tick", "row", "column", "life", "agent", "episode", "map", "policy"]
+    assert [item.name for item in result.overall] == names
 
 
 def test_quantile_bins_are_flat_over_the_whole_dump() -> None:

@@ -1,23 +1,27 @@
-"""Groups, curves and differences of planted training runs whose metrics are known."""
+"""Groups, curves, differences and figures of planted training runs whose metrics are known."""
 
+import itertools
 import json
 import math
 import subprocess
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import orjson
 import pytest
 
 from analysis.training_runs import run as run_files
-from analysis.training_runs.comparison import compare, notes_on
-from analysis.training_runs.curves import mean_over_seeds, stretch_means
-from analysis.training_runs.run import ComparedRun, RunGroup, group_runs, read_run
+from analysis.training_runs.comparison import ComparedRuns, compare, notes_on
+from analysis.training_runs.curves import Comparison, mean_over_seeds, stretch_means
+from analysis.training_runs.learning_curves import generalisation, learning_curves
+from analysis.training_runs.run import TITLES, ComparedRun, RunGroup, chosen_metrics, group_runs, read_run
 from common.checked_json import CHECKSUM, entry_checksum
-from common.user_error import UserError
 from reinforcement_learning.run_settings import RUN_SETTINGS_FILE
 from reinforcement_learning.training import run_folder
+from tests.analysis.figures.test_figures import texts
 from tests.command import assert_refuses
 from tests.planted_training_runs import plant_evaluation, plant_run
 
@@ -26,15 +30,21 @@ def flat(value: float) -> dict:
     return {"lives/ticks": lambda steps: value}
 
 
-def planted_groups(
-    folder: Path, values: dict[str, list[float]], by: str = "name", **settings: object
-) -> list[RunGroup]:
-    paths = [
-        plant_run(folder, f"{name}_{seed}", seed, flat(value), **settings)
-        for name, levels in values.items()
-        for seed, value in enumerate(levels, 1)
-    ]
-    return group_runs([read_run(path) for path in paths], by)  # type: ignore[arg-type]
+def planted_groups(folder: Path, values: dict[str, list[float]]) -> list[RunGroup]:
+    paths = []
+    for name, levels in values.items():
+        paths += [plant_run(folder, f"{name}_{seed}", seed, flat(value)) for seed, value in enumerate(levels, 1)]
+    return group_runs([read_run(path) for path in paths], "name")
+
+
+def compared_in_ticks(groups: list[RunGroup], *, held_out: Path | None = None, **given: Any) -> ComparedRuns:
+    """Compare the ticks lived in the later half of trainings, and evaluations."""
+    return compare(groups, ["lives/ticks"], 5, 0.5, 0.95, held_out, **given)
+
+
+def of_metric(compared: ComparedRuns, metric: str = "task_progress on held-out maps") -> Comparison:
+    (result,) = (item for item in compared.comparisons if item.metric == metric)
+    return result
 
 
 def test_a_stretch_weighs_each_update_with_its_agent_steps() -> None:
@@ -49,23 +59,21 @@ def test_a_stretch_weighs_each_update_with_its_agent_steps() -> None:
 def test_a_mean_over_lives_weighs_each_life_alike() -> None:
     """As if all lives and deaths of the stretch were counted together."""
     lives = [np.full(30, 20.0), np.full(2, 500.0), np.empty(0), np.full(8, 60.0)]  # ticks lived, by update
-    died, starved = [27, 1, 0, 2], [9, 1, 0, 0]
+    ended, died, starved = np.array([[30.0, 2, np.nan, 8], [27, 1, np.nan, 2], [9, 1, 0, 0]])
     metrics = {
-        "lives/ended": np.array([len(ended) or np.nan for ended in lives]),
-        "lives/ticks": np.array([ended.mean() if len(ended) else np.nan for ended in lives]),
-        "lives/died": np.array(
-            [dead / len(ended) if len(ended) else np.nan for dead, ended in zip(died, lives, strict=True)]
-        ),
+        "lives/ended": ended,
+        "lives/ticks": np.array([20.0, 500.0, np.nan, 60.0]),
+        "lives/died": died / ended,
         "events/EAT_FOOD": np.array([1.0, 9.0, np.nan, 3.0]),
-        "death/starved": np.array([part / dead if dead else np.nan for part, dead in zip(starved, died, strict=True)]),
+        "death/starved": starved / died,
     }
     run = ComparedRun(Path("run"), {}, np.array([100.0, 200.0, 300.0, 400.0]), metrics, "")
     everything = np.array([0.0, 400.0])
     means = {metric: stretch_means(run, metric, everything)[0] for metric in metrics}
     assert means["lives/ticks"] == pytest.approx(np.concatenate(lives).mean())
     assert means["events/EAT_FOOD"] == pytest.approx((30 * 1 + 2 * 9 + 8 * 3) / 40)
-    assert means["lives/died"] == pytest.approx(sum(died) / 40)
-    assert means["death/starved"] == pytest.approx(sum(starved) / sum(died))
+    assert means["lives/died"] == pytest.approx(30 / 40)
+    assert means["death/starved"] == pytest.approx(10 / 30)
     assert means["lives/ended"] == pytest.approx(40 / 3)  # of an update in which any ended
     assert np.isnan(stretch_means(run, "lives/ticks", np.array([200.0, 300.0]))).all()
     del metrics["lives/died"]  # how many deaths a share is of is not known then
@@ -89,23 +97,20 @@ def test_groups_are_paired_only_where_they_have_the_same_seeds(
     paths = [plant_run(tmp_path, f"A_{seed}", seed, flat(100.0 * seed)) for seed in (1, 2, 3)]
     paths += [plant_run(tmp_path, f"B_{seed}", seed, flat(100.0 * seed + 5 + seed / 10)) for seed in seeds]
     groups = group_runs([read_run(path) for path in reversed(paths)], "name")
-    compared = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
+    compared = compared_in_ticks(groups)
     (only,) = compared.comparisons
     assert only.paired == paired and (only.difference.p < 0.01) == paired
     differences = next(table for table in compared.tables if table.name == "differences")
-    assert dict(zip(differences.heads, differences.rows[0], strict=True))["test"] == (
-        "paired t" if paired else "Welch t"
-    )
+    test = dict(zip(differences.heads, differences.rows[0], strict=True))["test"]
+    assert test == ("paired t" if paired else "Welch t")
 
 
 def test_runs_are_aligned_on_agent_steps_and_compared_where_all_have_been(tmp_path: Path) -> None:
     """The metric is the agent-steps themselves: curves and last stretch must be the middle of each stretch."""
     line = {"lives/ticks": float, "loss/value": lambda steps: 1.0}
-    plans = (("A_1", 1, 40, {}), ("A_2", 2, 20, {}), ("B_1", 1, 30, {"train__gamma": 0.5}))
-    paths = [
-        plant_run(tmp_path, name, seed, line, updates=updates, budget=40_000, **settings)
-        for name, seed, updates, settings in plans
-    ]
+    paths = []
+    for name, seed, updates, more in (("A_1", 1, 40, {}), ("A_2", 2, 20, {}), ("B_1", 1, 30, {"train__gamma": 0.5})):
+        paths.append(plant_run(tmp_path, name, seed, line, updates=updates, budget=40_000, **more))
     groups = group_runs([read_run(path) for path in paths], "name")
     compared = compare(groups, ["lives/ticks"], points=4, last=0.1, confidence=0.95, held_out=None)
     end = 20_002.0
@@ -122,10 +127,12 @@ def test_runs_are_aligned_on_agent_steps_and_compared_where_all_have_been(tmp_pa
         assert any(part in note for note in compared.notes), part
 
 
-def test_planted_differences_are_found_and_corrected(tmp_path: Path) -> None:
-    levels = {"A": [10.0, 11.0, 12.0], "B": [20.5, 20.0, 22.5], "C": [10.5, 11.0, 11.5]}
-    groups = planted_groups(tmp_path, levels)
-    compared = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
+LEVELS = {"A": [10.0, 11.0, 12.0], "B": [20.5, 20.0, 22.5], "C": [10.5, 11.0, 11.5]}
+
+
+def test_planted_differences_are_found_and_corrected_all_or_those_against_one_group(tmp_path: Path) -> None:
+    groups = planted_groups(tmp_path, LEVELS)
+    compared = compared_in_ticks(groups)
     assert [item.mean for item in compared.levels] == pytest.approx([11, 21, 11])
     result = {(item.group, item.other): item for item in compared.comparisons}
     assert result["A", "B"].difference.value == pytest.approx(-10)
@@ -134,16 +141,10 @@ def test_planted_differences_are_found_and_corrected(tmp_path: Path) -> None:
     p = sorted(item.difference.p for item in compared.comparisons)
     corrected = sorted(item.corrected_p for item in compared.comparisons)
     assert corrected[0] == pytest.approx(min(3 * p[0], 1.5 * p[1])) and corrected[2] == pytest.approx(p[2])
-
-
-def test_against_one_group_only_its_differences_are_tested(tmp_path: Path) -> None:
-    levels = {"A": [10.0, 11.0, 12.0], "B": [20.5, 20.0, 22.5], "C": [10.5, 11.0, 11.5]}
-    groups = planted_groups(tmp_path, levels)
-    compared = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None, against="B")
-    assert [(comparison.group, comparison.other) for comparison in compared.comparisons] == [("A", "B"), ("C", "B")]
-    assert all(comparison.difference.value == pytest.approx(-10) for comparison in compared.comparisons)
-    p = sorted(comparison.difference.p for comparison in compared.comparisons)
-    corrected = sorted(comparison.corrected_p for comparison in compared.comparisons)
+    against = compared_in_ticks(groups, against="B").comparisons
+    assert [(item.group, item.other) for item in against] == [("A", "B"), ("C", "B")]
+    assert all(item.difference.value == pytest.approx(-10) for item in against)
+    p, corrected = (sorted(of) for of in zip(*((item.difference.p, item.corrected_p) for item in against), strict=True))
     assert corrected == pytest.approx([min(2 * p[0], p[1]), p[1]])
 
 
@@ -205,10 +206,7 @@ def test_groups_that_are_no_repetitions_are_refused(tmp_path: Path) -> None:
         ((first,), ("one run only", "curves.png")),
         ((first, first), ("given twice",)),
     ):
-        with pytest.raises(UserError) as refused:
-            group_runs([read_run(folder) for folder in folders], "name")
-        for part in parts:
-            assert part in str(refused.value)
+        assert_refuses(parts, group_runs, [read_run(folder) for folder in folders], "name")
 
 
 def test_runs_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
@@ -234,7 +232,7 @@ def test_runs_may_share_held_out_worlds_and_have_training_worlds_of_their_own(tm
     for run in group.runs:
         plant_evaluation(run.folder, 10_000 + run.seed, 0.4)
         plant_evaluation(run.folder, 10_000 + run.seed, 0.6, seed=10 + run.seed, map_seed=0)
-    compared = compare([group], ["lives/ticks"], 5, 0.5, 0.95, None)
+    compared = compared_in_ticks([group])
     gap = next(item for item in compared.gaps if item.measure == "task_progress")
     assert 0 < gap.low[0] <= 0.2 <= gap.high[0] and gap.seeds.tolist() == [3]
 
@@ -244,10 +242,7 @@ def test_groups_may_be_evaluated_with_a_seed_for_each_pair(tmp_path: Path) -> No
     for group, skill in zip(groups, (0.4, 0.6), strict=True):
         for run in group.runs:
             plant_evaluation(run.folder, 10_000 + run.seed, skill, seed=run.seed)
-    compared = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
-    (result,) = (
-        comparison for comparison in compared.comparisons if comparison.metric == "task_progress on held-out maps"
-    )
+    result = of_metric(compared_in_ticks(groups))
     assert (result.paired, result.worlds) == (True, "own") and result.difference.high < 0
 
 
@@ -258,7 +253,7 @@ def test_checkpoints_are_scored_on_maps_seen_and_unseen(tmp_path: Path) -> None:
         for steps, unseen, seen in ((0, 0.1, 0.1), (10_000 + run.seed, 0.4, 0.6)):
             plant_evaluation(run.folder, steps, unseen)
             plant_evaluation(run.folder, steps, seen, seed=2, map_seed=0)
-    compared = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
+    compared = compared_in_ticks(groups)
     result = {(item.measure, item.maps): item for item in compared.evaluations}
     progress = result["task_progress", "held-out"]
     assert progress.steps == pytest.approx([0, 10_002]) and progress.runs.shape == (3, 2)
@@ -271,12 +266,11 @@ def test_checkpoints_are_scored_on_maps_seen_and_unseen(tmp_path: Path) -> None:
     elsewhere = tmp_path / "results"
     elsewhere.mkdir()
     (elsewhere / "eval_pve_1.json").write_bytes((groups[0].runs[0].folder / "checkpoints/eval_pve_1.json").read_bytes())
-    only = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, elsewhere).evaluations
+    only = compared_in_ticks(groups, held_out=elsewhere).evaluations
     assert {item.maps for item in only} == {"held-out"} and all(item.seeds.tolist() == [1, 1] for item in only)
     for checkpoint in (groups[0].runs[0].folder / "checkpoints").glob("*.safetensors"):
         checkpoint.write_bytes(b"others")
-    with pytest.raises(UserError, match="no pve results of a checkpoint of these runs"):
-        compare(groups, ["lives/ticks"], 5, 0.5, 0.95, elsewhere)
+    assert_refuses("no pve results of a checkpoint of these runs", compared_in_ticks, groups, held_out=elsewhere)
 
 
 def test_checkpoints_that_played_the_same_worlds_have_their_luck_in_common(tmp_path: Path) -> None:
@@ -288,12 +282,10 @@ def test_checkpoints_that_played_the_same_worlds_have_their_luck_in_common(tmp_p
             content = orjson.loads((file := run.folder / f"checkpoints/eval_pve_{seed}.json").read_bytes())
             (name,) = content
             results = {key: value for key, value in content[name].items() if key != CHECKSUM}
-            results["length"] = [
-                100.0 + 40 * episode + 7 * seed + run.seed / 100 for episode in results["episode/length"]
-            ]
+            luck = 100.0 + 7 * seed + run.seed / 100
+            results["length"] = [luck + 40 * episode for episode in results["episode/length"]]
             file.write_bytes(orjson.dumps({name: results | {CHECKSUM: entry_checksum(name, results)}}))
-    compared = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
-    ticks, progress, score = compared.evaluations
+    ticks, progress, score = compared_in_ticks(groups).evaluations
     assert ticks.runs[:, 0].std() < 0.1 and ticks.high[0] - ticks.mean[0] > 20
     for curve in (ticks, progress, score):
         worlds = curve.by_world[0]
@@ -306,24 +298,24 @@ def test_deleted_checkpoints_are_known_by_their_listed_hashes(tmp_path: Path) ->
     for run in groups[0].runs:
         plant_evaluation(run.folder, 10_000, 0.4)
     checkpoints = [run.folder / "checkpoints" for run in groups[0].runs]
-    before = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None).evaluations
+    before = compared_in_ticks(groups).evaluations
     for folder in checkpoints:
         (kept,) = folder.glob("*.safetensors")
         with (folder / "SHA256SUMS").open("w") as sums:
             subprocess.run(["sha256sum", kept.name], cwd=folder, stdout=sums, check=True)
-    both = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None).evaluations
+    both = compared_in_ticks(groups).evaluations
     for folder in checkpoints:
         next(folder.glob("*.safetensors")).unlink()
-    listed = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None).evaluations
+    listed = compared_in_ticks(groups).evaluations
     for case in (both, listed):
         assert [item.runs.tolist() for item in case] == [item.runs.tolist() for item in before] != []
 
     damaged = checkpoints[1] / "SHA256SUMS"
     damaged.write_text(damaged.read_text() + "0123  A_2_0000010000.safetensors\n")
-    with pytest.raises(UserError, match=r"A_2/checkpoints/SHA256SUMS is damaged: line 2 is not a hash and a name"):
-        compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
+    message = "A_2/checkpoints/SHA256SUMS is damaged: line 2 is not a hash and a name"
+    assert_refuses(message, compared_in_ticks, groups)
     damaged.write_bytes(b"\xff")
-    assert_refuses(r"SHA256SUMS cannot be read as text", compare, groups, ["lives/ticks"], 5, 0.5, 0.95, None)
+    assert_refuses("SHA256SUMS cannot be read as text", compared_in_ticks, groups)
 
 
 def test_checkpoints_that_share_worlds_are_compared_where_all_of_them_met(tmp_path: Path) -> None:
@@ -336,24 +328,22 @@ def test_checkpoints_that_share_worlds_are_compared_where_all_of_them_met(tmp_pa
             plant_evaluation(run.folder, 10_000, alone, into=shared)
             for seed in (1, 2):
                 plant_evaluation(run.folder, 10_000, together, seed=seed, mode="pvp", into=shared)
-    compared = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, shared, mode="pvp")
-    (progress,) = (
-        comparison for comparison in compared.comparisons if comparison.metric == "task_progress on held-out maps"
-    )
+    compared = compared_in_ticks(groups, held_out=shared, mode="pvp")
+    progress = of_metric(compared)
     assert progress.paired and progress.difference.value == pytest.approx(-0.3, abs=0.03)
     assert set(compared.evaluation_files) == {str(shared / f"eval_pvp_{seed}.json") for seed in (1, 2)}
     assert any("share worlds" in note for note in compared.notes)
 
     plant_evaluation(groups[1].runs[1].folder, 10_000, 0.6, seed=3, mode="pvp", into=shared)
-    with pytest.raises(UserError, match=r"A_1_.* and B_2_.* were not played in the same shared worlds \(.*_3"):
-        compare(groups, ["lives/ticks"], 5, 0.5, 0.95, shared, mode="pvp")
+    message = r"A_1_.* and B_2_.* were not played in the same shared worlds \(.*_3"
+    assert_refuses(message, compared_in_ticks, groups, held_out=shared, mode="pvp")
 
 
 def test_maps_that_are_neither_seen_nor_unseen_are_refused(tmp_path: Path) -> None:
     groups = planted_groups(tmp_path, {"A": [1.0, 1.0]})
     plant_evaluation(groups[0].runs[0].folder, 10_000, 0.5, map_seed=0, num_maps=16)
-    with pytest.raises(UserError, match=r"neither those of the training nor unseen.*--env\.num-maps 256"):
-        compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
+    message = r"neither those of the training nor unseen.*--env\.num-maps 256"
+    assert_refuses(message, compared_in_ticks, groups)
 
 
 def test_evaluations_under_different_rules_or_damaged_ones_are_refused(tmp_path: Path) -> None:
@@ -362,10 +352,10 @@ def test_evaluations_under_different_rules_or_damaged_ones_are_refused(tmp_path:
     plant_evaluation(first, 10_000, 0.5)
     plant_evaluation(second, 10_000, 0.5, num_agents=7)
     parts = ("different rules: num_agents is 128 and 7", str(first), str(second))
-    assert_refuses(parts, compare, groups, ["lives/ticks"], 5, 0.5, 0.95, None)
+    assert_refuses(parts, compared_in_ticks, groups)
     results = second / "checkpoints" / "eval_pve_1.json"
     results.write_bytes(results.read_bytes().replace(b'"num_agents":7', b'"num_agents":128'))
-    assert_refuses("do not match their checksum", compare, groups, ["lives/ticks"], 5, 0.5, 0.95, None)
+    assert_refuses("do not match their checksum", compared_in_ticks, groups)
 
 
 def test_evaluations_by_two_protocols_are_never_put_together(tmp_path: Path) -> None:
@@ -373,12 +363,9 @@ def test_evaluations_by_two_protocols_are_never_put_together(tmp_path: Path) -> 
     first, second = (group.runs[0].folder for group in groups)
     rules = {"protocol": "original", "map_seed": 0, "flip_terrain": True}
     plant_evaluation(first, 10_000, 0.5, **rules)
-    assert {evaluation.maps for evaluation in compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None).evaluations} == {
-        "held-out"
-    }
+    assert {item.maps for item in compared_in_ticks(groups).evaluations} == {"held-out"}
     plant_evaluation(second, 10_000, 0.5, map_seed=2)
-    with pytest.raises(UserError, match=r"played by the protocol 'original' and .* by 'toolkit'"):
-        compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
+    assert_refuses("played by the protocol 'original' and .* by 'toolkit'", compared_in_ticks, groups)
 
 
 def test_final_scores_are_those_of_the_last_checkpoint_that_every_run_has(tmp_path: Path) -> None:
@@ -387,7 +374,7 @@ def test_final_scores_are_those_of_the_last_checkpoint_that_every_run_has(tmp_pa
         for run in group.runs:
             plant_evaluation(run.folder, 5_000 + run.seed, skill)
     plant_evaluation(groups[0].runs[0].folder, 10_000, 0.9)  # the others were not evaluated there
-    compared = compare(groups, ["lives/ticks"], 5, 0.5, 0.95, None)
+    compared = compared_in_ticks(groups)
     scores = {level.group: level for level in compared.levels if level.metric == "task_progress on held-out maps"}
     assert [scores[name].agent_steps for name in "AB"] == [5_001.5, 5_001.5]
     assert [scores[name].mean for name in "AB"] == pytest.approx([0.2, 0.6], abs=0.02)
@@ -398,3 +385,45 @@ def test_files_are_called_as_training_calls_them() -> None:
     assert run_files.SETTINGS_FILE == RUN_SETTINGS_FILE
     assert run_files.METRICS_FILE == run_folder.METRICS_FILE
     assert run_files.CHECKPOINTS_FOLDER == run_folder.CHECKPOINTS_FOLDER
+
+
+LONG = "a_policy_with_a_rather_long_name_and_$dollars$_200M_and_more_of_it"
+
+
+def planted(folder: Path, names: Iterable[str], seeds: Iterable[int], metrics: dict, updates: int = 10) -> list[Path]:
+    runs = itertools.product(names, seeds)
+    return [plant_run(folder, f"{name}_{seed}", seed, metrics, updates=updates) for name, seed in runs]
+
+
+@pytest.mark.parametrize(
+    ("groups", "seeds", "updates"), [(1, 3, 12), (2, 1, 1), pytest.param(9, 2, 12, marks=pytest.mark.slow)]
+)
+def test_curves_of_groups(tmp_path: Path, groups: int, seeds: int, updates: int) -> None:
+    names = [LONG, *(f"group {number}x" for number in range(1, groups))]
+    drawn = [*TITLES, "events/EAT_FOOD"]
+    metrics = {name: (lambda steps, place=place: place + steps / 1000) for place, name in enumerate(drawn)}
+    paths = planted(tmp_path, names, range(1, seeds + 1), metrics, updates)
+    for path in paths:
+        plant_evaluation(path, 0, 0.2)
+    runs = [read_run(path) for path in paths]
+    compared = compare(group_runs(runs, "name"), [*chosen_metrics(runs, ()), "events/EAT_FOOD"], 50, 0.1, 0.9, None)
+    figures = learning_curves(compared), generalisation(compared)
+    curves, scores = ([text.replace("\n", " ") for text in texts(figure)] for figure in figures)
+    assert any("90% Student's t intervals" in text for text in curves)
+    assert any("events/EAT_FOOD" in text for text in curves) and any("Ticks lived" in text for text in curves)
+    output = "1 seed, no interval" if seeds == 1 else f"{seeds} seeds"
+    assert sum(output in text for text in curves) == groups
+    assert "evaluated on held-out maps" in scores and "evaluated on the training's maps" not in scores
+
+
+def test_a_single_checkpoint_has_its_interval(tmp_path: Path) -> None:
+    paths = planted(tmp_path, "AB", (1, 2, 3), {"lives/ticks": lambda steps: steps / 100})
+    for place, path in enumerate(paths):
+        plant_evaluation(path, 10_000, 0.3 + place / 30)
+    compared = compare(group_runs([read_run(path) for path in paths], "name"), ["lives/ticks"], 50, 0.1, 0.95, None)
+    ticks = next(axes for axes in generalisation(compared).axes if axes.get_title() == "Mean ticks lived")
+    (first, *_), (second, *_) = (bars.lines[2] for bars in ticks.containers)
+    drawn = [segment for bars in (first, second) for segment in bars.get_segments()]
+    expected = [(item.low[0], item.high[0]) for item in compared.evaluations if item.measure == "ticks"]
+    assert [tuple(segment[:, 1]) for segment in drawn] == [pytest.approx(ends) for ends in expected]
+    assert 0 < drawn[1][0, 0] - drawn[0][0, 0] < 0.02 * 10_000

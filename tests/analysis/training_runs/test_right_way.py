@@ -10,7 +10,6 @@ from analysis import score_ways
 from analysis.features.observed import Observed
 from analysis.features.ways import GOAL
 from analysis.training_runs.right_way import WaysOfLives, lives_of_dump, score_kinds
-from common.user_error import UserError
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import assert_refuses
 from tests.recorded_policy import RecordedPolicy, record_policy
@@ -38,11 +37,12 @@ def test_ways_are_the_steps_after_the_interrupt(ways: RecordedPolicy) -> None:
     assert np.std(expected) > 0 and len(set(result.world.tolist())) == 2
 
 
-def test_a_dump_without_such_tasks_is_refused(recorded: RecordedPolicy) -> None:
+def test_a_dump_without_such_tasks_a_task_that_it_does_not_have_and_an_unknown_kind_are_refused(
+    recorded: RecordedPolicy, ways: RecordedPolicy
+) -> None:
+    of_one_kind = {"a_1": lives(0.5, np.random.default_rng(0))}
+    assert_refuses("--against c: the kinds of trainings are a", score_kinds, of_one_kind, "c", 0.95)
     assert_refuses("has no tasks to go to a side of the map or to water", lives_of_dump, recorded.dump)
-
-
-def test_a_task_that_the_dump_does_not_have_is_refused(ways: RecordedPolicy) -> None:
     metadata, records = read_metadata(ways.dump), read_dump(ways.dump, layers=[])
     records.columns["truth/task"] = records.columns["truth/task"] + 4
     assert_refuses("the dump has 4 tasks: extract it again", GOAL.compute, Observed(records, metadata))
@@ -77,16 +77,7 @@ def test_kinds_are_told_apart_and_chance_is_one_half() -> None:
     assert one.share.low < 0.9 < one.share.high and other.share.low < 0.5 < other.share.high
     assert one.difference is not None and one.difference.low > 0.3 and one.difference.p < 1e-3
     assert other.difference is None
-
-
-def test_who_stands_still_goes_either_way() -> None:
-    still = WaysOfLives(np.array(["w"]), np.zeros(1))
-    assert still.by_world() == {"w": 0.5}
-
-
-def test_an_unknown_kind_is_refused() -> None:
-    with pytest.raises(UserError, match="--against c: the kinds of trainings are a"):
-        score_kinds({"a_1": lives(0.5, np.random.default_rng(0))}, "c", 0.95)
+    assert WaysOfLives(np.array(["w"]), np.zeros(1)).by_world() == {"w": 0.5}, "who stands still goes either way"
 
 
 def test_the_script_prints_and_writes(

@@ -39,11 +39,9 @@ class Recorded:
         return list(read_windows(self.dump, self.train, horizon, batch, self.policy, self.info, seed))
 
     def origin(self, dump_sha256: str = "a" * 64) -> Origin:
+        about = ("small", dump_sha256, "small", self.sha256, 0, HORIZON, 10)
         maps = maps_of(self.metadata, self.train)
-        return Origin(
-            "small", dump_sha256, "small", self.sha256, 0, HORIZON, 10, self.train, self.test,
-            world_of(self.metadata), maps,
-        )  # fmt: skip
+        return Origin(*about, self.train, self.test, world_of(self.metadata), maps)
 
     def held_out(self, model: WorldModel) -> HeldOut:
         return HeldOut(model, self.origin(), self.dump)

@@ -40,9 +40,7 @@ def gradients(path: Path, dump: Path, processes: Processes) -> dict[str, torch.T
 @pytest.fixture(scope="module", params=["sphere", "gaussian"])
 def model(request, recorded, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp(request.param) / "model.safetensors"
-    torch.manual_seed(1)
-    origin = recorded.origin()
-    save_model(path, recorded.model(request.param), origin)
+    save_model(path, recorded.model(request.param), recorded.origin())
     return path
 
 
@@ -86,10 +84,8 @@ def test_two_processes_train_the_model_of_one(recorded, tmp_path: Path) -> None:
     other = two[0].network.state_dict()
     for name, item in one[0].network.state_dict().items():
         torch.testing.assert_close(other[name], item, atol=1e-4, rtol=1e-3, msg=name)
-    lines = [
-        [orjson.loads(line) for line in (tmp_path / name / "small" / "metrics.jsonl").read_bytes().splitlines()]
-        for name in ("one", "two")
-    ]
+    files = (tmp_path / name / "small" / "metrics.jsonl" for name in ("one", "two"))
+    lines = [[orjson.loads(line) for line in file.read_bytes().splitlines()] for file in files]
     assert len(lines[0]) == len(lines[1]) > 0
     for alone, together in zip(*lines, strict=True):
         for name in alone.keys() - {"samples_per_second"}:

@@ -1,6 +1,7 @@
 """Edits inside a simulation do what they do in the game, and leave starts and dice as they are."""
 
 import copy
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from sklearn.linear_model import LinearRegression
 from activation_store.directions import Directions
 from activation_store.reader import read_dump
 from activation_store.sparse_dictionary import SparseDictionary
+from agent_zoo.memories.memory import MemoryState
 from agent_zoo.network_parts.layers import ENTITY_SCALES
 from agent_zoo.soft_path import soft_tick
 from analysis.features.observed import Observed
@@ -22,7 +24,6 @@ from analysis.world_model.imagination import ImaginedTick, imagine
 from analysis.world_model.model import WorldModel
 from analysis.world_model.outcomes import Outcomes, OutcomeSums, effects
 from analysis.world_model.scene import MOVES
-from common.user_error import UserError
 from tests.analysis.interventions.play.directions import direction, unit
 from tests.command import assert_refuses
 from tests.planted_dictionary import axes
@@ -41,6 +42,22 @@ def edits_of(
 @torch.no_grad()
 def simulated(model: WorldModel, start, edits: Edits | None) -> list[ImaginedTick]:
     return list(imagine(model, start, TICKS, torch.Generator().manual_seed(2), (), edits))
+
+
+def assert_same(ticks: list[ImaginedTick], others: list[ImaginedTick]) -> None:
+    """Check that two simulations are equal bit for bit."""
+    for one, other in zip(ticks, others, strict=True):
+        assert torch.equal(one.choices.value, other.choices.value) and torch.equal(one.end, other.end)
+        assert all(torch.equal(one.options[head], other.options[head]) for head in one.options)
+
+
+@torch.no_grad()
+def updates(model: WorldModel, start, ticks: Iterable[ImaginedTick]) -> Iterator[tuple[MemoryState, ...]]:
+    """Each tick's memory before it, what the policy makes of it, and what was made of it in the simulation."""
+    before = start.memory
+    for tick in ticks:
+        yield before, soft_tick(model.policy, tick.view.observation, before)[1], tick.memory
+        before = tick.memory
 
 
 def outcomes(model: WorldModel, ticks: list[ImaginedTick]) -> Outcomes:
@@ -89,17 +106,14 @@ def test_the_way_of_a_life_is_where_it_ended_less_where_it_began(model, start) -
 def test_an_edit_that_changes_nothing_leaves_everything_as_it_was(model, start) -> None:
     plain = simulated(model, start, None)
     for same in (Edits("none", (), states=(Untouched("lstm_cell"), Untouched("encoder_output"))), Edits("none", ())):
-        for one, other in zip(plain, simulated(model, start, same), strict=True):
-            assert torch.equal(one.choices.value, other.choices.value) and torch.equal(one.end, other.end)
-            assert all(torch.equal(one.options[head], other.options[head]) for head in one.options)
+        assert_same(plain, simulated(model, start, same))
 
 
 @pytest.mark.parametrize("layer", ["encoder_output", "lstm_hidden", "lstm_cell", "action_decoder"])
 def test_splicing_a_perfect_dictionary_changes_nothing_and_a_poor_one_does(model, start, recorded, layer) -> None:
     plain = simulated(model, start, None)
-    whole, poor = (
-        edits_of(model, recorded, [], EditOptions(edit="splice"), dictionary=axes(layer, 16, k=k))[0] for k in (16, 1)
-    )
+    splice, kept = EditOptions(edit="splice"), (axes(layer, 16, k=k) for k in (16, 1))
+    (whole,), (poor,) = (edits_of(model, recorded, [], splice, dictionary=dictionary) for dictionary in kept)
     assert whole.name == "splice"
     for one, other in zip(plain, simulated(model, start, whole), strict=True):
         torch.testing.assert_close(one.choices.value, other.choices.value)
@@ -109,36 +123,29 @@ def test_splicing_a_perfect_dictionary_changes_nothing_and_a_poor_one_does(model
 
 def test_features_get_their_strengths(model, start, recorded) -> None:
     """Feature 2 is unit 2, where it points up; feature 3 is taken out, whatever the dose of the other."""
-    dictionary = axes("lstm_cell", 16)
-    options = (
-        EditOptions(edit="steer", direction="feature_2", dose="0,1.5"),
-        EditOptions(edit="collapse", direction="feature_3"),
-    )
-    made = edits_of(model, recorded, [], *options, dictionary=dictionary)
+    steer = EditOptions(edit="steer", direction="feature_2", dose="0,1.5")
+    out = EditOptions(edit="collapse", direction="feature_3")
+    made = edits_of(model, recorded, [], steer, out, dictionary=axes("lstm_cell", 16))
     assert [item.name for item in made] == [f"steer-feature_2-dose{dose}-collapse-feature_3" for dose in ("+0", "+1.5")]
     assert made[1].described[0] == {
         "edit": "steer", "features": ["feature_2"], "layer": "lstm_cell", "dictionary": "run/topk", "dose": 1.5
     }  # fmt: skip
     for dose, edits in zip((0, 1.5), made, strict=True):
-        before = start.memory
-        for tick in simulated(model, start, edits):
-            with torch.no_grad():
-                _, computed = soft_tick(model.policy, tick.view.observation, before)
+        for _, computed, memory in updates(model, start, simulated(model, start, edits)):
             wanted = computed.cell[-1].clone()
             wanted[:, 2:4] = wanted[:, 2:4].clamp(max=0) + torch.tensor([dose, 0.0])
-            torch.testing.assert_close(tick.memory.cell[-1], wanted, **CLOSE)
-            before = tick.memory
+            torch.testing.assert_close(memory.cell[-1], wanted, **CLOSE)
 
 
 def test_features_that_do_not_fit_are_refused(model, recorded) -> None:
     splice, missing = EditOptions(edit="splice"), EditOptions(edit="collapse", direction="feature_32")
-    with pytest.raises(UserError, match="it has feature_0 to feature_31"):
-        edits_of(model, recorded, [], missing, dictionary=axes("lstm_cell", 16))
-    with pytest.raises(UserError, match="features of lstm_cell, 8 units, of planted"):
-        edits_of(model, recorded, [], splice, dictionary=axes("lstm_cell", 8))
-    other = axes("lstm_cell", 16)
-    other = replace(other, source=replace(other.source, checkpoint_sha256="2" * 64))
-    assert_refuses("was fitted to another policy", edits_of, model, recorded, [], splice, dictionary=other)
+    fitting, small = axes("lstm_cell", 16), axes("lstm_cell", 8)
+    other = replace(fitting, source=replace(fitting.source, checkpoint_sha256="2" * 64))
+    for options, dictionary, message in (
+        (missing, fitting, "it has feature_0 to feature_31"), (splice, other, "was fitted to another policy"),
+        (splice, small, "features of lstm_cell, 8 units, of planted"),
+    ):  # fmt: skip
+        assert_refuses(message, edits_of, model, recorded, [], options, dictionary=dictionary)
 
 
 @pytest.mark.parametrize("layer", ["encoder_output", "lstm_hidden", "lstm_cell"])
@@ -151,10 +158,11 @@ def test_what_could_be_read_is_gone(model, start, recorded, layer) -> None:
     values = np.stack([records.tick, Observed(records, recorded.metadata).own("food")], axis=1)
     (eraser,) = edits.states
     erased = eraser.apply(torch.from_numpy(states).double()).numpy()  # else rounding can be read
-    before, after = (
-        [LinearRegression().fit(item.astype(float), value).score(item.astype(float), value) for value in values.T]
-        for item in (states, erased)
-    )
+
+    def scores(states: np.ndarray) -> list[float]:
+        return [LinearRegression().fit(states, value).score(states, value) for value in values.T]
+
+    before, after = scores(states.astype(float)), scores(erased.astype(float))
     assert min(before) > 0.1 and after == pytest.approx([0, 0], abs=1e-4)
     (shown,) = edits.described
     assert (shown["layer"], shown["states"]) == (layer, len(records))
@@ -205,18 +213,13 @@ def test_swaps_move_what_varies_along_one_direction_to_another(model, start, rec
     result = [unit(1, units, "from", layer, **given), unit(4, units, "to", layer, **given)]
     (edits,) = edits_of(model, recorded, result, EditOptions(edit="swap", origin="from", target="to", change=change))
     assert edits.name == ("swap-from-to-change" if change else "swap-from-to")
-    before = start.memory
-    for tick in simulated(model, start, edits):
-        with torch.no_grad():
-            _, computed = soft_tick(model.policy, tick.view.observation, before)
-        old, new, found_state = (
-            (item.cell if layer == "lstm_cell" else item.hidden)[-1] for item in (before, computed, tick.memory)
-        )
+    kind = layer.removeprefix("lstm_")
+    for memories in updates(model, start, simulated(model, start, edits)):
+        old, new, found_state = (getattr(memory, kind)[-1] for memory in memories)
         wanted = new.clone()
         wanted[:, 1] = old[:, 1] if change else 0.25
         wanted[:, 4] += new[:, 1] - wanted[:, 1]
         torch.testing.assert_close(found_state, wanted, **CLOSE)
-        before = tick.memory
 
 
 def test_oblique_directions_are_swapped_with_the_recorded_covariance(model, start, recorded) -> None:
@@ -236,5 +239,5 @@ def test_oblique_directions_are_swapped_with_the_recorded_covariance(model, star
     ],
 )
 def test_directions_that_do_not_fit_are_refused(layer, units, options, message, model, recorded) -> None:
-    with pytest.raises(UserError, match=message):
-        edits_of(model, recorded, [unit(0, units, "a", layer)], EditOptions(edit="collapse", direction="a", **options))
+    collapse = EditOptions(edit="collapse", direction="a", **options)
+    assert_refuses(message, edits_of, model, recorded, [unit(0, units, "a", layer)], collapse)

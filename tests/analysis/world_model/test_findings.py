@@ -51,7 +51,7 @@ def test_lives_of_the_same_kind_have_the_same_findings() -> None:
 
 def test_a_memory_that_no_longer_holds_the_vitals_is_noticed() -> None:
     result = by_name(compared(planted(), planted(shuffled=True), seed=1))
-    for name in ("health", "food", "water"):
+    for name in VITALS:
         score, error = result[f"score of a probe of {name}"], result[f"error of a probe of {name}"]
         assert score.recorded.value > 0.99
         assert score.simulated.value == pytest.approx(-1, abs=0.2)  # as two uniform numbers
@@ -63,7 +63,7 @@ def test_spreads_are_those_of_the_lives_compared() -> None:
     narrow = planted()
     narrow = LifeTicks(narrow.life, narrow.states, 50 + narrow.vitals / 10)
     result = by_name(compared(planted(), narrow, seed=1))
-    for name in ("health", "food", "water"):
+    for name in VITALS:
         spread = result[f"spread of {name}"]
         assert spread.recorded.value == pytest.approx(100 / 12**0.5, abs=2)  # of a uniform distribution
         assert spread.simulated.value == pytest.approx(10 / 12**0.5, abs=0.2) and spread.difference.high < -20

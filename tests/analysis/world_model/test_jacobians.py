@@ -45,10 +45,8 @@ def test_with_the_world_cut_they_are_those_of_the_policys_update(model, start, l
         for lag in range(1, LAGS[-1] + 1):
             state, tangents = update.push(state, read[lag], tangents)
             if lag in LAGS:
-                moved = torch.einsum(
-                    "jbu,iu->bij", tangents[:, :, update.place(layer)], torch.from_numpy(own.read_outs)
-                )
-                np.testing.assert_allclose(result[:, 1 + LAGS.index(lag)], moved.numpy(), atol=2e-4)
+                moved = np.einsum("jbu,iu->bij", tangents[:, :, update.place(layer)].numpy(), own.read_outs)
+                np.testing.assert_allclose(result[:, 1 + LAGS.index(lag)], moved, atol=2e-4)
     finally:
         model.policy.memory.float()
 
@@ -71,9 +69,8 @@ def test_signs_are_compared_with_correlations_in_each_behaviour(model, recorded)
     rows, compared = compare_jacobians(recorded.held_out(model), dynamics(own), 60, 10, 0)
     assert all(row.share == 1 for row in rows if row.side == "whole") and compared[0].share == 1
     assert compared[0].shuffled_components < 0.9
-    assert [(row.side, row.lag) for row in compared] == [
-        (side, lag) for side in ("whole", "memory alone", "recorded inputs") for lag in (1, 2)
-    ]
+    sides = ("whole", "memory alone", "recorded inputs")
+    assert [(row.side, row.lag) for row in compared] == [(side, lag) for side in sides for lag in (1, 2)]
     assert {row.states for row in compared[:4]} == {compared[0].states} and 0 < compared[0].states <= 60
     assert 0 < compared[0].through_world < 1 and np.isnan(compared[2].through_world)
     assert compared[4].like_recorded == pytest.approx(1)

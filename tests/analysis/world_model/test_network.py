@@ -5,13 +5,23 @@ import torch
 from torch.distributions import Categorical, Normal, kl_divergence
 from torch.nn import functional
 
-from analysis.world_model.network import CHANGES, WorldState, changed_levels, drawn, expected, median, spread_levels
+from analysis.world_model.network import (
+    CHANGES,
+    WorldNetwork,
+    WorldState,
+    changed_levels,
+    drawn,
+    expected,
+    median,
+    spread_levels,
+)
 from analysis.world_model.rules import Rules
 from analysis.world_model.scene import (
     MOVES,
     REACH,
     UNKNOWN,
     VITAL_LEVELS,
+    SoftScene,
     displacement,
     edged,
     framed,
@@ -21,13 +31,15 @@ from analysis.world_model.scene import (
     with_view,
 )
 from analysis.world_model.unroll import balanced_divergence, divergence, gaussian_divergence, spreading
-from analysis.world_model.windows import CONTEXT
+from analysis.world_model.windows import CONTEXT, Windows
 
 
 @pytest.mark.parametrize("number", range(len(MOVES)))
 def test_a_view_shifts_by_the_agents_own_move(number: int) -> None:
     world = torch.randn(9, 9)
     row, column = MOVES[number]
+    place = torch.tensor([[5, 5]]).repeat(2, 1)  # displacements are numbers of moves; a jump is none
+    assert displacement(place, place + torch.tensor([[row, column], [3, 0]])).tolist() == [number, 0]
     before, after = world[2:7, 2:7], world[2 + row : 7 + row, 2 + column : 7 + column]
     moved = torch.eye(len(MOVES))[[number]]
     result = shift(before.view(1, 1, 5, 5), moved)[0, 0]
@@ -41,12 +53,6 @@ def test_a_view_shifts_by_the_agents_own_move(number: int) -> None:
     if row:
         edge = 0 if row < 0 else 4
         torch.testing.assert_close(repeated[edge], before[edge])
-
-
-def test_displacements_are_numbers_of_moves() -> None:
-    before = torch.tensor([[5, 5]]).repeat(len(MOVES) + 1, 1)
-    after = before + torch.tensor([*MOVES, (3, 0)])
-    assert displacement(before, after).tolist() == [0, 1, 2, 3, 4, 0]
 
 
 def test_latent_states_are_drawn_by_their_probabilities_with_their_gradients() -> None:
@@ -103,12 +109,15 @@ def certain(*changes: int) -> torch.Tensor:
     return logits
 
 
-def test_a_vital_is_the_mean_of_its_levels() -> None:
+def test_a_vital_is_the_mean_of_its_levels_and_the_median_ignores_what_is_far() -> None:
+    """It finds what is between levels, too."""
     vitals = torch.tensor([[0.0, 0.88, 1.0], [0.5, 0.025, 0.31]])
     levels = spread_levels(vitals)
     torch.testing.assert_close(levels.sum(dim=2), torch.ones(2, 3))
     assert ((levels > 1e-6).sum(dim=2) <= 2).all()
     torch.testing.assert_close(expected(levels), vitals)
+    near, far = (spread_levels(torch.tensor([of])) for of in ([0.88, 0.3, 0.0], [0.1, 1.0, 1.0]))
+    torch.testing.assert_close(median(0.7 * near + 0.3 * far), torch.tensor([[0.88, 0.3, 0.0]]))
 
 
 @pytest.mark.parametrize(
@@ -129,12 +138,6 @@ def test_changes_mix_by_their_probabilities() -> None:
     torch.testing.assert_close(result[0, 0, [7, 18]], torch.tensor([0.75, 0.25]), atol=2e-3, rtol=0)
     torch.testing.assert_close(result[0, 2, [15, 20]], torch.tensor([0.75, 0.25]), atol=2e-3, rtol=0)
     torch.testing.assert_close(median(result)[0], torch.tensor([0.35, 0.35, 0.75]), atol=1e-3, rtol=0)
-
-
-def test_the_median_ignores_what_is_far_and_finds_what_is_between_levels() -> None:
-    levels = spread_levels(torch.tensor([0.88, 0.3, 0.0]).unsqueeze(0))
-    far = spread_levels(torch.tensor([0.1, 1.0, 1.0]).unsqueeze(0))
-    torch.testing.assert_close(median(0.7 * levels + 0.3 * far), torch.tensor([[0.88, 0.3, 0.0]]))
 
 
 SIDE, MATERIALS, WORLD, WALKERS = 5, 16, 80, 3
@@ -172,11 +175,16 @@ def around(world: torch.Tensor, place: torch.Tensor, reach: int) -> torch.Tensor
     return world[row - reach : row + reach + 1, column - reach : column + reach + 1]
 
 
+def last_given(recorded) -> tuple[WorldNetwork, Windows, SoftScene, WorldState]:
+    """A new network, windows with the last scenes that are given of them, and a state that holds nothing."""
+    network, windows = recorded.model().network, recorded.windows(batch=32)[0]
+    nothing = WorldState(*(torch.zeros(len(windows), size) for size in (network.sizes.hidden, network.sizes.latent)))
+    return network, windows, windows.last_given(network.shape.materials), nothing
+
+
 def test_terrain_of_recorded_ticks_is_what_they_showed(recorded) -> None:
-    windows = recorded.windows(batch=32)[0]
-    model = recorded.model()
-    terrain = windows.last_given(model.network.shape.materials).terrain
-    side, moved_ones = model.network.shape.side, 0
+    network, windows, scene, _ = last_given(recorded)
+    terrain, side, moved_ones = scene.terrain, network.shape.side, 0
     last = windows.where[:, CONTEXT - 1]
     for tick in range(CONTEXT):  # later ticks overwrite what earlier ones showed
         step = windows.where[:, tick] - last
@@ -191,10 +199,7 @@ def test_terrain_of_recorded_ticks_is_what_they_showed(recorded) -> None:
 
 def test_the_decoder_shows_remembered_terrain_again(recorded) -> None:
     """A new network changes nothing, so what comes into view is what the frame holds, but for what the agent takes."""
-    model = recorded.model()
-    network, windows = model.network, recorded.windows(batch=32)[0]
-    scene = windows.last_given(network.shape.materials)
-    state = WorldState(torch.zeros(len(windows), network.sizes.hidden), torch.zeros(len(windows), network.sizes.latent))
+    network, windows, scene, state = last_given(recorded)
     with torch.no_grad():
         network.say_move[-1].weight.zero_()
         for number in range(len(MOVES)):
@@ -213,11 +218,8 @@ def test_the_decoder_shows_remembered_terrain_again(recorded) -> None:
 
 
 def test_what_has_been_in_view_follows_the_rules_whatever_the_network_says(recorded) -> None:
-    model = recorded.model()
-    network, windows, rules = model.network, recorded.windows(batch=32)[0], Rules.of_game()
-    scene = windows.last_given(network.shape.materials)
-    state = WorldState(torch.zeros(len(windows), network.sizes.hidden), torch.zeros(len(windows), network.sizes.latent))
-    ore = 7
+    network, windows, scene, state = last_given(recorded)
+    rules, ore = Rules.of_game(), 7
     with torch.no_grad():
         network.paint[-1].bias[ore] = 1e3
         network.say_move[-1].bias[MOVES.index((0, 1))] = 1e3

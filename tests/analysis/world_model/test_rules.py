@@ -90,9 +90,8 @@ def test_what_is_not_sure_of_a_body_is_shared_among_its_outcomes(rules: Rules) -
     levels[0, 1, [0, 20]] = torch.tensor([0.25, 0.75])
     levels[0, 2, [0, 20]] = torch.tensor([0.5, 0.5])
     health, food, water = rules.body_levels(levels, torch.tensor([0.0]), torch.tensor([0.1]))[0]
-    assert health.sum() == pytest.approx(1) and network.expected(health) == pytest.approx(
-        0.5 + 0.75 * 0.5 * rules.regrowth - 0.25 * rules.hunger - 0.5 * rules.thirst
-    )
+    mean = 0.5 + 0.75 * 0.5 * rules.regrowth - 0.25 * rules.hunger - 0.5 * rules.thirst
+    assert health.sum() == pytest.approx(1) and network.expected(health) == pytest.approx(mean)
     assert food[0] == 0.25 and food[19] == 0.75
     assert water[[0, 19, 20]].tolist() == pytest.approx([0.45, 0.45, 0.1])
 

@@ -66,12 +66,9 @@ def test_the_policy_reads_back_what_was_seen(real, layout) -> None:
     assert len(alone) > 50
     torch.testing.assert_close(result.entity.presence.sum(dim=1)[alone], soft.entity.presence.sum(dim=1)[alone])
     for agent in alone[:40].tolist():
-        shown = result.entity.presence[agent] > 0
-        places = {tuple(item) for item in (result.entity.values[agent, shown][:, where] * 160).round().int().tolist()}
-        there = soft.entity.presence[agent] > 0
-        assert places == {
-            tuple(item) for item in (soft.entity.values[agent, there][:, where] * 160).round().int().tolist()
-        }
+        shown, there = (of.entity.values[agent, of.entity.presence[agent] > 0] for of in (result, soft))
+        places, known = ({tuple(row) for row in (of[:, where] * 160).round().int().tolist()} for of in (shown, there))
+        assert places == known
 
 
 def test_entities_can_be_attacked_where_the_game_says_so(real, layout) -> None:
@@ -97,10 +94,8 @@ def test_the_likeliest_entities_are_there_for_sure_once_it_is_decided(real, layo
     target[0, [7, 9]] = torch.tensor([0.5, 0.4])
     kinds.requires_grad_()
     around = Surroundings(real.market, real.task).take(torch.zeros(1, dtype=torch.int64))
-    view, soft = (
-        imagined_view(replace(scene, kinds=kinds, target=target), means(layout), around, layout, decided=decided)
-        for decided in (True, False)
-    )
+    given = (replace(scene, kinds=kinds, target=target), means(layout), around, layout)
+    view, soft = (imagined_view(*given, decided=decided) for decided in (True, False))
     assert view.cell[0, :3].tolist() == [3, 7, 9]
     assert view.observation.entity.presence[0, :5].tolist() == pytest.approx([1, 1, 1, 0, 0])
     assert soft.observation.entity.presence[0, :5].tolist() == pytest.approx([1, 0.9, 0.8, 0.4, 0])
@@ -143,11 +138,8 @@ def test_recorded_and_imagined_actions_have_one_code(real, layout) -> None:
     torch.testing.assert_close(imagined_actions(chosen, view.kind, view.cell, layout), codes)
 
 
-def test_levels_of_vitals() -> None:
+def test_the_shape_counts_what_scenes_hold_and_vitals_have_levels(real, layout) -> None:
     assert vital_levels(torch.tensor([0.0, 0.02, 0.03, 0.5, 1.0])).tolist() == [0, 0, 1, 10, 20]
-
-
-def test_the_shape_counts_what_scenes_hold(real, layout) -> None:
     shape = SceneShape.of(layout)
     soft = scene_of(real, layout).soft(layout.materials)
     assert soft.planes().shape == (len(real), shape.planes, 225) and soft.numbers().shape == (len(real), shape.numbers)

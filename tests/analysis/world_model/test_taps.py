@@ -27,12 +27,9 @@ def model(recorded) -> WorldModel:
 @pytest.fixture(scope="module")
 def patterns() -> Patterns:
     """One component of the cell, one of the hidden state, one of both."""
-    units = torch.eye(UNITS)
-    nothing = torch.zeros(UNITS)
-    return {
-        LSTM_HIDDEN: torch.stack([nothing, units[3], units[5]]),
-        LSTM_CELL: torch.stack([units[1] + units[2], nothing, units[4]]),
-    }
+    units, nothing = torch.eye(UNITS), torch.zeros(UNITS)
+    cell = torch.stack([units[1] + units[2], nothing, units[4]])
+    return {LSTM_HIDDEN: torch.stack([nothing, units[3], units[5]]), LSTM_CELL: cell}
 
 
 def number(tick) -> torch.Tensor:
@@ -52,9 +49,8 @@ def finite_difference(model, start, patterns, inputs: str, lag: int, column: int
 
 def test_gradients_are_those_of_finite_differences(model, start, patterns) -> None:
     """Of the whole path, through memory and world, in simulations in which nothing is drawn."""
-    result, cut = (
-        slopes(model, start, number, Taps(patterns, start, LAGS + 1, one), 0, soft=True) for one in (True, False)
-    )
+    both = (Taps(patterns, start, LAGS + 1, through) for through in (True, False))
+    result, cut = (slopes(model, start, number, taps, 0, soft=True) for taps in both)
     assert result.components.shape == (len(start), LAGS + 1, 3)
     np.testing.assert_array_equal(result.number, cut.number)
     through_world = np.zeros((3, LAGS + 1))

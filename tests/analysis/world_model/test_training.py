@@ -84,6 +84,11 @@ def test_the_same_seed_gives_the_same_weights_and_another_does_not(recorded, bat
     assert not all(torch.equal(one, weights(other.model)[name]) for name, one in weights(first.model).items())
 
 
+def test_the_learning_rate_rises_stays_and_falls() -> None:
+    shares = [schedule(done) for done in (0.0, 0.01, 0.3, 0.5, 0.75, 1.0)]
+    assert shares[0] < shares[1] < shares[2] == shares[3] == 1 and shares[4:] == [0.5, 0.0]
+
+
 def test_a_state_of_another_training_is_refused(recorded, batches, tmp_path: Path) -> None:
     training = started(recorded, 60)
     training.save(tmp_path / "state")
@@ -108,11 +113,6 @@ def test_a_model_survives_its_file(recorded, tmp_path: Path) -> None:
         assert torch.equal(one, read.policy.state_dict()[name])
     assert not any(parameter.requires_grad for parameter in read.policy.parameters())
     assert_refuses("is a policy, but a world model is needed", load_model, recorded.policies / "small.safetensors")
-
-
-def test_the_learning_rate_rises_stays_and_falls() -> None:
-    shares = [schedule(done) for done in (0.0, 0.01, 0.3, 0.5, 0.75, 1.0)]
-    assert shares[0] < shares[1] < shares[2] == shares[3] == 1 and shares[4:] == [0.5, 0.0]
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])

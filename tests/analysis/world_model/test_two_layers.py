@@ -58,9 +58,8 @@ def test_an_edit_of_the_first_layer_is_made_there(model, recorded_two_layers) ->
     windows = recorded_two_layers.windows()[0]
     start = informed_start(model, windows, torch.Generator().manual_seed(1))
     direction = unit(1, UNITS, "ic_1", "lstm_cell_1")
-    (edits,) = edits_of(
-        model, recorded_two_layers, [direction], EditOptions(edit="collapse", direction="ic_1", change=True)
-    )
+    collapse = EditOptions(edit="collapse", direction="ic_1", change=True)
+    (edits,) = edits_of(model, recorded_two_layers, [direction], collapse)
     (tick,) = imagine(model, start, 1, torch.Generator().manual_seed(2), (), edits)
     along = torch.tensor(np.asarray(direction.weight), dtype=torch.float32)
     torch.testing.assert_close(tick.memory.cell[0] @ along, start.memory.cell[0] @ along, atol=1e-5, rtol=0)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,11 @@ from analysis.clusters.clustering import Clustering, hdbscan_clusters
 from analysis.clusters.dataset import Dataset
 from analysis.clusters.dendrogram.page import ClusterTree, cluster_tree, dendrogram_page, run_clusters
 from analysis.clusters.projection import Projection
-from analysis.features import FEATURES, feature_matrix
+from analysis.features import FEATURES
 from analysis.labels import NOISE
-from analysis.lives import lives_of
 from tests.browser import opened, scripts_that_ran, until
 from tests.planted import planted_dump
+from tests.planted_summary import planted_dataset
 
 NO_CLUSTER = 65535
 PAGE_BYTES = 6_000_000
@@ -25,10 +26,7 @@ HOSTILE = "<img src=x onerror=alert(1)>&'\"</script>"
 @pytest.fixture(scope="module")
 def data() -> Dataset:
     planted = planted_dump(agents=12, episodes=2, ticks=60, separation=1.5)
-    records = planted.records
-    values = feature_matrix(records, planted.metadata)
-    activations = records.activations["action_decoder"]
-    return Dataset(planted.metadata, HOSTILE, FEATURES, records, lives_of(records), activations, values)
+    return replace(planted_dataset(planted), layer=HOSTILE)
 
 
 @pytest.fixture(scope="module", params=["in the plane", "in many dimensions"])
@@ -90,10 +88,8 @@ def test_the_slider_cuts_the_tree(page, tree: ClusterTree) -> None:
         cut = tree.cut(levels[level])
         np.testing.assert_array_equal(shown(page), np.where(cut == NOISE, NO_CLUSTER, cut))
         output = page.locator("#words").inner_text()
-        assert (
-            f"{100 * np.mean(cut == NOISE):.1f}% are noise" in output
-            and f"level {level + 1} of {len(levels)}" in output
-        )
+        assert f"{100 * np.mean(cut == NOISE):.1f}% are noise" in output
+        assert f"level {level + 1} of {len(levels)}" in output
         seen.append(page.evaluate("JSON.stringify(document.getElementById('plane').data[0].marker.color)"))
         lit = page.evaluate("document.getElementById('tree').data[0].marker.color.map((c, i) => c === UNLIT ? -1 : i)")
         assert {i for i in lit if i >= 0} == set(np.unique(cut)) - {NOISE}
@@ -107,8 +103,7 @@ def test_buttons_and_blocks_move_the_level(page, tree: ClusterTree) -> None:
     page.locator("#sparser").click()
     until(page, "window.explorer.level === 3")
     cluster = int(np.argmax(tree.size[1:])) + 1
-    x, y = place_in_tree(page, cluster)
-    page.mouse.click(x, y)
+    page.mouse.click(*place_in_tree(page, cluster))
     expected = int(np.argmax(np.array(densities(page)) > tree.birth[cluster]))
     until(page, f"window.explorer.level === {expected}")
     page.locator("#own").check()
@@ -116,16 +111,20 @@ def test_buttons_and_blocks_move_the_level(page, tree: ClusterTree) -> None:
     page.locator("#own").uncheck()
 
 
-def place_in_tree(page, cluster: int) -> tuple[float, float]:
-    """Screen position of the middle of a cluster's block."""
+def place_on(page, plot: str, across: str, up: str) -> tuple[float, float]:
+    """Screen position of two coordinates in a plot, said in its script's words."""
     at = page.evaluate(
-        """(i) => { const plot = document.getElementById('tree'), block = plot.data[0], full = plot._fullLayout;
+        f"""() => {{ const plot = document.getElementById('{plot}'), block = plot.data[0], full = plot._fullLayout;
         const box = plot.getBoundingClientRect();
-        return [box.left + full.xaxis._offset + full.xaxis.d2p(block.base[i] + block.x[i] / 2),
-                box.top + full.yaxis._offset + full.yaxis.d2p(block.y[i])]; }""",
-        cluster,
+        return [box.left + full.xaxis._offset + full.xaxis.d2p({across}),
+                box.top + full.yaxis._offset + full.yaxis.d2p({up})]; }}"""
     )
     return at[0], at[1]
+
+
+def place_in_tree(page, cluster: int) -> tuple[float, float]:
+    """Screen position of the middle of a cluster's block."""
+    return place_on(page, "tree", f"block.base[{cluster}] + block.x[{cluster}] / 2", f"block.y[{cluster}]")
 
 
 def test_hovering_tells_size_persistence_and_features(page, tree: ClusterTree, data: Dataset) -> None:
@@ -148,15 +147,9 @@ def test_hovering_a_point_tells_its_cluster_or_that_it_is_noise(page) -> None:
         texts = page.evaluate("document.getElementById('plane').data[0].text")
         assert all(texts[i].startswith("noise here" if wanted == "noise" else "<b>cluster") for i in result)
     i = int(np.flatnonzero(clusters != NO_CLUSTER)[0])
-    at = page.evaluate(
-        """(i) => { const plot = document.getElementById('plane'), full = plot._fullLayout;
-        const box = plot.getBoundingClientRect();
-        return [box.left + full.xaxis._offset + full.xaxis.d2p(points.x[i]),
-                box.top + full.yaxis._offset + full.yaxis.d2p(points.y[i])]; }""",
-        i,
-    )
-    page.mouse.move(at[0] - 40, at[1] - 40)
-    page.mouse.move(at[0], at[1], steps=4)
+    x, y = place_on(page, "plane", f"points.x[{i}]", f"points.y[{i}]")
+    page.mouse.move(x - 40, y - 40)
+    page.mouse.move(x, y, steps=4)
     until(page, "document.querySelector('#plane .hoverlayer .hovertext') !== null")
 
 

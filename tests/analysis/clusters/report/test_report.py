@@ -52,8 +52,11 @@ def test_the_verdict_comes_first(page, summary: dict[str, Any]) -> None:
     assert page.locator("h2").first.inner_text() == "Verdict"
 
 
-def test_sections_fold_and_links_unfold_them(browser, analysed: Analysed, summary: dict[str, Any]) -> None:
+def test_sections_fold_but_on_paper_and_links_unfold_them(browser, analysed: Analysed, summary: dict[str, Any]) -> None:
     with opened(browser, analysed.run / "report.html") as page:
+        page.emulate_media(media="print")
+        assert page.locator("#reproduce").is_visible() and not page.locator("nav").is_visible()
+        page.emulate_media(media="screen")
         folded = page.evaluate("document.documentElement.scrollHeight")
         targets = [link.get_attribute("href") for link in page.locator("nav a").all()]
         assert targets == [f"#{section.get_attribute('id')}" for section in page.locator(".section > div").all()]
@@ -66,12 +69,6 @@ def test_sections_fold_and_links_unfold_them(browser, analysed: Analysed, summar
             assert 0 <= heading["y"] < page.viewport_size["height"]
         page.evaluate(UNFOLD)
         assert page.evaluate("document.documentElement.scrollHeight") > 2 * folded
-
-
-def test_folded_parts_are_printed(browser, analysed: Analysed) -> None:
-    with opened(browser, analysed.run / "report.html") as page:
-        page.emulate_media(media="print")
-        assert page.locator("#reproduce").is_visible() and not page.locator("nav").is_visible()
 
 
 def test_every_figure_is_inside_and_told_in_words(page, analysed: Analysed) -> None:
@@ -94,7 +91,6 @@ def test_clusters_and_effects_are_those_of_the_summary(page, summary: dict[str, 
         assert output[4:6] == [number(cluster["jaccard"]), number(cluster["dbcv"])]
     for cluster in (summary["clusters"][0], summary["clusters"][-1]):
         table = page.locator(f"table[data-effects='{cluster['label']}']")
-        strengths = []
         for effect in cluster["effects"]:
             output = cells(table.locator(f"tr[data-feature='{effect['name']}']"))
             assert output[:2] == [number(effect["mean"]), number(effect["complement_mean"])]
@@ -152,11 +148,8 @@ def test_links_are_of_files_that_are_there_also_when_the_run_has_moved(browser, 
     page = browser.new_page(offline=True)
     page.goto((moved / "report.html").as_uri())
     assert page.locator("header a").count() == 0  # the explorer has not been built
-    assert shlex.split(page.locator("header code").inner_text()) == [
-        "python",
-        "explore.py",
-        f"analysis_results/{analysed.run.name}",
-    ]
+    command = shlex.split(page.locator("header code").inner_text())
+    assert command == ["python", "explore.py", f"analysis_results/{analysed.run.name}"]
     for name in ("explorer.html", "dendrogram_explorer.html"):
         (moved / name).write_text("<title>there</title>")
     (moved / "report.html").write_text(report_html(moved))

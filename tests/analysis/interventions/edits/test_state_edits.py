@@ -1,35 +1,180 @@
-"""Edits of states do what their formulas say, and nothing else."""
+"""Edits of states, and erasers fitted to sums, do what their formulas say or what they were fitted to, nothing else."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LinearRegression
 
+from analysis.interventions.edits.linear_readings import (
+    JointMoments,
+    NothingToErase,
+    Reading,
+    fitted_eraser,
+    held_out_r_squared,
+)
 from analysis.interventions.edits.state_edits import AsFarAs, Eraser, Untouched, collapse, steer, swap
+from analysis.interventions.play.arm_edits import orthonormal, random_eraser
 from tests.analysis.interventions.play.directions import direction, unit
 from tests.command import assert_refuses
 
-UNITS = 6
+UNITS, COUNT = 8, 3000
+COLUMNS = ("id", "food", "npc_type")
+READING = Reading("lstm_cell", ("self_id", "self_food"))
+
+
+@pytest.fixture(scope="module")
+def planted() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Correlated states in which two variables and a third, independent value are planted; one unit never varies."""
+    random = np.random.default_rng(0)
+    variables = random.integers(0, 50, COUNT), random.integers(0, 100, COUNT), np.zeros(COUNT, dtype=int)
+    rows = np.column_stack(variables).astype(np.int16)
+    other = random.standard_normal(COUNT)
+    mixing = random.standard_normal((UNITS, UNITS))
+    noise = random.standard_normal((COUNT, UNITS)) @ mixing
+    into = random.standard_normal((3, UNITS)) * 2
+    states = noise + (rows[:, :2] - rows[:, :2].mean(axis=0)) / (15, 30) @ into[:2] + other[:, None] * into[2] + 5
+    states[:, 6] = 0.7
+    return states.astype(np.float32), rows, other
+
+
+def moments(reading: Reading, states: np.ndarray, rows: np.ndarray) -> JointMoments:
+    """Of sums over three batches, which is how they come in."""
+    batches = np.array_split(np.arange(len(states)), 3)
+    sums = [reading.sums(states[batch], rows[batch], COLUMNS, 0) for batch in batches]
+    return reading.of(sum(sums, reading.empty(UNITS)))
+
+
+def r_squared(states: np.ndarray, values: np.ndarray) -> float:
+    return float(LinearRegression().fit(states.astype(np.float64), values).score(states.astype(np.float64), values))
+
+
+def erased(states: np.ndarray, eraser) -> np.ndarray:
+    return eraser.apply(torch.from_numpy(states)).numpy()
+
+
+@pytest.fixture(scope="module")
+def joint(planted) -> JointMoments:
+    return moments(READING, *planted[:2])
+
+
+@pytest.fixture(scope="module")
+def eraser(joint: JointMoments) -> Eraser:
+    return fitted_eraser(READING, joint, "trained")
+
+
+def test_r_squared_is_that_of_a_regression(planted, joint) -> None:
+    states, rows, _ = planted
+    wanted = [r_squared(states, rows[:, place]) for place in (0, 1)]
+    np.testing.assert_allclose(joint.r_squared(), wanted, rtol=1e-5)
+    assert min(wanted) > 0.2 and max(wanted) < 0.99
+
+
+def test_an_eraser_leaves_nothing_to_read_but_what_was_not_named(planted, joint, eraser) -> None:
+    states, rows, other = planted
+    after = erased(states, eraser)
+    assert eraser.left.shape == (UNITS, 2)
+    assert moments(READING, after, rows).r_squared() == pytest.approx([0, 0], abs=1e-6)
+    assert joint.r_squared(eraser.kept) == pytest.approx([0, 0], abs=1e-6)
+    assert r_squared(after, other) > r_squared(states, other) - 0.05 > 0.5
+    np.testing.assert_allclose(after.mean(axis=0), states.mean(axis=0), atol=1e-4)
+    np.testing.assert_array_equal(after[:, 6], states[:, 6])
+    number = Reading("lstm_cell", ("self_id",))
+    alone = fitted_eraser(number, moments(number, states, rows), "")
+    assert r_squared(erased(states, alone), rows[:, 1]) == pytest.approx(r_squared(states, rows[:, 1]), abs=0.05)
+
+
+def test_an_eraser_changes_states_less_than_any_other_that_leaves_nothing(planted, joint, eraser) -> None:
+    """Where states are white, as the paper proves; compared with the orthogonal projection."""
+    states = planted[0]
+    centred = states - states.mean(axis=0)
+    cross = np.linalg.qr(joint.covariance[:UNITS, UNITS:])[0]
+    values, vectors = np.linalg.eigh(joint.states.covariance)
+    white = vectors / np.sqrt(values)
+    by_leace, orthogonal = ((erased(states, eraser) - states) @ white, centred @ cross @ cross.T @ white)
+    assert (by_leace**2).sum() < 0.9 * (orthogonal**2).sum()
+
+
+def test_variables_that_say_the_same_are_erased_once(planted) -> None:
+    states, rows, _ = planted
+    same = np.column_stack([rows[:, 0], rows[:, 0], rows[:, 2]])
+    eraser = fitted_eraser(READING, moments(READING, states, same), "trained")
+    assert eraser.left.shape == (UNITS, 1)
+    assert moments(READING, erased(states, eraser), rows).r_squared()[0] == pytest.approx(0, abs=1e-6)
+
+
+def test_a_variable_that_does_not_vary_is_refused(planted) -> None:
+    states, rows, _ = planted
+    reading = Reading("lstm_cell", ("self_id", "self_npc_type"))
+    with pytest.raises(NothingToErase, match="self_npc_type: it has the same value in all 3,000"):
+        fitted_eraser(reading, moments(reading, states, rows), "trained")
+
+
+def test_a_random_eraser_takes_as_much_variance_and_leaves_the_variables(planted, joint, eraser) -> None:
+    states, rows, _ = planted
+    control = random_eraser(eraser, joint.states, np.random.default_rng(1))
+    moved, also = (((erased(states, case) - states) ** 2).sum() for case in (eraser, control))
+    assert also == pytest.approx(moved, rel=0.05)
+    np.testing.assert_allclose(control.right @ control.left, np.eye(2), atol=1e-9)
+    for which in (eraser, control):  # what is erased is uncorrelated with what is left
+        after = erased(states, which).astype(np.float64)
+        gone = states - after
+        shared = np.cov(gone.T, after.T)[:UNITS, UNITS:]
+        assert np.abs(shared).max() < 0.05 * gone.var(axis=0).max()
+    assert min(r_squared(erased(states, control), rows[:, place]) for place in (0, 1)) > 0.05
+
+
+def test_moves_along_random_directions_keep_distances_and_number_of_dimensions(planted, eraser) -> None:
+    states = planted[0]
+    turned = AsFarAs(eraser, orthonormal(2, UNITS, np.random.default_rng(2)))
+    move, other = erased(states, eraser) - states, erased(states, turned) - states
+    np.testing.assert_allclose(move @ move.T, other @ other.T, rtol=1e-2, atol=1e-2)
+    assert np.linalg.matrix_rank(other, tol=1e-2) == 2
+
+
+def test_held_out_r_squared_finds_what_is_there_and_nothing_else(planted) -> None:
+    states, rows, _ = planted
+    few = np.array_split(np.arange(90), 3)
+    alike = [READING.of(READING.sums(states[batch], rows[batch], COLUMNS, 0)) for batch in few]
+    result = held_out_r_squared(alike)
+    wanted = []
+    for place in (0, 1):
+        residual = spread = 0.0
+        for batch in few:
+            rest = np.setdiff1d(np.arange(90), batch)
+            fitted = LinearRegression().fit(states[rest].astype(np.float64), rows[rest, place])
+            values = rows[batch, place].astype(float)
+            residual += ((values - fitted.predict(states[batch].astype(np.float64))) ** 2).sum()
+            spread += ((values - values.mean()) ** 2).sum()
+        wanted.append(1 - residual / spread)
+    assert result == pytest.approx(wanted, rel=1e-4)
+    unrelated = np.random.default_rng(3).standard_normal(states.shape).astype(np.float32)
+    nothing = held_out_r_squared([READING.of(READING.sums(unrelated[b], rows[b], COLUMNS, 0)) for b in few])
+    assert nothing is not None and nothing.max() < 0
+    assert held_out_r_squared(alike[:1]) is None
+    still = Reading("lstm_cell", ("self_npc_type",))
+    values = held_out_r_squared([still.of(still.sums(states[b], rows[b], COLUMNS, 0)) for b in few])
+    assert values is not None and np.isnan(values).all()
+
+
+SIZE = 6
 RANDOM = np.random.default_rng(0)
-STATES = torch.from_numpy(RANDOM.standard_normal((50, UNITS)).astype(np.float32))
-BEFORE = torch.from_numpy(RANDOM.standard_normal((50, UNITS)).astype(np.float32))
+STATES = torch.from_numpy(RANDOM.standard_normal((50, SIZE)).astype(np.float32))
+BEFORE = torch.from_numpy(RANDOM.standard_normal((50, SIZE)).astype(np.float32))
 OBLIQUE = direction([1, 2, 0, 0, 0, 0.5], bias=3.0, mean=7.0, spread=2.0)
 OTHER = direction([0, 1, 1, 0, 0, 0], "other", mean=-1.0, spread=0.5)
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 
 
-def test_a_collapsed_read_out_is_its_mean_and_orthogonal_ones_stay() -> None:
+def test_collapsed_read_outs_are_their_means_and_orthogonal_ones_stay() -> None:
+    together = collapse([OBLIQUE, OTHER], "state").edited(None, STATES)
+    np.testing.assert_allclose(OBLIQUE.read_out(together.numpy()), 7.0, **CLOSE)
+    np.testing.assert_allclose(OTHER.read_out(together.numpy()), -1.0, **CLOSE)
     after = collapse([OBLIQUE], "state").edited(None, STATES)
     np.testing.assert_allclose(OBLIQUE.read_out(after.numpy()), 7.0, **CLOSE)
     orthogonal = direction([-2, 1, 0, 4, 1, 0])
     np.testing.assert_allclose(orthogonal.read_out(after.numpy()), orthogonal.read_out(STATES.numpy()), **CLOSE)
-
-
-def test_several_directions_collapse_together() -> None:
-    after = collapse([OBLIQUE, OTHER], "state").edited(None, STATES)
-    np.testing.assert_allclose(OBLIQUE.read_out(after.numpy()), 7.0, **CLOSE)
-    np.testing.assert_allclose(OTHER.read_out(after.numpy()), -1.0, **CLOSE)
 
 
 def test_a_collapsed_change_leaves_the_read_out_as_it_was_before_the_tick() -> None:
@@ -47,7 +192,7 @@ def test_a_steered_read_out_is_the_dose(dose: float) -> None:
     "edit", [lambda given: collapse([OBLIQUE], "state", given), lambda given: steer(OBLIQUE, 0, given)]
 )
 def test_along_the_covariance_the_read_out_is_as_wanted_and_the_change_is_the_likeliest(edit) -> None:  # type: ignore[no-untyped-def]
-    mixing = np.random.default_rng(1).standard_normal((UNITS, UNITS))
+    mixing = np.random.default_rng(1).standard_normal((SIZE, SIZE))
     covariance = mixing @ mixing.T
     after = edit(covariance).edited(None, STATES)
     np.testing.assert_allclose(OBLIQUE.read_out(after.numpy()), 7.0, rtol=1e-3)
@@ -56,14 +201,13 @@ def test_along_the_covariance_the_read_out_is_as_wanted_and_the_change_is_the_li
     distance, other = (np.einsum("bu,uv,bv->b", far, np.linalg.inv(covariance), far) for far in (change, shortest))
     assert (distance < other).all()
     along = covariance @ OBLIQUE.weight
-    np.testing.assert_allclose(
-        np.abs(change @ along), np.linalg.norm(change, axis=1) * np.linalg.norm(along), rtol=1e-4
-    )
+    sizes = np.linalg.norm(change, axis=1) * np.linalg.norm(along)
+    np.testing.assert_allclose(np.abs(change @ along), sizes, rtol=1e-4)
 
 
 def test_swap_moves_the_change_from_one_direction_to_the_other() -> None:
     """The formula of the original: d' = d - (d . from) from + (d . from) to, for orthonormal directions."""
-    origin, target = unit(1, UNITS, "from"), unit(4, UNITS, "to")
+    origin, target = unit(1, SIZE, "from"), unit(4, SIZE, "to")
     after = swap(origin, target, "change", None).edited(BEFORE, STATES)
     change = (STATES - BEFORE).numpy()
     wanted = change.copy()
@@ -75,7 +219,7 @@ def test_swap_moves_the_change_from_one_direction_to_the_other() -> None:
 def test_oblique_directions_are_swapped_in_whitened_space() -> None:
     """The origin keeps its mean, the target gains the same number of standard deviations, the rest moves with the data:
     a read-out that does not vary together with either stays as it was."""
-    mixing = RANDOM.standard_normal((UNITS, UNITS))
+    mixing = RANDOM.standard_normal((SIZE, SIZE))
     covariance = mixing @ mixing.T
     after = swap(OBLIQUE, OTHER, "state", covariance).edited(None, STATES).numpy()
     before = OBLIQUE.read_out(STATES.numpy())
@@ -89,7 +233,7 @@ def test_oblique_directions_are_swapped_in_whitened_space() -> None:
 
 def test_a_random_direction_moves_as_far_and_to_the_same_side() -> None:
     original = collapse([OBLIQUE], "state")
-    along = np.eye(UNITS)[[3]]
+    along = np.eye(SIZE)[[3]]
     moved = (AsFarAs(original, along).edited(None, STATES) - STATES).double()
     meant = (original.edited(None, STATES) - STATES).double()
     np.testing.assert_allclose(moved.norm(dim=1), meant.norm(dim=1), **CLOSE)
@@ -99,7 +243,7 @@ def test_a_random_direction_moves_as_far_and_to_the_same_side() -> None:
 
 def test_random_moves_of_a_kept_state_do_not_add_up() -> None:
     original = collapse([OBLIQUE], "state")
-    along, start = np.eye(UNITS)[[3]], np.array([0.5])
+    along, start = np.eye(SIZE)[[3]], np.array([0.5])
     control = AsFarAs(original, along, start)
     once = control.edited(None, STATES)
     again = control.edited(None, once)
@@ -110,31 +254,26 @@ def test_random_moves_of_a_kept_state_do_not_add_up() -> None:
 
 def test_several_random_directions_keep_distances_between_moves() -> None:
     original = collapse([OBLIQUE, OTHER], "state")
-    moved = (AsFarAs(original, np.eye(UNITS)[[3, 4]]).edited(None, STATES) - STATES).double()
+    moved = (AsFarAs(original, np.eye(SIZE)[[3, 4]]).edited(None, STATES) - STATES).double()
     meant = (original.edited(None, STATES) - STATES).double()
     np.testing.assert_allclose(moved @ moved.T, meant @ meant.T, **CLOSE)
     assert (moved[:, [0, 1, 2, 5]] == 0).all()
 
 
-def test_an_eraser_leaves_nothing_of_its_subspace() -> None:
-    read = np.eye(UNITS)[[1, 5]]
-    after = Eraser("lstm_hidden", read.T, read, np.full(UNITS, 0.25)).edited(None, STATES).numpy()
+def test_an_eraser_leaves_nothing_of_its_subspace_and_no_edit_leaves_everything() -> None:
+    read = np.eye(SIZE)[[1, 5]]
+    after = Eraser("lstm_hidden", read.T, read, np.full(SIZE, 0.25)).edited(None, STATES).numpy()
     np.testing.assert_allclose(after[:, [1, 5]], 0.25, **CLOSE)
     np.testing.assert_array_equal(after[:, [0, 2, 3, 4]], STATES.numpy()[:, [0, 2, 3, 4]])
-
-
-def test_no_edit_returns_the_same_tensor() -> None:
     assert Untouched("lstm_hidden").edited(None, STATES) is STATES
 
 
 def test_directions_that_cannot_be_edited_together_are_refused() -> None:
-    nearly = replace(
-        OBLIQUE, weight=OBLIQUE.weight + np.float32(1e-5) * np.arange(len(OBLIQUE.weight), dtype=np.float32)
-    )
+    nearly = replace(OBLIQUE, weight=OBLIQUE.weight + np.float32(1e-5) * np.arange(SIZE, dtype=np.float32))
     none = replace(OBLIQUE, weight=np.zeros_like(OBLIQUE.weight))
     assert_refuses("does not vary", collapse, [none], "state")
     for same in (OBLIQUE, nearly):
         assert_refuses("not independent", collapse, [OBLIQUE, same], "state")
-    assert_refuses("several layers", collapse, [OBLIQUE, unit(0, UNITS, layer="lstm_cell")], "state")
-    assert_refuses("same layer", swap, OBLIQUE, unit(0, UNITS, layer="lstm_cell"), "state", None)
-    assert_refuses("does not vary", swap, unit(0, UNITS, "still", spread=0.0), OTHER, "state", None)
+    assert_refuses("several layers", collapse, [OBLIQUE, unit(0, SIZE, layer="lstm_cell")], "state")
+    assert_refuses("same layer", swap, OBLIQUE, unit(0, SIZE, layer="lstm_cell"), "state", None)
+    assert_refuses("does not vary", swap, unit(0, SIZE, "still", spread=0.0), OTHER, "state", None)

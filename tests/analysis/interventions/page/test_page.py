@@ -31,7 +31,7 @@ from common.checked_json import with_checksum
 from common.files import write_json
 from reinforcement_learning.play.contest import Group
 from tests.analysis.interventions.play.directions import unit
-from tests.browser import damaged, opened, scripts_that_ran, settle, until
+from tests.browser import opened, said_of_damage, scripts_that_ran, settle, until
 from tests.driven import DRIVER, UNITS, driven_contest
 
 pytestmark = pytest.mark.slow
@@ -43,6 +43,7 @@ ARMS = (
 )
 LOWER = "edited_dose-1.replay.lzma"
 DRAWN = 5
+READY = "window.compared !== undefined"
 SIDES = ("unedited", "edited")
 
 
@@ -77,7 +78,7 @@ def compared(films: Films) -> ComparedReplays:
 
 @pytest.fixture
 def page(browser, run_folder: Path) -> Iterator:
-    with opened(browser, run_folder / PAGE_FILE, "window.compared !== undefined", height=900) as page:
+    with opened(browser, run_folder / PAGE_FILE, READY, height=900) as page:
         yield page
 
 
@@ -158,7 +159,7 @@ def test_a_run_of_one_film_has_no_choice_of_doses(browser, run_folder: Path, tmp
     for name in (LOWER, "DONE.json"):
         (folder / name).unlink()
     report_run(folder, draws=99)
-    with opened(browser, folder / PAGE_FILE, "window.compared !== undefined") as page:
+    with opened(browser, folder / PAGE_FILE, READY) as page:
         assert page.locator("#dose").count() == 0 and page.evaluate("window.compared.dose") == 1
 
 
@@ -173,12 +174,9 @@ def test_the_page_says_what_it_shows(page, compared: ComparedReplays, run_folder
     for side in SIDES:
         alive = getattr(compared, side).players.alive[tick]
         who = "edited agents" if side == "edited" else "agents drawn at random"
-        output = f"Alive: {(alive & compared.drawn).sum()} of {DRAWN} {who}, "
-        assert (
-            page.locator(f"#{side}-living")
-            .inner_text()
-            .startswith(f"{output}{(alive & ~compared.drawn).sum()} of {16 - DRAWN} others.")
-        )
+        drawn, others = (alive & compared.drawn).sum(), (alive & ~compared.drawn).sum()
+        living = page.locator(f"#{side}-living").inner_text()
+        assert living.startswith(f"Alive: {drawn} of {DRAWN} {who}, {others} of {16 - DRAWN} others.")
     first, others = page.locator("#summary img").count(), page.locator("#figures img").count()
     assert first == 1 and first + others == len([*run_folder.glob("*.png")]) > 1
 
@@ -277,8 +275,7 @@ def test_both_maps_zoom_together(page) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_fits_a_narrow_window_in_both_colour_schemes(browser, run_folder: Path, scheme: str) -> None:
-    ready = "window.compared !== undefined"
-    with opened(browser, run_folder / PAGE_FILE, ready, 800, 900, color_scheme=scheme) as page:
+    with opened(browser, run_folder / PAGE_FILE, READY, 800, 900, color_scheme=scheme) as page:
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         left, right = (page.locator(f"#{side}-map-canvas").bounding_box() for side in SIDES)
         assert left["y"] == right["y"] and left["x"] + left["width"] < right["x"]
@@ -291,16 +288,7 @@ def test_only_its_own_scripts_run(browser, run_folder: Path, tmp_path: Path) -> 
 
 
 def test_a_damaged_page_says_so(browser, run_folder: Path, tmp_path: Path) -> None:
-    context = browser.new_context(offline=True)
-    page = context.new_page()
-    page.goto(damaged(run_folder / PAGE_FILE, "edited-1-content", tmp_path).as_uri())
-    page.locator("#loading.failed").wait_for()
-    assert "cannot show its replays" in page.locator("#loading").inner_text()
-    context.close()
-
-
-def missing(path: Path) -> None:
-    path.unlink()
+    assert "cannot show its replays" in said_of_damage(browser, run_folder / PAGE_FILE, "edited-1-content", tmp_path)
 
 
 def truncated(path: Path) -> None:
@@ -310,10 +298,10 @@ def truncated(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "harm", "before", "said"),
     [
-        (UNEDITED_REPLAY, missing, "reported", "is missing"),
+        (UNEDITED_REPLAY, Path.unlink, "reported", "is missing"),
         (UNEDITED_REPLAY, truncated, "reported", "does not match its SHA-256"),
         (EDITED_REPLAY, truncated, "played", "is truncated"),
-        (LOWER, missing, "reported", "is missing"),
+        (LOWER, Path.unlink, "reported", "is missing"),
     ],
 )
 def test_without_whole_replays_the_page_says_why(

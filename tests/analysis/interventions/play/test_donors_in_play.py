@@ -1,4 +1,4 @@
-"""Edits with donors in the real game: a planted variable moves its action, and no other variable does."""
+"""Donors are far and drawn by lot, and in the real game a planted variable that they give moves its action alone."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,7 +9,7 @@ import torch
 
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.network_parts.layers import ENTITY_SCALES
-from analysis.interventions.edits.donor_rule import DonorLots, DonorRule
+from analysis.interventions.edits.donor_rule import DonorLots, DonorRule, Donors
 from analysis.interventions.edits.memory_edits import MovedAsFar, Transplant
 from analysis.interventions.edits.state_edits import Interchange, interchange
 from analysis.interventions.play.experiment import ArmPlan
@@ -18,6 +18,7 @@ from analysis.interventions.play.when import When
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from tests.analysis.interventions.play.directions import unit
+from tests.command import assert_refuses
 from tests.driven import drive, lives_of, played
 from tests.tiny_policies import tiny_entrant
 
@@ -47,9 +48,8 @@ def plant(policy: RecurrentPolicy) -> None:
     entering, forgetting, candidate, output = (gate * UNITS for gate in range(4))  # as in nn.LSTM
     for state, name in ((ROWS, "row"), (COLUMNS, "col"), (IDLE, "row")):
         kept = [column for column in columns if column != "npc_type"].index(name)
-        encoder.self_encoder.weight[state, encoder.self_encoder.in_features - len(columns) + 1 + kept] = (
-            1 / ENTITY_SCALES[name]
-        )
+        place = encoder.self_encoder.in_features - len(columns) + 1 + kept
+        encoder.self_encoder.weight[state, place] = 1 / ENTITY_SCALES[name]
         encoder.projection.weight[state, UNITS + state] = 1  # the agent's own row is the second part
         cell.weight_ih_l0[candidate + state, state] = 4
     for gate, bias in ((entering, 9.0), (forgetting, 0.0), (output, 9.0)):  # a cell forgets half of itself in a tick
@@ -75,15 +75,11 @@ def along(place: int, **given: object) -> tuple[Interchange, ...]:
     return (replace(interchange([unit(place, UNITS)], BY_ROW), **given),)
 
 
-def test_actions_follow_the_variable_that_drives_them(pool: PolicyPool) -> None:
-    """An agent whose donor is further south goes north more, at the cost of all other options."""
+def test_actions_follow_what_drives_them_and_nothing_that_the_edited_direction_does_not_hold(pool: PolicyPool) -> None:
+    """An agent whose donor is further south goes north more, at the cost of all other options; columns do not tell."""
     result = outcomes(pool, states=along(ROWS))
     assert followed(result, NORTH) == [1, 1] and followed(result, "Move.Direction/South") == [0, 0]
     assert f"follows_higher/self_row/{MELEE}" not in result
-
-
-def test_actions_do_not_follow_a_variable_that_the_edited_direction_does_not_hold(pool: PolicyPool) -> None:
-    """Columns of the map vary independently of rows."""
     result = outcomes(pool, states=along(COLUMNS), drawn=10)
     assert 0.3 < np.mean(followed(result, MELEE)) < 0.7
     assert f"follows_higher/self_row/{NORTH}" not in result
@@ -107,9 +103,8 @@ def test_a_memory_moved_in_a_random_direction_moves_actions_to_one_side(pool: Po
 
 
 def test_a_memory_transplanted_once_fades(pool: PolicyPool) -> None:
-    often, rarely = (
-        np.nanmean(outcomes(pool, memories=(Transplant(BY_ROW, every),), when=When(4))["kl_total"]) for every in (1, 4)
-    )
+    plans = ({"memories": (Transplant(BY_ROW, every),), "when": When(4)} for every in (1, 4))
+    often, rarely = (np.nanmean(outcomes(pool, **plan)["kl_total"]) for plan in plans)
     assert 0 < rarely < often
 
 
@@ -151,3 +146,68 @@ def test_the_same_plan_gives_the_same_lives(pool: PolicyPool) -> None:
     first, second = (outcomes(pool, memories=(Transplant(BY_ROW, 1),), states=along(ROWS)) for _ in range(2))
     for name, values in first.items():
         np.testing.assert_array_equal(values, second[name], err_msg=name)
+
+
+OBSERVED = ("id", "row", "food")
+SLOTS = 48
+DRAWN = np.arange(SLOTS) % 4 == 0
+FOOD = np.random.default_rng(0).integers(0, 100, SLOTS)
+BY_FOOD = DonorRule("self_food")
+
+
+def draw(
+    rule: DonorRule, food: np.ndarray = FOOD, slots: np.ndarray | None = None, tick: int = 3, **given: int
+) -> tuple[np.ndarray, np.ndarray, Donors]:
+    """Return the slots of the edited agents and of their donors, and the donors."""
+    slots = np.arange(SLOTS) if slots is None else slots
+    rows = np.stack([slots, slots, food[slots]], axis=1)
+    lots = DonorLots([rule], DRAWN, given.get("seed", 1), (0, 1, 2, 3))
+    edited, donors = lots.draw(np.flatnonzero(DRAWN[slots]), slots, rows, OBSERVED, tick)
+    return slots[edited], slots[donors[rule].rows], donors[rule]
+
+
+def test_donors_are_far_and_vary() -> None:
+    of_ticks = [draw(BY_FOOD, tick=tick) for tick in range(40)]
+    for edited, chosen, donors in of_ticks:
+        assert DRAWN[edited].all() and not DRAWN[chosen].any()
+        np.testing.assert_array_equal(donors.own, FOOD[edited])
+        np.testing.assert_array_equal(donors.given, FOOD[chosen])
+        for own, given in zip(donors.own, donors.given, strict=True):
+            others = np.abs(FOOD[~DRAWN] - own)
+            assert (others > abs(given - own)).sum() < np.ceil((others > 0).sum() / 4)
+    assert all(len({chosen[place] for _, chosen, _ in of_ticks}) >= 6 for place in range(DRAWN.sum()))
+
+
+def test_lots_depend_on_the_tick_the_seed_and_the_agent_alone() -> None:
+    edited, chosen, _ = draw(BY_FOOD)
+    np.testing.assert_array_equal(draw(BY_FOOD)[1], chosen)
+    assert (draw(BY_FOOD, tick=4)[1] != chosen).any() and (draw(BY_FOOD, seed=2)[1] != chosen).any()
+    fewer = np.setdiff1d(np.arange(SLOTS), edited[::2])  # half of the edited agents have died
+    np.testing.assert_array_equal(draw(BY_FOOD, slots=fewer)[1], chosen[1::2])
+
+
+def test_random_donors_are_drawn_whatever_their_values() -> None:
+    given = np.concatenate([draw(DonorRule("self_food", lottery=1), tick=tick)[2].given for tick in range(60)])
+    assert abs(given.mean() - FOOD[~DRAWN].mean()) < 5
+    assert len(np.unique(given)) == len(np.unique(FOOD[~DRAWN]))
+    assert (draw(DonorRule("self_food", lottery=2))[1] != draw(DonorRule("self_food", lottery=1))[1]).any()
+
+
+def test_agents_without_anyone_who_differs_have_no_donor() -> None:
+    assert len(draw(BY_FOOD, food=np.full(SLOTS, 7))[0]) == 0
+    assert len(draw(DonorRule("self_food", lottery=1), food=np.full(SLOTS, 7))[0]) == 0
+    assert len(draw(BY_FOOD, slots=np.flatnonzero(DRAWN))[0]) == 0
+    one = np.where(DRAWN & (np.arange(SLOTS) > 20), 8, 7)  # some of the edited differ from all donors
+    assert (draw(BY_FOOD, food=one)[0] > 20).all() and len(draw(BY_FOOD, food=one)[0]) == 6
+
+
+def test_an_agent_needs_a_donor_for_every_edit() -> None:
+    rows = np.stack([np.arange(SLOTS), np.zeros(SLOTS), FOOD], axis=1).astype(int)
+    lots = DonorLots([BY_FOOD, DonorRule("self_row")], DRAWN, 1, (0,))
+    edited, donors = lots.draw(np.flatnonzero(DRAWN), np.arange(SLOTS), rows, OBSERVED, 0)
+    assert len(edited) == 0 and {len(donor.rows) for donor in donors.values()} == {0}
+
+
+@pytest.mark.parametrize(("feature", "said"), [("self_fod", "did you mean self_food"), ("tick", "the same tick")])
+def test_features_that_donors_cannot_differ_in_are_refused(feature: str, said: str) -> None:
+    assert_refuses(said, DonorRule.parse, feature, OBSERVED)

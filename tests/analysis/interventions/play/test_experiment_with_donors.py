@@ -1,4 +1,4 @@
-"""Which arms edits with donors have, and how each arm is edited; what interchanges do to states."""
+"""Which arms edits with donors have and how each is edited; controls at once do what they say, and change nothing."""
 
 import numpy as np
 import pytest
@@ -8,19 +8,22 @@ from activation_store.interventions import Arm
 from analysis.interventions.edits.donor_rule import DonorRule
 from analysis.interventions.edits.edit import Edit
 from analysis.interventions.edits.linear_readings import StateMoments
-from analysis.interventions.edits.memory_edits import MovedAsFar, Transplant
-from analysis.interventions.edits.state_edits import Interchange, interchange, swap
+from analysis.interventions.edits.memory_edits import Clear, MovedAsFar, Transplant
+from analysis.interventions.edits.state_edits import Interchange, interchange, steer, swap
 from analysis.interventions.play.arm_edits import measured_in, same_variance
-from analysis.interventions.play.experiment import Experiment
+from analysis.interventions.play.experiment import AT_ONCE_CONTROLS, ArmPlan, Experiment
 from analysis.interventions.play.request import RunOptions
+from reinforcement_learning.play.contest import Group
+from reinforcement_learning.play.policy_pool import PolicyPool
 from tests.analysis.interventions.play.directions import direction, unit
+from tests.driven import DRIVER, UNITS, lives_of
 
-UNITS = 6
-STATES, DONORS = (torch.randn(20, UNITS, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))
+SIZE = 6
+STATES, DONORS = (torch.randn(20, SIZE, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))
 MOMENTS = dict.fromkeys(("lstm_hidden", "lstm_cell"), StateMoments.of(STATES.numpy()))
 BY_FOOD = DonorRule("self_food")
 TRANSPLANT = Edit("transplant", every=8, donor=BY_FOOD)
-INTERCHANGE = Edit("interchange", (unit(2, UNITS),), donor=BY_FOOD)
+INTERCHANGE = Edit("interchange", (unit(2, SIZE),), donor=BY_FOOD)
 
 
 def experiment(*edits: Edit) -> Experiment:
@@ -42,9 +45,9 @@ def test_transplants_have_random_donors_and_interchanges_directions_of_the_same_
 def test_the_control_of_the_same_variance_reads_nothing_of_what_is_edited() -> None:
     """Even if states vary more along the edited direction than along any other."""
     generator = np.random.default_rng(0)
-    states = generator.standard_normal((400, UNITS)) * [1, 1, 9, 1, 1, 1]
+    states = generator.standard_normal((400, SIZE)) * [1, 1, 9, 1, 1, 1]
     moments = {"lstm_hidden": StateMoments.of(states.astype(np.float32))}
-    covariance, own = moments["lstm_hidden"].covariance, np.eye(UNITS)[2]
+    covariance, own = moments["lstm_hidden"].covariance, np.eye(SIZE)[2]
     result = experiment(INTERCHANGE)
     (made,) = result.plan(arms(INTERCHANGE)["same variance 1"], moments).states
     assert isinstance(made, Interchange)
@@ -108,3 +111,55 @@ def test_the_random_direction_of_an_interchange_goes_as_far_towards_the_donor() 
     along = torch.from_numpy(moved.along[0])
     torch.testing.assert_close((change @ along).abs(), change.norm(dim=1), rtol=1e-4, atol=1e-5)
     assert ((change @ along > 0) == ((DONORS - STATES).double() @ along > 0)).all()
+
+
+IDLE = 5
+GROUP = Group(4, (0, 1))
+BY_ROW = DonorRule("self_row")
+NORTH = steer(unit(DRIVER, UNITS), 0.9)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        {"states": (NORTH,), "memories": (Clear(3),)},
+        {"states": (interchange([unit(DRIVER, UNITS)], BY_ROW),), "memories": (Transplant(BY_ROW, 2),)},
+    ],
+    ids=["state and memory", "donors"],
+)
+def test_the_edit_as_its_own_control_does_the_same(pool: PolicyPool, made: dict[str, tuple[object, ...]]) -> None:
+    idle = ArmPlan("idle", 4, states=(steer(unit(IDLE, UNITS), 0.0),))
+    same = ArmPlan("same", 4, **made)  # type: ignore[arg-type]
+    alone = lives_of(pool, GROUP, ArmPlan("edit", 4, **made)).of_arm("edit")  # type: ignore[arg-type]
+    table = lives_of(pool, GROUP, ArmPlan("edit", 4, controls=(same, idle), **made))  # type: ignore[arg-type]
+    edit, control, other = (table.of_arm(name) for name in ("edit", "same", "idle"))
+    assert control.edited.all() and len(control) == 8 == edit.edited.sum()
+    at_once = ("kl_in_play", "gain_in_play", "value_change_in_play", "follows")
+    measured = [name for name in edit.outcomes if name.startswith(at_once)]
+    assert len(measured) > 5 and np.nanmax(edit.outcomes["kl_in_play"]) > 1e-5
+    for name in measured:
+        np.testing.assert_allclose(control.outcomes[name], edit.outcomes[name][edit.edited], 1e-2, 1e-6, err_msg=name)
+    assert np.isnan(control.outcomes["ticks"]).all()
+    assert np.nanmax(np.abs(other.outcomes["kl_in_play"] - control.outcomes["kl_in_play"])) > 1e-6
+    for name, values in alone.outcomes.items():
+        np.testing.assert_array_equal(edit.outcomes[name], values, err_msg=f"measuring controls changed {name}")
+
+
+def test_edits_have_twenty_controls_at_once_of_each_kind_of_direction() -> None:
+    def experiment(controls: int) -> Experiment:
+        edit = Edit("steer", (unit(2, 6),))
+        return Experiment(RunOptions(dose="-1,2", controls=controls), (edit,), 4, memory=("lstm_cell",))
+
+    assert experiment(0).all_arms() == experiment(0).arms()
+    result = experiment(3)
+    more = result.all_arms()[len(result.arms()) :]
+    assert len(more) == 2 * 2 * AT_ONCE_CONTROLS >= 2 * 2 * 19 and len({arm.name for arm in result.all_arms()}) > 80
+    arm = next(arm for arm in result.arms() if arm.name == "edit, dose +2")
+    states = np.random.default_rng(0).normal(size=(20, 6)).astype(np.float32)
+    moments = {"lstm_hidden": StateMoments.of(states)}
+    plan = result.plan(arm, moments)
+    assert [control.name for control in plan.controls] == [control.name for control in more if control.dose == 2]
+    played = result.plan(next(arm for arm in result.arms() if arm.name == "random direction 2, dose +2"), moments)
+    twin = next(control for control in plan.controls if control.name == "random direction 2 at once, dose +2")
+    np.testing.assert_array_equal(twin.states[0].directions, played.states[0].directions)  # type: ignore[union-attr]
+    assert not played.controls

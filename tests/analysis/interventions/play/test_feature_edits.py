@@ -21,7 +21,6 @@ from analysis.interventions.play.request import RunOptions
 from analysis.interventions.play.start import play
 from analysis.interventions.play.when import FeatureCondition, SelectionCondition, When
 from analysis.runs.propagated_labels import rule_from
-from common.user_error import UserError
 from reinforcement_learning.play.contest import Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from reinforcement_learning.play.workers import Workers
@@ -32,25 +31,24 @@ from tests.planted_dictionary import axes
 from tests.planted_run import labelled_run, saved_selection
 
 NORTH = "gain_total/Move.Direction/North"
+STATES = torch.randn(50, 6, generator=torch.Generator().manual_seed(0))
 
 
 def test_features_get_exact_strengths_and_the_rest_stays() -> None:
-    states = torch.randn(50, 6, generator=torch.Generator().manual_seed(0))
     dictionary = axes("lstm_cell", 6)
     edit = FeatureEdit(dictionary, (2, 3), 1.5)
-    edited = edit.apply(states)
+    edited = edit.apply(STATES)
     # A unit that pointed down keeps its other feature, so that feature 2 adds to it.
-    torch.testing.assert_close(edited[:, 2], 1.5 + states[:, 2].clamp(max=0))
-    torch.testing.assert_close(edited[:, [0, 1, 4, 5]], states[:, [0, 1, 4, 5]])
-    removed = FeatureEdit(dictionary, (2,)).apply(states)
+    torch.testing.assert_close(edited[:, 2], 1.5 + STATES[:, 2].clamp(max=0))
+    torch.testing.assert_close(edited[:, [0, 1, 4, 5]], STATES[:, [0, 1, 4, 5]])
+    removed = FeatureEdit(dictionary, (2,)).apply(STATES)
     assert float(SparseCoder(dictionary).strengths(removed)[:, 2].abs().max()) == 0
     np.testing.assert_allclose(edit.axes() @ edit.axes().T, np.eye(2), atol=1e-6)
 
 
 def test_splicing_a_perfect_dictionary_changes_nothing_and_a_poor_one_does() -> None:
-    states = torch.randn(50, 6, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(FeatureEdit(axes("lstm_cell", 6)).apply(states), states)
-    poor = FeatureEdit(axes("lstm_cell", 6, k=1)).apply(states)
+    torch.testing.assert_close(FeatureEdit(axes("lstm_cell", 6)).apply(STATES), STATES)
+    poor = FeatureEdit(axes("lstm_cell", 6, k=1)).apply(STATES)
     assert float((poor != 0).sum(dim=1).max()) == 1
 
 
@@ -62,9 +60,8 @@ def test_features_are_edited_one_by_one() -> None:
     assert [(arm.name, arm.direction) for arm in arms if arm.kind == "edit" and arm.policy == "trained"] == [
         ("edit, feature_2", "feature_2"), ("edit, feature_4", "feature_4"),
     ]  # fmt: skip
-    states = torch.randn(50, 6, generator=torch.Generator().manual_seed(0))
-    moments = {"lstm_hidden": StateMoments.of(states.numpy())}
-    moved = {arm.name: experiment.plan(arm, moments).states[0].apply(states) - states for arm in arms}
+    moments = {"lstm_hidden": StateMoments.of(STATES.numpy())}
+    moved = {arm.name: experiment.plan(arm, moments).states[0].apply(STATES) - STATES for arm in arms}
     for number in (2, 4):
         change = moved[f"edit, feature_{number}"]
         assert set(change.nonzero()[:, 1].tolist()) == {number}
@@ -125,9 +122,8 @@ def test_selections_that_do_not_fit_are_refused(tmp_path: Path) -> None:
 def test_doses_are_those_of_the_edit_that_steers() -> None:
     """Features that another edit of the same run takes out stay out."""
     dictionary = axes("lstm_cell", 6)
-    edits = tuple(
-        Edit(kind, features=FeatureEdit(dictionary, (number,))) for kind, number in (("steer", 1), ("collapse", 2))
-    )  # type: ignore[arg-type]
+    steered, out = (FeatureEdit(dictionary, (number,)) for number in (1, 2))
+    edits = Edit("steer", features=steered), Edit("collapse", features=out)
     experiment = Experiment(RunOptions(dose="5", controls=0), edits, 4)
     moments = {"lstm_cell": StateMoments.of(np.random.default_rng(0).standard_normal((50, 6)))}
     (arm,) = (item for item in experiment.arms() if item.kind == "edit" and item.policy == "trained")
@@ -138,12 +134,12 @@ def test_doses_are_those_of_the_edit_that_steers() -> None:
 def test_dictionaries_that_do_not_fit_are_refused() -> None:
     dictionary = axes("lstm_cell", 6)
     check_dictionary(dictionary, {"lstm_cell": 6}, "kit", "1" * 64)
-    with pytest.raises(UserError, match=r"features of lstm_cell, 6 units, of planted; kit has lstm_cell \(8\)"):
-        check_dictionary(dictionary, {"lstm_cell": 8}, "kit", None)
+    message = r"features of lstm_cell, 6 units, of planted; kit has lstm_cell \(8\)"
+    assert_refuses(message, check_dictionary, dictionary, {"lstm_cell": 8}, "kit", None)
     other = replace(dictionary, source=replace(dictionary.source, checkpoint_sha256="2" * 64))
     assert_refuses("was fitted to another policy", check_dictionary, other, {"lstm_cell": 6}, "kit", "1" * 64)
-    with pytest.raises(UserError, match="not part of the memory"):
-        FeatureCondition.parse("feature_3 > 0", axes("encoder_output", 6), ("lstm_hidden", "lstm_cell"))
+    outside, memory = axes("encoder_output", 6), ("lstm_hidden", "lstm_cell")
+    assert_refuses("not part of the memory", FeatureCondition.parse, "feature_3 > 0", outside, memory)
 
 
 @pytest.mark.slow
@@ -166,9 +162,8 @@ def test_a_whole_run_with_features(three_policies: Path, small_world, tmp_path: 
     assert np.nanmean(result.of_arm("edit").outcomes["kl_total"]) > 0
     assert np.nanmax(result.of_arm("no edit").outcomes["kl_total"]) < 1e-6
     assert report_run(spliced.folder)
-    steered = RunOptions(
-        edit="steer", direction="feature_3", dose="0,2", condition="feature_3 >= 0", output=tmp_path / "steer", **shared
-    )  # type: ignore[arg-type]
+    shared |= {"edit": "steer", "direction": "feature_3", "dose": "0,2", "condition": "feature_3 >= 0"}
+    steered = RunOptions(output=tmp_path / "steer", **shared)  # type: ignore[arg-type]
     play(steered, Workers(1), lambda *planned: ())
     result = read_lives(steered.folder / LIVES_FILE)
     kl = [np.nanmean(result.of_arm(f"edit, dose {dose}").outcomes["kl_total"]) for dose in ("+0", "+2")]

@@ -15,7 +15,6 @@ from analysis.interventions.outputs import report_run
 from analysis.interventions.play.request import RunOptions
 from analysis.interventions.play.start import play
 from analysis.replays.file import read_replay
-from common.user_error import UserError
 from reinforcement_learning.play.workers import Workers
 from tests.analysis.interventions.play.directions import direction, unit
 from tests.command import assert_refuses
@@ -63,15 +62,10 @@ def again(options: RunOptions, folder: Path, **changed: object) -> RunOptions:
 
 
 def test_every_arm_plays_the_same_episodes(lives: LivesTable) -> None:
-    arms = sorted(name for name in set(lives.arm.tolist()) if " at once" not in name)
-    assert arms == sorted(
-        ["unedited", "untrained, unedited", "no edit", "edited once", "untrained, edited once"]
-        + [
-            f"{kind}, dose {dose}"
-            for kind in ("edit", "untrained, edit", "random direction 1", "random donor 1")
-            for dose in ("-2", "+2")
-        ]
-    )
+    arms = {name for name in lives.arm.tolist() if " at once" not in name}
+    dosed = ("edit", "untrained, edit", "random direction 1", "random donor 1")
+    once = {"unedited", "untrained, unedited", "no edit", "edited once", "untrained, edited once"}
+    assert arms == once | {f"{kind}, dose {dose}" for kind in dosed for dose in ("-2", "+2")}
     twin = lives.of_arm("unedited")
     assert len(twin) == EPISODES * 16
     for arm in arms:
@@ -188,23 +182,20 @@ def test_the_report_says_what_happened_and_proves_its_files(
     lives_file = folder / LIVES_FILE
     lives_file.write_bytes(lives_file.read_bytes() + b" ")
     assert_refuses("SHA-256", report_run, folder, draws=99)
-
-
-def test_a_run_without_its_end_is_not_reported(options: RunOptions, lives: LivesTable, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(options.folder, folder)
-    (folder / LIVES_FILE).unlink()
+    lives_file.unlink()
     assert_refuses("--resume", report_run, folder)
+
+
+TRANSPLANT = {"edit": "transplant", "donor": "self_food", "direction": None, "dose": None}
 
 
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({}, "already holds a run"),
-        ({"resume": True, "dose": "-2,3"}, "other settings"),
+        ({}, "already holds a run"), ({"resume": True, "dose": "-2,3"}, "other settings"),
         ({"resume": True, "episodes": 6}, "other settings"),
     ],
-)
+)  # fmt: skip
 def test_a_folder_with_another_run_is_refused(options: RunOptions, lives: LivesTable, changed, said: str) -> None:
     assert_refuses(said, play, again(options, options.folder, **changed), Workers(1), QUIET)
 
@@ -221,17 +212,7 @@ def test_a_folder_with_another_run_is_refused(options: RunOptions, lives: LivesT
         ({"record": "lstm_hidden_1"}, "lstm_hidden_1"),
         ({"further": (EditOptions("erase", variable="tick,self_fod"),)}, "self_fod.*did you mean self_food"),
         ({"further": (EditOptions("erase", variable="tick", layer="lstm_cell_1"),)}, "has one LSTM layer"),
-        (
-            {
-                "policy": "take",
-                "further": (),
-                "edit": "transplant",
-                "donor": "self_food",
-                "direction": None,
-                "dose": None,
-            },
-            "has no memory",
-        ),
+        ({"policy": "take", "further": (), **TRANSPLANT}, "has no memory"),
         ({"further": (EditOptions("transplant", donor="self_fod"),)}, "did you mean self_food"),
         ({"further": (EditOptions("transplant", donor="tick"),)}, "same tick"),
         ({"embeddings": "tasks.safetensors"}, "reads no file of task embeddings"),
@@ -242,15 +223,14 @@ def test_a_folder_with_another_run_is_refused(options: RunOptions, lives: LivesT
 def test_what_does_not_fit_is_refused_before_anything_is_made(
     options: RunOptions, tmp_path: Path, changed: dict, said: str
 ) -> None:
-    with pytest.raises(UserError, match=said):
-        play(again(options, tmp_path / "run", **{"maps_dir": tmp_path / "maps", **changed}), Workers(1), QUIET)
+    other = again(options, tmp_path / "run", **{"maps_dir": tmp_path / "maps", **changed})
+    assert_refuses(said, play, other, Workers(1), QUIET)
     assert not any(tmp_path.iterdir()), "neither a run nor maps"
 
 
 def test_directions_edited_one_by_one_equal_runs_of_their_own(options: RunOptions, tmp_path: Path) -> None:
-    write_directions(
-        tmp_path / "two.safetensors", [unit(place, UNITS, f"unit_{place}", "lstm_cell") for place in (0, 1)]
-    )
+    directions = [unit(place, UNITS, f"unit_{place}", "lstm_cell") for place in (0, 1)]
+    write_directions(tmp_path / "two.safetensors", directions)
     base = {
         "edit": "collapse", "dose": None, "further": (), "directions": tmp_path / "two.safetensors", "episodes": 2,
         "record": "", "follow": 0, "max_steps": 16,
@@ -279,6 +259,6 @@ def test_a_variable_that_never_varies_is_refused_and_leaves_nothing(options: Run
 
 
 def test_directions_of_another_size_are_refused(options: RunOptions, tmp_path: Path) -> None:
-    write_directions(tmp_path / "small.safetensors", (unit(0, 8, "first"), unit(1, 8, "second"), unit(2, 8, "third")))
-    with pytest.raises(UserError, match="8 weights"):
-        play(again(options, tmp_path / "run", directions=tmp_path / "small.safetensors"), Workers(1), QUIET)
+    small = tmp_path / "small.safetensors"
+    write_directions(small, (unit(0, 8, "first"), unit(1, 8, "second"), unit(2, 8, "third")))
+    assert_refuses("8 weights", play, again(options, tmp_path / "run", directions=small), Workers(1), QUIET)

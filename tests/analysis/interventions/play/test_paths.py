@@ -13,10 +13,10 @@ from agent_zoo.memories.lstm_memory import LSTM
 from analysis.interventions.edits.state_edits import Untouched, steer
 from analysis.interventions.play.experiment import ArmPlan
 from analysis.interventions.play.when import When
-from common.user_error import UserError
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from tests.analysis.interventions.play.directions import unit
+from tests.command import assert_refuses
 from tests.driven import DRIVER, UNITS, lives_of
 
 GROUP = Group(4, (0, 1))
@@ -93,5 +93,4 @@ def test_paths_that_make_no_sense_are_refused(tmp_path: Path) -> None:
         ([*steered, "--through", "cell", "--follow", "4"], "--follow does not go with --through"),
         ([*steered, "--through", "cell", "--record", "all"], "--record does not go with --through"),
     ):
-        with pytest.raises(UserError, match=message):
-            intervene.parse(arguments)
+        assert_refuses(message, intervene.parse, arguments)

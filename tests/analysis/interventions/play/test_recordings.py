@@ -1,5 +1,6 @@
 """Dumps of an intervention run: the same records as an extraction's, with the states after the edit."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,12 +25,9 @@ LAYERS = ("lstm_hidden", "lstm_cell", "action_decoder")
 GROUPS = (Group(4, (0, 1)), Group(4, (2, 3)))
 TWIN = Arm("unedited", "unedited", "trained", None, "unedited")
 EDIT = Arm("edit, dose -0.9", "edit", "trained", -0.9, "unedited")
-ARMS = (
-    TWIN,
-    EDIT,
-    Arm("no edit", "no edit", "trained", None, "unedited"),
-    Arm("untrained, edit", "edit", "untrained", None, "unedited"),
-)
+NO_EDIT, UNTRAINED = replace(TWIN, name="no edit", kind="no edit"), replace(EDIT, name="untrained", policy="untrained")
+ARMS = (TWIN, EDIT, NO_EDIT, UNTRAINED)
+PLAN = RecordingPlan(4, None, 4, LAYERS, format="parquet")
 STEERED = ArmPlan(EDIT.name, 4, When(2, 9), states=(steer(unit(DRIVER, UNITS), -0.9),), recorded=LAYERS)
 
 
@@ -87,9 +85,8 @@ def test_ways_of_lives_are_those_between_recorded_places(pool: PolicyPool) -> No
 
 def test_an_emptied_memory_is_recorded_as_it_goes_on(pool: PolicyPool) -> None:
     """After the tick: what the policy made of an empty memory, which differs from what the twin's memory held."""
-    cleared, twin = (
-        batches(pool, ArmPlan("edit", 16, memories=memories, recorded=LAYERS)) for memories in ((Clear(1),), ())
-    )
+    plans = (ArmPlan("edit", 16, memories=memories, recorded=LAYERS) for memories in ((Clear(1),), ()))
+    cleared, twin = (batches(pool, plan) for plan in plans)
     first, second = (item.records.activations["lstm_cell"] for item in cleared[:2])
     np.testing.assert_array_equal(first, twin[0].records.activations["lstm_cell"])  # empty at birth anyway
     assert np.abs(second - twin[1].records.activations["lstm_cell"]).max() > 1e-4
@@ -101,9 +98,9 @@ class Stop(Exception):
 
 def record(folder: Path, contest: Contest, pool: PolicyPool, stop_after: int | None = None) -> None:
     """Play what is missing, as a run does; optionally end after this many messages."""
-    plan, reported = RecordingPlan(4, None, 4, LAYERS, format="parquet"), 0
+    reported = 0
     plans = {TWIN.name: ArmPlan(TWIN.name, 4, recorded=LAYERS), EDIT.name: STEERED}
-    with RecordedArms(folder, contest, ARMS, plan) as dumps:
+    with RecordedArms(folder, contest, ARMS, PLAN) as dumps:
         assert [dumps.layers_of(arm) for arm in ARMS] == [LAYERS, LAYERS, (), ()]
         for arm in (TWIN, EDIT):
             for group in GROUPS:
@@ -155,7 +152,7 @@ def test_an_interrupted_recording_is_continued_to_the_same_bytes(
 def test_whole_dumps_are_left_alone(run_folder: Path, contest: Contest, pool: PolicyPool) -> None:
     before = contents(run_folder)
     record(run_folder, contest, pool, stop_after=1)  # nothing is played, so nothing stops it
-    with RecordedArms(run_folder, contest, ARMS, RecordingPlan(4, None, 4, LAYERS, format="parquet")) as dumps:
+    with RecordedArms(run_folder, contest, ARMS, PLAN) as dumps:
         for output in play_arm(pool, GROUPS[0], STEERED):  # as if the group's lives had been lost
             if isinstance(output, Batch | Finished):
                 dumps.take(EDIT.name, output)
@@ -163,6 +160,6 @@ def test_whole_dumps_are_left_alone(run_folder: Path, contest: Contest, pool: Po
 
 
 def test_without_layers_nothing_is_recorded(contest: Contest, tmp_path: Path) -> None:
-    with RecordedArms(tmp_path, contest, ARMS, RecordingPlan(4, None, 4, (), format="parquet")) as dumps:
+    with RecordedArms(tmp_path, contest, ARMS, replace(PLAN, layers=())) as dumps:
         assert dumps.folders == [] and dumps.hold(EDIT, GROUPS[0]) and dumps.layers_of(EDIT) == ()
     assert not list(tmp_path.iterdir())

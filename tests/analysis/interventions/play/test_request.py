@@ -12,6 +12,7 @@ from common.user_error import UserError
 from tests.command import assert_refuses
 
 COLUMNS = ("id", "row", "col", "health", "food", "water")
+ONE_BY_ONE = ("--edit", "collapse", "--direction", "a,b", "--directions", "d", "--one-by-one")
 
 
 @pytest.fixture
@@ -58,15 +59,14 @@ def test_each_edit_has_its_own_donors(policies: Path) -> None:
 
 
 def test_without_a_second_edit_nothing_is_separated() -> None:
-    assert separate_edits(["-p", "x", "--edit", "clear", "--every", "2"]) == (
-        ["-p", "x", "--edit", "clear", "--every", "2"],
-        [],
-    )
+    arguments = ["-p", "x", "--edit", "clear", "--every", "2"]
+    assert separate_edits(arguments) == (arguments, [])
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (("-p", "kat", "--edit", "clear"), "kat"),
         (("--edit", "collapse"), "needs --direction"),
         (("--edit", "collapse", "--direction", "a"), "--directions names no file"),
         (("--edit", "steer", "--direction", "a", "--directions", "d"), "--dose"),
@@ -78,18 +78,9 @@ def test_without_a_second_edit_nothing_is_separated() -> None:
         (("--edit", "clear", "--one-by-one"), "one --edit collapse or interchange"),
         (("--edit", "collapse", "--direction", "a", "--directions", "d", "--one-by-one"), "several different"),
         (("--edit", "collapse", "--direction", "a,a", "--directions", "d", "--one-by-one"), "several different"),
-        (
-            ("--edit", "collapse", "--direction", "a,b", "--directions", "d", "--one-by-one", "--follow", "3"),
-            "--follow",
-        ),
-        (
-            ("--edit", "collapse", "--direction", "a,b", "--directions", "d", "--one-by-one", "--record", "all"),
-            "--record is of one edit",
-        ),
-        (
-            ("--edit", "collapse", "--direction", "a,b", "--directions", "d", "--one-by-one", "--edit", "clear"),
-            "one --edit collapse or interchange",
-        ),
+        ((*ONE_BY_ONE, "--follow", "3"), "--follow"),
+        ((*ONE_BY_ONE, "--record", "all"), "--record is of one edit"),
+        ((*ONE_BY_ONE, "--edit", "clear"), "one --edit collapse or interchange"),
         (("--edit", "erase"), "needs --variable"),
         (("--edit", "erase", "--variable", "tick,tick"), "names a variable twice"),
         (("--edit", "erase", "--variable", "tick", "--layer", "lstm_hiden"), "did you mean lstm_hidden"),
@@ -125,12 +116,8 @@ def test_without_a_second_edit_nothing_is_separated() -> None:
         (("--edit", "splice", "--direction", "feature_1", "--features", "f"), "--direction does nothing"),
     ],
 )
-def test_bad_input_is_refused_in_one_line(policies: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_bad_input_is_refused(policies: Path, arguments: tuple[str, ...], said: str) -> None:
     assert_refuses(said, parse, policies, *arguments)
-
-
-def test_an_unknown_policy_is_refused(policies: Path) -> None:
-    assert_refuses("kat", intervene.parse, ["-p", "kat", "--policies-dir", str(policies), "--edit", "clear"])
 
 
 def test_conditions_and_ticks() -> None:
@@ -158,8 +145,6 @@ def test_ticks_that_make_no_sense_are_refused(first: int, until: int | None) -> 
 
 def test_where_a_run_is_written(policies: Path) -> None:
     """-o alone is the run's folder, as before there was a --name."""
-    folders = [
-        parse(policies, "--edit", "clear", *words).folder.as_posix()
-        for words in ([], ["--name", "mine"], ["-o", "there", "--name", "mine"], ["-o", "there/mine"])
-    ]
+    given = ([], ["--name", "mine"], ["-o", "there", "--name", "mine"], ["-o", "there/mine"])
+    folders = [parse(policies, "--edit", "clear", *words).folder.as_posix() for words in given]
     assert folders == ["interventions/kit-clear", "interventions/mine", "there/mine", "there/mine"]

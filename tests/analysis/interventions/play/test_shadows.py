@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from activation_store.interventions import RUN_FILE, Arm, LivesTable
+from activation_store.interventions import KEYS, RUN_FILE, Arm, LivesTable
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.memories.memory import MemoryState
 from analysis.interventions.edits.donor_rule import DonorRule
@@ -184,11 +184,10 @@ def test_the_unit_that_matters_more_in_total_is_ranked_first(pair: PolicyPool) -
     (twin,) = play_arm(pair, GROUP, ArmPlan("unedited", 6))
     tables = [LivesTable.of_rows(twin.rows), held(pair, FAST, "fast"), held(pair, SLOW, "slow")]  # type: ignore[union-attr]
     rows = [
-        {"arm": arm.name, "episode": table.episode[place], "agent": table.agent[place], "edited": table.edited[place]}
+        {"arm": arm.name} | {name: getattr(table, name)[place] for name in KEYS[1:]}
         | {name: values[place] for name, values in table.outcomes.items()}
-        for arm, table in zip(arms, tables, strict=True)
-        for place in range(len(table))
-    ]
+        for arm, table in zip(arms, tables, strict=True) for place in range(len(table))
+    ]  # fmt: skip
     slow, fast = ranking(study_effects(LivesTable.of_rows(rows), arms, Inference(99, 99)))
     assert (slow.direction, fast.direction) == ("slow", "fast")
     total, in_play = ([case.at_once[name].level.value for case in (slow, fast)] for name in ("kl_total", "kl_in_play"))
