@@ -104,21 +104,20 @@ def test_a_direction_named_twice_is_refused_whatever_it_is_called(path: Path) ->
     assert_refuses(f"{full}.* is named twice", result.all_named, ["tick", *others, full])
 
 
-def test_a_missing_file(tmp_path: Path) -> None:
-    assert "does not exist" in refused(tmp_path / "nowhere")
-
-
 @pytest.mark.parametrize("text", ["{}", "[1]", "not JSON", '{"kind": "checkpoint", "version": 1}'])
 def test_a_file_of_another_kind(tmp_path: Path, text: str) -> None:
-    write_tensors(tmp_path / "other", {"weight": np.zeros(3, np.float32)}, text, "directions")
-    assert "does not hold directions" in refused(tmp_path / "other")
+    for kind, message in (
+        ("directions", "does not hold directions"),
+        ("policy", "is a policy, but a file of directions is needed here"),
+    ):
+        write_tensors(tmp_path / kind, {"weight": np.zeros(3, np.float32)}, text, kind)
+        assert message in refused(tmp_path / kind)
 
 
-def test_a_policy_in_place_of_directions(tmp_path: Path) -> None:
-    write_tensors(tmp_path / "new", {"weight": np.zeros(3, np.float32)}, "{}", "policy")
-    older = Path(__file__).parents[2] / "policies" / "start_kit_3M.safetensors"  # from before files said their kind
-    for path in (tmp_path / "new", older):
-        assert "is a policy, but a file of directions is needed here" in refused(path)
+def test_a_missing_file_and_a_policy_from_before_files_said_their_kind(tmp_path: Path) -> None:
+    assert "does not exist" in refused(tmp_path / "nowhere")
+    older = Path(__file__).parents[2] / "policies" / "start_kit_3M.safetensors"
+    assert "is a policy, but a file of directions is needed here" in refused(older)
 
 
 def rewrite(path: Path, change: Callable[[dict, dict], None]) -> None:

@@ -9,13 +9,6 @@ import pytest
 
 from activation_store.index import rows
 from tests.command import assert_refuses
-from tests.planted import planted_dump, write_planted
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    planted = planted_dump(agents=2, episodes=1, ticks=6, layers={"action_decoder": 4, "lstm_cell": 2})
-    return write_planted(tmp_path_factory.mktemp("dumps") / "whole", planted)
 
 
 @pytest.fixture
