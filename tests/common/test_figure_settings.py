@@ -4,8 +4,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.command import ROOT, environment
 
 DRAW = """
@@ -31,6 +29,7 @@ def main():
 command_line.run(main)
 """
 RC = "text.usetex: True\nfont.size: 30\nfont.family: serif\nsavefig.bbox: tight\nsavefig.facecolor: red\n"
+"""Settings of which each changes how a figure looks."""
 NOTEBOOK = {"MPLBACKEND": "module://matplotlib_inline.backend_inline"}
 
 
@@ -44,17 +43,11 @@ def drawn(folder: Path, **variables: str) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob("*.png")}
 
 
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    return drawn(tmp_path_factory.mktemp("plain"))
-
-
-def test_a_matplotlibrc_changes_nothing(plain: dict[str, bytes], tmp_path: Path) -> None:
-    """Not the one in the current folder, which comes before all others."""
-    (tmp_path / "matplotlibrc").write_text(RC)
-    assert drawn(tmp_path) == plain and len(plain) == 2
-
-
-def test_the_backend_of_a_notebook_is_not_used(plain: dict[str, bytes], tmp_path: Path) -> None:
-    """A script that a notebook starts inherits it, and it may not be installed here."""
-    assert drawn(tmp_path, **NOTEBOOK) == plain
+def test_a_matplotlibrc_and_the_backend_of_a_notebook_change_nothing(tmp_path: Path) -> None:
+    """The matplotlibrc of the current folder comes before all others; the backend may not be installed here."""
+    plain, mine = tmp_path / "plain", tmp_path / "mine"
+    for folder in (plain, mine):
+        folder.mkdir()
+    (mine / "matplotlibrc").write_text(RC)
+    figures = drawn(plain)
+    assert drawn(mine, **NOTEBOOK) == figures and len(figures) == 2
