@@ -86,6 +86,16 @@ def start(script: str, *arguments: object) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
+def printed_until(process: subprocess.Popen[str], part: str) -> str:
+    """Return what a process prints up to the end of the line that contains this part."""
+    assert process.stdout
+    lines = []
+    while part not in (line := process.stdout.readline()):
+        assert line, "".join(lines)
+        lines.append(line)
+    return "".join([*lines, line])
+
+
 def torchrun(script: Path | str, *arguments: object) -> None:
     """Run a script in two processes that train together, and check that they end well."""
     result = subprocess.run(

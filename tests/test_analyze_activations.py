@@ -84,14 +84,14 @@ def run(dump: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def summary(run: Path) -> dict:
-    return orjson.loads((run / "summary.json").read_bytes())
-
-
-def test_everything_promised_is_in_the_run_folder(run: Path) -> None:
+def test_everything_promised_is_in_the_run_folder_and_run_json_tells_how_to_repeat_it(run: Path, dump: Path) -> None:
     assert run.name == f"planted-sub{SUBSAMPLE}-c15"
     assert names(run) == ALWAYS | OF_CLUSTERS | OF_CHOICES | FIGURES
+    content = orjson.loads((run / "run.json").read_bytes())
+    metadata = orjson.loads((dump / METADATA_FILE).read_bytes())
+    assert content["arguments"]["subsample"] == SUBSAMPLE and content["seed"] == 42
+    assert content["input"][RECORDS_FILE] == metadata["files"][RECORDS_FILE]["sha256"]
+    assert content["versions"]["numpy"] == np.__version__
 
 
 def test_labels_name_their_records_and_find_the_planted_behaviours(run: Path, dump: Path, planted: Planted) -> None:
@@ -108,7 +108,8 @@ def test_labels_name_their_records_and_find_the_planted_behaviours(run: Path, du
     assert np.load(run / "embedding.npy", allow_pickle=False).shape == (len(kept), 2)
 
 
-def test_summary_tells_the_planted_story(run: Path, summary: dict, planted: Planted) -> None:
+def test_summary_tells_the_planted_story(run: Path, planted: Planted) -> None:
+    summary = summary_of(run)
     assert summary["records_in_dump"] == len(planted.records)
     assert summary["noise_share"] < 0.05 and summary["coverage"] == 1 - summary["noise_share"]
     fighters = [
@@ -127,14 +128,6 @@ def test_summary_tells_the_planted_story(run: Path, summary: dict, planted: Plan
     kept = f"one in {SUBSAMPLE} of each life, from a random tick on after its first tick"
     assert kept in " ".join(text.split()) and (summary["subsample"], summary["skip_first"]) == (SUBSAMPLE, 1)
     assert text.startswith("Verdict") and "Noise:" in text and "is_attacking" in text and "nan" not in text
-
-
-def test_run_json_tells_how_to_repeat_the_run(run: Path, dump: Path) -> None:
-    content = orjson.loads((run / "run.json").read_bytes())
-    metadata = orjson.loads((dump / METADATA_FILE).read_bytes())
-    assert content["arguments"]["subsample"] == SUBSAMPLE and content["seed"] == 42
-    assert content["input"][RECORDS_FILE] == metadata["files"][RECORDS_FILE]["sha256"]
-    assert content["versions"]["numpy"] == np.__version__
 
 
 @pytest.mark.slow

@@ -98,15 +98,9 @@ def test_a_room_has_few_loose_files(folder: Path) -> None:
     assert sum(path.parent == folder and path.name != "__init__.py" for path in FILES) <= LOOSE_FILES
 
 
-def test_no_files_import_each_other_in_a_circle() -> None:
+def test_no_files_and_no_rooms_import_each_other_in_a_circle_and_one_would_be_found() -> None:
     assert circle(file_arrows()) == []
-
-
-def test_no_rooms_import_each_other_in_a_circle() -> None:
     assert circle(room_arrows()) == []
-
-
-def test_a_circle_would_be_found() -> None:
     assert set(circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}})) == {"a", "b", "c"}
 
 

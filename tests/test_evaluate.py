@@ -148,16 +148,14 @@ def test_a_killed_run_goes_on_to_the_same_numbers(evaluated: Path, policies: Pat
     assert not list(policies.glob(".eval*"))
 
 
-def test_what_is_there_is_not_played_again(evaluated: Path, world: list[object], tmp_path: Path) -> None:
+def test_what_is_there_is_neither_played_again_nor_mixed_with_other_weights(
+    evaluated: Path, world: list[object], tmp_path: Path
+) -> None:
     folder = shutil.copytree(evaluated, tmp_path / "evaluated")
     before = (folder / "eval_pvp_1.json").read_bytes()
     done = run_here("evaluate.py", folder, "pvp", "-r", 2, "-n", 5, "--untrained", "yaofeng", *world)
     assert done.returncode == 0 and "playing" not in done.stdout and "take" in done.stdout
     assert (folder / "eval_pvp_1.json").read_bytes() == before
-
-
-def test_results_of_other_weights_are_not_mixed_in(evaluated: Path, world: list[object], tmp_path: Path) -> None:
-    folder = shutil.copytree(evaluated, tmp_path / "changed")
     shutil.copy(folder / "kit.safetensors", folder / "yao.safetensors")
     command = ("evaluate.py", folder, "pvp", "-n", 5, "--untrained", "yaofeng", *world)
     assert_refused(run_here(*command), "eval_pvp_1.json", "yao", "made in another way")
@@ -269,19 +267,15 @@ def test_a_damaged_journal_costs_the_episodes_from_there_on(
     assert not (policies / JOURNAL).exists()
 
 
-def test_a_whole_journal_only_needs_its_result_file(
-    evaluated: Path, policies: Path, world: list[object], journal: list[bytes]
+def test_a_whole_journal_needs_only_its_result_file_and_no_other_evaluation_takes_it(
+    policies: Path, world: list[object], journal: list[bytes], evaluated: Path
 ) -> None:
-    (policies / JOURNAL).write_bytes(b"".join(journal))
-    done = run_here("evaluate.py", policies, "pvp", "-n", 5, "--untrained", "yaofeng", *world)
-    assert done.returncode == 0 and "playing" not in done.stdout and done.stderr == ""
-    assert (policies / "eval_pvp_1.json").read_bytes() == (evaluated / "eval_pvp_1.json").read_bytes()
-
-
-def test_a_journal_of_another_evaluation_is_named(policies: Path, world: list[object], journal: list[bytes]) -> None:
     (policies / JOURNAL).write_bytes(b"".join(journal))
     result = run_here("evaluate.py", policies, "pvp", "-n", 1, *world)
     assert_refused(result, str(policies / JOURNAL), "another way", "remove it")
+    done = run_here("evaluate.py", policies, "pvp", "-n", 5, "--untrained", "yaofeng", *world)
+    assert done.returncode == 0 and "playing" not in done.stdout and done.stderr == ""
+    assert (policies / "eval_pvp_1.json").read_bytes() == (evaluated / "eval_pvp_1.json").read_bytes()
 
 
 def test_damaged_results_are_refused(evaluated: Path, world: list[object], tmp_path: Path) -> None:

@@ -246,15 +246,12 @@ def test_a_phone_shows_it_too(browser, page_file: Path) -> None:
             assert locator.bounding_box()["y"] < 780
 
 
-def test_foreign_scripts_do_not_run(browser, page_file: Path, tmp_path: Path) -> None:
+def test_foreign_scripts_do_not_run_and_a_damaged_page_says_so(browser, page_file: Path, tmp_path: Path) -> None:
     """They would with the policy that pages had before, which allowed every script inside the page."""
     assert scripts_that_ran(browser, page_file, tmp_path) == []
     allowing = tmp_path / "allowing.html"
     allowing.write_text(re.sub("'sha256-[^']*'", "'unsafe-inline'", page_file.read_text()))
     assert {"start", "end", "attribute", "link"} <= set(scripts_that_ran(browser, allowing, tmp_path))
-
-
-def test_a_damaged_page_says_so(browser, page_file: Path, tmp_path: Path) -> None:
     page = browser.new_page()
     page.goto(damaged(page_file, "replay-content", tmp_path).as_uri())
     page.get_by_text("cannot show its replay").wait_for()

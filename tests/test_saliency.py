@@ -34,13 +34,15 @@ def results(recorded: RecordedPolicy, tmp_path_factory) -> Path:
     return shared_folder(tmp_path_factory, "saliency", attribute) / f"{NAME}-saliency-value-gradient"
 
 
-def test_everything_is_there_and_whole(results: Path) -> None:
+def test_everything_is_there_and_whole_and_the_film_shows_the_chosen_samples(results: Path) -> None:
     done = json.loads((results / "DONE.json").read_text())["files"]
     assert set(done) >= {
         "saliency.html", "saliency.mp4", "overview.png", "sanity.png", "sanity.json", "maps.npz", "summary.txt",
         "parts.tsv",
     }  # fmt: skip
     assert all(one["sha256"] == sha256(results / name) for name, one in done.items())
+    count, _ = imageio_ffmpeg.count_frames_and_secs(str(results / "saliency.mp4"))
+    assert count == 2 * 4
 
 
 def test_maps_belong_to_the_records_that_they_name(recorded: RecordedPolicy, results: Path) -> None:
@@ -53,11 +55,6 @@ def test_maps_belong_to_the_records_that_they_name(recorded: RecordedPolicy, res
     np.testing.assert_allclose(result["value"], records.value[rows], atol=1e-5)
     assert (result["material"] == records.tile[rows, :, 2]).all()
     assert result["sample"].tolist() == np.repeat([0, 1, 2], 4).tolist()
-
-
-def test_the_film_shows_the_chosen_samples(results: Path) -> None:
-    count, _ = imageio_ffmpeg.count_frames_and_secs(str(results / "saliency.mp4"))
-    assert count == 2 * 4
 
 
 def test_the_page_shows_ticks_lags_and_what_lies_under_the_pointer(browser, results: Path) -> None:

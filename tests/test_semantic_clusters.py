@@ -118,6 +118,11 @@ def test_an_unknown_command_is_refused() -> None:
 
 
 @pytest.fixture(scope="module")
+def coded(run: Path, recording: Recording) -> CodedDump:
+    return coded_dump(run, recording.dump, lambda _: nullcontext(lambda _: None))
+
+
+@pytest.fixture(scope="module")
 def described(run: Path, recording: Recording) -> list[dict]:
     """The cards of the run."""
     (run / "labels.yaml").write_text("0: forages\n1: ''\n")
@@ -127,8 +132,7 @@ def described(run: Path, recording: Recording) -> list[dict]:
     return json.loads((run / "cards.json").read_text())
 
 
-def test_cards_count_what_the_dump_holds(run: Path, recording: Recording, described: list[dict]) -> None:
-    coded = coded_dump(run, recording.dump, lambda _: nullcontext(lambda _: None))
+def test_cards_count_what_the_dump_holds(coded: CodedDump, described: list[dict]) -> None:
     seen, label = coded.seen, coded.label
     assert sum(card["share"] for card in described) == pytest.approx(1)
     moves = seen.chose("Move.Direction")
@@ -145,9 +149,8 @@ def test_cards_count_what_the_dump_holds(run: Path, recording: Recording, descri
     assert sum(card["deaths"] for card in described) == len(dead) > 0
 
 
-def test_dwell_times_are_those_of_the_visits(run: Path, recording: Recording, described: list[dict]) -> None:
+def test_dwell_times_are_those_of_the_visits(coded: CodedDump, described: list[dict]) -> None:
     """Counted in a plain loop: ticks in a code over visits that end before the life does."""
-    coded = coded_dump(run, recording.dump, lambda _: nullcontext(lambda _: None))
     lives, left = coded.lives, dict.fromkeys(coded.labels, 0)
     for start, length in zip(lives.starts, lives.lengths, strict=True):
         own = coded.label[lives.order[start : start + length]]
@@ -178,11 +181,6 @@ def test_a_run_without_a_codebook_is_refused(analysed, tmp_path: Path) -> None:
         assert_refused(
             run_here("semantic_clusters.py", command, analysed.run), "codebook.npz", "semantic_clusters.py fit"
         )
-
-
-@pytest.fixture(scope="module")
-def coded(run: Path, recording: Recording) -> CodedDump:
-    return coded_dump(run, recording.dump, lambda _: nullcontext(lambda _: None))
 
 
 @pytest.mark.parametrize("source", ["best", "all"])

@@ -18,7 +18,7 @@ from activation_store.reader import read_dump
 from agent_zoo.checkpoint import load_checkpoint
 from agent_zoo.checkpoint_files import OWN, SHIPPED
 from agent_zoo.observation_masking import ObservationMask
-from tests.command import assert_refused, assert_refuses, run, run_here, run_well, start
+from tests.command import assert_refused, assert_refuses, printed_until, run, run_here, run_well, start
 from tests.shared import shared_folder
 
 pytestmark = pytest.mark.usefixtures("without_curves")  # `trained` is another process, which draws them
@@ -185,9 +185,7 @@ def test_a_signal_leaves_a_policy_that_loads(
 
 
 def workers_once_it_trains(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    assert process.stdout
-    while "agent-steps" not in process.stdout.readline():
-        pass
+    printed_until(process, "agent-steps")
     workers = psutil.Process(process.pid).children()
     assert len(workers) == 2
     return workers
@@ -272,13 +270,10 @@ def reflexes(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_without_recurrence_a_policy_has_no_memory(reflexes: Path) -> None:
+def test_a_policy_without_recurrence_remembers_what_was_withheld_and_paid_for_and_nothing_else(reflexes: Path) -> None:
     policy, info = load_checkpoint(reflexes / "policies" / "reflex.safetensors")
     assert info.recurrent_arguments == {"layers": 0}
     assert not [name for name, _ in policy.named_parameters() if "lstm" in name]
-
-
-def test_a_policy_remembers_what_was_withheld_from_it_and_what_it_was_paid_for(reflexes: Path) -> None:
     assert_remembers(reflexes / "policies" / "reflex.safetensors", "strict")
 
 
@@ -364,9 +359,7 @@ def test_metrics_are_mirrored_to_wandb_files_when_offline(trained: Path, tmp_pat
 def test_training_goes_on_without_a_mirror_that_died(tmp_path: Path) -> None:
     mirrored = tuple(argument for argument in TWO_UPDATES if argument != "--no-track")
     with start("train.py", *mirrored, "--wandb.mode", "offline", "-n", "alone", *folders(tmp_path)) as process:
-        assert process.stdout
-        while "agent-steps" not in process.stdout.readline():
-            pass
+        printed_until(process, "agent-steps")
         (service,) = (item for item in psutil.Process(process.pid).children() if item.name() == "wandb-core")
         service.kill()
         output = process.stdout.read()

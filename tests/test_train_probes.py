@@ -131,7 +131,7 @@ def test_read_outs_work_on_raw_activations(results: Path, dumps: list[Path]) -> 
     assert not any("is_buying" in direction.name for direction in directions)
 
 
-def test_given_parts_add_up(results: Path) -> None:
+def test_given_parts_add_up_and_similarity_is_of_networks_on_one_stream(results: Path) -> None:
     parts: dict[tuple[str, ...], dict[str, float]] = {}
     for row in rows(results, "probe_given.tsv"):
         if row["value"]:
@@ -141,9 +141,6 @@ def test_given_parts_add_up(results: Path) -> None:
         assert item["only_memory"] + item["only_given"] + item["common"] == pytest.approx(item["both"], abs=1e-4)
         if target == "tick":
             assert item["given"] > 0.99 and item["only_memory"] < 0.01
-
-
-def test_similarity_is_of_networks_on_one_stream(results: Path) -> None:
     result = {(row["dump"], row["one"], row["other"]): float(row["cka"]) for row in rows(results, "probe_cka.tsv")}
     assert len(result) == 2 * 6
     assert all(-0.2 < value <= 1 for value in result.values())

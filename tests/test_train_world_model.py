@@ -64,14 +64,11 @@ def test_every_agent_lives_in_a_model_of_its_world(
     assert "vitals after 1 ticks" in done.stdout
 
 
-def test_a_finished_training_is_not_overwritten(trained: Path, features_dump: RecordedFeatures) -> None:
-    again = run_here("train_world_model.py", *arguments(features_dump, trained.parent))
-    assert_refused(again, "already holds a trained world model")
-
-
-def test_a_training_that_was_killed_as_it_ended_leaves_no_state(
+def test_a_finished_training_is_not_overwritten_even_if_it_was_killed_as_it_ended(
     trained: Path, features_dump: RecordedFeatures, tmp_path: Path
 ) -> None:
+    again = run_here("train_world_model.py", *arguments(features_dump, trained.parent))
+    assert_refused(again, "already holds a trained world model")
     shutil.copytree(trained, tmp_path / trained.name)
     state = tmp_path / trained.name / "training_state.safetensors"
     state.touch()

@@ -68,14 +68,11 @@ def test_a_file_without_directions_is_whole(tmp_path: Path) -> None:
     assert len(read_directions(tmp_path / "none")) == 0
 
 
-def test_read_out_is_the_weighted_sum_and_the_bias() -> None:
+def test_read_out_is_the_weighted_sum_and_the_bias_however_large_they_are() -> None:
     one = replace(direction("x", units=3), weight=np.array([1, -2, 0.5], np.float32), bias=10.0)
     assert one.read_out(np.array([[1, 1, 2], [0, 0, 0]], np.float32)).tolist() == [10, 10]
     with pytest.raises(ValueError):
         one.read_out(np.zeros((2, 4), np.float32))
-
-
-def test_large_weights_that_the_bias_cancels_lose_nothing() -> None:
     one = replace(direction("x", units=1), weight=np.array([1e6], np.float32), bias=-900_000.0)
     activation = np.array([[0.9]], np.float32)
     assert one.read_out(activation)[0] == pytest.approx(float(activation[0, 0]) * 1e6 - 900_000, abs=1e-6)

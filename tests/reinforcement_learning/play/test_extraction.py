@@ -151,13 +151,18 @@ def witness(witnessed) -> Witness:
     return witnessed[1]
 
 
-def test_every_living_agent_tick_is_recorded_once(records: Records, witness: Witness) -> None:
+def test_every_living_agent_tick_is_recorded_once_and_done_is_a_lifes_last(records: Records, witness: Witness) -> None:
     assert len(records) == len(set(keys(records))) > 500
     assert set(keys(records)) == witness.state.keys()
     assert sorted(set(records.episode.tolist())) == list(range(EPISODES))
+    done = records.column("done")
+    assert done.sum() == EPISODES * 16
+    last = {(key[0], key[2]): key for key in sorted(keys(records))}
+    assert {key for key, ends in zip(keys(records), done, strict=True) if ends} == set(last.values())
+    assert any(witness.died[key] for key in last.values())
 
 
-def test_labels_are_the_engines(records: Records, witness: Witness) -> None:
+def test_labels_place_and_life_are_the_engines(records: Records, witness: Witness) -> None:
     for name in ("spawn_row", "spawn_col", "player_kills", "damage_inflicted"):
         truth = [witness.truth[key][name] for key in keys(records)]
         assert records.column(f"truth/{name}").tolist() == truth
@@ -165,9 +170,6 @@ def test_labels_are_the_engines(records: Records, witness: Witness) -> None:
     assert records.column("truth/damage_inflicted").max() > 0
     progress = records.column("truth/task_progress")
     assert progress.max() > 0 and progress.min() == 0
-
-
-def test_place_and_life_are_the_engines(records: Records, witness: Witness) -> None:
     for name in ("row", "col"):
         assert records.column(name).tolist() == [witness.truth[key][name] for key in keys(records)]
     lives = {(episode, agent): set() for episode, _, agent in keys(records)}
@@ -187,14 +189,6 @@ def test_what_is_withheld_is_not_in_the_observation_but_beside_it(records: Recor
     middle = records.tile[:, records.tile.shape[1] // 2, :2]
     assert masked == (not middle.any()) == (not seen.own_as_seen("row").any())
     assert np.array_equal(records.tile[:, 0, :2] - middle, np.full_like(middle, -VIEW_RADIUS))
-
-
-def test_done_is_a_lifes_last_tick(records: Records, witness: Witness) -> None:
-    done = records.column("done")
-    assert done.sum() == EPISODES * 16
-    last = {(key[0], key[2]): key for key in sorted(keys(records))}
-    assert {key for key, ends in zip(keys(records), done, strict=True) if ends} == set(last.values())
-    assert any(witness.died[key] for key in last.values())
 
 
 def test_a_task_belongs_to_a_life_and_is_named(records: Records, witnessed) -> None:

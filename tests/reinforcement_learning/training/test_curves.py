@@ -45,16 +45,13 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Axes]:
     return panels(write(tmp_path_factory.mktemp("run"), [an_update(number) for number in range(1, 6)]))
 
 
-def test_every_panel_shows_what_training_reports(drawn: dict[str, Axes]) -> None:
+def test_every_panel_shows_what_training_reports_and_none_overlaps_another(drawn: dict[str, Axes]) -> None:
     assert len(drawn) == 15
     for title, axes in drawn.items():
         assert axes.has_data() and axes.get_ylabel() and axes.get_xlabel() == "agent-steps", title
     np.testing.assert_allclose(drawn["Entropy"].lines[0].get_xydata(), [(1000 * n, 0.1 * n) for n in range(1, 6)])
     assert [text.get_text() for text in drawn["Events"].get_legend().get_texts()] == ["eat food"]
     assert curves_module._CAUSES == CAUSES_OF_DEATH
-
-
-def test_panels_do_not_overlap(drawn: dict[str, Axes]) -> None:
     boxes = [(title, axes.get_tightbbox()) for title, axes in drawn.items()]
     for (one, box), (other, its_box) in combinations(boxes, 2):
         assert not box.overlaps(its_box), f"{one} reaches into {other}"

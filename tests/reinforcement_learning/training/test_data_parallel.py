@@ -37,7 +37,7 @@ from reinforcement_learning.training.run_folder import TrainingFolder, make_run_
 from reinforcement_learning.training.semantic_training import SemanticTraining
 from reinforcement_learning.training.trainer import Session, train
 from reinforcement_learning.training.training_state import TrainingState
-from tests.command import ROOT, TORCHRUN, environment, torchrun
+from tests.command import ROOT, TORCHRUN, environment, printed_until, torchrun
 from tests.conftest import AGENT
 from tests.test_train import SMALL, folders, metrics_of
 
@@ -205,16 +205,6 @@ def start_train(*arguments: object) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-def until_first_update(process: subprocess.Popen[str]) -> str:
-    assert process.stdout
-    output = process.stdout.readline()
-    while output and "agent-steps" not in output.splitlines()[-1]:
-        line = process.stdout.readline()
-        assert line, output
-        output += line
-    return output
-
-
 def processes_of(torchrun: subprocess.Popen[str]) -> tuple[psutil.Process, psutil.Process]:
     """Return the leader and the other process."""
     leader, other = sorted(psutil.Process(torchrun.pid).children(), key=lambda item: int(item.environ()["RANK"]))
@@ -226,7 +216,7 @@ def processes_of(torchrun: subprocess.Popen[str]) -> tuple[psutil.Process, psuti
 def test_a_signal_leaves_one_run_and_a_policy_that_loads(tmp_path: Path, maps: Path, told: str) -> None:
     without_a_name = (*folders(tmp_path), "--env.maps-dir", maps.parent)  # both must choose the same
     with start_train(*without_a_name) as process:
-        output = until_first_update(process)
+        output = printed_until(process, "agent-steps")
         if told == "all":
             os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does
         else:
@@ -244,7 +234,7 @@ def test_a_signal_leaves_one_run_and_a_policy_that_loads(tmp_path: Path, maps: P
 @pytest.mark.slow
 def test_a_process_that_dies_takes_the_others_along(tmp_path: Path, maps: Path) -> None:
     with start_train("-n", "bereft", *folders(tmp_path), "--env.maps-dir", maps.parent) as process:
-        output = until_first_update(process)
+        output = printed_until(process, "agent-steps")
         leader, other = processes_of(process)
         other.kill()
         output += process.stdout.read()

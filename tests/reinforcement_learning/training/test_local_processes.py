@@ -21,7 +21,17 @@ from reinforcement_learning.run_settings import check_training
 from reinforcement_learning.settings import RolloutSettings, Settings, TrainSettings
 from reinforcement_learning.training import local_processes
 from reinforcement_learning.training.local_processes import must_start, run_together, share_of_work
-from tests.command import ROOT, assert_refused, assert_refuses, environment, run, run_here, start, torchrun
+from tests.command import (
+    ROOT,
+    assert_refused,
+    assert_refuses,
+    environment,
+    printed_until,
+    run,
+    run_here,
+    start,
+    torchrun,
+)
 from tests.test_train import ONCE, WORLD, folders, metrics_of
 
 LEARNING = (*WORLD, *ONCE, "--train.update-epochs", "1", "--train.total-agent-steps", "2048")
@@ -214,8 +224,7 @@ def test_processes_with_a_world_each_on_ray_need_a_core_each_and_learn_the_same(
 def test_all_processes_end_with_the_first(tmp_path: Path, maps: Path, number: signal.Signals) -> None:
     command = (*SHARED, "--train.total-agent-steps", "10_000_000", "-n", "stopped", "--processes", "2")
     with start("train.py", *command, *folders(tmp_path, maps.parent)) as process:
-        assert process.stdout
-        output = next(line for line in process.stdout if "agent-steps" in line)
+        output = printed_until(process, "agent-steps")
         children = psutil.Process(process.pid).children()
         assert len(children) == 2
         process.send_signal(number)

@@ -15,7 +15,7 @@ from reinforcement_learning.run_settings import load_settings, read_run_settings
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.training.sweeps.local_sweep import SweepFolder, Trial, TrialCommands
 from reinforcement_learning.training.sweeps.sweep import SearchSpace, override, read_search_space, read_sweep
-from tests.command import ROOT, assert_refused, assert_refuses, run, run_here, start
+from tests.command import ROOT, assert_refused, assert_refuses, printed_until, run, run_here, start
 from tests.test_train import FOREVER, ONE_UPDATE, TWO_UPDATES, folders
 
 METRIC = {"name": "lives/ticks", "goal": "maximize"}
@@ -100,9 +100,7 @@ def test_ctrl_c_stops_the_trial_and_the_sweep(tmp_path: Path) -> None:
     path = sweep_file(tmp_path, RATES)
     how = ("--sweep-config", path, "--sweeps-dir", tmp_path / "sweeps", *folders(tmp_path))
     with start("train.py", "-m", "sweep", "-n", "endless", *FOREVER, *how) as process:
-        assert process.stdout
-        while " agent-steps" not in process.stdout.readline():
-            pass
+        printed_until(process, " agent-steps")
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         printed = process.stdout.read()
     assert process.returncode == 130, printed
