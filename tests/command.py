@@ -24,12 +24,9 @@ ROOT = Path(__file__).parents[1]
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
 
-def run(script: str, *arguments: object, timeout: float = 900, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
+def run(script: str, *arguments: object, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """Run a stage script from the project's root, or a copy of it, and return its output and exit code."""
-    return subprocess.run(
-        [sys.executable, script, *map(str, arguments)],
-        cwd=folder, env=environment(), capture_output=True, text=True, timeout=timeout, check=False,
-    )  # fmt: skip
+    return python(script, *arguments, folder=folder, code=None)
 
 
 def run_here(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -71,6 +68,23 @@ def run_well(script: str, *arguments: object) -> subprocess.CompletedProcess[str
     """Do the same as `run_here`, and check that the script ended well."""
     done = run_here(script, *arguments)
     assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def python(
+    *arguments: object, folder: Path = ROOT, code: int | None = 0, timeout: float = 900, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run Python with arguments of its own, check its exit code, and return its output.
+
+    Args:
+        variables: of the environment, beside those of the tests.
+        code: None for any.
+    """
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=folder, env=environment() | variables, capture_output=True, text=True, timeout=timeout, check=False,
+    )  # fmt: skip
+    assert code in (None, done.returncode), done.stdout + done.stderr
     return done
 
 

@@ -170,7 +170,6 @@ def start_kit_tensors(units: int = 16, task_size: int = 24, *, seed: int = 7) ->
 
 
 def saved_start_kit(units: int = 16, task_size: int = 24, *, seed: int = 7) -> bytes:
-    """A checkpoint of the original's start kit."""
     return saved_network(
         start_kit_tensors(units, task_size, seed=seed),
         wrapper="pufferlib.frameworks.cleanrl.RecurrentPolicy",

@@ -16,7 +16,7 @@ from activation_store.schema import METADATA_FILE, RECORDS_FILE
 from activation_store.subsample import Subsample
 from analysis.features import features_named
 from common.user_error import UserError
-from tests.command import assert_refused, assert_refuses, run_here
+from tests.command import assert_refused, assert_refuses, python, run_here
 from tests.command import run as run_script
 from tests.planted import FIGHTING, Planted, planted_dump, write_planted
 from tests.shared import shared_folder
@@ -367,7 +367,6 @@ def test_mistakes_end_in_one_line(dump: Path, tmp_path: Path) -> None:
 
 
 def test_help_shows_every_default() -> None:
-    done = run_script("analyze_activations.py", "--help")
-    assert done.returncode == 0
+    done = python("analyze_activations.py", "--help")
     for default in ("10", "15", "5", "0.1", "action_decoder", "42", "analysis_results", "umap", "30", "30.0", "False"):
         assert f"(default: {default})" in " ".join(done.stdout.replace("│", " ").split())

@@ -17,7 +17,7 @@ from analysis.recorded.recorded_observation import packed_observation
 from common.user_error import UserError
 from reinforcement_learning.play.entrants import load_entrant
 from tests.activation_store.test_round_trip import assert_same_records
-from tests.command import assert_refused, assert_refuses, run, run_here, run_on_terminal, run_well, start
+from tests.command import assert_refused, assert_refuses, python, run_here, run_on_terminal, run_well, start
 from tests.shared import shared_folder
 
 pytestmark = pytest.mark.usefixtures("without_curves")
@@ -39,8 +39,7 @@ def train_and_extract(folder: Path) -> None:
         "train.py", "--debug", "--no-track", "-n", "tiny", *WORLD, "--policies-dir", folder / "policies",
         "--runs-dir", folder / "runs", "--env.maps-dir", folder / "maps",
     )  # fmt: skip
-    extracted = run("extract_activations.py", "pve", "-p", "tiny", "-n", 2, *options(folder))
-    assert extracted.returncode == 0, extracted.stderr
+    extracted = python("extract_activations.py", "pve", "-p", "tiny", "-n", 2, *options(folder))
     assert str(folder / "activation_data" / "tiny") in extracted.stdout.replace("\n", "")
 
 
@@ -83,8 +82,9 @@ def test_dump_says_what_it_holds_and_so_does_what_follows_from_the_records(folde
     assert np.flatnonzero(records.column("done")).tolist() == sorted(last.values())
 
 
-def test_the_maps_can_be_chosen(folder: Path, tmp_path: Path) -> None:
-    extracted(folder, "pve", "-p", "tiny", "-n", 1, "--max-steps", 1, "--map-seed", 0, output=tmp_path)
+def test_the_maps_and_the_ticks_after_which_it_stops_in_mid_episode_can_be_chosen(folder: Path, tmp_path: Path) -> None:
+    extracted(folder, "pve", "-p", "tiny", "-n", 1, "--max-steps", 3, "--map-seed", 0, output=tmp_path)
+    assert read_dump(tmp_path / "tiny").tick.max() == 2
     assert read_metadata(tmp_path / "tiny").environment["map_seed"] == 0
     assert_refused(extract(folder, "pve", "-p", "tiny", "--map-seed", -1, output=tmp_path), "--map-seed is -1")
 
@@ -137,11 +137,6 @@ def test_a_share_of_acts_can_be_random(folder: Path, tmp_path: Path) -> None:
     plain, none, some = (read_metadata(tmp_path / name / "tiny") for name in ("plain", "none", "some"))
     assert plain == none and plain.files != some.files
     assert "random_actions" not in plain.environment and some.environment["random_actions"] == 0.5
-
-
-def test_max_steps_stops_in_mid_episode(folder: Path, tmp_path: Path) -> None:
-    extracted(folder, "pve", "-p", "tiny", "--max-steps", 3, output=tmp_path / "short")
-    assert read_dump(tmp_path / "short" / "tiny").tick.max() == 2
 
 
 @pytest.mark.slow

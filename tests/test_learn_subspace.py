@@ -9,7 +9,7 @@ from activation_store.directions import read_directions
 from activation_store.reader import read_dump
 from analysis.dynamics.subspaces import alignment, learn_run
 from common.files import sha256
-from tests.command import assert_refused, run_here
+from tests.command import assert_refused, run_here, run_well
 from tests.recorded_policy import NAME, RecordedPolicy
 
 
@@ -24,8 +24,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_learnt_subspace_is_tried_beside_controls_and_can_be_edited(recorded: RecordedPolicy, tmp_path: Path) -> None:
     folder = tmp_path / "learnt"
     ours = ("--learn", recorded.dump, "--policies-dir", recorded.policies, "-o", folder)
-    done = run_here("intervene.py", "--edit", "interchange", *ours, "--donor", "self_food", "--dimensions", 2)
-    assert done.returncode == 0, done.stderr
+    done = run_well("intervene.py", "--edit", "interchange", *ours, "--donor", "self_food", "--dimensions", 2)
     lines = [line.split("\t") for line in (folder / "accuracies.tsv").read_text().splitlines()]
     assert [line[0] for line in lines[1:]] == [
         "learnt subspace", "between the means of the values", "20 random subspaces", "whole state", "nothing",

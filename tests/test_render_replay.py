@@ -21,7 +21,7 @@ from analysis.replays.replay import Replay
 from analysis.runs.run_folder import RunFolder
 from common.files import sha256
 from tests.browser import damaged, opened, scripts_that_ran, settle, until
-from tests.command import assert_refused, run, run_here, run_well
+from tests.command import assert_refused, python, run, run_here, run_well
 from tests.recorded import POLICIES, Recording
 
 STRIDE = 2
@@ -46,8 +46,7 @@ def page_file(recording: Recording, run_folder: Path, tmp_path_factory: pytest.T
     """The page with clusters, next to a copy of its replay with a name that needs escaping."""
     copy = tmp_path_factory.mktemp("page") / "<b>&'episode'.replay.lzma"
     shutil.copy(recording.replay, copy)
-    done = run("render_replay.py", copy, "--dump", recording.dump, "--cluster_dir", run_folder)
-    assert done.returncode == 0, done.stderr
+    done = python("render_replay.py", copy, "--dump", recording.dump, "--cluster_dir", run_folder)
     page = copy.with_name("<b>&'episode'.html")
     assert str(page) in done.stdout and page.stat().st_size < PAGE_BYTES
     return page

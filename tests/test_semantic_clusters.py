@@ -23,14 +23,11 @@ from analysis.runs.finished_run import read_run
 from analysis.runs.names import read_names
 from analysis.runs.propagated_labels import fit_rule, propagate_labels
 from common.user_error import UserError
-from reinforcement_learning.play.contest import Contest
-from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.extraction import RecordingPlan
-from reinforcement_learning.settings import PolicySettings, SemanticSettings, Settings
 from tests.command import assert_refused, assert_refuses, run_here, run_well
-from tests.conftest import AGENT
 from tests.planted_run import rewrite
 from tests.recorded import Recording, record
+from tests.tiny_policies import tiny_contest
 
 LAYER = "action_decoder"
 QUICK = ("--subsample", 2, "--permutations", 99, "--bootstraps", 99)
@@ -271,15 +268,14 @@ def test_planes_are_drawn_and_measured(run: Path, recording: Recording, analysed
 def learnt(small_world, task, maps, tmp_path_factory: pytest.TempPathFactory) -> Recording:
     """A recording of a policy with a codebook of its own, whose codes lie where its states are."""
     world = replace(small_world, spawn_immunity=0)
-    settings = Settings(env=world, task=task, policy=PolicySettings(hidden_size=16), semantic=SemanticSettings(codes=6))
-    entrant = untrained_entrant(AGENT, settings, maps, seed=0)
-    contest = Contest((entrant,), world, task, maps, torch.device("cpu"))
+    contest = tiny_contest(world, task, maps, codes=6)
     plan = RecordingPlan(2, None, seed=4, layers=("lstm_hidden", "semantic_plane", "semantic_code"))
     before = record(contest, replace(plan, episodes=1), tmp_path_factory.mktemp("before"), episode=0)
     plane = read_dump(before.dump).activations["semantic_plane"]
+    codebook = contest.entrants[0].policy.semantic.codebook
     with torch.no_grad():
-        entrant.policy.semantic.codebook[:5] = torch.from_numpy(np.quantile(plane, [0.1, 0.3, 0.5, 0.7, 0.9], axis=0))
-        entrant.policy.semantic.codebook[5] = 1e3
+        codebook[:5] = torch.from_numpy(np.quantile(plane, [0.1, 0.3, 0.5, 0.7, 0.9], axis=0))
+        codebook[5] = 1e3
     return record(contest, plan, tmp_path_factory.mktemp("learnt"), episode=1)
 
 

@@ -15,7 +15,7 @@ from analysis.findings.page import verify_page
 from analysis.findings.page_template import template_of
 from analysis.findings.study_file import read_study
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-from tests.command import ROOT, assert_refused, assert_refuses, run, run_here, start
+from tests.command import ROOT, assert_refused, assert_refuses, python, run_here, start
 from tests.tiny_policies import save_policies
 
 ARMS = "--episodes 2 --max-steps 40 --controls 1 --share 0.25 --workers 1"
@@ -74,8 +74,7 @@ def folder(small_world: EnvironmentSettings, task: TaskSettings, maps: Path, tmp
     }  # fmt: skip
     (folder / "tiny.yaml").write_text(yaml.safe_dump(study))
     (folder / "tiny.md.jinja").write_text(TEXT)
-    done = run("study.py", *arguments(folder, folder))
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = python("study.py", *arguments(folder, folder))
     (folder / "said.txt").write_text(done.stdout)
     return folder
 
@@ -159,7 +158,7 @@ def test_interrupted_study_goes_on(folder: Path, tmp_path: Path) -> None:
         log.unlink()
     planned = run_here("study.py", *own, "--plan").stdout
     assert "clear_kit: will continue" in planned and "clear_second: will run" in planned
-    assert run("study.py", *own).returncode == 0
+    python("study.py", *own)
     assert (tmp_path / "pages/tiny/clear_kit/effects.tsv").read_bytes() == (
         folder / "pages/tiny/clear_kit/effects.tsv"
     ).read_bytes()
@@ -169,8 +168,7 @@ def test_interrupted_study_goes_on(folder: Path, tmp_path: Path) -> None:
 def test_stages_on_ray_give_the_same_results(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray")
     own = arguments(folder, tmp_path)
-    done = run("study.py", *own, "--ray-address", "local", "--stage-cores", 1)
-    assert done.returncode == 0, done.stdout + done.stderr
+    python("study.py", *own, "--ray-address", "local", "--stage-cores", 1)
     for name in ("clear_kit", "clear_second"):
         there, here = (parent / "results/tiny" / name / "effects.tsv" for parent in (tmp_path, folder))
         assert there.read_bytes() == here.read_bytes()

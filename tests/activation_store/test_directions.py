@@ -52,12 +52,11 @@ def test_what_is_written_is_read_back(path: Path) -> None:
         assert one.weight.dtype == np.float32
 
 
-def test_the_same_directions_make_the_same_file(path: Path, tmp_path: Path) -> None:
+def test_the_same_directions_make_the_same_file_which_any_reader_of_safetensors_reads(
+    path: Path, tmp_path: Path
+) -> None:
     write_directions(tmp_path / "again", WRITTEN)
     assert (tmp_path / "again").read_bytes() == path.read_bytes()
-
-
-def test_any_reader_of_safetensors_finds_weight_and_bias(path: Path) -> None:
     arrays = load_file(path)
     np.testing.assert_array_equal(arrays["cluster_0/weight"], WRITTEN[2].weight)
     assert arrays["cluster_0/bias"] == 0.1
@@ -78,14 +77,12 @@ def test_read_out_is_the_weighted_sum_and_the_bias_however_large_they_are() -> N
     assert one.read_out(activation)[0] == pytest.approx(float(activation[0, 0]) * 1e6 - 900_000, abs=1e-6)
 
 
-def test_a_direction_is_found_by_its_name_or_how_that_ends(path: Path) -> None:
+def test_a_direction_is_found_by_how_its_name_ends_and_otherwise_the_nearest_is_named(
+    path: Path, tmp_path: Path
+) -> None:
     result = read_directions(path)
     for name in ("a/lstm_cell/tick", "lstm_cell/tick", "tick"):
         assert result.named(name).name == "a/lstm_cell/tick"
-
-
-def test_a_name_that_is_not_there_is_answered_with_the_nearest(path: Path, tmp_path: Path) -> None:
-    result = read_directions(path)
     assert_refuses(r"no direction 'self_foot': did you mean 'self_food'\?", result.named, "self_foot")
     assert_refuses("it holds a/lstm_cell/self_food, a/lstm_cell/tick, cluster_0", result.named, "zzz")
     write_directions(tmp_path / "two", [direction("a/lstm_cell/tick"), direction("a/lstm_hidden/tick")])

@@ -51,13 +51,10 @@ def test_the_same_world_is_asked_for(metadata: DumpMetadata, environment: dict[s
     assert between.removesuffix("--name start_kit_3M-standard").strip() == options
 
 
-def test_episodes_seed_and_folder_are_kept(metadata: DumpMetadata) -> None:
+def test_episodes_seed_folder_opponents_and_checkpoint_are_kept(metadata: DumpMetadata) -> None:
     many = replace(metadata, episodes=[{"number": number} for number in range(20)], seed=5)
     assert "--record standard -n 20 --seed 5 -o 'my data' --name" in command(Path("my data/start_kit_3M"), many)
     assert "-n" not in shlex.split(command(FOLDER, metadata)), "8 are the default, and 4 are too few for probes"
-
-
-def test_opponents_and_checkpoints_are_named(metadata: DumpMetadata) -> None:
     shared = replace(metadata, environment={"opponents": ["takeru_3M"]})
     assert "pvp -p start_kit_3M,takeru_3M --record standard --name standard" in command(FOLDER, shared)
     checkpoint = replace(metadata, policy="start_kit_3M_0000750000")

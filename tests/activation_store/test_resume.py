@@ -2,8 +2,6 @@
 
 import dataclasses
 import signal
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
@@ -17,10 +15,9 @@ from activation_store.writer import DumpWriter, state_of
 from common.files import locked_folder
 from common.user_error import UserError
 from tests.activation_store.test_round_trip import assert_same_records, completed
-from tests.command import assert_refuses
+from tests.command import assert_refuses, python
 from tests.planted import Planted, planted_dump, with_optional_parts
 
-ROOT = Path(__file__).parents[2]
 EPISODES = 3
 WRITE = textwrap.dedent(
     """
@@ -101,8 +98,7 @@ def test_killed_at_any_moment_then_resumed(
     form: str, uninterrupted: dict[str, bytes], tmp_path: Path, call: str, which: int
 ) -> None:
     folder = tmp_path / "dump"
-    command = [sys.executable, "-c", WRITE, str(folder), form, call, str(which)]
-    killed = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=120, check=False)
+    killed = python("-c", WRITE, folder, form, call, which, code=None)
     if killed.returncode == 0:
         pytest.skip("there are fewer such calls in this format")
     assert killed.returncode == -signal.SIGKILL, killed.stderr

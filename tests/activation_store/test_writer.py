@@ -73,14 +73,13 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path, planted: Plante
         pytest.fail("the block must not run")
 
 
-def test_leaving_the_block_finishes_the_dump(tmp_path: Path, planted: Planted) -> None:
+def test_leaving_the_block_finishes_the_dump_and_nothing_is_written_after_the_end(
+    tmp_path: Path, planted: Planted
+) -> None:
     with DumpWriter(tmp_path, planted.metadata) as writer:
         writer.write(planted.records)
     assert read_metadata(tmp_path).episodes == []
-
-
-def test_nothing_is_written_after_the_end(tmp_path: Path, planted: Planted) -> None:
-    with DumpWriter(tmp_path, planted.metadata) as writer:
+    with DumpWriter(tmp_path / "other", planted.metadata) as writer:
         writer.close([])
         with pytest.raises(ValueError, match="not open"):
             writer.write(planted.records)

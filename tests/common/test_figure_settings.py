@@ -1,10 +1,11 @@
 """Figures are the same whatever the user's own settings of matplotlib are."""
 
-import subprocess
-import sys
+import os
 from pathlib import Path
 
-from tests.command import ROOT, environment
+import pytest
+
+from tests.command import ROOT, python
 
 DRAW = """
 import sys
@@ -34,17 +35,16 @@ NOTEBOOK = {"MPLBACKEND": "module://matplotlib_inline.backend_inline"}
 
 
 def drawn(folder: Path, **variables: str) -> dict[str, bytes]:
-    kept = {name: value for name, value in environment().items() if not name.startswith(("MPL", "MATPLOTLIB"))}
-    done = subprocess.run(
-        [sys.executable, "-c", DRAW], cwd=folder, env={**kept, "PYTHONPATH": str(ROOT), **variables},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    python("-c", DRAW, folder=folder, PYTHONPATH=str(ROOT), **variables)
     return {path.name: path.read_bytes() for path in folder.glob("*.png")}
 
 
-def test_a_matplotlibrc_and_the_backend_of_a_notebook_change_nothing(tmp_path: Path) -> None:
+def test_a_matplotlibrc_and_the_backend_of_a_notebook_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The matplotlibrc of the current folder comes before all others; the backend may not be installed here."""
+    for name in [name for name in os.environ if name.startswith(("MPL", "MATPLOTLIB"))]:
+        monkeypatch.delenv(name)
     plain, mine = tmp_path / "plain", tmp_path / "mine"
     for folder in (plain, mine):
         folder.mkdir()

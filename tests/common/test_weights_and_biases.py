@@ -11,7 +11,7 @@ from analysis.recorded.tracking import Mirror, Wandb
 from common.weights_and_biases import MirroredRun, check_login, mode_of, share
 from reinforcement_learning.settings import WandbSettings
 from reinforcement_learning.training.sweeps.sweep import is_local
-from tests.command import ROOT, assert_refuses, run
+from tests.command import ROOT, assert_refuses, python
 
 
 def no_network(*_: object, **__: object) -> None:
@@ -168,8 +168,7 @@ def test_what_cannot_be_shared_is_refused_before_the_service_is_used(
 def test_the_service_itself_keeps_artifacts_offline(tmp_path: Path) -> None:
     """In a process of its own: the service keeps the folder in which a process first uses it."""
     things = things_to_share(tmp_path)
-    done = run(str(ROOT / "share.py"), "wandb", *things, "--wandb.mode", "offline", folder=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    python(str(ROOT / "share.py"), "wandb", *things, "--wandb.mode", "offline", folder=tmp_path)
     (kept,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
     missing, end = {b"mine.safetensors", b"metadata.json", b"report.html"}, time.monotonic() + 30
     while missing and time.monotonic() < end:  # its process may still write

@@ -8,14 +8,13 @@ import pytest
 import evaluate
 import train
 from reinforcement_learning import original_options
-from tests.command import ROOT, assert_refused, assert_refuses, run, run_here
+from tests.command import ROOT, assert_refused, assert_refuses, python, run_here
 
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
     """train.py --help, as shown in a folder that is not the project's."""
-    result = run(str(ROOT / "train.py"), "--help", folder=tmp_path_factory.mktemp("elsewhere"))
-    assert result.returncode == 0, result.stderr
+    result = python(str(ROOT / "train.py"), "--help", folder=tmp_path_factory.mktemp("elsewhere"))
     return result.stdout
 
 

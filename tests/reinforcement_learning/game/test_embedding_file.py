@@ -27,9 +27,12 @@ def refused(task: TaskSettings) -> str:
     return assert_refuses((), offered_tasks, task, EnvironmentSettings())
 
 
-def test_tasks_have_the_embeddings_of_the_file(task: TaskSettings) -> None:
+def test_tasks_have_the_embeddings_of_the_file_wherever_it_has_moved(task: TaskSettings) -> None:
     specs = offered_tasks(task, EnvironmentSettings())
     assert all(np.array_equal(spec.embedding, VECTORS[spec.name]) for spec in specs)
+    folder = Path(str(task.embeddings)).parent
+    moved = replace(task, embeddings="somewhere/tasks.safetensors", embeddings_dir=folder)
+    assert len(offered_tasks(moved, EnvironmentSettings())) == len(NAMES)
 
 
 def test_the_hash_and_the_size_are_recorded(task: TaskSettings) -> None:
@@ -38,12 +41,6 @@ def test_the_hash_and_the_size_are_recorded(task: TaskSettings) -> None:
     assert TaskSettings(**task_record(pinned)) == pinned
     write_embeddings(Path(str(task.embeddings)), {name: 2 * vector for name, vector in VECTORS.items()}, "other.pkl")
     assert "is not the file of task embeddings that was recorded" in refused(pinned)
-
-
-def test_a_file_that_has_moved_is_looked_for_among_the_embeddings(task: TaskSettings) -> None:
-    folder = Path(str(task.embeddings)).parent
-    moved = replace(task, embeddings="somewhere/tasks.safetensors", embeddings_dir=folder)
-    assert len(offered_tasks(moved, EnvironmentSettings())) == len(NAMES)
 
 
 def test_what_does_not_fit_is_refused(task: TaskSettings, tmp_path: Path) -> None:

@@ -57,13 +57,10 @@ def test_every_panel_shows_what_training_reports_and_none_overlaps_another(drawn
         assert not box.overlaps(its_box), f"{one} reaches into {other}"
 
 
-def test_a_run_in_which_no_life_ended_yet_says_so(tmp_path: Path) -> None:
+def test_a_run_in_which_no_life_ended_or_nothing_changed_is_drawn(tmp_path: Path) -> None:
     drawn = panels(write(tmp_path, [an_update(1, lives=False)]))
     assert [text.get_text() for text in drawn["Causes of death"].texts] == ["nothing reported yet"]
     assert drawn["Speed"].has_data()
-
-
-def test_an_update_that_changed_nothing_is_drawn_without_a_warning(tmp_path: Path) -> None:
     still = {**an_update(1), "loss/approximate_kl": 0.0, "loss/clip_fraction": 0.0}
     assert panels(write(tmp_path, [still]))["Change of the policy"].get_yscale() == "linear"
 

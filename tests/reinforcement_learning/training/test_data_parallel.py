@@ -17,11 +17,8 @@ from safetensors.torch import load_file
 from agent_zoo.base import SegmentOutputs
 from agent_zoo.checkpoint import load_checkpoint
 from agent_zoo.data_parallel import ALONE, Processes
-from reinforcement_learning.game.environment import observation_layout
-from reinforcement_learning.game.episode_journal import EpisodeJournal
-from reinforcement_learning.game.vectorization import first_episodes, make_worlds
+from reinforcement_learning.game.vectorization import first_episodes
 from reinforcement_learning.play.entrants import untrained_entrant
-from reinforcement_learning.play.stepper import Stepper
 from reinforcement_learning.settings import (
     EnvironmentSettings,
     RolloutSettings,
@@ -30,7 +27,6 @@ from reinforcement_learning.settings import (
     TaskSettings,
     TrainSettings,
 )
-from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.ppo import AuxiliaryLoss, Minibatch, NamedLoss, update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from reinforcement_learning.training.run_folder import TrainingFolder, make_run_folder
@@ -40,6 +36,7 @@ from reinforcement_learning.training.training_state import TrainingState
 from tests.command import ROOT, TORCHRUN, environment, printed_until, torchrun
 from tests.conftest import AGENT
 from tests.test_train import SMALL, folders, metrics_of
+from tests.watched import stepper
 
 
 def settings_in(maps_dir: Path) -> Settings:
@@ -70,10 +67,7 @@ def with_codes(settings: Settings) -> Settings:
 def played(settings: Settings, maps: Path) -> tuple[torch.nn.Module, Rollout]:
     """An untrained policy and its rollout in two worlds, the same in every process."""
     policy = untrained_entrant(AGENT, settings, maps, seed=0).policy
-    starts = first_episodes(0, 2)
-    worlds = make_worlds(AGENT, settings.env, settings.task, settings.rollout, maps, starts)
-    player = Stepper(worlds, policy, observation_layout(worlds.driver_env), Stopwatch(), EpisodeJournal(starts))
-    player.reset()
+    player = stepper(policy, settings.env, settings.task, maps, first_episodes(0, 2))
     spacing = settings.semantic.ticks_apart if settings.semantic.codes else 0
     collector = RolloutCollector([player], settings.train.bptt_horizon, 0.99, 0.95, spacing)
     return policy, collector.collect(settings.train.batch_size, on_tick=lambda _: None)

@@ -128,15 +128,12 @@ def test_every_decision_is_a_living_agent_doing_something_legal(rollout, layout)
     assert own.sum() == len(rollout)
 
 
-def test_segments_are_consecutive_ticks_of_one_agent(rollout) -> None:
+def test_segments_are_consecutive_ticks_whose_memory_is_empty_only_when_a_life_begins(rollout) -> None:
     agent, tick = rollout.observation.agent_id[rollout.order], rollout.observation.tick[rollout.order]
     segment = torch.repeat_interleave(torch.arange(len(rollout.lengths)), rollout.lengths)
     same = segment[1:] == segment[:-1]
     assert (agent[1:][same] == agent[:-1][same]).all()
     assert (tick[1:][same] == tick[:-1][same] + 1).all()
-
-
-def test_memory_is_empty_at_the_first_tick_of_every_life_and_only_there(rollout) -> None:
     first_rows = rollout.order[torch.cumsum(rollout.lengths, 0) - rollout.lengths]
     newborn = rollout.observation.tick[first_rows] == 0
     assert newborn.sum() > 32
