@@ -96,7 +96,7 @@ def start(script: str, *arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, script, *map(str, arguments)],
         cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        start_new_session=True, preexec_fn=_interruptible,
+        start_new_session=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
 
 
@@ -117,10 +117,6 @@ def torchrun(script: Path | str, *arguments: object) -> None:
         capture_output=True, text=True, timeout=500, check=False,
     )  # fmt: skip
     assert result.returncode == 0, result.stdout + result.stderr
-
-
-def _interruptible() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def environment() -> dict[str, str]:

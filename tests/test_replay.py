@@ -28,18 +28,16 @@ def policies(three_policies: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     return shutil.copytree(three_policies, tmp_path_factory.mktemp("replays") / "policies")
 
 
-@pytest.fixture(scope="module")
-def contest(policies: Path, small_world: EnvironmentSettings, maps: Path) -> Contest:
-    entrants = tuple(load_entrants(policies))
-    tasks = shared_tasks(entrants, TaskSettings(curriculum="evaluation"))
-    return Contest(entrants, small_world, tasks, maps, torch.device("cpu"))
-
-
 def content(path: Path) -> dict:
     return json.loads(lzma.decompress(path.read_bytes(), format=lzma.FORMAT_ALONE))
 
 
-def test_a_replay_is_what_the_games_own_helper_writes(contest: Contest, tmp_path: Path) -> None:
+def test_a_replay_is_what_the_games_own_helper_writes(
+    policies: Path, small_world: EnvironmentSettings, maps: Path, tmp_path: Path
+) -> None:
+    entrants = tuple(load_entrants(policies))
+    tasks = shared_tasks(entrants, TaskSettings(curriculum="evaluation"))
+    contest = Contest(entrants, small_world, tasks, maps, torch.device("cpu"))
     path = tmp_path / "ours.replay.lzma"
     ticks: list[tuple[int, int]] = []
     lives = record_replay(contest, 7, path, lambda done, most: ticks.append((done, most)))

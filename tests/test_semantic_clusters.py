@@ -109,9 +109,13 @@ def test_bad_input_is_refused_in_one_line(recording: Recording, tmp_path: Path, 
     assert not (tmp_path / "results").exists()
 
 
-def test_an_unknown_command_is_refused() -> None:
+def test_an_unknown_command_and_a_run_without_a_codebook_are_refused(analysed) -> None:
     assert_refused(run_here("semantic_clusters.py", "fti"), "no command 'fti'", "did you mean fit?")
     assert "semantic_clusters.py fit" in run_here("semantic_clusters.py", "--help").stdout
+    for command in ("describe", "plot"):
+        assert_refused(
+            run_here("semantic_clusters.py", command, analysed.run), "codebook.npz", "semantic_clusters.py fit"
+        )
 
 
 @pytest.fixture(scope="module")
@@ -171,13 +175,6 @@ def test_names_are_kept_and_shown_elsewhere(run: Path, recording: Recording, des
 def test_damaged_names_are_refused_in_one_line(tmp_path: Path, text: str) -> None:
     (tmp_path / "labels.yaml").write_text(text)
     assert_refuses(r"labels\.yaml", read_names, tmp_path)
-
-
-def test_a_run_without_a_codebook_is_refused(analysed, tmp_path: Path) -> None:
-    for command in ("describe", "plot"):
-        assert_refused(
-            run_here("semantic_clusters.py", command, analysed.run), "codebook.npz", "semantic_clusters.py fit"
-        )
 
 
 @pytest.mark.parametrize("source", ["best", "all"])

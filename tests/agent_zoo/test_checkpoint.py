@@ -126,6 +126,7 @@ def test_a_good_file_that_starts_like_a_pickle_is_read(subject, path: Path) -> N
         (lambda header: header.update(environment={"mask_intrinsics": "some"}), "mask_intrinsics is 'some'"),
         (lambda header: header.update(environment={"view_radius": 8}), "view_radius is 8"),
         (lambda header: header.update(environment={"view_radius": True}), "view_radius is True"),
+        (lambda header: header.update(agent="gone"), "no agent 'gone'"),
         (lambda header: header.update(agent="\ud800"), "has a damaged header"),
         (lambda header: header.update(task=DEEP), "has a damaged header"),
         (lambda header: header.update(steps=-1), "'steps'"),
@@ -229,11 +230,6 @@ def test_building_for_a_file_draws_the_random_numbers_that_building_draws(path: 
         build()
         after.append(torch.get_rng_state())
     assert torch.equal(*after)
-
-
-def test_an_agent_that_is_not_here_is_refused(path: Path) -> None:
-    forge(path, lambda header: header.update(agent="gone"))
-    assert_refuses("no agent 'gone'", load_checkpoint, path)
 
 
 def test_hidden_files_are_no_checkpoints(path: Path, tmp_path: Path) -> None:

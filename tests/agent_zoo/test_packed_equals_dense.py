@@ -75,14 +75,10 @@ def test_the_dense_network_draws_the_same_actions_with_the_same_log_probabilitie
     distribution, _ = policy.decode_actions(encoded, candidates, observation)
     uniforms = torch.rand(len(seen), len(layout.heads), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     actions = distribution.sample(uniforms)
-    plain, _ = DensePolicy(policy).decode_actions(*_dense_arguments(policy, seen, layout))
+    dense, network = DenseObservation.of_game(seen, layout), DensePolicy(policy)
+    plain, _ = network.decode_actions(*network.encode_observations(dense), dense)
     assert torch.equal(actions, plain.sample(uniforms))
     torch.testing.assert_close(distribution.log_probability(actions), plain.log_probability(actions))
-
-
-def _dense_arguments(policy, seen: np.ndarray, layout: ObservationLayout) -> tuple:
-    dense = DenseObservation.of_game(seen, layout)
-    return *DensePolicy(policy).encode_observations(dense), dense
 
 
 def test_taking_some_agents_keeps_their_rows(seen: np.ndarray, layout: ObservationLayout) -> None:

@@ -163,13 +163,8 @@ def test_a_folder_without_checkpoints_is_refused(tmp_path: Path) -> None:
 # Hostile files: each would make the canary if anything in it ran.
 
 
-def make(canary: Path) -> tuple[str, str, tuple[Any, ...]]:
-    return "posix", "mkdir", (str(canary),)
-
-
 def bomb(canary: Path, **more: Any) -> Call:
-    module_name, name, arguments = make(canary)
-    return Call(Name(module_name, name), arguments, **more)
+    return Call(Name("posix", "mkdir"), (str(canary),), **more)
 
 
 def network(**changes: Any) -> Call:

@@ -21,7 +21,7 @@ from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.play.contest import maps_of
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import ROOT
-from tests.fuzz import as_pipe
+from tests.fuzz import as_pipe, flip
 from tests.tiny_policies import tiny_contest
 
 
@@ -175,12 +175,6 @@ def with_tiles(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Path], N
     return lambda path: np.save(path, change(np.load(path)))
 
 
-def flip_a_bit(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[-64] ^= 1
-    path.write_bytes(content)
-
-
 SEEN_WITHOUT_HASHES = {
     "empty": lambda path: path.write_bytes(b""),
     "cut": lambda path: os.truncate(path, path.stat().st_size - 100),
@@ -195,7 +189,7 @@ SEEN_WITHOUT_HASHES = {
 }
 SEEN_WITH_HASHES = SEEN_WITHOUT_HASHES | {
     "all grass": with_tiles(lambda tiles: np.full_like(tiles, 2)),
-    "one bit": flip_a_bit,
+    "one bit": lambda path: flip(path, -64),
     "missing": lambda path: path.unlink(),
     "hashes cut": lambda path: os.truncate(path.parent / SUMS_FILE, 20),
 }

@@ -24,12 +24,6 @@ POINT = BranchPoint(episode=1, tick=6)
 PLAN = BranchPlan(seed=4, agents=4, before=2, after=6, layers=("lstm_hidden", "lstm_cell"))
 
 
-@pytest.fixture(scope="module")
-def contest(features_dump: RecordedFeatures, maps: Path) -> Contest:
-    dump = features_dump.dump
-    return recorded_contest(dump, read_metadata(dump), features_dump.policies, maps.parent, [0, 1, 2])
-
-
 class WitnessedPool(PolicyPool):
     """A pool that remembers which agents did what in each tick that it played."""
 
@@ -42,7 +36,9 @@ class WitnessedPool(PolicyPool):
 
 
 @pytest.fixture(scope="module")
-def pool(contest: Contest) -> WitnessedPool:
+def pool(features_dump: RecordedFeatures, maps: Path) -> WitnessedPool:
+    dump = features_dump.dump
+    contest = recorded_contest(dump, read_metadata(dump), features_dump.policies, maps.parent, [0, 1, 2])
     return WitnessedPool(contest.entrants, contest.env, contest.task, contest.maps, contest.device, 1)
 
 

@@ -38,12 +38,8 @@ def learned(policy, rollout: Rollout, auxiliary: list[AuxiliaryLoss], further: n
     return learner, update(learner, optimizer, rollout, SETTINGS, generator, lambda: None, auxiliary=auxiliary)
 
 
-@pytest.fixture(scope="module")
-def alone(policy, rollout):  # noqa: F811
-    return learned(policy, rollout, [])
-
-
-def test_a_loss_without_weight_changes_no_bit_and_one_with_weight_is_minimised(policy, rollout, alone) -> None:  # noqa: F811
+def test_a_loss_without_weight_changes_no_bit_and_one_with_weight_is_minimised(policy, rollout) -> None:  # noqa: F811
+    alone = learned(policy, rollout, [])
     learner, losses = learned(policy, rollout, [calm(0.0)])
     assert same_weights(learner, alone[0]) and not same_weights(learner, policy)
     assert losses.pop("calm") > 0

@@ -40,12 +40,8 @@ def panels(metrics: Path) -> dict[str, Axes]:
     return {axes.get_title("left"): axes for axes in figure.axes}
 
 
-@pytest.fixture(scope="module")
-def drawn(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Axes]:
-    return panels(write(tmp_path_factory.mktemp("run"), [an_update(number) for number in range(1, 6)]))
-
-
-def test_every_panel_shows_what_training_reports_and_none_overlaps_another(drawn: dict[str, Axes]) -> None:
+def test_every_panel_shows_what_training_reports_and_none_overlaps_another(tmp_path: Path) -> None:
+    drawn = panels(write(tmp_path, [an_update(number) for number in range(1, 6)]))
     assert len(drawn) == 15
     for title, axes in drawn.items():
         assert axes.has_data() and axes.get_ylabel() and axes.get_xlabel() == "agent-steps", title

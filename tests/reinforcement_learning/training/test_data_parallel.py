@@ -141,15 +141,12 @@ def test_gradients_are_those_of_one_process_on_the_joined_minibatch(
 
 @pytest.mark.slow
 def test_a_codebook_stays_equal_in_all_processes(together: Path) -> None:
-    first, second = (load_checkpoint(newest_in(together / f"codes{rank}"))[0].state_dict() for rank in (0, 1))
+    newest = [max((together / f"codes{rank}" / "checkpoints").iterdir()) for rank in (0, 1)]
+    first, second = (load_checkpoint(path)[0].state_dict() for path in newest)
     assert "semantic.codebook" in first
     assert all(torch.equal(first[name], second[name]) for name in first)
     lines = [json.loads(line) for line in (together / "codes0" / "metrics.jsonl").read_text().splitlines()]
     assert lines[-1]["semantic/weight"] > 0 and lines[-1]["loss/semantic_pairwise"] > 0
-
-
-def newest_in(run: Path) -> Path:
-    return max((run / "checkpoints").iterdir())
 
 
 @pytest.mark.slow
