@@ -24,12 +24,9 @@ ROOT = Path(__file__).parents[1]
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 
 
-def run(script: str, *arguments: object, timeout: float = 900, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
+def run(script: str, *arguments: object, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """Run a stage script from the project's root, or a copy of it, and return its output and exit code."""
-    return subprocess.run(
-        [sys.executable, script, *map(str, arguments)],
-        cwd=folder, env=environment(), capture_output=True, text=True, timeout=timeout, check=False,
-    )  # fmt: skip
+    return python(script, *arguments, folder=folder, code=None)
 
 
 def run_here(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -74,6 +71,23 @@ def run_well(script: str, *arguments: object) -> subprocess.CompletedProcess[str
     return done
 
 
+def python(
+    *arguments: object, folder: Path = ROOT, code: int | None = 0, timeout: float = 900, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run Python with arguments of its own, check its exit code, and return its output.
+
+    Args:
+        variables: of the environment, beside those of the tests.
+        code: None for any.
+    """
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        cwd=folder, env=environment() | variables, capture_output=True, text=True, timeout=timeout, check=False,
+    )  # fmt: skip
+    assert code in (None, done.returncode), done.stdout + done.stderr
+    return done
+
+
 def start(script: str, *arguments: object) -> subprocess.Popen[str]:
     """Start a stage script in its own session, as a shell would, with its output in a pipe.
 
@@ -82,8 +96,18 @@ def start(script: str, *arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, script, *map(str, arguments)],
         cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        start_new_session=True, preexec_fn=_interruptible,
+        start_new_session=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
+
+
+def printed_until(process: subprocess.Popen[str], part: str) -> str:
+    """Return what a process prints up to the end of the line that contains this part."""
+    assert process.stdout
+    lines = []
+    while part not in (line := process.stdout.readline()):
+        assert line, "".join(lines)
+        lines.append(line)
+    return "".join([*lines, line])
 
 
 def torchrun(script: Path | str, *arguments: object) -> None:
@@ -93,10 +117,6 @@ def torchrun(script: Path | str, *arguments: object) -> None:
         capture_output=True, text=True, timeout=500, check=False,
     )  # fmt: skip
     assert result.returncode == 0, result.stdout + result.stderr
-
-
-def _interruptible() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def environment() -> dict[str, str]:

@@ -6,6 +6,7 @@ A case may end in two ways: with the reader's own error in one line, or with the
 
 import contextlib
 import json
+import os
 import resource
 import signal
 from collections.abc import Callable, Iterator
@@ -174,6 +175,12 @@ def file_reader(
     READERS.append(Reader(opens[0], opens, cases, attempt))
 
 
+def as_pipe(path: Path) -> None:
+    """Put a named pipe in place of a file."""
+    path.unlink()
+    os.mkfifo(path)
+
+
 def flip(path: Path, place: int, bits: int = 1, whole: bytes | None = None) -> None:
     """Flip bits of one byte of a file, or of what was the whole of it."""
     changed = bytearray(path.read_bytes() if whole is None else whole)
@@ -228,6 +235,12 @@ def damaged_json(data: st.DataObject, content: Any) -> bytes:
     else:
         holder[key] = data.draw(VALUES, label="value")
     return orjson.dumps(content)
+
+
+def junk_or_json(data: st.DataObject, content: Any) -> bytes:
+    """Damage the bytes of JSON one time in four, and otherwise a value in it."""
+    as_bytes = data.draw(st.integers(0, 3), label="bytes") == 0
+    return junk(data, orjson.dumps(content)) if as_bytes else damaged_json(data, content)
 
 
 def damaged_file(data: st.DataObject, name: str, content: bytes) -> bytes:

@@ -27,7 +27,6 @@ class LocalHub(ThreadingHTTPServer):
 
 @contextmanager
 def local_hub() -> Iterator[LocalHub]:
-    """Run a hub while the block runs."""
     with LocalHub() as hub:
         thread = threading.Thread(target=hub.serve_forever, daemon=True)
         thread.start()

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.original_networks import random_weights
+
 REBUILD = ("torch._utils", "_rebuild_tensor_v2")
 PARAMETER = ("torch._utils", "_rebuild_parameter")
 ORDERED = ("collections", "OrderedDict")
@@ -164,33 +166,10 @@ def _nested(records: Mapping[str, Call], classes: list[str]) -> Call:
 
 def start_kit_tensors(units: int = 16, task_size: int = 24, *, seed: int = 7) -> dict[str, np.ndarray]:
     """Random weights under the names and in the shapes of the original's start kit with an LSTM."""
-    heads = {
-        "attack_style": 3, "attack_target": units, "market_buy": units, "inventory_destroy": units,
-        "inventory_give_item": units, "inventory_give_player": units, "gold_quantity": 99, "gold_target": units,
-        "move": 5, "inventory_sell": units, "inventory_price": 99, "inventory_use": units,
-    }  # fmt: skip
-    layers = {
-        "tile_encoder.tile_conv_1": (32, 96, 3, 3), "tile_encoder.tile_conv_2": (8, 32, 3, 3),
-        "tile_encoder.tile_fc": (units, 968), "player_encoder.agent_fc": (units, 35),
-        "player_encoder.my_agent_fc": (units, 35), "item_encoder.fc": (units, 32),
-        "inventory_encoder.fc": (units, 12 * units), "market_encoder.fc": (units, units),
-        "task_encoder.fc": (units, task_size), "proj_fc": (units, 6 * units), "value_head": (1, units),
-        **{f"action_decoder.layers.{name}": (rows, units) for name, rows in heads.items()},
-    }  # fmt: skip
-    shapes: dict[str, tuple[int, ...]] = {"policy.policy.tile_encoder.embedding.weight": (768, 32)}
-    for name, shape in layers.items():
-        shapes |= {f"policy.policy.{name}.weight": shape, f"policy.policy.{name}.bias": shape[:1]}
-    for side in ("ih", "hh"):
-        shapes |= {
-            f"policy.recurrent.weight_{side}_l0": (4 * units, units),
-            f"policy.recurrent.bias_{side}_l0": (4 * units,),
-        }
-    random = np.random.default_rng(seed)
-    return {name: 0.01 * random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    return random_weights("neurips23_start_kit", units, task_size, layers=1, seed=seed)
 
 
 def saved_start_kit(units: int = 16, task_size: int = 24, *, seed: int = 7) -> bytes:
-    """A checkpoint of the original's start kit."""
     return saved_network(
         start_kit_tensors(units, task_size, seed=seed),
         wrapper="pufferlib.frameworks.cleanrl.RecurrentPolicy",

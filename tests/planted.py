@@ -128,7 +128,6 @@ def write_planted(folder: Path, planted: Planted, batch: int = 50, **changes: An
 
 
 def with_ticks(planted: Planted, tick: np.ndarray) -> Planted:
-    """Return the same dump with other ticks."""
     return replace(planted, records=replace(planted.records, tick=tick))
 
 

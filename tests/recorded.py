@@ -1,19 +1,20 @@
 """A real episode recorded both as a replay and as a dump, with the engine's own state."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from nmmo.core.tile import TileState
 from nmmo.render.replay_helper import FileReplayHelper, ReplayHelper
 
 from activation_store.writer import DumpWriter
 from reinforcement_learning.play.contest import Contest, Group
-from reinforcement_learning.play.extraction import RecordingPlan, metadata_of, record_group, write
+from reinforcement_learning.play.extraction import RecordingPlan, metadata_of
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
+from tests.watched import record_here, watched
 
 POLICIES = ("untrained_a", "untrained_b")
 
@@ -46,7 +47,7 @@ class _Recorder:
         self.truth: list[Truth] = []
         self.game: Any = None
 
-    def before(self, pool: PolicyPool) -> None:
+    def before(self, pool: PolicyPool, _: Sequence[EntrantActions]) -> None:
         self.game = pool.shared[0].world.game
         if self.game.realm.tick > 0:
             return
@@ -56,7 +57,7 @@ class _Recorder:
         self.helper.reset()
         self.witness()
 
-    def witness(self) -> None:
+    def witness(self, _: PolicyPool | None = None) -> None:
         realm = self.game.realm
         side = realm.config.MAP_SIZE
         tiles = TileState.Query.get_map(realm.datastore, side)
@@ -90,22 +91,12 @@ def _belongings(agent) -> dict[str, object]:
 
 def record(contest: Contest, plan: RecordingPlan, folder: Path, *, episode: int, compress: bool = True) -> Recording:
     """Play a plan's episodes one by one, dump them all, and also record one as a replay."""
-    recorder, advance = _Recorder(), PolicyPool.advance
-
-    def recorded_advance(pool: PolicyPool, choices: Sequence[EntrantActions]) -> None:
-        recorder.before(pool)
-        advance(pool, choices)
-        recorder.witness()
-
+    recorder = _Recorder()
     (entrant,) = contest.entrants
     with DumpWriter(folder / "dump", metadata_of(contest, entrant, plan)) as writer:
         for number in range(plan.episodes):
-            pool, group = contest.pool(1), Group(plan.seed, (number,))
-            output = record_group(pool, group, plan.layers, plan.fields, plan.most_ticks)
-            with pytest.MonkeyPatch.context() as patch:
-                if number == episode:
-                    patch.setattr(PolicyPool, "advance", recorded_advance)
-                write(((group, item) for item in output), [writer], lambda *_: None)
+            with watched(recorder.before, recorder.witness) if number == episode else nullcontext():
+                record_here(contest.pool(1), Group(plan.seed, (number,)), plan, [writer])
     recorder.helper.save(str(folder / "episode"), compress)
     recorder.game.realm.record_replay(ReplayHelper())
     log = recorder.game.realm.event_log

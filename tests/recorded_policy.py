@@ -31,6 +31,11 @@ class RecordedPolicy:
     def checkpoint(self) -> Path:
         return self.policies / f"{NAME}.safetensors"
 
+    @property
+    def arguments(self) -> tuple[object, ...]:
+        """What scripts that study a dump are given."""
+        return self.dump, "--policies-dir", self.policies
+
 
 def record_policy(
     folder: Path,

@@ -1,7 +1,6 @@
 """The whole stage from the command line, on a dump with known clusters."""
 
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,13 +9,11 @@ import orjson
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
-import analyze_activations
 from activation_store.reader import read_dump
 from activation_store.schema import METADATA_FILE, RECORDS_FILE
 from activation_store.subsample import Subsample
 from analysis.features import features_named
-from common.user_error import UserError
-from tests.command import assert_refused, assert_refuses, run_here
+from tests.command import assert_refused, python, run_here, run_well
 from tests.command import run as run_script
 from tests.planted import FIGHTING, Planted, planted_dump, write_planted
 from tests.shared import shared_folder
@@ -40,12 +37,9 @@ FEW_FEATURES = "is_moving,is_attacking,self_gold,tick"
 
 
 def analyse(dump: Path, results: Path, *options: object) -> Path:
-    """Run the stage in this process, which saves importing the libraries, and return the new run's folder."""
+    """Run the stage, show what it printed, and return the new run's folder."""
     before = set(results.iterdir()) if results.exists() else set()
-    arguments = ["analyze_activations.py", dump, *options, "--output-dir", results]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", [str(argument) for argument in arguments])
-        analyze_activations.main()
+    print(run_well("analyze_activations.py", dump, *options, "--output-dir", results).stdout)
     (folder,) = set(results.iterdir()) - before
     assert (folder / "DONE.json").exists()
     for figure in folder.glob("*.png"):
@@ -84,14 +78,14 @@ def run(dump: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def summary(run: Path) -> dict:
-    return orjson.loads((run / "summary.json").read_bytes())
-
-
-def test_everything_promised_is_in_the_run_folder(run: Path) -> None:
+def test_everything_promised_is_in_the_run_folder_and_run_json_tells_how_to_repeat_it(run: Path, dump: Path) -> None:
     assert run.name == f"planted-sub{SUBSAMPLE}-c15"
     assert names(run) == ALWAYS | OF_CLUSTERS | OF_CHOICES | FIGURES
+    content = orjson.loads((run / "run.json").read_bytes())
+    metadata = orjson.loads((dump / METADATA_FILE).read_bytes())
+    assert content["arguments"]["subsample"] == SUBSAMPLE and content["seed"] == 42
+    assert content["input"][RECORDS_FILE] == metadata["files"][RECORDS_FILE]["sha256"]
+    assert content["versions"]["numpy"] == np.__version__
 
 
 def test_labels_name_their_records_and_find_the_planted_behaviours(run: Path, dump: Path, planted: Planted) -> None:
@@ -108,7 +102,8 @@ def test_labels_name_their_records_and_find_the_planted_behaviours(run: Path, du
     assert np.load(run / "embedding.npy", allow_pickle=False).shape == (len(kept), 2)
 
 
-def test_summary_tells_the_planted_story(run: Path, summary: dict, planted: Planted) -> None:
+def test_summary_tells_the_planted_story(run: Path, planted: Planted) -> None:
+    summary = summary_of(run)
     assert summary["records_in_dump"] == len(planted.records)
     assert summary["noise_share"] < 0.05 and summary["coverage"] == 1 - summary["noise_share"]
     fighters = [
@@ -127,14 +122,6 @@ def test_summary_tells_the_planted_story(run: Path, summary: dict, planted: Plan
     kept = f"one in {SUBSAMPLE} of each life, from a random tick on after its first tick"
     assert kept in " ".join(text.split()) and (summary["subsample"], summary["skip_first"]) == (SUBSAMPLE, 1)
     assert text.startswith("Verdict") and "Noise:" in text and "is_attacking" in text and "nan" not in text
-
-
-def test_run_json_tells_how_to_repeat_the_run(run: Path, dump: Path) -> None:
-    content = orjson.loads((run / "run.json").read_bytes())
-    metadata = orjson.loads((dump / METADATA_FILE).read_bytes())
-    assert content["arguments"]["subsample"] == SUBSAMPLE and content["seed"] == 42
-    assert content["input"][RECORDS_FILE] == metadata["files"][RECORDS_FILE]["sha256"]
-    assert content["versions"]["numpy"] == np.__version__
 
 
 @pytest.mark.slow
@@ -320,9 +307,10 @@ def test_all_features_can_be_asked_for(planted: Planted, tmp_path: Path) -> None
 def refused(dump: Path, results: Path, *options: object) -> str:
     """Check that the stage refuses and leaves nothing behind; return the message."""
     before = sorted(results.rglob("*")) if results.exists() else None
-    message = assert_refuses((), analyse, dump, results, *options)
+    done = run_here("analyze_activations.py", dump, *options, "--output-dir", results)
+    assert_refused(done)
     assert (sorted(results.rglob("*")) if results.exists() else None) == before
-    return message
+    return done.stderr
 
 
 def test_a_second_run_into_the_same_folder_is_refused(run: Path, dump: Path) -> None:
@@ -338,7 +326,8 @@ def test_dumps_that_cannot_be_read_are_refused(dump: Path, planted: Planted, tmp
     assert "empty dump" in refused(write_planted(tmp_path / "empty", empty), results)
     truncated = Path(shutil.copytree(dump, tmp_path / "truncated"))
     (truncated / RECORDS_FILE).write_bytes((dump / RECORDS_FILE).read_bytes()[:-500])
-    assert_refuses("is truncated", analyse, truncated, results, "--subsample", SUBSAMPLE)
+    options = ("--subsample", SUBSAMPLE, "--output-dir", results)
+    assert_refused(run_here("analyze_activations.py", truncated, *options), "is truncated")
     assert list(results.iterdir()) == []
 
 
@@ -359,8 +348,9 @@ def test_two_policies_of_different_width_are_never_mixed(dump: Path, tmp_path: P
 def test_policies_that_do_not_think_are_refused(planted: Planted, tmp_path: Path) -> None:
     same = np.ones_like(planted.records.activations["action_decoder"])
     dull = replace(planted, records=replace(planted.records, activations={"action_decoder": same}))
-    with pytest.raises(UserError, match="every kept record has the same action_decoder"):
-        analyse(write_planted(tmp_path / "dull", dull), tmp_path / "results", "--subsample", SUBSAMPLE)
+    options = ("--subsample", SUBSAMPLE, "--output-dir", tmp_path / "results")
+    done = run_here("analyze_activations.py", write_planted(tmp_path / "dull", dull), *options)
+    assert_refused(done, "every kept record has the same action_decoder")
     assert list((tmp_path / "results").iterdir()) == []
 
 
@@ -374,7 +364,6 @@ def test_mistakes_end_in_one_line(dump: Path, tmp_path: Path) -> None:
 
 
 def test_help_shows_every_default() -> None:
-    done = run_script("analyze_activations.py", "--help")
-    assert done.returncode == 0
+    done = python("analyze_activations.py", "--help")
     for default in ("10", "15", "5", "0.1", "action_decoder", "42", "analysis_results", "umap", "30", "30.0", "False"):
         assert f"(default: {default})" in " ".join(done.stdout.replace("│", " ").split())

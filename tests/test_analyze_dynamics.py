@@ -41,9 +41,7 @@ def few_iterations():
 @pytest.fixture(scope="module")
 def results(recorded: RecordedPolicy, tmp_path_factory) -> Path:
     def analyze(output: Path) -> None:
-        done = run_well(
-            "analyze_dynamics.py", recorded.dump, "--policies-dir", recorded.policies, *QUICK, "--output-dir", output
-        )
+        done = run_well("analyze_dynamics.py", *recorded.arguments, *QUICK, "--output-dir", output)
         assert "Sign agreement of correlations with Jacobians" in done.stdout
 
     return shared_folder(tmp_path_factory, "dynamics", analyze) / f"{NAME}-lstm_cell-dynamics"
@@ -52,9 +50,9 @@ def results(recorded: RecordedPolicy, tmp_path_factory) -> Path:
 @pytest.mark.slow
 def test_its_behaviours_can_be_attributed_to(recorded: RecordedPolicy, results: Path, tmp_path: Path) -> None:
     run_well(
-        "saliency.py", recorded.dump, "--policies-dir", recorded.policies, "--clusters", results, "--samples", 2,
-        "--ticks", 8, "--lags", 0, "--check-states", 8, "--output-dir", tmp_path, "--of", "direction:ic_1",
-        "--directions", results / "directions.safetensors",
+        "saliency.py", *recorded.arguments, "--clusters", results, "--samples", 2, "--ticks", 8, "--lags", 0,
+        "--check-states", 8, "--output-dir", tmp_path, "--of", "direction:ic_1", "--directions",
+        results / "directions.safetensors",
     )  # fmt: skip
     (folder,) = tmp_path.glob("[!.]*")
     result = arrays(folder / "maps.npz", "agent_id", "episode", "tick")
@@ -121,7 +119,7 @@ def test_the_report_says_what_the_summary_says(results: Path) -> None:
 def test_the_same_run_gives_the_same_numbers_after_an_interruption(
     recorded: RecordedPolicy, results: Path, tmp_path: Path, monkeypatch
 ) -> None:
-    arguments = (recorded.dump, "--policies-dir", recorded.policies, *QUICK, "--output-dir", tmp_path)
+    arguments = (*recorded.arguments, *QUICK, "--output-dir", tmp_path)
     with monkeypatch.context() as patch, pytest.raises(RuntimeError, match="stopped"):
 
         def stop(*_: object, **__: object) -> None:
@@ -150,11 +148,9 @@ def test_half_lives_stand_beside_those_of_interventions(
         "--episodes", 2, "--controls", 0, "--share", 0.25, "--workers", 1, "--maps-dir", small_world.maps_dir, "-o",
         played,
     )  # fmt: skip
-    run_well(
-        "analyze_dynamics.py", recorded.dump, "--policies-dir", recorded.policies, *QUICK, "--interventions", played,
-        "--output-dir", tmp_path / "results",
-    )  # fmt: skip
-    (folder,) = (tmp_path / "results").glob("[!.]*")
+    output = tmp_path / "results"
+    run_well("analyze_dynamics.py", *recorded.arguments, *QUICK, "--interventions", played, "--output-dir", output)
+    (folder,) = output.glob("[!.]*")
     rows = json.loads((folder / "summary.json").read_text())["interventions"]
     measured = {one["what"]: one for one in json.loads((played / "effects.json").read_text())["persistences"]
                 if one["policy"] == "trained"}  # fmt: skip
@@ -166,18 +162,15 @@ def test_half_lives_stand_beside_those_of_interventions(
     assert "<b>followed_edits.png.</b>" in (folder / "report.html").read_text()
 
 
-@pytest.fixture(scope="module")
-def circuit(recorded: RecordedPolicy, results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    output = tmp_path_factory.mktemp("circuit")
+def test_the_parts_of_a_circuit_add_up_and_are_all_there(
+    recorded: RecordedPolicy, results: Path, tmp_path: Path
+) -> None:
     done = run_well(
-        "analyze_dynamics.py", recorded.dump, "--policies-dir", recorded.policies, "--circuit", "ic_1", "--directions",
-        results / "directions.safetensors", "--reach", 6, "--lives", 20, "--output-dir", output,
+        "analyze_dynamics.py", *recorded.arguments, "--circuit", "ic_1", "--directions",
+        results / "directions.safetensors", "--reach", 6, "--lives", 20, "--output-dir", tmp_path,
     )  # fmt: skip
     assert "Written through the gates of the layer" in done.stdout
-    return output / f"{NAME}-circuit-ic_1"
-
-
-def test_the_parts_of_a_circuit_add_up_and_are_all_there(circuit: Path) -> None:
+    circuit = tmp_path / f"{NAME}-circuit-ic_1"
     lines = [line.split("\t") for line in (circuit / "circuit.tsv").read_text().splitlines()]
     assert lines[0] == ["kind", "part", "share", "low", "high"]
     sums: dict[str, float] = {}
@@ -197,7 +190,7 @@ def test_the_parts_of_a_circuit_add_up_and_are_all_there(circuit: Path) -> None:
 
 
 def test_circuits_that_cannot_be_found_are_refused(recorded: RecordedPolicy, results: Path, tmp_path: Path) -> None:
-    ours = ("analyze_dynamics.py", recorded.dump, "--policies-dir", recorded.policies, "--output-dir", tmp_path / "out")
+    ours = ("analyze_dynamics.py", *recorded.arguments, "--output-dir", tmp_path / "out")
     file = ("--directions", results / "directions.safetensors")
     assert_refused(run_here(*ours, "--circuit", "ic_1"), "--circuit and --directions go together")
     assert_refused(run_here(*ours, *file, "--circuit", "ic_9"), "holds no direction 'ic_9'")
@@ -210,7 +203,7 @@ def test_bad_input_is_refused_in_one_line(recorded: RecordedPolicy, recording, t
     def refused(*arguments: object, parts: tuple[str, ...]) -> None:
         assert_refused(run_here("analyze_dynamics.py", *arguments, "--output-dir", tmp_path / "results"), *parts)
 
-    ours = (recorded.dump, "--policies-dir", recorded.policies)
+    ours = recorded.arguments
     refused(*ours, "--layer", "world_hidden", parts=("holds no layer 'world_hidden', only: ",))
     refused(*ours, "--layer", "encoder_output", "--interventions", "x", parts=("--interventions does nothing with",))
     refused(*ours, "--behaviours-of", "lstm_cell,lstm_hiden", parts=("did you mean lstm_hidden",))
@@ -234,9 +227,7 @@ def test_bad_input_is_refused_in_one_line(recorded: RecordedPolicy, recording, t
 @pytest.mark.slow
 def test_a_dump_without_observations_lacks_memory_length_alone(small_world, task, maps, tmp_path: Path) -> None:
     bare = record_policy(tmp_path, small_world, task, maps, episodes=1, fields=())
-    done = run_well(
-        "analyze_dynamics.py", bare.dump, "--policies-dir", bare.policies, *QUICK, "--output-dir", tmp_path / "results"
-    )
+    done = run_well("analyze_dynamics.py", *bare.arguments, *QUICK, "--output-dir", tmp_path / "results")
     assert "Memory length was not measured" in done.stdout and "--record standard" in done.stdout.replace("\n", " ")
     assert not list((tmp_path / "results").glob("*/memory_length.png"))
 
@@ -260,7 +251,5 @@ def test_another_policy_is_refused(recorded: RecordedPolicy, small_world, task, 
 @pytest.mark.slow
 def test_every_layer_of_a_memory_can_be_studied(small_world, task, maps, tmp_path: Path) -> None:
     two = record_policy(tmp_path, small_world, task, maps, layers=2, episodes=1)
-    run_well(
-        "analyze_dynamics.py", two.dump, "--policies-dir", two.policies, "--layer", "lstm_hidden_1", *QUICK,
-        "--output-dir", tmp_path / "results",
-    )  # fmt: skip
+    layer = ("--layer", "lstm_hidden_1")
+    run_well("analyze_dynamics.py", *two.arguments, *layer, *QUICK, "--output-dir", tmp_path / "results")

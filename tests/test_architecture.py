@@ -2,12 +2,11 @@
 
 import functools
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.command import python
 from tests.house import ROOMS, ROOT, circle, file_arrows, imported_names, modules, room_arrows
 
 TORCH = {"torch", "captum", "agent_zoo"}
@@ -98,15 +97,9 @@ def test_a_room_has_few_loose_files(folder: Path) -> None:
     assert sum(path.parent == folder and path.name != "__init__.py" for path in FILES) <= LOOSE_FILES
 
 
-def test_no_files_import_each_other_in_a_circle() -> None:
+def test_no_files_and_no_rooms_import_each_other_in_a_circle_and_one_would_be_found() -> None:
     assert circle(file_arrows()) == []
-
-
-def test_no_rooms_import_each_other_in_a_circle() -> None:
     assert circle(room_arrows()) == []
-
-
-def test_a_circle_would_be_found() -> None:
     assert set(circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}})) == {"a", "b", "c"}
 
 
@@ -151,11 +144,7 @@ for command in sys.argv[1:]:
 @functools.cache
 def started() -> dict[str, list[str]]:
     """Each command's message and the heavy libraries that it loaded, in processes of their own."""
-    done = subprocess.run(
-        [sys.executable, "-c", START_EACH, *WRONG_NAMES, *STARTED], cwd=ROOT, capture_output=True, text=True,
-        check=True,
-    )  # fmt: skip
-    lines = (line.split("|") for line in done.stdout.splitlines())
+    lines = (line.split("|") for line in python("-c", START_EACH, *WRONG_NAMES, *STARTED).stdout.splitlines())
     return {command: rest for command, *rest in lines}
 
 

@@ -15,7 +15,7 @@ from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.play.evaluating.results import EvaluationJournal
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-from tests.command import assert_refused, run, run_here, run_well, start
+from tests.command import assert_refused, python, run_here, run_well, start
 from tests.shared import shared_folder
 from tests.tiny_policies import save_policies, world_options
 
@@ -60,7 +60,7 @@ def results(folder: Path, seed: int = 1, mode: str = "pvp") -> dict:
     return json.loads((folder / f"eval_{mode}_{seed}.json").read_text())
 
 
-def test_result_files_hold_every_life_once(evaluated: Path) -> None:
+def test_result_files_hold_every_life_once_and_say_how_they_were_made(evaluated: Path) -> None:
     for seed in (1, 2):
         content = results(evaluated, seed)
         assert list(content) == ["kit", "take", "yao", "untrained_yaofeng"]
@@ -76,9 +76,6 @@ def test_result_files_hold_every_life_once(evaluated: Path) -> None:
                 assert len(lists[f"episode/{name}"]) == len(lists[name])
             assert set(Counter(lists["episode/length"]).values()) == {4}  # 16 agents, four policies
     assert results(evaluated, 1) != results(evaluated, 2)
-
-
-def test_result_files_say_how_they_were_made(evaluated: Path) -> None:
     provenance = results(evaluated)["yao"]["provenance"]
     assert provenance["agent"] == "yaofeng" and len(provenance["checkpoint_sha256"]) == 64
     assert provenance["opponents"] == ["kit", "take", "untrained_yaofeng"]
@@ -120,8 +117,7 @@ def test_other_tasks_and_other_names_of_files(policies: Path, world: list[object
 
 @pytest.mark.slow
 def test_two_processes_give_the_same_numbers_as_one(evaluated: Path, policies: Path, world: list[object]) -> None:
-    done = run("evaluate.py", policies, "pvp", "-n", 5, "--num-envs", 4, "--untrained", "yaofeng", *world)
-    assert done.returncode == 0, done.stderr
+    python("evaluate.py", policies, "pvp", "-n", 5, "--num-envs", 4, "--untrained", "yaofeng", *world)
     assert (policies / "eval_pvp_1.json").read_bytes() == (evaluated / "eval_pvp_1.json").read_bytes()
 
 
@@ -148,16 +144,14 @@ def test_a_killed_run_goes_on_to_the_same_numbers(evaluated: Path, policies: Pat
     assert not list(policies.glob(".eval*"))
 
 
-def test_what_is_there_is_not_played_again(evaluated: Path, world: list[object], tmp_path: Path) -> None:
+def test_what_is_there_is_neither_played_again_nor_mixed_with_other_weights(
+    evaluated: Path, world: list[object], tmp_path: Path
+) -> None:
     folder = shutil.copytree(evaluated, tmp_path / "evaluated")
     before = (folder / "eval_pvp_1.json").read_bytes()
     done = run_here("evaluate.py", folder, "pvp", "-r", 2, "-n", 5, "--untrained", "yaofeng", *world)
     assert done.returncode == 0 and "playing" not in done.stdout and "take" in done.stdout
     assert (folder / "eval_pvp_1.json").read_bytes() == before
-
-
-def test_results_of_other_weights_are_not_mixed_in(evaluated: Path, world: list[object], tmp_path: Path) -> None:
-    folder = shutil.copytree(evaluated, tmp_path / "changed")
     shutil.copy(folder / "kit.safetensors", folder / "yao.safetensors")
     command = ("evaluate.py", folder, "pvp", "-n", 5, "--untrained", "yaofeng", *world)
     assert_refused(run_here(*command), "eval_pvp_1.json", "yao", "made in another way")
@@ -213,6 +207,8 @@ def test_bad_input_is_one_line(policies: Path, world: list[object], tmp_path: Pa
         assert_refused(
             run_here("evaluate.py", *arguments, *(world if "--env.map-size" not in arguments else world[6:])), *parts
         )
+    with locked_folder(policies):
+        assert_refused(run_here("evaluate.py", policies, "pvp", "-n", 1, *world), "another process", str(policies))
     (policies / "yao.safetensors").write_bytes((policies / "yao.safetensors").read_bytes()[:-100])
     assert_refused(run_here("evaluate.py", policies, "pvp", *world), "yao.safetensors")
     assert not list(policies.glob("*eval*"))
@@ -250,11 +246,6 @@ def test_what_trained_policies_are_shown_cannot_be_changed(policies: Path, optio
     assert_refused(run_here("evaluate.py", policies, "pvp", *option), str(option[0]), "--untrained only")
 
 
-def test_two_evaluations_do_not_write_to_one_folder(policies: Path, world: list[object]) -> None:
-    with locked_folder(policies):
-        assert_refused(run_here("evaluate.py", policies, "pvp", "-n", 1, *world), "another process", str(policies))
-
-
 def test_a_damaged_journal_costs_the_episodes_from_there_on(
     evaluated: Path, policies: Path, world: list[object], journal: list[bytes]
 ) -> None:
@@ -269,19 +260,15 @@ def test_a_damaged_journal_costs_the_episodes_from_there_on(
     assert not (policies / JOURNAL).exists()
 
 
-def test_a_whole_journal_only_needs_its_result_file(
-    evaluated: Path, policies: Path, world: list[object], journal: list[bytes]
+def test_a_whole_journal_needs_only_its_result_file_and_no_other_evaluation_takes_it(
+    policies: Path, world: list[object], journal: list[bytes], evaluated: Path
 ) -> None:
-    (policies / JOURNAL).write_bytes(b"".join(journal))
-    done = run_here("evaluate.py", policies, "pvp", "-n", 5, "--untrained", "yaofeng", *world)
-    assert done.returncode == 0 and "playing" not in done.stdout and done.stderr == ""
-    assert (policies / "eval_pvp_1.json").read_bytes() == (evaluated / "eval_pvp_1.json").read_bytes()
-
-
-def test_a_journal_of_another_evaluation_is_named(policies: Path, world: list[object], journal: list[bytes]) -> None:
     (policies / JOURNAL).write_bytes(b"".join(journal))
     result = run_here("evaluate.py", policies, "pvp", "-n", 1, *world)
     assert_refused(result, str(policies / JOURNAL), "another way", "remove it")
+    done = run_here("evaluate.py", policies, "pvp", "-n", 5, "--untrained", "yaofeng", *world)
+    assert done.returncode == 0 and "playing" not in done.stdout and done.stderr == ""
+    assert (policies / "eval_pvp_1.json").read_bytes() == (evaluated / "eval_pvp_1.json").read_bytes()
 
 
 def test_damaged_results_are_refused(evaluated: Path, world: list[object], tmp_path: Path) -> None:

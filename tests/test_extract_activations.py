@@ -17,7 +17,7 @@ from analysis.recorded.recorded_observation import packed_observation
 from common.user_error import UserError
 from reinforcement_learning.play.entrants import load_entrant
 from tests.activation_store.test_round_trip import assert_same_records
-from tests.command import assert_refused, assert_refuses, run, run_here, run_on_terminal, run_well, start
+from tests.command import assert_refused, assert_refuses, python, run_here, run_on_terminal, run_well, start
 from tests.shared import shared_folder
 
 pytestmark = pytest.mark.usefixtures("without_curves")
@@ -39,8 +39,7 @@ def train_and_extract(folder: Path) -> None:
         "train.py", "--debug", "--no-track", "-n", "tiny", *WORLD, "--policies-dir", folder / "policies",
         "--runs-dir", folder / "runs", "--env.maps-dir", folder / "maps",
     )  # fmt: skip
-    extracted = run("extract_activations.py", "pve", "-p", "tiny", "-n", 2, *options(folder))
-    assert extracted.returncode == 0, extracted.stderr
+    extracted = python("extract_activations.py", "pve", "-p", "tiny", "-n", 2, *options(folder))
     assert str(folder / "activation_data" / "tiny") in extracted.stdout.replace("\n", "")
 
 
@@ -55,7 +54,12 @@ def extract(folder: Path, *arguments: object, output: Path | None = None) -> sub
     return run_here("extract_activations.py", *arguments, *options(folder, output))
 
 
-def test_dump_says_what_it_holds(folder: Path) -> None:
+def extracted(folder: Path, *arguments: object, output: Path | None = None) -> str:
+    """Extract without a fault; returns what was printed."""
+    return run_well("extract_activations.py", *arguments, *options(folder, output)).stdout
+
+
+def test_dump_says_what_it_holds_and_so_does_what_follows_from_the_records(folder: Path) -> None:
     metadata, records = (read(folder / "activation_data" / "tiny") for read in (read_metadata, read_dump))
     assert metadata.policy == "tiny" and metadata.layers == {"action_decoder": 256}
     assert metadata.steps_trained >= 1024 and len(metadata.checkpoint_sha256 or "") == 64
@@ -65,11 +69,22 @@ def test_dump_says_what_it_holds(folder: Path) -> None:
     # Training ends episodes early and lets some agents starve more slowly; dumps use the plain game.
     assert metadata.environment["early_stop_agents"] == 0 and metadata.environment["resilient_population"] == 0
     assert metadata.environment["map_seed"] == 1  # training's is 0
+    own = records.entity.values[:, metadata.entity_columns.index("id")] == records.agent_id[records.entity.owner]
+    for name in ("row", "col"):
+        place = records.entity.values[own, metadata.entity_columns.index(name)]
+        np.testing.assert_array_equal(records.column(name), place)
+    maps = {episode["episode"]: episode["map"] for episode in metadata.episodes}
+    assert records.column("map").tolist() == [maps[episode] for episode in records.episode.tolist()]
+    last = {}
+    for i, life in enumerate(zip(records.episode.tolist(), records.column("life").tolist(), strict=True)):
+        last[life] = i
+    assert len(last) == metadata.lives
+    assert np.flatnonzero(records.column("done")).tolist() == sorted(last.values())
 
 
-def test_the_maps_can_be_chosen(folder: Path, tmp_path: Path) -> None:
-    done = extract(folder, "pve", "-p", "tiny", "-n", 1, "--max-steps", 1, "--map-seed", 0, output=tmp_path)
-    assert done.returncode == 0, done.stderr
+def test_the_maps_and_the_ticks_after_which_it_stops_in_mid_episode_can_be_chosen(folder: Path, tmp_path: Path) -> None:
+    extracted(folder, "pve", "-p", "tiny", "-n", 1, "--max-steps", 3, "--map-seed", 0, output=tmp_path)
+    assert read_dump(tmp_path / "tiny").tick.max() == 2
     assert read_metadata(tmp_path / "tiny").environment["map_seed"] == 0
     assert_refused(extract(folder, "pve", "-p", "tiny", "--map-seed", -1, output=tmp_path), "--map-seed is -1")
 
@@ -79,8 +94,7 @@ def test_the_original_protocol_is_recorded_and_memories_outlast_episodes(folder:
         "pve", "-p", "tiny", "-n", 7, "--max-steps", 2, "--layers", "lstm_hidden", "--protocol", "original",
         "--fields", "Market,Task,ActionTargets",
     )  # fmt: skip
-    done = extract(folder, *short, output=tmp_path)
-    assert done.returncode == 0, done.stderr
+    extracted(folder, *short, output=tmp_path)
     metadata, records = read_metadata(tmp_path / "tiny"), read_dump(tmp_path / "tiny")
     world = metadata.environment
     assert (world["protocol"], world["num_maps"], world["flip_terrain"]) == ("original", 4, True)
@@ -109,44 +123,20 @@ def test_the_analysis_takes_the_dump(folder: Path, tmp_path: Path) -> None:
 
 
 def test_parquet_holds_the_same_records(folder: Path, tmp_path: Path) -> None:
-    again = extract(folder, "pve", "-p", "tiny", "-n", 2, "--format", "parquet", output=tmp_path / "parquet")
-    assert again.returncode == 0, again.stderr
+    extracted(folder, "pve", "-p", "tiny", "-n", 2, "--format", "parquet", output=tmp_path / "parquet")
     written = (folder / "activation_data" / "tiny", tmp_path / "parquet" / "tiny")
     assert_same_records(*map(read_dump, written))
     json, parquet = map(read_metadata, written)
     assert json.episodes == parquet.episodes and len(parquet.files) == 2
 
 
-def test_what_follows_from_the_records_says_the_same(folder: Path) -> None:
-    """The columns beside the observation: place, map, life, and when it ends."""
-    metadata, records = (read(folder / "activation_data" / "tiny") for read in (read_metadata, read_dump))
-    own = records.entity.values[:, metadata.entity_columns.index("id")] == records.agent_id[records.entity.owner]
-    for name in ("row", "col"):
-        place = records.entity.values[own, metadata.entity_columns.index(name)]
-        np.testing.assert_array_equal(records.column(name), place)
-    maps = {episode["episode"]: episode["map"] for episode in metadata.episodes}
-    assert records.column("map").tolist() == [maps[episode] for episode in records.episode.tolist()]
-    last = {}
-    for i, life in enumerate(zip(records.episode.tolist(), records.column("life").tolist(), strict=True)):
-        last[life] = i
-    assert len(last) == metadata.lives
-    assert np.flatnonzero(records.column("done")).tolist() == sorted(last.values())
-
-
 def test_a_share_of_acts_can_be_random(folder: Path, tmp_path: Path) -> None:
     short = ("pve", "-p", "tiny", "-n", 1, "--max-steps", 5, "--format", "parquet")
     for name, options in (("plain", ()), ("none", ("--random-actions", 0)), ("some", ("--random-actions", 0.5))):
-        done = extract(folder, *short, *options, output=tmp_path / name)
-        assert done.returncode == 0, done.stderr
+        extracted(folder, *short, *options, output=tmp_path / name)
     plain, none, some = (read_metadata(tmp_path / name / "tiny") for name in ("plain", "none", "some"))
     assert plain == none and plain.files != some.files
     assert "random_actions" not in plain.environment and some.environment["random_actions"] == 0.5
-
-
-def test_max_steps_stops_in_mid_episode(folder: Path, tmp_path: Path) -> None:
-    result = extract(folder, "pve", "-p", "tiny", "--max-steps", 3, output=tmp_path / "short")
-    assert result.returncode == 0, result.stderr
-    assert read_dump(tmp_path / "short" / "tiny").tick.max() == 2
 
 
 @pytest.mark.slow
@@ -176,8 +166,7 @@ def test_policies_share_worlds_and_a_killed_run_goes_on(folder: Path, tmp_path: 
     assert not list((tmp_path / "killed").rglob("metadata.json"))
     assert_refuses("unfinished", read_dump, tmp_path / "killed" / "a")
     assert_refused(extract(tmp_path, *common, output=tmp_path / "killed"), "unfinished", "resume")
-    resumed = extract(tmp_path, *common, "--resume", "--workers", 2, output=tmp_path / "killed")
-    assert resumed.returncode == 0, resumed.stderr
+    extracted(tmp_path, *common, "--resume", "--workers", 2, output=tmp_path / "killed")
     for name in ("a", "b"):
         once, again = (read_metadata(tmp_path / way / name) for way in ("whole", "killed"))
         assert once.files == again.files and len(once.files) == 9
@@ -187,11 +176,10 @@ def test_policies_share_worlds_and_a_killed_run_goes_on(folder: Path, tmp_path: 
 
 
 def test_every_checkpoint_of_a_run_can_be_recorded(folder: Path, tmp_path: Path) -> None:
-    result = extract(
+    extracted(
         folder, "pve", "-p", "tiny", "--checkpoint", "all", "--max-steps", 2, "-n", 1,
         output=tmp_path / "emergence",
     )  # fmt: skip
-    assert result.returncode == 0, result.stderr
     steps = [read_metadata(path).steps_trained for path in sorted((tmp_path / "emergence").iterdir())]
     assert len(steps) == 2 and steps[0] == 0 and (steps[1] or 0) >= 1024
 
@@ -199,10 +187,12 @@ def test_every_checkpoint_of_a_run_can_be_recorded(folder: Path, tmp_path: Path)
 def test_list_shows_policies_and_what_is_wrong_with_them(folder: Path, tmp_path: Path) -> None:
     policies = Path(shutil.copytree(folder / "policies", tmp_path / "policies"))
     (policies / "broken.safetensors").write_bytes(b"\x80\x04.")
-    result = extract(tmp_path, "--list")
-    assert result.returncode == 0
-    assert "tiny" in result.stdout and "neurips23_start_kit" in result.stdout
-    assert "broken" in result.stdout and "pickle" in result.stdout
+    listed = extracted(tmp_path, "--list")
+    assert all(part in listed for part in ("tiny", "neurips23_start_kit", "broken", "pickle"))
+    (tmp_path / "empty").mkdir()
+    assert_refused(
+        run_here("extract_activations.py", "--list", "--policies-dir", tmp_path / "empty"), "no policy", "train.py"
+    )
 
 
 def test_list_shows_whole_names_in_a_narrow_terminal(folder: Path, tmp_path: Path) -> None:
@@ -257,10 +247,6 @@ def test_bad_input_is_one_line(folder: Path, arguments: tuple[str, ...], parts: 
     assert sorted(folder.rglob("*")) == before, "something was left behind"
 
 
-def test_an_empty_policies_folder_is_said_to_be_empty(tmp_path: Path) -> None:
-    assert_refused(run_here("extract_activations.py", "--list", "--policies-dir", tmp_path), "no policy", "train.py")
-
-
 @pytest.mark.parametrize("cut", [10, 5_000])
 def test_a_truncated_policy_is_refused(folder: Path, tmp_path: Path, cut: int) -> None:
     shutil.copytree(folder / "policies", tmp_path / "policies")
@@ -270,11 +256,10 @@ def test_a_truncated_policy_is_refused(folder: Path, tmp_path: Path, cut: int) -
 
 
 def test_networks_that_watch_are_recorded(folder: Path, tmp_path: Path) -> None:
-    done = extract(
+    extracted(
         folder, "pve", "-p", "tiny", "-n", 1, "--max-steps", 4, "--untrained-twin", "--shadow-networks", "all",
         output=tmp_path / "watched",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     metadata = read_metadata(tmp_path / "watched" / "tiny")
     steps = [
         int(name.removeprefix("steps_")) for name in metadata.environment["shadow_networks"] if name != "untrained"
@@ -311,8 +296,7 @@ def test_a_stage_names_the_command_that_records_what_it_lacks(folder: Path, tmp_
 
 def test_everything_and_parts_of_it(folder: Path, tmp_path: Path) -> None:
     short = ("pve", "-p", "tiny", "-n", 1, "--max-steps", 4, "--precision", "float16")
-    done = extract(folder, *short, "--record", "everything", "--layers", "lstm_cell", "--name", "all", output=tmp_path)
-    assert done.returncode == 0, done.stderr
+    extracted(folder, *short, "--record", "everything", "--layers", "lstm_cell", "--name", "all", output=tmp_path)
     metadata = read_metadata(tmp_path / "all")
     assert set(metadata.layers) == {"lstm_cell", "untrained_lstm_hidden", "untrained_lstm_cell"}
     assert metadata.precision == "float16" and "logits" in metadata.columns

@@ -38,19 +38,12 @@ def ignored(*paths: str) -> set[str]:
     return set(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.splitlines())
 
 
-@pytest.fixture(scope="module")
-def tracked() -> list[str]:
+def test_default_results_are_ignored_and_nothing_that_is_shipped_is() -> None:
     done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip("this copy of the project is not in git")
-    return done.stdout.splitlines()
-
-
-def test_default_results_are_ignored(tracked: list[str]) -> None:
+    tracked = done.stdout.splitlines()
     assert set(WRITTEN_BY_DEFAULT) - ignored(*WRITTEN_BY_DEFAULT) == set()
-
-
-def test_nothing_that_is_shipped_is_ignored(tracked: list[str]) -> None:
     assert "policies/results/eval_pvp_1.json" in tracked
     assert ignored(*tracked) == set()
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.task_encoder import file_embeddings, write_embeddings
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-from tests.command import run, run_here, run_well
+from tests.command import assert_refused, run, run_here, run_well
 from tests.original_files import (
     archive,
     call,
@@ -51,20 +50,13 @@ def vectors(size: int = 24) -> dict[str, np.ndarray]:
     return {name: random.standard_normal(size).astype(np.float16) for name in HELD_OUT}
 
 
+def into(folder: Path, *arguments: object) -> tuple[object, ...]:
+    """A command that imports into a folder."""
+    return "import_policy.py", *arguments, "-o", folder / "policies", "--embeddings-dir", folder / "task_embeddings"
+
+
 def imported(*arguments: object, folder: Path) -> str:
-    done = run_well(
-        "import_policy.py", *arguments, "-o", folder / "policies", "--embeddings-dir", folder / "task_embeddings"
-    )
-    return done.stdout
-
-
-def refused(*arguments: object, folder: Path) -> str:
-    done = run_here(
-        "import_policy.py", *arguments, "-o", folder / "policies", "--embeddings-dir", folder / "task_embeddings"
-    )
-    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
-    assert not list(folder.glob("policies/*")) + list(folder.glob("task_embeddings/*"))
-    return done.stderr
+    return run_well(*into(folder, *arguments)).stdout
 
 
 def test_a_checkpoint_becomes_a_policy_that_says_where_it_came_from(checkpoint: Path, tmp_path: Path) -> None:
@@ -132,7 +124,9 @@ def test_bad_input_is_refused_before_anything_is_written(
     (tmp_path / "other.pt").write_bytes(saved_network({"a.b": np.ones(2)}, wrapper="a.A", inner="a.B"))
     places = {"A": checkpoint, "EMPTY": tmp_path / "empty"}
     places |= {name: tmp_path / f"{name.lower()}.pt" for name in ("HOSTILE", "OTHER")}
-    assert re.search(message, refused(*(places.get(argument, argument) for argument in arguments), folder=tmp_path))
+    refused = run_here(*into(tmp_path, *(places.get(argument, argument) for argument in arguments)))
+    assert_refused(refused, message)
+    assert not list(tmp_path.glob("policies/*")) + list(tmp_path.glob("task_embeddings/*"))
     assert not (tmp_path / "canary").exists()
 
 
@@ -143,8 +137,8 @@ def test_the_same_import_changes_nothing_and_another_one_is_refused(checkpoint: 
     imported(checkpoint, folder=tmp_path)
     assert path.read_bytes() == before
     checkpoint.write_bytes(saved_start_kit(seed=8))
-    done = run_here("import_policy.py", checkpoint, "-o", tmp_path / "policies")
-    assert done.returncode == 2 and "--overwrite" in done.stderr and path.read_bytes() == before
+    assert_refused(run_here("import_policy.py", checkpoint, "-o", tmp_path / "policies"), "--overwrite")
+    assert path.read_bytes() == before
     imported(checkpoint, "--overwrite", folder=tmp_path)
     assert path.read_bytes() != before
 
@@ -156,7 +150,7 @@ def test_a_curriculum_becomes_a_file_of_embeddings(checkpoint: Path, curriculum:
     assert np.array_equal(file_embeddings(HELD_OUT, task), np.stack(list(vectors().values())))
     checkpoint.write_bytes(saved_start_kit(task_size=32))
     done = run_here("import_policy.py", checkpoint, "--task-embeddings", curriculum, "-o", tmp_path / "other")
-    assert done.returncode == 2 and "reads task embeddings of 32 numbers" in done.stderr
+    assert_refused(done, "reads task embeddings of 32 numbers")
 
 
 def test_a_checkpoint_that_was_not_imported_is_not_ignored(checkpoint: Path, tmp_path: Path) -> None:
@@ -168,8 +162,7 @@ def test_a_checkpoint_that_was_not_imported_is_not_ignored(checkpoint: Path, tmp
         ("evaluate.py", tmp_path, "pve", "-p", "kit_200M"),
         ("train.py", "-m", "replay", "-p", tmp_path),
     ):
-        done = run_here(*command)
-        assert done.returncode == 2 and hint in done.stderr
+        assert_refused(run_here(*command), hint)
     run_here("import_policy.py", checkpoint, "-o", tmp_path)
     listed = run_here("extract_activations.py", "--list", "--policies-dir", tmp_path).stdout
     assert "kit_200M\tneurips23_start_kit\tunknown\tunknown\t24" in listed and hint not in listed
@@ -234,15 +227,14 @@ def test_a_policy_whose_tasks_are_unknown_asks_for_their_embeddings(together: Pa
     world = ("--env.num-agents", 8, "--env.num-npcs", 8, "--env.num-maps", 1, "--env.horizon", 4, "-n", 1)
     options = (*world, "--env.maps-dir", together / "maps", "--num-envs", 1)
     imported(together / "theirs.pt", folder=tmp_path)
-    done = run_here("evaluate.py", tmp_path / "policies", "pve", *options)
-    assert done.returncode == 2 and "--task.embeddings FILE" in done.stderr
+    command = ("evaluate.py", tmp_path / "policies", "pve", *options)
+    assert_refused(run_here(*command), "--task.embeddings FILE")
     (file,) = (together / "task_embeddings").iterdir()
-    done = run_here("evaluate.py", tmp_path / "policies", "pve", *options, "--task.embeddings", file)
-    assert done.returncode == 0 and "theirs" in done.stdout, done.stderr
+    assert "theirs" in run_well(*command, "--task.embeddings", file).stdout
     other = tmp_path / "other.safetensors"
     write_embeddings(other, vectors(32), "other")
-    done = run_here("evaluate.py", tmp_path / "policies", "pve", *options, "--task.embeddings", other)
-    assert done.returncode == 2 and "theirs reads task embeddings of 24 numbers" in done.stderr
+    refused = run_here(*command, "--task.embeddings", other)
+    assert_refused(refused, "theirs reads task embeddings of 24 numbers")
 
 
 @has_fixtures

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from common.files import PARTIAL_SUFFIX
-from tests.command import ROOT, environment
+from tests.command import ROOT, environment, python
 from tests.forked import run_forked
 from tests.fuzz import Bench
 from tests.planted_panel import planted_dynamics_run
@@ -319,6 +319,5 @@ def test_a_compilation_of_the_game_that_was_killed_is_made_anew(moment: str, tmp
         assert compiled("").stdout == done.stdout
     assert {path.name for path in cache.iterdir()} == {folder.name, "lock"}
     assert {path.suffix for path in folder.iterdir()} == {".so", ""} and "damaged" not in done.stderr
-    loaded = [sys.executable, "-c", "import short; print(short.double(21), short.__file__)"]
-    output = subprocess.check_output(loaded, env={**environment(), "PYTHONPATH": str(folder)}, text=True)
-    assert output.startswith(f"42 {folder}")
+    loaded = python("-c", "import short; print(short.double(21), short.__file__)", PYTHONPATH=str(folder))
+    assert loaded.stdout.startswith(f"42 {folder}")

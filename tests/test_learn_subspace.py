@@ -9,7 +9,7 @@ from activation_store.directions import read_directions
 from activation_store.reader import read_dump
 from analysis.dynamics.subspaces import alignment, learn_run
 from common.files import sha256
-from tests.command import assert_refused, run_here
+from tests.command import assert_refused, run_here, run_well
 from tests.recorded_policy import NAME, RecordedPolicy
 
 
@@ -23,9 +23,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_learnt_subspace_is_tried_beside_controls_and_can_be_edited(recorded: RecordedPolicy, tmp_path: Path) -> None:
     folder = tmp_path / "learnt"
-    ours = ("--learn", recorded.dump, "--policies-dir", recorded.policies, "-o", folder)
-    done = run_here("intervene.py", "--edit", "interchange", *ours, "--donor", "self_food", "--dimensions", 2)
-    assert done.returncode == 0, done.stderr
+    ours = ("--learn", *recorded.arguments, "-o", folder)
+    done = run_well("intervene.py", "--edit", "interchange", *ours, "--donor", "self_food", "--dimensions", 2)
     lines = [line.split("\t") for line in (folder / "accuracies.tsv").read_text().splitlines()]
     assert [line[0] for line in lines[1:]] == [
         "learnt subspace", "between the means of the values", "20 random subspaces", "whole state", "nothing",
@@ -46,7 +45,7 @@ def test_what_cannot_be_learnt_is_refused_in_one_line(
     recorded: RecordedPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = tmp_path / "out"
-    ours = ("intervene.py", "--learn", recorded.dump, "--policies-dir", recorded.policies, "-o", output)
+    ours = ("intervene.py", "--learn", *recorded.arguments, "-o", output)
     assert_refused(run_here(*ours, "--donor", "self_fod"), "there is no feature 'self_fod'", "did you mean self_food")
     assert_refused(run_here(*ours, "--donor", "self_food", "--dimensions", 17), "--dimensions is 17: must be")
     assert_refused(run_here(*ours, "--donor", "self_food", "--layer", "lstm_cell_1"), "lstm_cell_1 is not a state")

@@ -1,23 +1,21 @@
 """Both life scripts from the command line, on a real recording and a run with planted clusters."""
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import orjson
 import pytest
 
-import agent_life_visualization
-import cluster_life_phase
 from activation_store.reader import read_dump, read_identity
 from activation_store.schema import LIFE_KEY
 from activation_store.subsample import Subsample
 from analysis.life.selection import choose, life_spans
-from tests.command import assert_refused, assert_refuses, run, run_here
+from tests.command import assert_refused, run, run_here, run_well
 from tests.planted import Planted, planted_dump, write_planted
 from tests.planted_run import planted_run
 from tests.recorded import Recording
 
+LIFE, PHASES = "agent_life_visualization.py", "cluster_life_phase.py"
 PNG = b"\x89PNG"
 
 
@@ -25,12 +23,6 @@ PNG = b"\x89PNG"
 def clusters(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of every third record."""
     return planted_run(recording.dump, tmp_path_factory.mktemp("analysis_results"), 3)
-
-
-def refused(script: object, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> str:
-    """Run a script in this process, check that it refuses its arguments, and return the message."""
-    monkeypatch.setattr(sys, "argv", ["script", *map(str, arguments)])
-    return assert_refuses((), script.main)
 
 
 def test_the_life_at_the_75th_percentile_is_drawn(recording: Recording, tmp_path: Path) -> None:
@@ -99,53 +91,49 @@ def test_lives_that_are_not_there_are_refused(recording: Recording, tmp_path: Pa
 @pytest.mark.parametrize(
     ("script", "arguments", "message"),
     [
-        (agent_life_visualization, ["--num-agents", 0], "--num-agents is 0: must be 1 or more"),
-        (agent_life_visualization, ["--agent", 0], "--agent is 0"),
-        (agent_life_visualization, ["--episode", -1], "--episode is -1"),
-        (agent_life_visualization, ["--seed", -1], "--seed is -1"),
-        (agent_life_visualization, ["--cluster-dir", "nowhere"], "nowhere does not exist"),
-        (cluster_life_phase, ["--cluster-dir", "nowhere"], "nowhere does not exist"),
-        (cluster_life_phase, ["--cluster-dir", "x", "--n-bins", 1], "--n-bins is 1: must be 2 to 1000"),
-        (cluster_life_phase, ["--cluster-dir", "x", "--min-lifespan", 0], "--min-lifespan is 0"),
-        (cluster_life_phase, ["--cluster-dir", "x", "--permutations", 1], "--permutations is 1: must be 19 or more"),
-        (cluster_life_phase, ["--cluster-dir", "x", "--bootstraps", 1], "--bootstraps is 1"),
+        (LIFE, ["--num-agents", 0], "--num-agents is 0: must be 1 or more"),
+        (LIFE, ["--agent", 0], "--agent is 0"),
+        (LIFE, ["--episode", -1], "--episode is -1"),
+        (LIFE, ["--seed", -1], "--seed is -1"),
+        (LIFE, ["--cluster-dir", "nowhere"], "nowhere does not exist"),
+        (PHASES, ["--cluster-dir", "nowhere"], "nowhere does not exist"),
+        (PHASES, ["--cluster-dir", "x", "--n-bins", 1], "--n-bins is 1: must be 2 to 1000"),
+        (PHASES, ["--cluster-dir", "x", "--min-lifespan", 0], "--min-lifespan is 0"),
+        (PHASES, ["--cluster-dir", "x", "--permutations", 1], "--permutations is 1: must be 19 or more"),
+        (PHASES, ["--cluster-dir", "x", "--bootstraps", 1], "--bootstraps is 1"),
     ],
 )
 def test_values_that_cannot_work_are_refused(
-    script: object, arguments: list[object], message: str, recording: Recording, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    assert message in refused(script, monkeypatch, recording.dump, *arguments, "--output", tmp_path / "out")
+    script: str, arguments: list[object], message: str, recording: Recording, tmp_path: Path
+) -> None:
+    assert_refused(run_here(script, recording.dump, *arguments, "--output", tmp_path / "out"), message)
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("script", [agent_life_visualization, cluster_life_phase])
+@pytest.mark.parametrize("script", [LIFE, PHASES])
 def test_clusters_of_another_dump_are_refused_naming_both(
-    script: object, recording: Recording, clusters: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    script: str, recording: Recording, clusters: Path, tmp_path: Path
 ) -> None:
     other = write_planted(tmp_path / "other", planted_dump())
-    message = refused(script, monkeypatch, other, "--cluster-dir", clusters, "--output", tmp_path / "out")
-    assert str(other) in message and str(recording.dump) in message and "another dump" in message
+    refused = run_here(script, other, "--cluster-dir", clusters, "--output", tmp_path / "out")
+    assert_refused(refused, str(other), str(recording.dump), "another dump")
     assert not (tmp_path / "out").exists()
 
 
 def test_a_dump_without_a_life_that_is_long_enough_is_refused(
-    recording: Recording, clusters: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    recording: Recording, clusters: Path, tmp_path: Path
 ) -> None:
     longest = life_spans(read_identity(recording.dump)).ticks[-1]
-    message = refused(
-        cluster_life_phase, monkeypatch, recording.dump, "--cluster-dir", clusters, "--min-lifespan", longest + 1,
-        "--output", tmp_path / "out",
-    )  # fmt: skip
-    assert f"the longest of 32 lasts {longest}" in message and not (tmp_path / "out").exists()
+    wanted = ("--cluster-dir", clusters, "--min-lifespan", longest + 1, "--output", tmp_path / "out")
+    assert_refused(run_here(PHASES, recording.dump, *wanted), f"the longest of 32 lasts {longest}")
+    assert not (tmp_path / "out").exists()
 
 
-def test_a_dump_of_a_single_record_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dump_of_a_single_record_is_drawn(tmp_path: Path) -> None:
     planted = planted_dump(agents=1, episodes=1, ticks=2)
     first = Planted(planted.records.take(np.arange(1)), planted.metadata, planted.behaviour[:1])
     one = write_planted(tmp_path / "one", first)
-    monkeypatch.setattr(sys, "argv", ["script", str(one), "--num-agents", "3", "--output", str(tmp_path / "out")])
-    agent_life_visualization.main()
+    run_well(LIFE, one, "--num-agents", 3, "--output", tmp_path / "out")
     (life,) = orjson.loads((tmp_path / "out" / "one-n3-seed42" / "lives.json").read_bytes())
     assert life["records"] == 1 and life["ending"] == "alive when the recording ends"
 

@@ -1,7 +1,6 @@
 """The tour runs from its first cell to its last, as a reader would run it."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,11 +8,6 @@ import pytest
 from tests.command import ROOT
 
 TOUR = ROOT / "notebooks" / "tour.ipynb"
-
-
-def code_cells(path: Path) -> list[str]:
-    cells = json.loads(path.read_text())["cells"]
-    return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
 
 
 @pytest.mark.slow
@@ -25,8 +19,9 @@ def test_the_tour_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(TOUR.parent)
     monkeypatch.syspath_prepend(ROOT)
     there: dict[str, Any] = {}
-    for number, source in enumerate(code_cells(TOUR), 1):
-        exec(compile(source, f"tour.ipynb, code cell {number}", "exec"), there)
+    cells = [cell for cell in json.loads(TOUR.read_text())["cells"] if cell["cell_type"] == "code"]
+    for number, cell in enumerate(cells, 1):
+        exec(compile("".join(cell["source"]), f"tour.ipynb, code cell {number}", "exec"), there)
     assert set(there["layers"]) == {"encoder_output", "lstm_hidden", "lstm_cell", "action_decoder"}
     assert set(there["predicted"]) == {"encoder_output", "lstm_cell"}
     assert len(there["records"]) == len(there["target"]) == len(there["components"])

@@ -155,12 +155,20 @@ def test_the_page_holds_what_the_dumps_hold(page, made: Made, simulated: bool) -
     assert count > 100
 
 
-def test_rollouts_are_stretches_of_lives_real_and_simulated(page) -> None:
+def test_rollouts_are_stretches_of_lives_real_and_simulated_and_their_list_can_be_narrowed(page) -> None:
     result = rollouts(page)
     assert 0 < sum(item["simulated"] for item in result) < len(result) <= 60
     for item in result:
         ticks = [tick["tick"] for tick in item["ticks"]]
         assert ticks == list(range(ticks[0], ticks[0] + len(ticks))) and len(ticks) <= 32
+    page.select_option("#from", "simulated")
+    shown = page.evaluate("panel.shown()")
+    assert shown == [number for number, item in enumerate(result) if item["simulated"]]
+    page.select_option("#from", "all")
+    page.locator("#behaviours button").nth(1).click()
+    shown = page.evaluate("panel.shown()")
+    assert shown == [number for number, item in enumerate(result) if item["main"] == 1]
+    assert f"{len(shown)}" in page.text_content("#rollout-number")
 
 
 def test_behaviours_are_those_of_the_run_where_it_has_them(page, made: Made) -> None:
@@ -295,18 +303,6 @@ def test_keys_and_mouse_go_through_ticks_and_rollouts(page) -> None:
     chosen = page.evaluate("panel.rollout")
     place = page.evaluate(f"panel.placeOf({chosen})")
     assert abs(place["x"] - there["x"]) + abs(place["y"] - there["y"]) < 12
-
-
-def test_lists_of_rollouts_can_be_narrowed(page) -> None:
-    page.select_option("#from", "simulated")
-    shown = page.evaluate("panel.shown()")
-    result = rollouts(page)
-    assert shown == [number for number, item in enumerate(result) if item["simulated"]]
-    page.select_option("#from", "all")
-    page.locator("#behaviours button").nth(1).click()
-    shown = page.evaluate("panel.shown()")
-    assert shown == [number for number, item in enumerate(result) if item["main"] == 1]
-    assert f"{len(shown)}" in page.text_content("#rollout-number")
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (1920, 1080)])

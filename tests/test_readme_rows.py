@@ -2,13 +2,11 @@
 
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.command import ROOT, environment
+from tests.command import ROOT, python
 
 POLICY = "start_kit_10M"
 LESS = {
@@ -60,8 +58,4 @@ def test_the_rows_run_one_after_the_other_on_one_recording(tmp_path: Path) -> No
         if "analysis_results/RUN" in words:
             (run,) = (tmp_path / "analysis_results").glob(f"{POLICY}-sub*")
             words = [str(run) if word == "analysis_results/RUN" else word for word in words]
-        done = subprocess.run(
-            [sys.executable, ROOT / script, *words, *LESS[script].split()],
-            cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=3600, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, f"{shlex.join(row)}: {done.stderr[-2000:]}"
+        python(ROOT / script, *words, *LESS[script].split(), folder=tmp_path, timeout=3600)

@@ -19,7 +19,7 @@ from reinforcement_learning.play.entrants import load_entrants, shared_tasks
 from reinforcement_learning.play.policy_pool import seats
 from reinforcement_learning.play.replay import record_replay
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-from tests.command import assert_refused, run, run_here, run_well
+from tests.command import assert_refused, python, run_here, run_well
 from tests.tiny_policies import save_policies, world_options
 
 
@@ -28,18 +28,16 @@ def policies(three_policies: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     return shutil.copytree(three_policies, tmp_path_factory.mktemp("replays") / "policies")
 
 
-@pytest.fixture(scope="module")
-def contest(policies: Path, small_world: EnvironmentSettings, maps: Path) -> Contest:
-    entrants = tuple(load_entrants(policies))
-    tasks = shared_tasks(entrants, TaskSettings(curriculum="evaluation"))
-    return Contest(entrants, small_world, tasks, maps, torch.device("cpu"))
-
-
 def content(path: Path) -> dict:
     return json.loads(lzma.decompress(path.read_bytes(), format=lzma.FORMAT_ALONE))
 
 
-def test_a_replay_is_what_the_games_own_helper_writes(contest: Contest, tmp_path: Path) -> None:
+def test_a_replay_is_what_the_games_own_helper_writes(
+    policies: Path, small_world: EnvironmentSettings, maps: Path, tmp_path: Path
+) -> None:
+    entrants = tuple(load_entrants(policies))
+    tasks = shared_tasks(entrants, TaskSettings(curriculum="evaluation"))
+    contest = Contest(entrants, small_world, tasks, maps, torch.device("cpu"))
     path = tmp_path / "ours.replay.lzma"
     ticks: list[tuple[int, int]] = []
     lives = record_replay(contest, 7, path, lambda done, most: ticks.append((done, most)))
@@ -67,11 +65,10 @@ def test_a_replay_is_what_the_games_own_helper_writes(contest: Contest, tmp_path
 
 
 def test_agents_are_named_after_their_policy(policies: Path, small_world: EnvironmentSettings) -> None:
-    done = run(
+    done = python(
         "train.py", "--debug", "--no-track", "-m", "replay", "-p", policies, "--train.seed", 3, "-t", "0",
         *world_options(small_world),
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     path = policies / "seed_3_task_0.replay.lzma"
     assert str(path) in done.stdout.replace("\n", "") and "render_replay.py" in done.stdout
     assert {item.suffix for item in policies.iterdir()} == {".safetensors", ".lzma"}  # no pickle beside it
@@ -118,8 +115,7 @@ def test_a_policy_of_another_world_is_left_out_unless_it_is_named(
     larger = replace(small_world, map_size=40)
     save_policies(policies, larger, task, ensure_maps(larger, numbers=()), {"debug": ("neurips23_start_kit", 1)})
     options = ("train.py", "--debug", "-m", "replay", "-p", policies, "--train.seed", 8, *world_options(small_world))
-    done = run(*options)
-    assert done.returncode == 0, done.stderr
+    done = python(*options)
     (line,) = done.stderr.splitlines()
     assert line.startswith("left out: the policy debug was trained in a world whose map_side is 72, not 64 as here")
     players = content(policies / "seed_8.replay.lzma")["packets"][0]["player"].values()

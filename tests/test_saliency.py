@@ -26,21 +26,29 @@ QUICK = ("--samples", 3, "--ticks", 4, "--lags", 2, "--check-states", 8)
 def results(recorded: RecordedPolicy, tmp_path_factory) -> Path:
     def attribute(output: Path) -> None:
         done = run_well(
-            "saliency.py", recorded.dump, "--policies-dir", recorded.policies, *QUICK, "--film", "--sample-ids", "0,2",
-            "--output-dir", output,
+            "saliency.py", *recorded.arguments, *QUICK, "--film", "--sample-ids", "0,2", "--output-dir", output,
         )  # fmt: skip
         assert "Sanity checks" in done.stdout
 
     return shared_folder(tmp_path_factory, "saliency", attribute) / f"{NAME}-saliency-value-gradient"
 
 
-def test_everything_is_there_and_whole(results: Path) -> None:
+def attributed(recorded: RecordedPolicy, output: Path, *options: object) -> Path:
+    """Run the script, and return the folder of the run."""
+    run_well("saliency.py", *recorded.arguments, *options, "--output-dir", output)
+    (folder,) = output.glob("[!.]*")
+    return folder
+
+
+def test_everything_is_there_and_whole_and_the_film_shows_the_chosen_samples(results: Path) -> None:
     done = json.loads((results / "DONE.json").read_text())["files"]
     assert set(done) >= {
         "saliency.html", "saliency.mp4", "overview.png", "sanity.png", "sanity.json", "maps.npz", "summary.txt",
         "parts.tsv",
     }  # fmt: skip
     assert all(one["sha256"] == sha256(results / name) for name, one in done.items())
+    count, _ = imageio_ffmpeg.count_frames_and_secs(str(results / "saliency.mp4"))
+    assert count == 2 * 4
 
 
 def test_maps_belong_to_the_records_that_they_name(recorded: RecordedPolicy, results: Path) -> None:
@@ -53,11 +61,6 @@ def test_maps_belong_to_the_records_that_they_name(recorded: RecordedPolicy, res
     np.testing.assert_allclose(result["value"], records.value[rows], atol=1e-5)
     assert (result["material"] == records.tile[rows, :, 2]).all()
     assert result["sample"].tolist() == np.repeat([0, 1, 2], 4).tolist()
-
-
-def test_the_film_shows_the_chosen_samples(results: Path) -> None:
-    count, _ = imageio_ffmpeg.count_frames_and_secs(str(results / "saliency.mp4"))
-    assert count == 2 * 4
 
 
 def test_the_page_shows_ticks_lags_and_what_lies_under_the_pointer(browser, results: Path) -> None:
@@ -90,7 +93,7 @@ def test_the_page_shows_ticks_lags_and_what_lies_under_the_pointer(browser, resu
 def test_an_interrupted_run_goes_on_with_the_same_numbers(
     recorded: RecordedPolicy, results: Path, tmp_path: Path, monkeypatch
 ) -> None:
-    arguments = (recorded.dump, "--policies-dir", recorded.policies, *QUICK, "--output-dir", tmp_path)
+    arguments = (*recorded.arguments, *QUICK, "--output-dir", tmp_path)
 
     def stop(*_: object) -> None:
         raise RuntimeError("stopped")
@@ -110,12 +113,10 @@ def test_other_methods_and_targets(recorded: RecordedPolicy, tmp_path: Path, met
     weight = np.random.default_rng(0).normal(size=16).astype(np.float32)
     file = tmp_path / "directions.safetensors"
     write_directions(file, [Direction("food", "lstm_cell", weight, 0.0, "points", 0.0, 1.0, 9, 3, 1, source)])
-    run_well(
-        "saliency.py", recorded.dump, "--policies-dir", recorded.policies, "--samples", 2, "--ticks", 2, "--lags", 1,
-        "--check-states", 8, "--method", method, "--of", "direction:food", "--directions", file, "--film",
-        "--combine-samples", "--output-dir", tmp_path / "results",
+    folder = attributed(
+        recorded, tmp_path / "results", "--samples", 2, "--ticks", 2, "--lags", 1, "--check-states", 8, "--method",
+        method, "--of", "direction:food", "--directions", file, "--film", "--combine-samples",
     )  # fmt: skip
-    (folder,) = (tmp_path / "results").glob("[!.]*")
     result = arrays_of((folder / "maps.npz").read_bytes(), ("value", "agent_id", "episode", "tick"))
     records = read_dump(recorded.dump, layers=["lstm_cell"])
     place = {key: i for i, key in enumerate(zip(records.episode, records.agent_id, records.tick, strict=True))}
@@ -136,12 +137,10 @@ def test_the_memory_by_component_before_and_after_an_event(recorded: RecordedPol
         Direction(f"ic_{number + 1}", "lstm_cell", weight, 0.0, "SD", 0.0, 1.0, 9, 3, 1, source)
         for number, weight in enumerate(weights)
     ])  # fmt: skip
-    run_well(
-        "saliency.py", recorded.dump, "--policies-dir", recorded.policies, "--samples", 4, "--ticks", 6, "--lags", 1,
-        "--check-states", 8, "--components", "ic", "--directions", file, "--event", "tick >= 7", "--output-dir",
-        tmp_path / "results",
+    folder = attributed(
+        recorded, tmp_path / "results", "--samples", 4, "--ticks", 6, "--lags", 1, "--check-states", 8, "--components",
+        "ic", "--directions", file, "--event", "tick >= 7",
     )  # fmt: skip
-    (folder,) = (tmp_path / "results").glob("[!.]*")
     assert folder.name.endswith("-at-tick>=7")
     result = arrays_of((folder / "maps.npz").read_bytes(), ("tick", "components", "component_names", "entity_kind"))
     assert result["tick"].reshape(4, 6).tolist() == [[4, 5, 6, 7, 8, 9]] * 4
@@ -162,18 +161,14 @@ def test_samples_are_taken_around_selected_points(recorded: RecordedPolicy, tmp_
     goes_on = np.isin(life, life[tick == 12])
     chosen = np.flatnonzero(np.isin(tick, (5, 8)) & (agent % 2 == 1) & goes_on)
     file = saved_selection(tmp_path / "odd.json", run, records=chosen.tolist())
-    run_well(
-        "saliency.py", recorded.dump, "--policies-dir", recorded.policies, *QUICK, "--selection", file, "--output-dir",
-        tmp_path / "results",
-    )  # fmt: skip
-    (folder,) = (tmp_path / "results").glob("[!.]*")
+    folder = attributed(recorded, tmp_path / "results", *QUICK, "--selection", file)
     assert folder.name.endswith("-at-odd")
     result = arrays_of((folder / "maps.npz").read_bytes(), ("tick", "agent_id"))
     assert (result["agent_id"] % 2 == 1).all() and set(result["tick"].reshape(3, 4)[:, 2].tolist()) <= {5, 8}
     assert_refused(
         run_here(
-            "saliency.py", recorded.dump, "--policies-dir", recorded.policies, *QUICK, "--samples", 99, "--selection",
-            file, "--output-dir", tmp_path / "elsewhere",
+            "saliency.py", *recorded.arguments, *QUICK, "--samples", 99, "--selection", file, "--output-dir",
+            tmp_path / "elsewhere",
         ),
         "lives with points of --selection of 6 ticks or more", "--samples 99 needs", "select points of more lives",
     )  # fmt: skip
@@ -183,7 +178,7 @@ def test_bad_input_is_refused_in_one_line(recorded: RecordedPolicy, recording, t
     def refused(*arguments: object, parts: tuple[str, ...]) -> None:
         assert_refused(run_here("saliency.py", *arguments, "--output-dir", tmp_path / "results"), *parts)
 
-    ours = (recorded.dump, "--policies-dir", recorded.policies)
+    ours = recorded.arguments
     refused(*ours, "--of", "valeu", parts=("--of is valeu", "did you mean value"))
     refused(*ours, "--of", "direction:x", parts=("name the file that holds it with --directions",))
     refused(*ours, "--lags", 31, parts=("--lags is 31: must be 0 to 30",))

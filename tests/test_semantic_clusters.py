@@ -23,14 +23,11 @@ from analysis.runs.finished_run import read_run
 from analysis.runs.names import read_names
 from analysis.runs.propagated_labels import fit_rule, propagate_labels
 from common.user_error import UserError
-from reinforcement_learning.play.contest import Contest
-from reinforcement_learning.play.entrants import untrained_entrant
 from reinforcement_learning.play.extraction import RecordingPlan
-from reinforcement_learning.settings import PolicySettings, SemanticSettings, Settings
 from tests.command import assert_refused, assert_refuses, run_here, run_well
-from tests.conftest import AGENT
 from tests.planted_run import rewrite
 from tests.recorded import Recording, record
+from tests.tiny_policies import tiny_contest
 
 LAYER = "action_decoder"
 QUICK = ("--subsample", 2, "--permutations", 99, "--bootstraps", 99)
@@ -112,9 +109,18 @@ def test_bad_input_is_refused_in_one_line(recording: Recording, tmp_path: Path, 
     assert not (tmp_path / "results").exists()
 
 
-def test_an_unknown_command_is_refused() -> None:
+def test_an_unknown_command_and_a_run_without_a_codebook_are_refused(analysed) -> None:
     assert_refused(run_here("semantic_clusters.py", "fti"), "no command 'fti'", "did you mean fit?")
     assert "semantic_clusters.py fit" in run_here("semantic_clusters.py", "--help").stdout
+    for command in ("describe", "plot"):
+        assert_refused(
+            run_here("semantic_clusters.py", command, analysed.run), "codebook.npz", "semantic_clusters.py fit"
+        )
+
+
+@pytest.fixture(scope="module")
+def coded(run: Path, recording: Recording) -> CodedDump:
+    return coded_dump(run, recording.dump, lambda _: nullcontext(lambda _: None))
 
 
 @pytest.fixture(scope="module")
@@ -127,8 +133,7 @@ def described(run: Path, recording: Recording) -> list[dict]:
     return json.loads((run / "cards.json").read_text())
 
 
-def test_cards_count_what_the_dump_holds(run: Path, recording: Recording, described: list[dict]) -> None:
-    coded = coded_dump(run, recording.dump, lambda _: nullcontext(lambda _: None))
+def test_cards_count_what_the_dump_holds(coded: CodedDump, described: list[dict]) -> None:
     seen, label = coded.seen, coded.label
     assert sum(card["share"] for card in described) == pytest.approx(1)
     moves = seen.chose("Move.Direction")
@@ -145,9 +150,8 @@ def test_cards_count_what_the_dump_holds(run: Path, recording: Recording, descri
     assert sum(card["deaths"] for card in described) == len(dead) > 0
 
 
-def test_dwell_times_are_those_of_the_visits(run: Path, recording: Recording, described: list[dict]) -> None:
+def test_dwell_times_are_those_of_the_visits(coded: CodedDump, described: list[dict]) -> None:
     """Counted in a plain loop: ticks in a code over visits that end before the life does."""
-    coded = coded_dump(run, recording.dump, lambda _: nullcontext(lambda _: None))
     lives, left = coded.lives, dict.fromkeys(coded.labels, 0)
     for start, length in zip(lives.starts, lives.lengths, strict=True):
         own = coded.label[lives.order[start : start + length]]
@@ -171,18 +175,6 @@ def test_names_are_kept_and_shown_elsewhere(run: Path, recording: Recording, des
 def test_damaged_names_are_refused_in_one_line(tmp_path: Path, text: str) -> None:
     (tmp_path / "labels.yaml").write_text(text)
     assert_refuses(r"labels\.yaml", read_names, tmp_path)
-
-
-def test_a_run_without_a_codebook_is_refused(analysed, tmp_path: Path) -> None:
-    for command in ("describe", "plot"):
-        assert_refused(
-            run_here("semantic_clusters.py", command, analysed.run), "codebook.npz", "semantic_clusters.py fit"
-        )
-
-
-@pytest.fixture(scope="module")
-def coded(run: Path, recording: Recording) -> CodedDump:
-    return coded_dump(run, recording.dump, lambda _: nullcontext(lambda _: None))
 
 
 @pytest.mark.parametrize("source", ["best", "all"])
@@ -273,15 +265,14 @@ def test_planes_are_drawn_and_measured(run: Path, recording: Recording, analysed
 def learnt(small_world, task, maps, tmp_path_factory: pytest.TempPathFactory) -> Recording:
     """A recording of a policy with a codebook of its own, whose codes lie where its states are."""
     world = replace(small_world, spawn_immunity=0)
-    settings = Settings(env=world, task=task, policy=PolicySettings(hidden_size=16), semantic=SemanticSettings(codes=6))
-    entrant = untrained_entrant(AGENT, settings, maps, seed=0)
-    contest = Contest((entrant,), world, task, maps, torch.device("cpu"))
+    contest = tiny_contest(world, task, maps, codes=6)
     plan = RecordingPlan(2, None, seed=4, layers=("lstm_hidden", "semantic_plane", "semantic_code"))
     before = record(contest, replace(plan, episodes=1), tmp_path_factory.mktemp("before"), episode=0)
     plane = read_dump(before.dump).activations["semantic_plane"]
+    codebook = contest.entrants[0].policy.semantic.codebook
     with torch.no_grad():
-        entrant.policy.semantic.codebook[:5] = torch.from_numpy(np.quantile(plane, [0.1, 0.3, 0.5, 0.7, 0.9], axis=0))
-        entrant.policy.semantic.codebook[5] = 1e3
+        codebook[:5] = torch.from_numpy(np.quantile(plane, [0.1, 0.3, 0.5, 0.7, 0.9], axis=0))
+        codebook[5] = 1e3
     return record(contest, plan, tmp_path_factory.mktemp("learnt"), episode=1)
 
 

@@ -8,8 +8,6 @@ from tests.shared import shared_folder
 
 
 class Session:
-    """A session with its own folder."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 

@@ -44,11 +44,8 @@ def test_cards_are_found_sorted_and_opened(browser, page_file: Path) -> None:
         expect(page.locator("article")).to_have_count(0)
 
 
-def test_a_damaged_page_says_so(browser, page_file: Path, tmp_path: Path) -> None:
+def test_a_damaged_page_says_so_and_no_foreign_script_runs(browser, page_file: Path, tmp_path: Path) -> None:
     with opened(browser, damaged(page_file, "page-content", tmp_path)) as page:
         page.wait_for_selector("#count.failed")
         assert "cannot be shown" in page.inner_text("#count")
-
-
-def test_no_foreign_script_runs(browser, page_file: Path, tmp_path: Path) -> None:
     assert scripts_that_ran(browser, page_file, tmp_path) == []

@@ -15,7 +15,7 @@ from analysis.findings.page import verify_page
 from analysis.findings.page_template import template_of
 from analysis.findings.study_file import read_study
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-from tests.command import ROOT, assert_refused, assert_refuses, run, run_here, start
+from tests.command import ROOT, assert_refused, assert_refuses, python, run_here, start
 from tests.tiny_policies import save_policies
 
 ARMS = "--episodes 2 --max-steps 40 --controls 1 --share 0.25 --workers 1"
@@ -74,18 +74,18 @@ def folder(small_world: EnvironmentSettings, task: TaskSettings, maps: Path, tmp
     }  # fmt: skip
     (folder / "tiny.yaml").write_text(yaml.safe_dump(study))
     (folder / "tiny.md.jinja").write_text(TEXT)
-    done = run("study.py", *arguments(folder))
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = python("study.py", *arguments(folder, folder))
     (folder / "said.txt").write_text(done.stdout)
     return folder
 
 
-def arguments(folder: Path) -> list[object]:
-    return [folder / "tiny.yaml", "--results-dir", folder / "results", "--pages-dir", folder / "pages"]
+def arguments(study: Path, output: Path) -> list[object]:
+    """A study in one folder, whose results and pages go to another."""
+    return [study / "tiny.yaml", "--results-dir", output / "results", "--pages-dir", output / "pages"]
 
 
 @pytest.mark.slow
-def test_estimate_comes_first_and_the_page_last(folder: Path) -> None:
+def test_the_estimate_comes_first_and_the_page_says_what_the_results_say(folder: Path) -> None:
     lines = (folder / "said.txt").read_text().splitlines()
     assert lines[:3] == [
         "clear_kit: will run, about 18 seconds", "clear_second: will run, about 18 seconds",
@@ -93,10 +93,6 @@ def test_estimate_comes_first_and_the_page_last(folder: Path) -> None:
     ]  # fmt: skip
     assert any(line.startswith("clear_kit: done, ") for line in lines)
     assert lines[-1].startswith("1 claims with ") and lines[-1].endswith(str(folder / "pages" / "tiny.md"))
-
-
-@pytest.mark.slow
-def test_page_says_what_the_results_say(folder: Path) -> None:
     page = (folder / "pages" / "tiny.md").read_text()
     rows = [line.split("\t") for line in (folder / "results/tiny/clear_kit/effects.tsv").read_text().splitlines()]
     ticks = next(dict(zip(rows[0], row, strict=True)) for row in rows if row[0] == "effect" and row[3] == "ticks")
@@ -127,13 +123,13 @@ def test_changed_page_or_result_is_found(folder: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_is_finished_and_unchanged_is_skipped(folder: Path) -> None:
-    again = run_here("study.py", *arguments(folder), "--plan")
+    again = run_here("study.py", *arguments(folder, folder), "--plan")
     assert again.stdout.splitlines() == ["clear_kit: is finished", "clear_second: is finished", "nothing to run"]
     policy = folder / "policies" / "second.safetensors"
     whole = policy.read_bytes()
     try:
         shutil.copyfile(folder / "policies" / "kit.safetensors", policy)
-        changed = run_here("study.py", *arguments(folder), "--plan").stdout.splitlines()
+        changed = run_here("study.py", *arguments(folder, folder), "--plan").stdout.splitlines()
         assert changed[:2] == ["clear_kit: is finished", "clear_second: will run, about 18 seconds"]
     finally:
         policy.write_bytes(whole)
@@ -141,14 +137,14 @@ def test_what_is_finished_and_unchanged_is_skipped(folder: Path) -> None:
     content = lost.read_bytes()
     lost.unlink()
     try:
-        assert "clear_second: will run" in run_here("study.py", *arguments(folder), "--plan").stdout
+        assert "clear_second: will run" in run_here("study.py", *arguments(folder, folder), "--plan").stdout
     finally:
         lost.write_bytes(content)
 
 
 @pytest.mark.slow
 def test_interrupted_study_goes_on(folder: Path, tmp_path: Path) -> None:
-    own = [folder / "tiny.yaml", "--results-dir", tmp_path / "results", "--pages-dir", tmp_path / "pages"]
+    own = arguments(folder, tmp_path)
     for number in (signal.SIGTERM, signal.SIGINT):
         child = start("study.py", *own)
         log = tmp_path / "results/tiny/clear_kit.log"
@@ -162,7 +158,7 @@ def test_interrupted_study_goes_on(folder: Path, tmp_path: Path) -> None:
         log.unlink()
     planned = run_here("study.py", *own, "--plan").stdout
     assert "clear_kit: will continue" in planned and "clear_second: will run" in planned
-    assert run("study.py", *own).returncode == 0
+    python("study.py", *own)
     assert (tmp_path / "pages/tiny/clear_kit/effects.tsv").read_bytes() == (
         folder / "pages/tiny/clear_kit/effects.tsv"
     ).read_bytes()
@@ -171,9 +167,8 @@ def test_interrupted_study_goes_on(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_stages_on_ray_give_the_same_results(folder: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray")
-    own = [folder / "tiny.yaml", "--results-dir", tmp_path / "results", "--pages-dir", tmp_path / "pages"]
-    done = run("study.py", *own, "--ray-address", "local", "--stage-cores", 1)
-    assert done.returncode == 0, done.stdout + done.stderr
+    own = arguments(folder, tmp_path)
+    python("study.py", *own, "--ray-address", "local", "--stage-cores", 1)
     for name in ("clear_kit", "clear_second"):
         there, here = (parent / "results/tiny" / name / "effects.tsv" for parent in (tmp_path, folder))
         assert there.read_bytes() == here.read_bytes()
@@ -187,14 +182,10 @@ def test_failing_stage_is_named_with_its_reason(folder: Path, tmp_path: Path) ->
     study["stages"][0]["run"] = study["stages"][0]["run"].replace("--share 0.25", "--share 2")
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(study))
     (tmp_path / "tiny.md.jinja").write_text(TEXT)
-    own = [tmp_path / "tiny.yaml", "--results-dir", tmp_path / "results", "--pages-dir", tmp_path / "pages"]
-    done = run_here("study.py", *own)
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1 and "clear_kit failed: error: --share is 2" in done.stderr
-    alone = run_here("study.py", "verify", "README.md")
-    assert alone.returncode == 2 and "has no folder README of results beside it" in alone.stderr
-    missing = run_here("study.py", tmp_path / "none.yaml")
-    assert missing.returncode == 2 and "none.yaml does not exist" in missing.stderr
+    own = arguments(tmp_path, tmp_path)
+    assert_refused(run_here("study.py", *own), "clear_kit failed: error: --share is 2")
+    assert_refused(run_here("study.py", "verify", "README.md"), "has no folder README of results beside it")
+    assert_refused(run_here("study.py", tmp_path / "none.yaml"), "none.yaml does not exist")
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "studies").glob("*.yaml")), ids=lambda path: path.stem)

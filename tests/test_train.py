@@ -18,7 +18,7 @@ from activation_store.reader import read_dump
 from agent_zoo.checkpoint import load_checkpoint
 from agent_zoo.checkpoint_files import OWN, SHIPPED
 from agent_zoo.observation_masking import ObservationMask
-from tests.command import assert_refused, assert_refuses, run, run_here, run_well, start
+from tests.command import assert_refused, assert_refuses, printed_until, python, run_here, run_well, start
 from tests.shared import shared_folder
 
 pytestmark = pytest.mark.usefixtures("without_curves")  # `trained` is another process, which draws them
@@ -60,8 +60,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def train_first(folder: Path) -> None:
-    result = run("train.py", *SMALL, "-n", "first", *folders(folder))
-    assert result.returncode == 0, result.stdout + result.stderr
+    result = python("train.py", *SMALL, "-n", "first", *folders(folder))
     assert "first.safetensors" in result.stdout
     assert result.stderr == ""
     # Slow machines also print a line of progress every 30 seconds.
@@ -185,9 +184,7 @@ def test_a_signal_leaves_a_policy_that_loads(
 
 
 def workers_once_it_trains(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    assert process.stdout
-    while "agent-steps" not in process.stdout.readline():
-        pass
+    printed_until(process, "agent-steps")
     workers = psutil.Process(process.pid).children()
     assert len(workers) == 2
     return workers
@@ -249,16 +246,13 @@ def test_resuming_as_another_run_is_refused(trained: Path, arguments: tuple[str,
     assert_refused(run_here("train.py", "--resume", trained / "runs" / "first", "--no-track", *arguments), *parts)
 
 
-def test_resuming_from_a_policy_is_refused_and_changes_nothing(trained: Path, tmp_path: Path) -> None:
+def test_resuming_from_a_policy_or_from_no_run_is_refused_and_changes_nothing(trained: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(trained / "runs" / "first", tmp_path / "first"))
     shutil.copy(trained / "policies" / "first.safetensors", folder / "training_state.safetensors")
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     result = run_here("train.py", "--resume", folder, "--no-track")
     assert_refused(result, str(folder / "training_state.safetensors"), "is a policy", "a training state is needed")
     assert before == {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-
-
-def test_resuming_what_is_no_run_is_refused(tmp_path: Path) -> None:
     assert_refused(run_here("train.py", "--resume", tmp_path), "holds no run to resume", "settings.json")
 
 
@@ -272,13 +266,10 @@ def reflexes(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_without_recurrence_a_policy_has_no_memory(reflexes: Path) -> None:
+def test_a_policy_without_recurrence_remembers_what_was_withheld_and_paid_for_and_nothing_else(reflexes: Path) -> None:
     policy, info = load_checkpoint(reflexes / "policies" / "reflex.safetensors")
     assert info.recurrent_arguments == {"layers": 0}
     assert not [name for name, _ in policy.named_parameters() if "lstm" in name]
-
-
-def test_a_policy_remembers_what_was_withheld_from_it_and_what_it_was_paid_for(reflexes: Path) -> None:
     assert_remembers(reflexes / "policies" / "reflex.safetensors", "strict")
 
 
@@ -353,8 +344,7 @@ def test_bad_input_is_one_line(tmp_path: Path, arguments: tuple[str, ...], parts
 def test_metrics_are_mirrored_to_wandb_files_when_offline(trained: Path, tmp_path: Path) -> None:
     online = tuple(argument for argument in TWO_UPDATES if argument != "--no-track")
     how = ("--wandb.mode", "offline", "-n", "mirrored")
-    result = run("train.py", *online, *how, *folders(tmp_path, trained / "maps"))
-    assert result.returncode == 0, result.stderr
+    python("train.py", *online, *how, *folders(tmp_path, trained / "maps"))
     (mirror,) = (tmp_path / "runs" / "mirrored" / "wandb").glob("offline-run-*/run-*.wandb")
     assert b"mirrored.safetensors" in mirror.read_bytes(), "the policy is an artifact of the run"
     assert len(metrics_of(tmp_path / "runs" / "mirrored")) == 2
@@ -364,9 +354,7 @@ def test_metrics_are_mirrored_to_wandb_files_when_offline(trained: Path, tmp_pat
 def test_training_goes_on_without_a_mirror_that_died(tmp_path: Path) -> None:
     mirrored = tuple(argument for argument in TWO_UPDATES if argument != "--no-track")
     with start("train.py", *mirrored, "--wandb.mode", "offline", "-n", "alone", *folders(tmp_path)) as process:
-        assert process.stdout
-        while "agent-steps" not in process.stdout.readline():
-            pass
+        printed_until(process, "agent-steps")
         (service,) = (item for item in psutil.Process(process.pid).children() if item.name() == "wandb-core")
         service.kill()
         output = process.stdout.read()
@@ -379,8 +367,7 @@ def test_training_goes_on_without_a_mirror_that_died(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_without_a_login_the_records_are_local_and_a_line_says_so(trained: Path, tmp_path: Path) -> None:
     online = tuple(argument for argument in ONE_UPDATE if argument != "--no-track")
-    result = run("train.py", *online, "-n", "alone", *folders(tmp_path, trained / "maps"))
-    assert result.returncode == 0, result.stderr
+    result = python("train.py", *online, "-n", "alone", *folders(tmp_path, trained / "maps"))
     (line,) = (line for line in result.stderr.splitlines() if "Weights & Biases" in line)
     assert "nobody is logged in" in line and "--no-track" in line and "metrics.jsonl" in line
     assert len(metrics_of(tmp_path / "runs" / "alone")) == 1
@@ -422,8 +409,7 @@ def test_a_folder_that_cannot_be_made_is_named_before_training(tmp_path: Path, o
 
 
 def test_help_shows_every_default() -> None:
-    result = run("train.py", "--help")
-    assert result.returncode == 0
+    result = python("train.py", "--help")
     for text in ("--train.learning-rate", "0.00015", "--env.num-agents", "128", "-a STR", "--no-track"):
         assert text in result.stdout
     # A flag that is on by default is shown in both forms, so that its text is not misread.

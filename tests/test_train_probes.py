@@ -12,7 +12,7 @@ from analysis.probes.probe_run import check_dumps, wanted_of
 from analysis.probes.settings import ProbeSettings
 from common.files import sha256
 from common.user_error import UserError
-from tests.command import assert_refused, assert_refuses, rows_of, run, run_here, run_well
+from tests.command import assert_refused, assert_refuses, python, rows_of, run_here, run_well
 from tests.recorded_probes import record_for_probes, shared_probe_dump
 from tests.shared import shared_folder
 
@@ -46,7 +46,7 @@ def rows(results: Path, name: str) -> list[dict[str, str]]:
     return rows_of(results / name)
 
 
-def test_everything_is_there_and_whole(results: Path) -> None:
+def test_everything_is_there_and_whole_and_the_report_and_the_tables_say_the_same(results: Path) -> None:
     figures = {f"probe_{name}.png" for name in ("summary", "advantage", "increment", "emergence")}
     tables = {
         f"probe_{name}.tsv" for name in ("scores", "advantages", "increments", "increments_given", "given", "cka")
@@ -55,9 +55,6 @@ def test_everything_is_there_and_whole(results: Path) -> None:
     done = json.loads((results / "DONE.json").read_text())["files"]
     assert set(done) == figures | tables | others
     assert all(item["sha256"] == sha256(results / name) for name, item in done.items())
-
-
-def test_the_report_and_the_tables_say_the_same(results: Path) -> None:
     report = json.loads((results / "probes.json").read_text())["dumps"]
     assert [item["steps_trained"] for item in report] == list(STEPS)
     for name in ("scores", "advantages", "increments", "increments_given", "given", "cka"):
@@ -90,11 +87,10 @@ def test_scores_are_what_they_can_be(results: Path) -> None:
 
 @pytest.mark.slow
 def test_every_baseline_is_probed_and_a_look_back_is_drawn(dumps: list[Path], tmp_path: Path) -> None:
-    done = run(
+    python(
         "train_probes.py", dumps[0], "--targets", "self_food,is_moving", "--history", "4,2", "--resamples", 100,
         "--subsample", 4, "--output-dir", tmp_path,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
     (folder,) = tmp_path.iterdir()
     assert (folder / "probe_history.png").stat().st_size > 10_000
     baselines = {"encoder_output", "observation", "history_2", "history_4", "traces", "reservoir", "untrained"}
@@ -131,7 +127,7 @@ def test_read_outs_work_on_raw_activations(results: Path, dumps: list[Path]) -> 
     assert not any("is_buying" in direction.name for direction in directions)
 
 
-def test_given_parts_add_up(results: Path) -> None:
+def test_given_parts_add_up_and_similarity_is_of_networks_on_one_stream(results: Path) -> None:
     parts: dict[tuple[str, ...], dict[str, float]] = {}
     for row in rows(results, "probe_given.tsv"):
         if row["value"]:
@@ -141,9 +137,6 @@ def test_given_parts_add_up(results: Path) -> None:
         assert item["only_memory"] + item["only_given"] + item["common"] == pytest.approx(item["both"], abs=1e-4)
         if target == "tick":
             assert item["given"] > 0.99 and item["only_memory"] < 0.01
-
-
-def test_similarity_is_of_networks_on_one_stream(results: Path) -> None:
     result = {(row["dump"], row["one"], row["other"]): float(row["cka"]) for row in rows(results, "probe_cka.tsv")}
     assert len(result) == 2 * 6
     assert all(-0.2 < value <= 1 for value in result.values())

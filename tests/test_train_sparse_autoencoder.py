@@ -40,7 +40,9 @@ def test_everything_is_there_and_whole(sparse_run: Path) -> None:
     assert not list(sparse_run.parent.glob(".*unfinished"))
 
 
-def test_dictionaries_say_what_they_are_of(sparse_run: Path, features_dump: RecordedFeatures) -> None:
+def test_dictionaries_say_what_they_are_of_and_directions_read_their_features(
+    sparse_run: Path, features_dump: RecordedFeatures
+) -> None:
     for name in (*NAMES, *BASELINES):
         result = read_dictionary(sparse_run / f"{name}.safetensors")
         source = result.source
@@ -49,6 +51,11 @@ def test_dictionaries_say_what_they_are_of(sparse_run: Path, features_dump: Reco
         assert source.dump_sha256 == sha256(features_dump.dump / "metadata.json")
         assert result.units == UNITS and result.k == 4 and source.episodes == 3
     assert read_dictionary(sparse_run / "untrained_topk_2x_k4.safetensors").source.layer == "untrained_lstm_cell"
+    dictionary = read_dictionary(sparse_run / "topk_2x_k4.safetensors")
+    first = next(iter(read_directions(sparse_run / "directions.safetensors")))
+    assert first.source.kind == "sparse feature" and first.layer == "lstm_cell"
+    np.testing.assert_array_equal(first.weight, dictionary.decoder[dictionary.number(first.name)])
+    assert first.read_out(dictionary.centre[None])[0] == pytest.approx(0, abs=1e-5)
 
 
 def test_scores_are_what_they_can_be(sparse_run: Path) -> None:
@@ -138,11 +145,3 @@ def test_what_features_do_and_how_variables_are_erased(sparse_run: Path) -> None
     names = [direction.name for direction in read_directions(sparse_run / "directions.safetensors")]
     rows = (sparse_run / "sparse_features.tsv").read_text().splitlines()[1:]
     assert names == [row.split("\t")[0] for row in rows]
-
-
-def test_directions_read_distances_along_features(sparse_run: Path, features_dump: RecordedFeatures) -> None:
-    dictionary = read_dictionary(sparse_run / "topk_2x_k4.safetensors")
-    first = next(iter(read_directions(sparse_run / "directions.safetensors")))
-    assert first.source.kind == "sparse feature" and first.layer == "lstm_cell"
-    np.testing.assert_array_equal(first.weight, dictionary.decoder[dictionary.number(first.name)])
-    assert first.read_out(dictionary.centre[None])[0] == pytest.approx(0, abs=1e-5)

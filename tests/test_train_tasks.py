@@ -72,14 +72,11 @@ def trained(maps: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_training_writes_down_what_was_drawn(trained: Path) -> None:
+def test_training_writes_down_what_was_drawn_and_the_checkpoint_says_who_read_the_tasks(trained: Path) -> None:
     metrics = metrics_of(trained / "runs" / "reader")
     weights = json.loads((trained / "runs" / "reader" / "task_weights.json").read_text())
     assert metrics[-1][f"curriculum/weight/{FIRST}"] == weights[FIRST]
     assert 0 < metrics[-1]["curriculum/entropy"] <= np.log(2)
-
-
-def test_the_checkpoint_says_who_read_the_tasks(trained: Path) -> None:
     _, info = load_checkpoint(trained / "policies" / "reader.safetensors")
     assert info.task["encoder"] == "language-model" and info.task["language_model"] == str(trained / "model")
     assert len(info.task["language_model_revision"]) == 64 and info.layout.task_size == 24

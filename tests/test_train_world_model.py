@@ -1,7 +1,6 @@
 """train_world_model.py and simulate.py as users run them, on a small real dump."""
 
 import itertools
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from agent_zoo.checkpoint import load_checkpoint
 from analysis.recorded.recorded_observation import check_shows_everything, packed_observation
 from common.files import sha256
 from tests.command import assert_refused, rows_of, run_here, run_well
+from tests.fuzz import as_pipe
 from tests.recorded_features import RecordedFeatures, recorded_features
 from tests.trained_world_model import arguments, trained_world_model
 
@@ -24,16 +24,20 @@ def trained(features_dump: RecordedFeatures, tmp_path_factory: pytest.TempPathFa
     return trained_world_model(tmp_path_factory, features_dump)
 
 
+def simulate(trained: Path, recorded: RecordedFeatures, beginning: str, output: Path) -> Path:
+    """Simulate lives that begin in this way; returns their dump."""
+    run_well(
+        "simulate.py", trained, "-n", 150, "--ticks", 6, "--from", beginning, "--dump", recorded.dump,
+        "--act", "north,policy,stay", "-o", output,
+    )  # fmt: skip
+    return output / f"{recorded.dump.name}-simulated"
+
+
 @pytest.fixture(scope="module", params=["informed", "random"])
 def simulated(
     request, features_dump: RecordedFeatures, trained: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    output = tmp_path_factory.mktemp("simulated")
-    run_well(
-        "simulate.py", trained, "-n", 150, "--ticks", 6, "--from", request.param, "--dump", features_dump.dump,
-        "--act", "north,policy,stay", "-o", output,
-    )  # fmt: skip
-    return output / f"{features_dump.dump.name}-simulated"
+    return simulate(trained, features_dump, request.param, tmp_path_factory.mktemp("simulated"))
 
 
 def test_a_training_leaves_its_model_and_curves(trained: Path, features_dump: RecordedFeatures) -> None:
@@ -64,25 +68,17 @@ def test_every_agent_lives_in_a_model_of_its_world(
     assert "vitals after 1 ticks" in done.stdout
 
 
-def test_a_finished_training_is_not_overwritten(trained: Path, features_dump: RecordedFeatures) -> None:
-    again = run_here("train_world_model.py", *arguments(features_dump, trained.parent))
-    assert_refused(again, "already holds a trained world model")
-
-
-def test_a_training_that_was_killed_as_it_ended_leaves_no_state(
+def test_a_finished_training_is_not_overwritten_even_if_it_was_killed_as_it_ended(
     trained: Path, features_dump: RecordedFeatures, tmp_path: Path
 ) -> None:
+    again = run_here("train_world_model.py", *arguments(features_dump, trained.parent))
+    assert_refused(again, "already holds a trained world model")
     shutil.copytree(trained, tmp_path / trained.name)
     state = tmp_path / trained.name / "training_state.safetensors"
     state.touch()
     again = run_here("train_world_model.py", *arguments(features_dump, tmp_path, "--resume"))
     assert_refused(again, "already holds a trained world model")
     assert not state.exists()
-
-
-def pipe(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path)
 
 
 def folder_there(path: Path) -> None:
@@ -96,9 +92,9 @@ def folder_there(path: Path) -> None:
         ("settings.json", lambda path: path.write_text("{"), "is not valid JSON"),
         ("settings.json", lambda path: path.write_text("[]"), "is damaged: delete"),
         ("settings.json", lambda path: path.write_text("{}"), "is damaged: delete"),
-        ("settings.json", pipe, "is not a plain file"),
+        ("settings.json", as_pipe, "is not a plain file"),
         ("settings.json", folder_there, "Is a directory"),
-        ("metrics.jsonl", pipe, "is not a plain file"),
+        ("metrics.jsonl", as_pipe, "is not a plain file"),
         ("metrics.jsonl", folder_there, "Is a directory"),
     ],
 )
@@ -164,14 +160,9 @@ def test_the_policy_can_be_run_on_simulated_observations(simulated: Path, featur
 
 def test_simulating_again_gives_the_same_lives(simulated: Path, trained: Path, features_dump, tmp_path: Path) -> None:
     beginning = read_metadata(simulated).environment["simulated"]["from"]
-    run_well(
-        "simulate.py", trained, "-n", 150, "--ticks", 6, "--from", beginning, "--dump", features_dump.dump,
-        "--act", "north,policy,stay", "-o", tmp_path,
-    )  # fmt: skip
-    files = [{name: one.sha256 for name, one in read_metadata(folder).files.items()} for folder in (
-        simulated, tmp_path / simulated.name
-    )]  # fmt: skip
-    assert files[0] == files[1]
+    again = simulate(trained, features_dump, beginning, tmp_path)
+    files, files_again = (read_metadata(folder).files for folder in (simulated, again))
+    assert {name: one.sha256 for name, one in files.items()} == {name: one.sha256 for name, one in files_again.items()}
 
 
 @pytest.mark.slow

@@ -15,18 +15,12 @@ PARTS = (
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 
 
-def last_panel(sent: str) -> list[str]:
-    """Lines on the terminal when the script ended."""
-    drawn_over = sent.rfind("\x1b[1A")
-    return CONTROL.sub("", sent[drawn_over:]).splitlines()
-
-
 @pytest.mark.slow
 def test_the_live_panel_shows_everything_and_leaves_the_terminal_in_order(maps: Path, tmp_path: Path) -> None:
     one_update = (*SMALL, *ONCE, "--train.total-agent-steps", "1024")
     code, sent = run_on_terminal(80, "train.py", *one_update, "-n", "seen", *folders(tmp_path, maps.parent))
     assert code == 0, sent
-    lines = last_panel(sent)
+    lines = CONTROL.sub("", sent[sent.rfind("\x1b[1A") :]).splitlines()  # what was drawn last
     panel = [line for line in lines if line[:1] in "╭│╰"]
     text = " ".join(" ".join(line.strip("│ ") for line in panel).split())
     for part in PARTS:

@@ -12,7 +12,7 @@ import pytest
 
 from common.files import PARTIAL_SUFFIX
 from reinforcement_learning.processes import interrupts_held_back
-from tests.command import ROOT, assert_refused, environment, run_here, start
+from tests.command import ROOT, assert_refused, environment, python, run_here, start
 from tests.fuzz import Bench
 from tests.test_kills import analyze, extract, sparse, train
 from tests.test_train import ONE_UPDATE, folders
@@ -73,12 +73,7 @@ def test_training_needs_no_room_in_shared_memory(bench: Bench, tmp_path: Path) -
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [analyze, extract, train])
 def test_clocks_that_jump_change_nothing(command, bench: Bench, tmp_path: Path) -> None:
-    script = command(bench, tmp_path / "run")
-    done = subprocess.run(
-        [sys.executable, "-c", JUMPING, *map(str, script)],
-        cwd=ROOT, env=environment(), capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    python("-c", JUMPING, *command(bench, tmp_path / "run"))
 
 
 @pytest.mark.parametrize("script", ["extract_activations.py", "evaluate.py"])

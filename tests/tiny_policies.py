@@ -12,7 +12,13 @@ from agent_zoo.checkpoint import save_checkpoint
 from agent_zoo.network_parts.layers import entity_features
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import Entrant, untrained_entrant
-from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
+from reinforcement_learning.settings import (
+    EnvironmentSettings,
+    PolicySettings,
+    SemanticSettings,
+    Settings,
+    TaskSettings,
+)
 
 AGENTS = {"kit": ("neurips23_start_kit", 1), "yao": ("yaofeng", 2), "take": ("takeru", 0)}
 
@@ -34,10 +40,12 @@ def save_policies(
 
 def tiny_entrant(
     env: EnvironmentSettings, task: TaskSettings, maps: Path, agent: str = AGENTS["kit"][0], seed: int = 0,
-    **policy: Any,
+    codes: int = 0, **policy: Any,
 ) -> Entrant:  # fmt: skip
     """An untrained policy with 16 hidden units and one LSTM layer, unless `policy` says otherwise."""
-    settings = Settings(env=env, task=task, policy=PolicySettings(**{"hidden_size": 16, **policy}))
+    settings = Settings(
+        env=env, task=task, policy=PolicySettings(**{"hidden_size": 16, **policy}), semantic=SemanticSettings(codes)
+    )
     return untrained_entrant(agent, settings, maps, seed)
 
 

@@ -21,9 +21,10 @@ from activation_store.records import Records
 from activation_store.writer import DumpWriter
 from agent_zoo.network_parts.distribution import ActionDistribution
 from reinforcement_learning.play.contest import Contest, Group
-from reinforcement_learning.play.extraction import RecordingPlan, metadata_of, record_group, write
+from reinforcement_learning.play.extraction import RecordingPlan, metadata_of
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
 from tests.forager import forage
+from tests.watched import record_here, watched
 
 RADIUS = 7
 REACH = 3
@@ -65,35 +66,27 @@ class Witness:
 
     def play(self, contest: Contest, plan: RecordingPlan, folder: Path) -> None:
         """Extract a dump of the plan's episodes, one by one, to `folder`."""
-        advance = PolicyPool.advance
 
         def sample(distribution: ActionDistribution, uniforms: torch.Tensor) -> torch.Tensor:
             present = self.pool.arrival.observations[self.pool.arrival.acting]
             return torch.from_numpy(forage(present, self.layout, self.random))
 
-        def witnessed_advance(pool: PolicyPool, choices: Sequence[EntrantActions]) -> None:
-            acting = np.flatnonzero(pool.arrival.acting)
-            self.before_tick(acting)
-            advance(pool, choices)
-            self.after_tick(acting)
-
         with (
             pytest.MonkeyPatch.context() as patch,
+            watched(self.before_tick, self.after_tick),
             DumpWriter(folder, metadata_of(contest, contest.entrants[0], plan)) as writer,
         ):
             patch.setattr(ActionDistribution, "sample", sample)
-            patch.setattr(PolicyPool, "advance", witnessed_advance)
             for self.episode in range(plan.episodes):
                 self.pool, self.step = contest.pool(1), 0
-                group = Group(plan.seed, (self.episode,))
-                output = record_group(self.pool, group, plan.layers, plan.fields, plan.most_ticks)
-                write(((group, one) for one in output), [writer], lambda *_: None)
+                record_here(self.pool, Group(plan.seed, (self.episode,)), plan, [writer])
 
-    def before_tick(self, acting: np.ndarray) -> None:
+    def before_tick(self, pool: PolicyPool, _: Sequence[EntrantActions]) -> None:
+        self.acting = np.flatnonzero(pool.arrival.acting)
         realm = self.pool.shared[0].world.game.realm
         if realm.tick == 0:
             self.past.clear()
-        for slot in acting.tolist():
+        for slot in self.acting.tolist():
             agent = realm.players[slot + 1]
             past = self.past[slot + 1]
             remember(past, agent, realm)
@@ -105,11 +98,11 @@ class Witness:
         if realm.tick == 0:
             enrich(realm)
 
-    def after_tick(self, acting: np.ndarray) -> None:
+    def after_tick(self, _: PolicyPool) -> None:
         game = self.pool.shared[0].world.game
         now = game.realm.event_log.get_data(tick=game.realm.tick)
         column = game.realm.event_log.attr_to_col
-        for slot in acting.tolist():
+        for slot in self.acting.tolist():
             agent = game.dead_this_tick.get(slot + 1) or game.realm.players[slot + 1]
             key = (self.episode, self.step, slot + 1)
             self.truth[key].update(accepted(agent, agent.history.actions))

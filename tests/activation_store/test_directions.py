@@ -52,12 +52,11 @@ def test_what_is_written_is_read_back(path: Path) -> None:
         assert one.weight.dtype == np.float32
 
 
-def test_the_same_directions_make_the_same_file(path: Path, tmp_path: Path) -> None:
+def test_the_same_directions_make_the_same_file_which_any_reader_of_safetensors_reads(
+    path: Path, tmp_path: Path
+) -> None:
     write_directions(tmp_path / "again", WRITTEN)
     assert (tmp_path / "again").read_bytes() == path.read_bytes()
-
-
-def test_any_reader_of_safetensors_finds_weight_and_bias(path: Path) -> None:
     arrays = load_file(path)
     np.testing.assert_array_equal(arrays["cluster_0/weight"], WRITTEN[2].weight)
     assert arrays["cluster_0/bias"] == 0.1
@@ -68,27 +67,22 @@ def test_a_file_without_directions_is_whole(tmp_path: Path) -> None:
     assert len(read_directions(tmp_path / "none")) == 0
 
 
-def test_read_out_is_the_weighted_sum_and_the_bias() -> None:
+def test_read_out_is_the_weighted_sum_and_the_bias_however_large_they_are() -> None:
     one = replace(direction("x", units=3), weight=np.array([1, -2, 0.5], np.float32), bias=10.0)
     assert one.read_out(np.array([[1, 1, 2], [0, 0, 0]], np.float32)).tolist() == [10, 10]
     with pytest.raises(ValueError):
         one.read_out(np.zeros((2, 4), np.float32))
-
-
-def test_large_weights_that_the_bias_cancels_lose_nothing() -> None:
     one = replace(direction("x", units=1), weight=np.array([1e6], np.float32), bias=-900_000.0)
     activation = np.array([[0.9]], np.float32)
     assert one.read_out(activation)[0] == pytest.approx(float(activation[0, 0]) * 1e6 - 900_000, abs=1e-6)
 
 
-def test_a_direction_is_found_by_its_name_or_how_that_ends(path: Path) -> None:
+def test_a_direction_is_found_by_how_its_name_ends_and_otherwise_the_nearest_is_named(
+    path: Path, tmp_path: Path
+) -> None:
     result = read_directions(path)
     for name in ("a/lstm_cell/tick", "lstm_cell/tick", "tick"):
         assert result.named(name).name == "a/lstm_cell/tick"
-
-
-def test_a_name_that_is_not_there_is_answered_with_the_nearest(path: Path, tmp_path: Path) -> None:
-    result = read_directions(path)
     assert_refuses(r"no direction 'self_foot': did you mean 'self_food'\?", result.named, "self_foot")
     assert_refuses("it holds a/lstm_cell/self_food, a/lstm_cell/tick, cluster_0", result.named, "zzz")
     write_directions(tmp_path / "two", [direction("a/lstm_cell/tick"), direction("a/lstm_hidden/tick")])
@@ -104,21 +98,20 @@ def test_a_direction_named_twice_is_refused_whatever_it_is_called(path: Path) ->
     assert_refuses(f"{full}.* is named twice", result.all_named, ["tick", *others, full])
 
 
-def test_a_missing_file(tmp_path: Path) -> None:
-    assert "does not exist" in refused(tmp_path / "nowhere")
-
-
 @pytest.mark.parametrize("text", ["{}", "[1]", "not JSON", '{"kind": "checkpoint", "version": 1}'])
 def test_a_file_of_another_kind(tmp_path: Path, text: str) -> None:
-    write_tensors(tmp_path / "other", {"weight": np.zeros(3, np.float32)}, text, "directions")
-    assert "does not hold directions" in refused(tmp_path / "other")
+    for kind, message in (
+        ("directions", "does not hold directions"),
+        ("policy", "is a policy, but a file of directions is needed here"),
+    ):
+        write_tensors(tmp_path / kind, {"weight": np.zeros(3, np.float32)}, text, kind)
+        assert message in refused(tmp_path / kind)
 
 
-def test_a_policy_in_place_of_directions(tmp_path: Path) -> None:
-    write_tensors(tmp_path / "new", {"weight": np.zeros(3, np.float32)}, "{}", "policy")
-    older = Path(__file__).parents[2] / "policies" / "start_kit_3M.safetensors"  # from before files said their kind
-    for path in (tmp_path / "new", older):
-        assert "is a policy, but a file of directions is needed here" in refused(path)
+def test_a_missing_file_and_a_policy_from_before_files_said_their_kind(tmp_path: Path) -> None:
+    assert "does not exist" in refused(tmp_path / "nowhere")
+    older = Path(__file__).parents[2] / "policies" / "start_kit_3M.safetensors"
+    assert "is a policy, but a file of directions is needed here" in refused(older)
 
 
 def rewrite(path: Path, change: Callable[[dict, dict], None]) -> None:

@@ -9,13 +9,6 @@ import pytest
 
 from activation_store.index import rows
 from tests.command import assert_refuses
-from tests.planted import planted_dump, write_planted
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    planted = planted_dump(agents=2, episodes=1, ticks=6, layers={"action_decoder": 4, "lstm_cell": 2})
-    return write_planted(tmp_path_factory.mktemp("dumps") / "whole", planted)
 
 
 @pytest.fixture
@@ -39,7 +32,7 @@ def results(dump: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_everything_is_listed_once_with_its_command(results: Path) -> None:
+def test_everything_is_listed_once_with_its_command_size_and_age(results: Path) -> None:
     listed = {Path(folder).relative_to(results).as_posix(): (kind, last) for folder, kind, *_, last in rows([results])}
     assert {name: kind for name, (kind, _) in listed.items()} == {
         "data/planted": "dump", "results/RUN": "run", "results/STOPPED": "run", "runs/mine": "training",
@@ -48,24 +41,18 @@ def test_everything_is_listed_once_with_its_command(results: Path) -> None:
     assert listed["runs/mine"][1] == "python train.py -a hybrid -n mine"
     assert listed["data/planted"][1].startswith("python extract_activations.py pve -p")
     assert "--layers" in listed["data/planted"][1]
-
-
-def test_size_and_age_are_told(results: Path) -> None:
     for path in (results / "results" / "RUN").iterdir():
         os.utime(path, (time.time() - 3 * 86_400,) * 2)
     (row,) = (row for row in rows([results / "results"]) if row[0].endswith("RUN"))
     assert row[1:4] == ("run", "3.0 MB", "3 days")
 
 
-def test_what_goes_while_it_is_listed_is_left_out(results: Path) -> None:
+def test_what_goes_while_it_is_listed_is_left_out_and_a_damaged_dump_is_named(results: Path) -> None:
     """A training that runs renames files all the time."""
     (results / "runs" / "mine" / "gone").symlink_to("nowhere")
     os.utime(results / "results" / "RUN" / "figure.png", (time.time() + 3 * 86_400,) * 2)  # the clock was set back
     listed = {Path(row[0]).name: row for row in rows([results / "runs", results / "results"])}
     assert listed["mine"][1:3] == ("training", "0.0 MB") and listed["RUN"][3] == "just now"
-
-
-def test_a_damaged_dump_is_listed_as_damaged(results: Path) -> None:
     (results / "data" / "planted" / "metadata.json").write_text("{")
     ((_, kind, *_, fault),) = rows([results / "data"])
     assert kind == "damaged" and "metadata.json" in fault

@@ -1,5 +1,6 @@
 """Tables of lives are read as they were written; anything else is refused in one line."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -74,16 +75,18 @@ def test_replays_are_of_the_largest_dose_and_of_some_others(
     assert all(arm.policy == "trained" and arm.direction in (None, "ic_1") for arm in arms.values())
 
 
-@pytest.mark.parametrize("content", [b"", b"PAR1 but no more"])
-def test_a_damaged_file_is_refused(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "lives.parquet"
-    path.write_bytes(content)
-    assert_refuses("cannot be read", read_lives, path)
-
-
-def test_a_table_of_something_else_is_refused(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"arm": ["edit"]}), tmp_path / "lives.parquet")
-    assert_refuses("lacks the column episode", read_lives, tmp_path / "lives.parquet")
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (Path.touch, "cannot be read"),
+        (lambda path: path.write_bytes(b"PAR1 but no more"), "cannot be read"),
+        (lambda path: pq.write_table(pa.table({"arm": ["edit"]}), path), "lacks the column episode"),
+    ],
+    ids=["empty", "damaged", "a table of something else"],
+)
+def test_a_file_that_holds_no_lives_is_refused(tmp_path: Path, write: Callable[[Path], object], message: str) -> None:
+    write(tmp_path / "lives.parquet")
+    assert_refuses(message, read_lives, tmp_path / "lives.parquet")
 
 
 def test_a_small_file_that_stands_for_many_lives_is_refused_before_they_are_made(tmp_path: Path) -> None:

@@ -38,12 +38,6 @@ Damage = Callable[[Path], object]
 KEYS = (*IDENTITY, "policy", "reward", "value", "action", "log_probability", "activation", "activations", "observation")
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    planted = planted_dump(agents=2, episodes=1, ticks=6, layers={"action_decoder": 4, "lstm_cell": 2})
-    return write_planted(tmp_path_factory.mktemp("dumps") / "whole", planted)
-
-
 def rewrite_records(folder: Path, change: Change, which: int = 2) -> None:
     """Change one record of the file and sign it."""
     records = orjson.loads((folder / RECORDS_FILE).read_bytes())
@@ -86,6 +80,16 @@ def signed(change: Callable[[bytes], bytes]) -> Damage:
     return damage
 
 
+def counting(**counts: Any) -> Damage:
+    """The metadata claim these numbers of records, lives or units."""
+    return lambda dump: sign(dump, RECORDS_FILE, **counts)
+
+
+def as_a_file(dump: Path) -> None:
+    shutil.rmtree(dump)
+    dump.touch()
+
+
 def appended(dump: Path) -> None:
     with (dump / RECORDS_FILE).open("ab") as file:
         file.write(b" ")
@@ -102,7 +106,13 @@ def appended(dump: Path) -> None:
         (appended, "copy or extract it again"),
         (of_another_policy, "checksum"),
         (nested, METADATA_FILE),
+        (as_a_file, "is not a folder"),
         (lambda dump: sign(dump, RECORDS_FILE, schema_version=99), "schema version '99'; this toolkit reads 1 to 3"),
+        (counting(records=5), "counts"),
+        (counting(lives=1), "counts"),
+        (counting(records=10**15), "is too small for the"),  # nothing of that size is allocated
+        (counting(records=12, lives=2, layers={"action_decoder": 10**4}), "is too small for the"),
+        (counting(records=12, lives=2, layers={"action_decoder": 10**12}), "has 1000000000000 units"),
         (signed(in_another_order), "does not come after"),
         (signed(lambda text: text.replace(b",\n", b", ")), "not valid JSON"),
         (signed(lambda text: text[1:]), "one record per line"),
@@ -115,10 +125,6 @@ def appended(dump: Path) -> None:
 def test_damage_is_named(dump: Path, damage: Damage, message: str) -> None:
     damage(dump)
     assert message in one_line(dump)
-
-
-def test_a_file_in_place_of_the_folder(dump: Path) -> None:
-    assert "is not a folder" in one_line(dump / RECORDS_FILE)
 
 
 def test_empty_dump(tmp_path: Path) -> None:
@@ -192,22 +198,6 @@ def test_signed_junk_in_the_metadata_is_refused_or_harmless(dump: Path, whole: P
         assert accepted.get(key) == (junk if key in SAYS_NOTHING_OF_THE_RECORDS else metadata.get(key))
     assert {**accepted, key: 0, "checksum": 0} == {**metadata, key: 0, "checksum": 0}
     assert_same_records(records, read_dump(whole, columns=list(accepted["columns"])))
-
-
-def test_counts_that_could_not_fit_allocate_nothing(dump: Path) -> None:
-    sign(dump, RECORDS_FILE, records=10**15)
-    assert "is too small for the" in one_line(dump)
-    sign(dump, RECORDS_FILE, records=12, lives=2, layers={"action_decoder": 10**4})
-    assert "is too small for the" in one_line(dump)
-    sign(dump, RECORDS_FILE, records=12, lives=2, layers={"action_decoder": 10**12})
-    assert "has 1000000000000 units" in one_line(dump)
-
-
-@pytest.mark.parametrize("counts", [{"records": 5}, {"lives": 1}])
-def test_counts_that_lie(dump: Path, counts: dict[str, int]) -> None:
-    sign(dump, RECORDS_FILE, **counts)
-    message = one_line(dump)
-    assert "counts" in message
 
 
 def without(key: str, *inside: str) -> Change:

@@ -9,7 +9,7 @@ import pytest
 
 from activation_store.recording import RECORDINGS, check_recorded, record_again
 from activation_store.schema import DumpMetadata
-from common.user_error import UserError
+from tests.command import assert_refuses
 from tests.planted import planted_metadata
 
 FOLDER = Path("activation_data/start_kit_3M")
@@ -51,13 +51,10 @@ def test_the_same_world_is_asked_for(metadata: DumpMetadata, environment: dict[s
     assert between.removesuffix("--name start_kit_3M-standard").strip() == options
 
 
-def test_episodes_seed_and_folder_are_kept(metadata: DumpMetadata) -> None:
+def test_episodes_seed_folder_opponents_and_checkpoint_are_kept(metadata: DumpMetadata) -> None:
     many = replace(metadata, episodes=[{"number": number} for number in range(20)], seed=5)
     assert "--record standard -n 20 --seed 5 -o 'my data' --name" in command(Path("my data/start_kit_3M"), many)
     assert "-n" not in shlex.split(command(FOLDER, metadata)), "8 are the default, and 4 are too few for probes"
-
-
-def test_opponents_and_checkpoints_are_named(metadata: DumpMetadata) -> None:
     shared = replace(metadata, environment={"opponents": ["takeru_3M"]})
     assert "pvp -p start_kit_3M,takeru_3M --record standard --name standard" in command(FOLDER, shared)
     checkpoint = replace(metadata, policy="start_kit_3M_0000750000")
@@ -72,16 +69,14 @@ def test_what_cannot_be_recorded_again_is_not_advised(metadata: DumpMetadata) ->
 def test_a_layer_that_is_not_recorded_and_one_that_does_not_exist(metadata: DumpMetadata) -> None:
     dump = replace(metadata, layers={"lstm_hidden": 4})
     check_recorded(FOLDER, dump, "lstm_hidden")
-    with pytest.raises(
-        UserError, match="holds no layer 'untrained_lstm_cell', only: lstm_hidden; record it with `pyth"
-    ):
-        check_recorded(FOLDER, dump, "untrained_lstm_cell")
-    with pytest.raises(UserError, match="did you mean lstm_hidden"):
-        check_recorded(FOLDER, dump, "lstm_hiden")
     shallow = replace(dump, environment={"memory": {"cell": "gru", "layers": 1}})
-    for layer in ("lstm_cell", "lstm_hidden_1"):  # which its policy does not have
-        with pytest.raises(UserError, match="only: lstm_hidden; did you mean lstm_hidden"):
-            check_recorded(FOLDER, shallow, layer)
+    for recorded, layer, message in (
+        (dump, "untrained_lstm_cell", "holds no layer 'untrained_lstm_cell', only: lstm_hidden; record it with `pyth"),
+        (dump, "lstm_hiden", "did you mean lstm_hidden"),
+        (shallow, "lstm_cell", "only: lstm_hidden; did you mean lstm_hidden"),  # which its policy does not have
+        (shallow, "lstm_hidden_1", "only: lstm_hidden; did you mean lstm_hidden"),
+    ):
+        assert_refuses(message, check_recorded, FOLDER, recorded, layer)
 
 
 def test_everything_holds_what_standard_holds() -> None:

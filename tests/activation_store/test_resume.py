@@ -2,8 +2,6 @@
 
 import dataclasses
 import signal
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
@@ -16,11 +14,10 @@ from activation_store.schema import METADATA_FILE
 from activation_store.writer import DumpWriter, state_of
 from common.files import locked_folder
 from common.user_error import UserError
-from tests.activation_store.test_round_trip import assert_same_records, both_formats, completed
-from tests.command import assert_refuses
+from tests.activation_store.test_round_trip import assert_same_records, completed
+from tests.command import assert_refuses, python
 from tests.planted import Planted, planted_dump, with_optional_parts
 
-ROOT = Path(__file__).parents[2]
 EPISODES = 3
 WRITE = textwrap.dedent(
     """
@@ -64,6 +61,15 @@ def write(folder: Path, planted: Planted, resume: bool = False) -> list[int]:
     return missing
 
 
+def interrupted(folder: Path, planted: Planted, *episodes: int) -> None:
+    """Write all records, finish these episodes, and be interrupted."""
+    with pytest.raises(KeyboardInterrupt), DumpWriter(folder, planted.metadata) as writer:
+        writer.write(planted.records)
+        for episode in episodes:
+            writer.finish_episode(episode, {"episode": episode, "seed": 7})
+        raise KeyboardInterrupt
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
@@ -92,8 +98,7 @@ def test_killed_at_any_moment_then_resumed(
     form: str, uninterrupted: dict[str, bytes], tmp_path: Path, call: str, which: int
 ) -> None:
     folder = tmp_path / "dump"
-    command = [sys.executable, "-c", WRITE, str(folder), form, call, str(which)]
-    killed = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=120, check=False)
+    killed = python("-c", WRITE, folder, form, call, which, code=None)
     if killed.returncode == 0:
         pytest.skip("there are fewer such calls in this format")
     assert killed.returncode == -signal.SIGKILL, killed.stderr
@@ -106,13 +111,9 @@ def test_killed_at_any_moment_then_resumed(
     assert contents(folder) == uninterrupted
 
 
-@both_formats
-def test_an_exception_keeps_the_finished_episodes(tmp_path: Path, form: str) -> None:
+def test_an_exception_keeps_the_finished_episodes(form: str, tmp_path: Path) -> None:
     planted = planted_in(form)
-    with pytest.raises(KeyboardInterrupt), DumpWriter(tmp_path, planted.metadata) as writer:
-        writer.write(planted.records)
-        writer.finish_episode(1, {"episode": 1, "seed": 7})
-        raise KeyboardInterrupt
+    interrupted(tmp_path, planted, 1)
     assert state_of(tmp_path) == "unfinished" and len(list(tmp_path.iterdir())) == 2
     assert_refuses("unfinished one: delete it first, or resume its extraction", write, tmp_path, planted)
     assert write(tmp_path, planted, resume=True) == [0, 2]
@@ -121,11 +122,7 @@ def test_an_exception_keeps_the_finished_episodes(tmp_path: Path, form: str) -> 
 
 def test_a_stored_episode_that_was_damaged_is_written_again(form: str, tmp_path: Path) -> None:
     planted = planted_in(form)
-    with pytest.raises(KeyboardInterrupt), DumpWriter(tmp_path, planted.metadata) as writer:
-        writer.write(planted.records)
-        writer.finish_episode(0, {"episode": 0, "seed": 7})
-        writer.finish_episode(1, {"episode": 1, "seed": 7})
-        raise KeyboardInterrupt
+    interrupted(tmp_path, planted, 0, 1)
     (first,) = tmp_path.glob("episode-000000.*")
     first.write_bytes(bytes(first.stat().st_size))
     assert write(tmp_path, planted, resume=True) == [0, 2]
@@ -145,10 +142,7 @@ def test_episodes_may_be_written_side_by_side(form: str, uninterrupted: dict[str
 
 def test_other_settings_are_no_resumption(form: str, tmp_path: Path) -> None:
     planted = planted_in(form)
-    with pytest.raises(KeyboardInterrupt), DumpWriter(tmp_path, planted.metadata) as writer:
-        writer.write(planted.records)
-        writer.finish_episode(0)
-        raise KeyboardInterrupt
+    interrupted(tmp_path, planted, 0)
     for name, value in (("seed", 5), ("policy", "another"), ("layers", {"lstm_cell": 4})):
         other = dataclasses.replace(planted.metadata, **{name: value})
         message = rf"started with different settings \({name}\)"

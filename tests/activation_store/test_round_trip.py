@@ -12,7 +12,6 @@ from activation_store.formats.parquet_format import ROW_GROUP_RECORDS
 from activation_store.reader import read_dump, read_identity, read_metadata
 from activation_store.schema import IDENTITY, LIFE_KEY, METADATA_FILE, RECORDS_FILE, RaggedRows, Records
 from activation_store.subsample import Subsample
-from common.user_error import UserError
 from tests.command import assert_refuses
 from tests.planted import planted_dump, with_optional_parts, write_planted
 
@@ -177,8 +176,8 @@ def test_float16_says_what_it_costs(tmp_path: Path, batch: int) -> None:
 def test_float16_refuses_what_it_cannot_hold(tmp_path: Path) -> None:
     planted = planted_dump(agents=1, ticks=5)
     planted.records.activations["action_decoder"][2, 3] = 70_000
-    with pytest.raises(UserError, match="float16 cannot; use float32"):
-        write_planted(tmp_path / "dump", planted, format="parquet", precision="float16")
+    message, how = "float16 cannot; use float32", {"format": "parquet", "precision": "float16"}
+    assert_refuses(message, write_planted, tmp_path / "dump", planted, **how)
     assert list((tmp_path / "dump").iterdir()) == []
 
 

@@ -2,7 +2,6 @@
 
 import functools
 import json
-import os
 import pickle
 import shutil
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from agent_zoo.checkpoint_files import list_checkpoints, not_imported, policy_na
 from agent_zoo.observation import pack
 from common.tensor_file import read_tensors, write_tensors
 from tests.command import assert_refuses
-from tests.fuzz import flip, limited
+from tests.fuzz import as_pipe, flip, limited
 from tests.tiny_policies import tiny_entrant
 
 SHIPPED = Path(__file__).parents[2] / "policies"
@@ -63,7 +62,7 @@ def rewrite_container(path: Path, change: Callable[[dict[str, Any]], object]) ->
     path.write_bytes(len(text).to_bytes(8, "little") + text + content[start:])
 
 
-def test_the_same_policy_comes_back(subject, path: Path, seen: np.ndarray, layout) -> None:
+def test_the_same_policy_comes_back_and_makes_the_same_file(subject, path: Path, seen: np.ndarray, layout) -> None:
     loaded, info = load_checkpoint(path)
     assert info == replace(subject.info, steps=123) and read_info(path) == info
     observation = pack(seen[:20], layout)
@@ -72,9 +71,6 @@ def test_the_same_policy_comes_back(subject, path: Path, seen: np.ndarray, layou
     for one, other in zip(ours[0].log_probabilities, theirs[0].log_probabilities, strict=True):
         assert torch.equal(one, other)
     assert torch.equal(ours[1], theirs[1]) and torch.equal(ours[2].cell, theirs[2].cell)
-
-
-def test_the_same_policy_is_the_same_file(subject, path: Path) -> None:
     contents = {path.read_bytes()}
     for _ in range(8):
         save_checkpoint(path, subject.policy, replace(subject.info, steps=123))
@@ -130,6 +126,7 @@ def test_a_good_file_that_starts_like_a_pickle_is_read(subject, path: Path) -> N
         (lambda header: header.update(environment={"mask_intrinsics": "some"}), "mask_intrinsics is 'some'"),
         (lambda header: header.update(environment={"view_radius": 8}), "view_radius is 8"),
         (lambda header: header.update(environment={"view_radius": True}), "view_radius is True"),
+        (lambda header: header.update(agent="gone"), "no agent 'gone'"),
         (lambda header: header.update(agent="\ud800"), "has a damaged header"),
         (lambda header: header.update(task=DEEP), "has a damaged header"),
         (lambda header: header.update(steps=-1), "'steps'"),
@@ -165,11 +162,6 @@ def with_doubles(path: Path) -> None:
     arrays, text = read_tensors(path, "policy")
     name = next(iter(arrays))
     write_tensors(path, arrays | {name: arrays[name].astype(np.float64)}, text, "policy")
-
-
-def as_pipe(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path)
 
 
 def with_dtype(dtype: str) -> Callable[[Path], None]:
@@ -238,11 +230,6 @@ def test_building_for_a_file_draws_the_random_numbers_that_building_draws(path: 
         build()
         after.append(torch.get_rng_state())
     assert torch.equal(*after)
-
-
-def test_an_agent_that_is_not_here_is_refused(path: Path) -> None:
-    forge(path, lambda header: header.update(agent="gone"))
-    assert_refuses("no agent 'gone'", load_checkpoint, path)
 
 
 def test_hidden_files_are_no_checkpoints(path: Path, tmp_path: Path) -> None:

@@ -16,14 +16,11 @@ def _in_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (folder / f"{name}.safetensors").touch()
 
 
-def test_a_name_is_looked_up_in_both_folders() -> None:
+def test_a_name_is_looked_up_in_both_folders_and_all_policies_of_one_are_its_own() -> None:
     assert policy_names(SHIPPED, ("mine", "shipped")) == ["mine", "shipped"]
     assert policy_path(SHIPPED, "mine") == OWN / "mine.safetensors"
     assert policy_path(SHIPPED, "shipped") == policy_path(SHIPPED, "shipped") == SHIPPED / "shipped.safetensors"
     assert policy_path(SHIPPED, "nobody") == SHIPPED / "nobody.safetensors", "for messages"
-
-
-def test_all_policies_of_a_folder_are_its_own() -> None:
     assert policy_names(SHIPPED) == ["shipped"] and policy_names(OWN) == ["mine"]
 
 

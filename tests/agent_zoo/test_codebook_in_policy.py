@@ -17,8 +17,6 @@ from agent_zoo.memories.memory import MemoryState
 from agent_zoo.observation import ObservationLayout, pack
 from agent_zoo.semantic.shape import SemanticShape
 from common.tensor_file import read_tensors, write_tensors
-from reinforcement_learning.play.entrants import untrained_entrant
-from reinforcement_learning.settings import PolicySettings, SemanticSettings, Settings
 from tests.agent_zoo.test_hooks import log_probabilities
 from tests.command import assert_refuses
 from tests.conftest import AGENT
@@ -103,10 +101,7 @@ def test_segments_are_decoded_as_tick_by_tick(policy, observation) -> None:
 
 @pytest.fixture
 def path(tmp_path: Path, small_world, task, maps) -> Path:
-    settings = Settings(
-        env=small_world, task=task, policy=PolicySettings(hidden_size=UNITS), semantic=SemanticSettings(codes=CODES)
-    )
-    made = untrained_entrant(AGENT, settings, maps, seed=1)
+    made = tiny_entrant(small_world, task, maps, seed=1, codes=CODES, hidden_size=UNITS)
     save_checkpoint(tmp_path / "policy.safetensors", made.policy, made.info)
     return tmp_path / "policy.safetensors"
 

@@ -10,25 +10,15 @@ import torch
 from agent_zoo.checkpoint import load_checkpoint, read_info, save_checkpoint
 from agent_zoo.observation import ObservationLayout, pack
 from common.tensor_file import read_tensors, write_tensors
-from reinforcement_learning.play.entrants import untrained_entrant
-from reinforcement_learning.settings import (
-    EnvironmentSettings,
-    PolicySettings,
-    SemanticSettings,
-    Settings,
-    TaskSettings,
-)
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import assert_refused, run_here, run_well
-from tests.conftest import AGENT
+from tests.tiny_policies import tiny_entrant
 
 
 @pytest.fixture
 def path(small_world: EnvironmentSettings, task: TaskSettings, maps: Path, tmp_path: Path) -> Path:
     """A policy with a codebook, whose weights include numbers that are not floating-point."""
-    settings = Settings(
-        env=small_world, task=task, policy=PolicySettings(hidden_size=32), semantic=SemanticSettings(codes=4)
-    )
-    subject = untrained_entrant(AGENT, settings, maps, seed=1)
+    subject = tiny_entrant(small_world, task, maps, seed=1, codes=4, hidden_size=32)
     save_checkpoint(tmp_path / "policy.safetensors", subject.policy, replace(subject.info, steps=123))
     return tmp_path / "policy.safetensors"
 

@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections.abc import Iterator
 
 import numpy as np
 import pufferlib.vector
@@ -115,9 +116,11 @@ def pair(task: TaskSettings, tmp_path_factory: pytest.TempPathFactory) -> list[p
     return [pufferlib.vector.make(make, backend=pufferlib.vector.Serial) for _ in range(2)]
 
 
-def test_the_game_ignores_them(pair: list[pufferlib.vector.Serial], layout: ObservationLayout) -> None:
-    """Worlds stay equal byte by byte if all choices differ that do not count."""
-    random, changed = np.random.default_rng(0), np.zeros(len(layout.heads), dtype=int)
+def played(
+    pair: list[pufferlib.vector.Serial], layout: ObservationLayout
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Compare both worlds in each of 150 ticks; yield what foraging agents do, other legal actions, and what counts."""
+    random = np.random.default_rng(0)
     for world in pair:
         world.async_reset([1])
     for _ in range(150):
@@ -126,10 +129,16 @@ def test_the_game_ignores_them(pair: list[pufferlib.vector.Serial], layout: Obse
         observations = structured(received[0], pair[0])
         actions = forage(observations, layout, random)
         others = random_legal_actions(observations, layout, random)
-        idle = ~counted(layout.heads, torch.from_numpy(actions)).numpy()
-        changed += (idle & (others != actions)).sum(axis=0)
+        yield actions, others, counted(layout.heads, torch.from_numpy(actions)).numpy()
+
+
+def test_the_game_ignores_them(pair: list[pufferlib.vector.Serial], layout: ObservationLayout) -> None:
+    """Worlds stay equal byte by byte if all choices differ that do not count."""
+    changed = np.zeros(len(layout.heads), dtype=int)
+    for actions, others, counts in played(pair, layout):
+        changed += (~counts & (others != actions)).sum(axis=0)
         pair[0].send(actions)
-        pair[1].send(np.where(idle, others, actions))
+        pair[1].send(np.where(counts, actions, others))
     names = {layout.heads[column].name for column in np.flatnonzero(changed)}
     assert names == set(DECIDED_BY), "a choice that the test is about was never changed"
 
@@ -137,17 +146,9 @@ def test_the_game_ignores_them(pair: list[pufferlib.vector.Serial], layout: Obse
 def test_the_game_does_not_ignore_the_others(pair: list[pufferlib.vector.Serial], layout: ObservationLayout) -> None:
     """Worlds part if the style of attacks on somebody differs."""
     style = next(column for column, head in enumerate(layout.heads) if head.name == "Attack.Style")
-    random = np.random.default_rng(0)
-    for world in pair:
-        world.async_reset([1])
     with pytest.raises(AssertionError, match="differ"):
-        for _ in range(150):
-            received = [world.recv() for world in pair]
-            assert_equal(*received)
-            observations = structured(received[0], pair[0])
-            actions = forage(observations, layout, random)
-            others = actions.copy()
-            others[:, style] = random_legal_actions(observations, layout, random)[:, style]
-            matters = counted(layout.heads, torch.from_numpy(actions)).numpy()
+        for actions, others, counts in played(pair, layout):
             pair[0].send(actions)
-            pair[1].send(np.where(matters, others, actions))
+            changed = actions.copy()
+            changed[:, style] = np.where(counts, others, actions)[:, style]
+            pair[1].send(changed)

@@ -96,14 +96,13 @@ def test_only_what_is_named_is_withheld(played: PackedObservation, layout) -> No
     assert torch.equal(played.entity.values[others], limited.entity.values[others])
 
 
-def test_strict_hides_every_clock(played: PackedObservation, layout) -> None:
+def test_strict_hides_every_clock_and_positions_are_those_relative_to_the_agent(
+    played: PackedObservation, layout
+) -> None:
     limited = ObservationMask.of({"mask_intrinsics": "strict"}).apply(played, layout)
     clocks = [layout.entity_columns.index(name) for name in ("time_alive", "latest_combat_tick")]
     assert (played.entity.values[:, clocks] > 0).any()
     assert (limited.entity.values[:, clocks] == 0).all() and (limited.tick == 0).all()
-
-
-def test_positions_are_those_relative_to_the_agent(played: PackedObservation, layout) -> None:
     limited = ObservationMask.of({"relative_position": True}).apply(played, layout)
     places = [layout.entity_columns.index(name) for name in ("row", "col")]
     assert (own(limited)[:, places] == 0).all() and (limited.centre == 0).all()

@@ -26,18 +26,25 @@ def forward(policy, observation) -> tuple[torch.Tensor, torch.Tensor, torch.Tens
     return encoded, torch.cat(list(distribution.log_probabilities), dim=1), distribution.entropy(), value
 
 
-def test_observations_have_every_kind_of_row(seen: np.ndarray) -> None:
+def test_observations_have_every_kind_of_row_and_a_centred_view(seen: np.ndarray) -> None:
     for table in ("Entity", "Inventory", "Market"):
         used = seen[table][:, :, 0] != 0
         assert used.any(), f"no used row of {table}: the comparison would prove nothing"
         assert (np.diff(used.astype(int), axis=1) <= 0).all(), f"used rows of {table} do not come first"
+    # Tile positions relative to the agent are the same for all agents, so only materials need encoding.
+    relative = seen["Tile"][:, :, :2] - seen["Tile"][:, 112:113, :2]
+    rows, columns = np.divmod(np.arange(225), 15)
+    assert (relative == np.stack([rows - 7, columns - 7], axis=1)).all()
 
 
-def test_putting_the_padding_back_gives_the_games_tables(seen: np.ndarray, layout: ObservationLayout) -> None:
+def test_putting_the_padding_back_gives_the_games_tables_and_legal_options(
+    seen: np.ndarray, layout: ObservationLayout
+) -> None:
     games, padded = DenseObservation.of_game(seen, layout), DenseObservation.of_packed(pack(seen, layout), layout)
     assert games.tables.keys() == padded.tables.keys()
     for name in games.tables:
         assert torch.equal(games[name], padded[name]), name
+    assert torch.equal(legal_options(pack(seen, layout), layout), games["ActionTargets"])
 
 
 def test_outputs_and_gradients_are_equal(policy, seen: np.ndarray, layout: ObservationLayout) -> None:
@@ -68,26 +75,10 @@ def test_the_dense_network_draws_the_same_actions_with_the_same_log_probabilitie
     distribution, _ = policy.decode_actions(encoded, candidates, observation)
     uniforms = torch.rand(len(seen), len(layout.heads), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     actions = distribution.sample(uniforms)
-    plain, _ = DensePolicy(policy).decode_actions(*_dense_arguments(policy, seen, layout))
+    dense, network = DenseObservation.of_game(seen, layout), DensePolicy(policy)
+    plain, _ = network.decode_actions(*network.encode_observations(dense), dense)
     assert torch.equal(actions, plain.sample(uniforms))
     torch.testing.assert_close(distribution.log_probability(actions), plain.log_probability(actions))
-
-
-def _dense_arguments(policy, seen: np.ndarray, layout: ObservationLayout) -> tuple:
-    dense = DenseObservation.of_game(seen, layout)
-    return *DensePolicy(policy).encode_observations(dense), dense
-
-
-def test_view_is_centred_on_the_agent(seen: np.ndarray) -> None:
-    """Tile positions relative to the agent are the same for all agents, so only materials need encoding."""
-    relative = seen["Tile"][:, :, :2] - seen["Tile"][:, 112:113, :2]
-    rows, columns = np.divmod(np.arange(225), 15)
-    assert (relative == np.stack([rows - 7, columns - 7], axis=1)).all()
-
-
-def test_legal_options_survive_packing(seen: np.ndarray, layout: ObservationLayout) -> None:
-    expected = DenseObservation.of_game(seen, layout)["ActionTargets"]
-    assert torch.equal(legal_options(pack(seen, layout), layout), expected)
 
 
 def test_taking_some_agents_keeps_their_rows(seen: np.ndarray, layout: ObservationLayout) -> None:

@@ -52,22 +52,18 @@ def policy(layout: ObservationLayout) -> RecurrentPolicy:
     return built(START_KIT, layout)
 
 
-@pytest.fixture(scope="module", params=NETWORKS, ids="-".join)
-def any_policy(request: pytest.FixtureRequest, layout: ObservationLayout) -> RecurrentPolicy:
-    agent, network = request.param
-    return built(agent, layout, network)
-
-
 def memory(policy: RecurrentPolicy, agents: int) -> MemoryState:
     empty = policy.initial_state(agents)
     random = torch.Generator().manual_seed(1)
     return MemoryState(*(torch.randn(case.shape, generator=random) for case in (empty.hidden, empty.cell)))
 
 
+@pytest.mark.parametrize(("agent", "network"), NETWORKS)
 def test_the_soft_path_equals_the_hard_path(
-    any_policy: RecurrentPolicy, real: PackedObservation, layout: ObservationLayout
+    agent: str, network: Network, real: PackedObservation, layout: ObservationLayout
 ) -> None:
-    policy, before = any_policy, memory(any_policy, len(real))
+    policy = built(agent, layout, network)
+    before = memory(policy, len(real))
     with torch.no_grad(), capture(policy, ["encoder_output", "action_decoder"]) as layers:
         distribution, value, after = policy(real, before)
         hard = dict(layers)

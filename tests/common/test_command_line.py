@@ -32,10 +32,7 @@ def test_a_bad_command_line_is_one_line(
     assert refused.stderr.startswith(message), refused.stderr
 
 
-def test_all_that_is_missing_is_named() -> None:
+def test_all_that_is_missing_is_named_and_what_is_in_no_box_is_kept() -> None:
     refused = run_here("activation_store/__main__.py", "convert")
     assert_refused(refused, "missing: PATH, PATH; ", LISTS)
-
-
-def test_what_is_in_no_box_is_kept() -> None:
     assert in_one_line("Something else\nis wrong.\n") == f"something else is wrong; {LISTS}"

@@ -1,7 +1,6 @@
 """Scripts started outside the environment say so in one line, on any Python 3."""
 
 import ast
-import os
 import re
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from common import environment_check
-from tests.command import ROOT, assert_refused
+from tests.command import ROOT, assert_refused, python
 from tests.test_architecture import SCRIPTS, SCRIPTS_IN_ROOMS
 
 CHECK = "common/environment_check.py"
@@ -47,7 +46,7 @@ def test_an_old_python_understands_all_up_to_the_check(script: str) -> None:
     assert before in ([], ["sys", "dataclasses", "pathlib", "typing"])
 
 
-def test_numba_has_no_more_threads_than_torch_and_leaves_torch_its_own() -> None:
+def test_numba_has_no_more_threads_than_torch_and_leaves_torch_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """UMAP sets the threads of numba, and torch shares its pool."""
     code = (
         "import common.environment_check, numpy, torch;"
@@ -55,12 +54,8 @@ def test_numba_has_no_more_threads_than_torch_and_leaves_torch_its_own() -> None
         "umap_embedding(numpy.random.default_rng(0).random((60, 4), numpy.float32), 5, 0.1, 0);"
         "import numba; print(numba.config.NUMBA_NUM_THREADS, torch.get_num_threads())"
     )
-    without = {name: value for name, value in os.environ.items() if name != "NUMBA_NUM_THREADS"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=without | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
-        check=True,
-    )  # fmt: skip
-    assert done.stdout.split() == ["1", "1"]
+    monkeypatch.delenv("NUMBA_NUM_THREADS", raising=False)
+    assert python("-c", code, OMP_NUM_THREADS="1").stdout.split() == ["1", "1"]
 
 
 def test_an_environment_that_is_not_there_yet_is_to_be_made_first(

@@ -1,12 +1,11 @@
 """Figures are the same whatever the user's own settings of matplotlib are."""
 
-import subprocess
-import sys
+import os
 from pathlib import Path
 
 import pytest
 
-from tests.command import ROOT, environment
+from tests.command import ROOT, python
 
 DRAW = """
 import sys
@@ -31,30 +30,24 @@ def main():
 command_line.run(main)
 """
 RC = "text.usetex: True\nfont.size: 30\nfont.family: serif\nsavefig.bbox: tight\nsavefig.facecolor: red\n"
+"""Settings of which each changes how a figure looks."""
 NOTEBOOK = {"MPLBACKEND": "module://matplotlib_inline.backend_inline"}
 
 
 def drawn(folder: Path, **variables: str) -> dict[str, bytes]:
-    kept = {name: value for name, value in environment().items() if not name.startswith(("MPL", "MATPLOTLIB"))}
-    done = subprocess.run(
-        [sys.executable, "-c", DRAW], cwd=folder, env={**kept, "PYTHONPATH": str(ROOT), **variables},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    python("-c", DRAW, folder=folder, PYTHONPATH=str(ROOT), **variables)
     return {path.name: path.read_bytes() for path in folder.glob("*.png")}
 
 
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    return drawn(tmp_path_factory.mktemp("plain"))
-
-
-def test_a_matplotlibrc_changes_nothing(plain: dict[str, bytes], tmp_path: Path) -> None:
-    """Not the one in the current folder, which comes before all others."""
-    (tmp_path / "matplotlibrc").write_text(RC)
-    assert drawn(tmp_path) == plain and len(plain) == 2
-
-
-def test_the_backend_of_a_notebook_is_not_used(plain: dict[str, bytes], tmp_path: Path) -> None:
-    """A script that a notebook starts inherits it, and it may not be installed here."""
-    assert drawn(tmp_path, **NOTEBOOK) == plain
+def test_a_matplotlibrc_and_the_backend_of_a_notebook_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The matplotlibrc of the current folder comes before all others; the backend may not be installed here."""
+    for name in [name for name in os.environ if name.startswith(("MPL", "MATPLOTLIB"))]:
+        monkeypatch.delenv(name)
+    plain, mine = tmp_path / "plain", tmp_path / "mine"
+    for folder in (plain, mine):
+        folder.mkdir()
+    (mine / "matplotlibrc").write_text(RC)
+    figures = drawn(plain)
+    assert drawn(mine, **NOTEBOOK) == figures and len(figures) == 2

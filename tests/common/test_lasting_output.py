@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.command import ROOT, environment
+from tests.command import ROOT, environment, python
 
 BEGUN = "begun\n"
 WORK = """
@@ -101,7 +101,4 @@ def test_closed_descriptors_do_not_become_those_of_results(tmp_path: Path) -> No
 
 def test_a_broken_pipe_of_the_work_itself_is_no_success() -> None:
     code = "from common import command_line\ndef main():\n    raise BrokenPipeError('worker')\ncommand_line.run(main)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env={**environment(), "PYTHONPATH": str(ROOT)}, capture_output=True, check=False
-    )
-    assert done.returncode == 1 and b"worker" in done.stderr
+    assert "worker" in python("-c", code, code=1).stderr

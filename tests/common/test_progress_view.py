@@ -26,36 +26,35 @@ def clock() -> Clock:
     return Clock()
 
 
-def reported(clock: Clock, unit: str, work: Callable[[int], tuple], seconds: int) -> list[str]:
-    lines: list[str] = []
-    writer = ProgressLines("working", unit, lines.append, clock)
+@pytest.mark.parametrize(
+    ("unit", "work", "seconds", "lines"),
+    [
+        (
+            "records", lambda second: (20 * second, 6000), 95,
+            [
+                "working: 600 of 6,000 records, 20 records/s, 0:04:30 left",
+                "working: 1,200 of 6,000 records, 20 records/s, 0:04:00 left",
+                "working: 1,800 of 6,000 records, 20 records/s, 0:03:30 left",
+            ],
+        ),
+        ("records", lambda second: (second, 30), 30, []),
+        (
+            "episodes", lambda second: (100 + second // 10, 110), 31,
+            ["working: 103 of 110 episodes, 0.1 episodes/s, 0:01:10 left"],
+        ),
+        (SHARE, lambda second: (second / 60,), 31, ["working: 50%, 0:00:30 left"]),
+    ],
+    ids=["a line every half minute", "short work", "what was done before is no speed", "shares"],
+)  # fmt: skip
+def test_lines_say_work_total_rate_and_time_left(
+    clock: Clock, unit: str, work: Callable[[int], tuple], seconds: int, lines: list[str]
+) -> None:
+    told: list[str] = []
+    writer = ProgressLines("working", unit, told.append, clock)
     for second in range(seconds):
         writer.report(*work(second))
         clock.now += 1
-    return lines
-
-
-def test_a_line_every_half_minute_says_work_total_rate_and_time_left(clock: Clock) -> None:
-    lines = reported(clock, "records", lambda second: (20 * second, 6000), 95)
-    assert lines == [
-        "working: 600 of 6,000 records, 20 records/s, 0:04:30 left",
-        "working: 1,200 of 6,000 records, 20 records/s, 0:04:00 left",
-        "working: 1,800 of 6,000 records, 20 records/s, 0:03:30 left",
-    ]
-
-
-def test_short_work_says_nothing(clock: Clock) -> None:
-    assert reported(clock, "records", lambda second: (second, 30), 30) == []
-
-
-def test_what_was_done_before_does_not_count_as_speed(clock: Clock) -> None:
-    (line,) = reported(clock, "episodes", lambda second: (100 + second // 10, 110), 31)
-    assert line == "working: 103 of 110 episodes, 0.1 episodes/s, 0:01:10 left"
-
-
-def test_shares_are_percentages(clock: Clock) -> None:
-    (line,) = reported(clock, SHARE, lambda second: (second / 60,), 31)
-    assert line == "working: 50%, 0:00:30 left"
+    assert told == lines
 
 
 @pytest.mark.parametrize(

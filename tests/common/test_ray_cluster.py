@@ -1,13 +1,12 @@
 """A Ray cluster that a command starts is its own: other machines cannot reach it, and other users have no token."""
 
-import subprocess
-import sys
+import os
 from pathlib import Path
 
 import pytest
 
 from common import ray_cluster
-from tests.command import ROOT, assert_refuses, environment
+from tests.command import assert_refuses, python
 
 pytest.importorskip("ray")
 
@@ -25,13 +24,12 @@ print(ray.get(ray.remote(lambda: os.environ["RAY_AUTH_MODE"]).remote()), len(os.
 
 
 @pytest.mark.slow
-def test_a_cluster_of_ones_own_listens_on_the_loopback_interface_and_asks_for_a_token(tmp_path: Path) -> None:
-    own = {name: value for name, value in environment().items() if not name.startswith("RAY_")}
-    done = subprocess.run(
-        [sys.executable, "-c", LISTENING], cwd=ROOT, env={**own, "HOME": str(tmp_path)}, capture_output=True, text=True,
-        timeout=300, check=True,
-    )  # fmt: skip
-    assert done.stdout.splitlines() == ["{'127.0.0.1'}", "token 64"]
+def test_a_cluster_of_ones_own_listens_on_the_loopback_interface_and_asks_for_a_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("RAY_")]:
+        monkeypatch.delenv(name)
+    assert python("-c", LISTENING, HOME=str(tmp_path)).stdout.splitlines() == ["{'127.0.0.1'}", "token 64"]
     assert not (tmp_path / ".ray").exists(), "the token is on the disk"
 
 

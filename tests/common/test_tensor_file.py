@@ -48,12 +48,9 @@ def test_a_file_is_read_as_what_it_is_only(tmp_path: Path, kind: Kind, wanted: K
             assert_refuses([f"{tmp_path / name} is a", kind, wanted], read_tensors, tmp_path / name, wanted)
 
 
-def test_a_kind_that_is_not_known_is_named(tmp_path: Path) -> None:
+def test_a_kind_that_is_not_known_is_named_and_the_kind_is_proved_too(tmp_path: Path) -> None:
     write_tensors(tmp_path / "newer", ARRAYS, "{}", "dream")  # type: ignore[arg-type]
     assert_refuses("of the unknown kind 'dream'", read_tensors, tmp_path / "newer", "policy")
-
-
-def test_the_kind_is_proved_too(tmp_path: Path) -> None:
     path = tmp_path / "file"
     write_tensors(path, ARRAYS, "{}", "policy")
     path.write_bytes(path.read_bytes().replace(b'"kind\\"', b'"kine\\"', 1).replace(b'kind\\"', b'kine\\"', 1))

@@ -31,11 +31,8 @@ def test_every_word_is_whole_and_every_line_fits(width: int, monkeypatch: pytest
         assert word in text
 
 
-def test_a_narrow_terminal_breaks_words_and_keeps_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_narrow_terminal_breaks_words_and_a_wide_one_has_a_line_for_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(len(line) <= 40 for line in shown(40, monkeypatch).splitlines())
-
-
-def test_a_wide_terminal_has_a_line_for_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ROWS[0][3] in shown(200, monkeypatch) and len(shown(200, monkeypatch).splitlines()) == 2 + len(ROWS) + 2
 
 

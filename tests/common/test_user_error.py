@@ -3,6 +3,7 @@
 import errno
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -27,14 +28,36 @@ def test_long_messages_keep_their_start_and_what_to_do() -> None:
     assert message.startswith(r"file.json: \n") and message.endswith(r"\n: copy it again") and " [...] " in message
 
 
-def test_scripts_print_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def failing(error: Exception) -> Callable[[], None]:
     def main() -> None:
-        raise UserError(HOSTILE)
+        raise error
 
+    return main
+
+
+NO_PATH = Path("folder") / "fi\nle"
+
+
+@pytest.mark.parametrize(
+    ("main", "message"),
+    [
+        (failing(UserError(HOSTILE)), str(UserError(HOSTILE))),
+        *(
+            (
+                failing(OSError(number, os.strerror(number), NO_PATH)),
+                rf"folder/fi\nle cannot be used: {os.strerror(number)}",
+            )
+            for number in (errno.EACCES, errno.ENAMETOOLONG, errno.ELOOP)
+        ),
+        (lambda: print(np.empty(1 << 50)), TOO_LITTLE_MEMORY),
+    ],
+    ids=["hostile", "no access", "too long", "links in a circle", "memory"],
+)
+def test_scripts_print_one_line(main: Callable[[], None], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         command_line.run(main)
     shown = capsys.readouterr().err
-    assert ended.value.code == 2 and shown == f"error: {UserError(HOSTILE)}\n" and "\x1b" not in shown
+    assert ended.value.code == 2 and shown == f"error: {message}\n" and "\x1b" not in shown
 
 
 def test_tables_show_escape_codes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,27 +102,6 @@ def test_names_that_are_too_long_are_refused(command: tuple[str, ...]) -> None:
     assert_refused(run_here(*command))
 
 
-@pytest.mark.parametrize("number", [errno.EACCES, errno.ENAMETOOLONG, errno.ELOOP])
-def test_a_path_that_cannot_be_used_is_named(number: int, capsys: pytest.CaptureFixture[str]) -> None:
-    def main() -> None:
-        raise OSError(number, os.strerror(number), Path("folder") / "fi\nle")
-
-    with pytest.raises(SystemExit) as ended:
-        command_line.run(main)
-    assert ended.value.code == 2
-    assert capsys.readouterr().err == f"error: folder/fi\\nle cannot be used: {os.strerror(number)}\n"
-
-
-def test_too_little_memory_is_named_wherever_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        command_line.run(lambda: print(np.empty(1 << 50)))
-    assert ended.value.code == 2
-    assert capsys.readouterr().err == f"error: {TOO_LITTLE_MEMORY}\n"
-
-
 def test_other_failures_of_the_system_keep_their_traceback() -> None:
-    def main() -> None:
-        raise FileNotFoundError(errno.ENOENT, "missing", "own file")
-
     with pytest.raises(FileNotFoundError):
-        command_line.run(main)
+        command_line.run(failing(FileNotFoundError(errno.ENOENT, "missing", "own file")))

@@ -11,26 +11,26 @@ from analysis.recorded.tracking import Mirror, Wandb
 from common.weights_and_biases import MirroredRun, check_login, mode_of, share
 from reinforcement_learning.settings import WandbSettings
 from reinforcement_learning.training.sweeps.sweep import is_local
-from tests.command import ROOT, assert_refuses, run
-
-
-class Broken:
-    """A run whose service has gone, in a way that no error of the service's own names."""
-
-    def log(self, *_: object, **__: object) -> None:
-        raise ConnectionError("no route to host\nat all")
-
-    finish = log
+from tests.command import ROOT, assert_refuses, python
 
 
 def no_network(*_: object, **__: object) -> None:
     raise ConnectionError("no route to host\nat all")
 
 
+class Broken:
+    """A run whose service has gone, in a way that no error of the service's own names."""
+
+    log = finish = no_network
+
+
 @pytest.fixture(autouse=True)
 def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And no service that answers, where a test does not say otherwise."""
     for name in ("WANDB_MODE", "WANDB_RUN_ID"):
         monkeypatch.delenv(name, raising=False)
+    for name in ("login", "init"):
+        monkeypatch.setattr(wandb, name, no_network)
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,6 @@ def test_the_environment_turns_it_off(
 
 def test_disabled_contacts_nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("WANDB_MODE", "disabled")
-    monkeypatch.setattr(wandb, "login", no_network)
-    monkeypatch.setattr(wandb, "init", no_network)
     check_login("online")
     run = MirroredRun("online", tmp_path, tmp_path / "id", still="all goes on")
     run.log({"reward": 1.0})
@@ -64,9 +62,7 @@ def test_disabled_contacts_nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert not list(tmp_path.iterdir())
 
 
-def test_no_network_gives_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(wandb, "login", no_network)
-    monkeypatch.setattr(wandb, "init", no_network)
+def test_no_network_gives_one_line(tmp_path: Path) -> None:
     line = assert_refuses(["no route to host", "--no-track"], check_login, "online")
     assert line.isprintable()
     assert_refuses("no route to host", MirroredRun, "online", tmp_path, still="all goes on")
@@ -76,7 +72,6 @@ def test_without_a_login_work_goes_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(wandb, "login", lambda **_: False)
-    monkeypatch.setattr(wandb, "init", no_network)
     with Mirror(Wandb(), "run", {}, tmp_path) as mirror:
         mirror.log({"loss": 1.0})
     line = capsys.readouterr().err
@@ -158,7 +153,6 @@ def test_policies_dumps_and_reports_are_kept_as_artifacts(monkeypatch: pytest.Mo
 def test_what_cannot_be_shared_is_refused_before_the_service_is_used(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(wandb, "init", no_network)
     policy, *_ = things_to_share(tmp_path)
     (tmp_path / "empty").mkdir()
     for path in (tmp_path / "missing", tmp_path / "empty", ROOT / "README.md"):
@@ -174,8 +168,7 @@ def test_what_cannot_be_shared_is_refused_before_the_service_is_used(
 def test_the_service_itself_keeps_artifacts_offline(tmp_path: Path) -> None:
     """In a process of its own: the service keeps the folder in which a process first uses it."""
     things = things_to_share(tmp_path)
-    done = run(str(ROOT / "share.py"), "wandb", *things, "--wandb.mode", "offline", folder=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    python(str(ROOT / "share.py"), "wandb", *things, "--wandb.mode", "offline", folder=tmp_path)
     (kept,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
     missing, end = {b"mine.safetensors", b"metadata.json", b"report.html"}, time.monotonic() + 30
     while missing and time.monotonic() < end:  # its process may still write

@@ -1,6 +1,7 @@
 """Readers of small files, most of them left by runs that were interrupted: what they tell, or one line."""
 
 import functools
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -71,30 +72,19 @@ def written(name: str, content: bytes) -> Any:
     return lambda bench, folder: put(name, content, folder)
 
 
+def made(name: str, make: Callable[[Path], object]) -> Any:
+    """How to write a file by a function of its path."""
+
+    def write(bench: Bench, folder: Path) -> Path:
+        make(folder / name)
+        return folder / name
+
+    return write
+
+
 def journal(bench: Bench, folder: Path) -> Path:
     Journal(begun_with(read_metadata(wholes(bench)["json"]))).write(folder)
     return next(folder.iterdir())
-
-
-def original_records(bench: Bench, folder: Path) -> Path:
-    records = truth(agents=1, episodes=1, ticks=2)
-    return put("dump.json", orjson.dumps([as_original(records, i) for i in range(len(records))]), folder)
-
-
-def lives(bench: Bench, folder: Path) -> Path:
-    table, _ = plant(Planted({EDIT: {"ticks": -25.0}}, doses=(1.0,), agents=6, edited=3, episodes=1))
-    write_lives(folder / "lives.parquet", table)
-    return folder / "lives.parquet"
-
-
-def sparse_dictionary(bench: Bench, folder: Path) -> Path:
-    write_dictionary(folder / "x.safetensors", dictionary())
-    return folder / "x.safetensors"
-
-
-def unfinished_autoencoder(bench: Bench, folder: Path) -> Path:
-    _Training(FitPlan("topk", 6, 2, 0, 3), normalisation(STATES, 0)).write(folder / "x.safetensors")
-    return folder / "x.safetensors"
 
 
 def parts(bench: Bench, folder: Path) -> Path:
@@ -104,16 +94,6 @@ def parts(bench: Bench, folder: Path) -> Path:
 
 def training_run(bench: Bench, folder: Path) -> Path:
     return plant_run(folder, "x", 1, {"score": float}, updates=3)
-
-
-def embeddings(bench: Bench, folder: Path) -> Path:
-    write_embeddings(folder / "x.safetensors", {"a": np.ones(8, np.float32)}, "a test")
-    return folder / "x.safetensors"
-
-
-def cache(bench: Bench, folder: Path) -> Path:
-    write_tensors(folder / "x.safetensors", {"0" * 64: np.ones(4, np.float32)}, "", "task embeddings")
-    return folder / "x.safetensors"
 
 
 @functools.cache
@@ -136,11 +116,13 @@ def small_model(bench: Bench) -> WorldModel:
     return recorded(bench).model()
 
 
-def group(bench: Bench, folder: Path) -> Path:
-    row = {"arm": "edit", "episode": 0, "agent": 1, "edited": True, "ticks": 12.0}
-    return put(
-        "arm000-000000.json", orjson.dumps(with_checksum({"arm": "edit", "numbers": [0], "rows": [row]})), folder
-    )
+def lives() -> LivesTable:
+    return plant(Planted({EDIT: {"ticks": -25.0}}, doses=(1.0,), agents=6, edited=3, episodes=1))[0]
+
+
+def original_records() -> bytes:
+    records = truth(agents=1, episodes=1, ticks=2)
+    return orjson.dumps([as_original(records, i) for i in range(len(records))])
 
 
 def rows_of_group(path: Path) -> LivesTable:
@@ -184,20 +166,27 @@ SPECS: list[tuple[TaskSpec, ...]] = []
 NORMAL = normalisation(STATES, 0)
 TRIALS = [asdict(Trial(number, f"x_{number}", "finished", {"train.gamma": 0.9}, 1.0, 10)) for number in range(2)]
 RATINGS = [{"learner": 1000.0 + each, "others": {"a": 990.0}, "games": {"a": each}} for each in range(3)]
+ROW = {"arm": "edit", "episode": 0, "agent": 1, "edited": True, "ticks": 12.0}
+CACHED = {"0" * 64: np.ones(4, np.float32)}
 METRICS = [{"records": 10 * each, "test/loss": 0.5} for each in range(1, 4)]
 
 file_reader("activation_store.journal:read_journal", write=journal, read=lambda path: read_journal(path.parent))
 file_reader(
-    "activation_store.exchange.original_tools:_objects", write=original_records,
+    "activation_store.exchange.original_tools:_objects",
+    write=made("dump.json", lambda path: path.write_bytes(original_records())),
     read=lambda path: convert(path, path.parent / "new", "parquet", None, lambda _: None),
 )  # fmt: skip
-file_reader("activation_store.interventions:_read_table", write=lives, read=read_lives, cases=80)
 file_reader(
-    "activation_store.sparse_dictionary:read_dictionary", write=sparse_dictionary, read=read_dictionary,
-    kind="sparse dictionary", cases=80,
+    "activation_store.interventions:_read_table", read=read_lives, cases=80,
+    write=made("lives.parquet", lambda path: write_lives(path, lives())),
 )  # fmt: skip
 file_reader(
-    "analysis.sparse.training:read", write=unfinished_autoencoder, kind="autoencoder training",
+    "activation_store.sparse_dictionary:read_dictionary", read=read_dictionary,
+    write=made("x.safetensors", lambda path: write_dictionary(path, dictionary())), kind="sparse dictionary", cases=80,
+)  # fmt: skip
+file_reader(
+    "analysis.sparse.training:read", kind="autoencoder training",
+    write=made("x.safetensors", _Training(FitPlan("topk", 6, 2, 0, 3), NORMAL).write),
     read=lambda path: _Training.read(path, FitPlan("topk", 6, 2, 0, 3), NORMAL),
 )  # fmt: skip
 file_reader(
@@ -256,13 +245,13 @@ file_reader(
 )  # fmt: skip
 file_reader(
     "reinforcement_learning.game.task_encoder:_read",
-    write=embeddings,
+    write=made("x.safetensors", lambda path: write_embeddings(path, {"a": np.ones(8, np.float32)}, "a test")),
     kind="task embeddings",
     read=lambda path: file_embeddings(["a"], TaskSettings(encoder="file", embedding_size=8, embeddings=str(path))),
 )
 file_reader(
-    "reinforcement_learning.game.language_model_encoder:_read_cache", write=cache, read=_read_cache,
-    kind="task embeddings",
+    "reinforcement_learning.game.language_model_encoder:_read_cache", read=_read_cache, kind="task embeddings",
+    write=made("x.safetensors", lambda path: write_tensors(path, CACHED, "", "task embeddings")),
 )  # fmt: skip
 file_reader(
     "reinforcement_learning.game.tasks:read_weights", write=with_tasks, read=lambda path: read_weights(path, SPECS[-1]),
@@ -283,7 +272,10 @@ file_reader(
     read=_read_trials,
 )
 file_reader("analysis.world_model.model:load_model", write=world_model, kind="world model", read=load_model)
-file_reader("analysis.interventions.play.intervention_run:_stored", write=group, read=rows_of_group, cases=80)
+file_reader(
+    "analysis.interventions.play.intervention_run:_stored", read=rows_of_group, cases=80,
+    write=written("arm000-000000.json", orjson.dumps(with_checksum({"arm": "edit", "numbers": [0], "rows": [ROW]}))),
+)  # fmt: skip
 file_reader(
     "reinforcement_learning.game.maps:_looks_like_a_map",
     write=map_files,

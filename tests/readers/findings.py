@@ -1,11 +1,9 @@
 """Study files, their templates, pages and states of studies with damage of every kind: what they tell, or one line."""
 
-import copy
 import functools
 import shutil
 from pathlib import Path
 
-import orjson
 from hypothesis import assume
 from hypothesis import strategies as st
 
@@ -14,10 +12,13 @@ from analysis.findings.page_template import PageText, read_template
 from analysis.findings.running import STATE_FILE, StageState, StudyRun
 from analysis.findings.study_file import Study, read_study
 from tests.analysis.findings.test_study_file import CONTROL, SAYS, STUDY, TEXT, template, written
-from tests.fuzz import Bench, damaged_json, junk, read_or_refuse, reader
+from tests.fuzz import Bench, damaged_json, junk, junk_or_json, read_or_refuse, reader
 
 LONGEST_YAML = 1 << 16
 """What is longer takes seconds to refuse; tests/common/test_yaml_file.py tries it."""
+BESIDE = (
+    "study.md", "study/study.yaml", "study/study.md.jinja", "study/stages.json", "study/clear_a/effects.tsv",
+)  # fmt: skip
 TABLE = "outcome\tvalue\trandom\nticks\t-58.3\t12.27\n"
 
 
@@ -42,8 +43,7 @@ def page(bench: Bench) -> Path:
 @reader("analysis.findings.study_file:read_study", cases=150)
 def study_files(bench: Bench, folder: Path, data: st.DataObject) -> None:
     path = written(folder, STUDY)
-    as_bytes = data.draw(st.integers(0, 3), label="bytes") == 0
-    text = junk(data, orjson.dumps(STUDY)) if as_bytes else damaged_json(data, copy.deepcopy(STUDY))
+    text = junk_or_json(data, STUDY)
     assume(len(text) < LONGEST_YAML)
     path.write_bytes(text)
     study = read_or_refuse(lambda: read_study(path), path)
@@ -68,22 +68,7 @@ def templates(bench: Bench, folder: Path, data: st.DataObject) -> None:
 )
 def what_lies_beside_a_page(bench: Bench, folder: Path, data: st.DataObject) -> None:
     shutil.copytree(page(bench).parent, folder / "x")
-    damaged = (
-        folder
-        / "x"
-        / data.draw(
-            st.sampled_from(
-                [
-                    "study.md",
-                    "study/study.yaml",
-                    "study/study.md.jinja",
-                    "study/stages.json",
-                    "study/clear_a/effects.tsv",
-                ]
-            ),
-            label="file",
-        )
-    )
+    damaged = folder / "x" / data.draw(st.sampled_from(BESIDE), label="file")
     before = damaged.read_bytes()
     damaged.write_bytes(junk(data, before))
     count = read_or_refuse(lambda: verify_page(folder / "x" / "study.md"), folder)

@@ -26,7 +26,7 @@ from analysis.runs.saliency_maps import read_saliency
 from analysis.runs.selection_file import read_selection
 from compare_runs import other_runs
 from tests.common.test_arrays import npy
-from tests.fuzz import Bench, damaged_json, junk, read_or_refuse, reader
+from tests.fuzz import Bench, damaged_json, junk, junk_or_json, read_or_refuse, reader
 from tests.planted_panel import planted_circuit, planted_dynamics_run, planted_saliency_run
 from tests.planted_results import as_original, play, provenance
 from tests.planted_run import rewrite, saved_selection
@@ -46,8 +46,7 @@ def replay(bench: Bench) -> dict[str, Any]:
 @reader("analysis.replays.stream:_content", "analysis.replays.stream:_decompressed", cases=250)
 def replays(bench: Bench, folder: Path, data: st.DataObject) -> None:
     path = folder / "episode.replay.lzma"
-    as_bytes = data.draw(st.integers(0, 3), label="bytes") == 0
-    text = junk(data, orjson.dumps(replay(bench))) if as_bytes else damaged_json(data, replay(bench))
+    text = junk_or_json(data, replay(bench))
     packed = data.draw(st.sampled_from(["plain", "packed", "damaged"]), label="form")
     content = text if packed == "plain" else lzma.compress(text, format=lzma.FORMAT_ALONE, preset=0)
     path.write_bytes(junk(data, content) if packed == "damaged" else content)
@@ -69,10 +68,7 @@ def replays(bench: Bench, folder: Path, data: st.DataObject) -> None:
 def evaluation_results(bench: Bench, folder: Path, data: st.DataObject) -> None:
     path = folder / "eval_pvp_1.json"
     content: Any = data.draw(st.sampled_from([RESULTS, as_original(RESULTS)]), label="kind")
-    if data.draw(st.integers(0, 3), label="bytes") == 0:
-        path.write_bytes(junk(data, orjson.dumps(content)))
-    else:
-        path.write_bytes(damaged_json(data, content))
+    path.write_bytes(junk_or_json(data, content))
     runs = read_or_refuse(lambda: read_results(path), path)
     if runs is None:
         return
@@ -92,9 +88,7 @@ def evaluation_results(bench: Bench, folder: Path, data: st.DataObject) -> None:
 def selections(bench: Bench, folder: Path, data: st.DataObject) -> None:
     analysed = bench["analysed"]
     path = saved_selection(folder / "selection.json", analysed.run)
-    whole = orjson.loads(path.read_bytes())
-    as_bytes = data.draw(st.integers(0, 3), label="bytes") == 0
-    path.write_bytes(junk(data, orjson.dumps(whole)) if as_bytes else damaged_json(data, whole))
+    path.write_bytes(junk_or_json(data, orjson.loads(path.read_bytes())))
     selection = read_or_refuse(lambda: read_selection(path, analysed.dump), path)
     if selection is not None:
         assert selection.records.tolist() == sorted(set(orjson.loads(path.read_bytes())["records"]))
@@ -220,9 +214,7 @@ def descriptions(bench: Bench, folder: Path, data: st.DataObject) -> None:
     """Files by which folders of results say what they hold: a list of them never fails, and names what is damaged."""
     name = data.draw(st.sampled_from(sorted(DESCRIBED)))
     path = folder / name
-    as_bytes = data.draw(st.integers(0, 3), label="bytes") == 0
-    whole = DESCRIBED[name]
-    path.write_bytes(junk(data, orjson.dumps(whole)) if as_bytes else damaged_json(data, whole))
+    path.write_bytes(junk_or_json(data, DESCRIBED[name]))
     ((_, kind, *_, fault),) = rows([folder])
     assert kind in {"run", "training", "damaged"} and (kind != "damaged" or str(path) in fault)
     if name == "run.json":

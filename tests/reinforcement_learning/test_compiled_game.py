@@ -15,20 +15,13 @@ from common.files import SUMS_FILE, write_sums
 from reinforcement_learning import compiled_game
 from reinforcement_learning.compiled_game import SWITCH, NotCompiledError
 from reinforcement_learning.game.fast_game import combat, ground, state
-from tests.command import ROOT
+from tests.command import python
 
 WHICH = "from reinforcement_learning.game.fast_game import state; print(state.__file__)"
 EQUAL = "tests/reinforcement_learning/game/test_fast_game.py::test_a_whole_episode_is_equal_byte_by_byte"
 HAS_COMPILER = shutil.which(os.environ.get("CC") or sysconfig.get_config_var("CC").split()[0]) is not None
 MODULE = "short" + sysconfig.get_config_var("EXT_SUFFIX")
 BROKEN = "cdef class Nothing:\n    cdef public no_such_type there\n"
-
-
-def python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, check=False, timeout=600,
-    )  # fmt: skip
 
 
 @pytest.fixture
@@ -53,9 +46,7 @@ def test_the_game_that_tests_play_is_compiled() -> None:
 
 @pytest.mark.slow
 def test_plain_python_is_equal_byte_by_byte_too() -> None:
-    played = python("-m", "pytest", "-q", "-n", "0", EQUAL, **{SWITCH: "0"})
-    assert played.returncode == 0, played.stdout
-    assert "1 passed" in played.stdout
+    assert "1 passed" in python("-m", "pytest", "-q", "-n", "0", EQUAL, **{SWITCH: "0"}).stdout
     assert python("-c", WHICH, **{SWITCH: "0"}).stdout.endswith("state.py\n")
 
 
@@ -121,14 +112,25 @@ def test_ctrl_c_ends_it_even_if_compilers_still_write(short: Path, monkeypatch: 
     assert not [path for path in short.iterdir() if not path.name.startswith(".") and path.name != "lock"]
 
 
-@pytest.mark.parametrize("writable", ["cache", "folder", "module"])
-def test_what_others_can_write_to_is_not_loaded(short: Path, monkeypatch: pytest.MonkeyPatch, writable: str) -> None:
+@pytest.fixture
+def compiled_by_copying(short: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Make a compiled module out of nothing, since compiling takes seconds; the list grows with each time."""
+    times: list[Path] = []
+
     def compiled(folder: Path) -> None:
+        times.append(folder)
         folder.mkdir(mode=0o700)
         (folder / MODULE).touch(mode=0o600)
+        (folder / MODULE).write_bytes(bytes(range(256)) * 64)
         write_sums(folder, [MODULE])
 
     monkeypatch.setattr(compiled_game, "_compile", compiled)
+    return times
+
+
+@pytest.mark.parametrize("writable", ["cache", "folder", "module"])
+@pytest.mark.usefixtures("compiled_by_copying")
+def test_what_others_can_write_to_is_not_loaded(short: Path, writable: str) -> None:
     folder = compiled_game._ensure(short, retry=False)
     place = {"cache": short, "folder": folder, "module": folder / MODULE}[writable]
     place.chmod(place.stat().st_mode | 0o020)
@@ -153,21 +155,6 @@ DAMAGE = {
     "hashes cut": lambda module: os.truncate(module.parent / SUMS_FILE, 10),
     "a file": lambda module: (shutil.rmtree(module.parent), module.parent.touch()),
 }
-
-
-@pytest.fixture
-def compiled_by_copying(short: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Make a compiled module out of nothing, since compiling takes seconds; the list grows with each time."""
-    times: list[Path] = []
-
-    def compiled(folder: Path) -> None:
-        times.append(folder)
-        folder.mkdir(mode=0o700)
-        (folder / MODULE).write_bytes(bytes(range(256)) * 64)
-        write_sums(folder, [MODULE])
-
-    monkeypatch.setattr(compiled_game, "_compile", compiled)
-    return times
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())

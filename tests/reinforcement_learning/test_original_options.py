@@ -8,26 +8,16 @@ import pytest
 import evaluate
 import train
 from reinforcement_learning import original_options
-from tests.command import ROOT, assert_refused, assert_refuses, run, run_here
+from tests.command import ROOT, assert_refused, assert_refuses, python, run_here
 
 
-@pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """train.py --help, as shown in a folder that is not the project's."""
-    result = run(str(ROOT / "train.py"), "--help", folder=tmp_path_factory.mktemp("elsewhere"))
-    assert result.returncode == 0, result.stderr
-    return result.stdout
-
-
-def test_every_replacement_is_an_option(shown: str) -> None:
+def test_every_replacement_is_an_option_and_no_option_of_ours_is_refused(tmp_path: Path) -> None:
+    shown = python(ROOT / "train.py", "--help", folder=tmp_path).stdout  # as shown elsewhere than in the project
     options = set(re.findall(r"--[a-z][a-z.-]+", shown))
     for replacement in original_options.TRAIN.values():
         if replacement.startswith("--"):
             assert replacement.split()[0] in options, replacement
-
-
-def test_no_option_of_ours_is_refused(shown: str) -> None:
-    assert not original_options.TRAIN.keys() & set(re.findall(r"--[a-z][a-z.-]+", shown))
+    assert not original_options.TRAIN.keys() & options
 
 
 @pytest.mark.parametrize("written", ["--train.ent-coef", "--train.ent_coef", "--train.ent-coef=0.1"])

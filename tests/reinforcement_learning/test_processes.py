@@ -1,12 +1,10 @@
 """What a killed process leaves in the folder for temporary files, the next one removes."""
 
 import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-from tests.command import ROOT, environment
+from tests.command import python
 
 PLAY = """
 import multiprocessing, os, sys
@@ -22,14 +20,9 @@ if sys.argv[1] == "dies":
 """
 
 
-def play(how: str, temporary: Path) -> int:
-    """Let a process start another one and end; returns its exit code."""
-    own = {**environment(), "TMPDIR": str(temporary)}
-    ended = subprocess.run(
-        [sys.executable, "-c", PLAY, how], cwd=ROOT, env=own, check=False, capture_output=True, text=True
-    )
-    assert not ended.stderr
-    return ended.returncode
+def play(how: str, temporary: Path, code: int = 0) -> None:
+    """Let a process start another one and end with this exit code."""
+    assert not python("-c", PLAY, how, code=code, TMPDIR=str(temporary)).stderr
 
 
 def test_only_a_killed_process_leaves_its_folder_and_only_for_a_while() -> None:
@@ -38,12 +31,14 @@ def test_only_a_killed_process_leaves_its_folder_and_only_for_a_while() -> None:
         kept = {here / f"nmmo-{os.getpid()}-mine", here / "pymp-other"}
         for path in kept:
             path.mkdir()
-        assert play("dies", here) == -9 and len([*here.iterdir()]) == 3
-        assert play("ends", here) == 0 and set(here.iterdir()) == kept
+        play("dies", here, -9)
+        assert len([*here.iterdir()]) == 3
+        play("ends", here)
+        assert set(here.iterdir()) == kept
 
 
 def test_a_long_name_of_that_folder_does_no_harm(tmp_path: Path) -> None:
     """Sockets cannot have one."""
     long = tmp_path / ("x" * 100)
     long.mkdir()
-    assert play("ends", long) == 0
+    play("ends", long)

@@ -14,12 +14,14 @@ from activation_store.schema import LIFE_KEY, METADATA_FILE, RECORDS_FILE, Forma
 from common.user_error import UserError
 from tests.activation_store.exchange.conftest import silent
 from tests.activation_store.test_round_trip import assert_same_records
-from tests.command import assert_refused, run, run_here, run_well
+from tests.command import assert_refused, python, run_here, run_well
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
-def test_there_and_back_changes_no_byte(dumps: dict[str, Path], tmp_path: Path) -> None:
+def test_there_and_back_changes_no_byte_and_float16_remembers_what_it_cost(
+    dumps: dict[str, Path], tmp_path: Path
+) -> None:
     assert_same_records(read_dump(dumps["json"]), read_dump(dumps["parquet"]))
     convert(dumps["parquet"], tmp_path / "back", "json", None, silent)
     for name in (RECORDS_FILE, METADATA_FILE):
@@ -27,15 +29,12 @@ def test_there_and_back_changes_no_byte(dumps: dict[str, Path], tmp_path: Path) 
     convert(tmp_path / "back", tmp_path / "again", "parquet", None, silent)
     for path in dumps["parquet"].iterdir():
         assert (tmp_path / "again" / path.name).read_bytes() == path.read_bytes()
-
-
-def test_float16_and_back_remembers_what_it_cost(dumps: dict[str, Path], tmp_path: Path) -> None:
     convert(dumps["json"], tmp_path / "half", "parquet", "float16", silent)
-    convert(tmp_path / "half", tmp_path / "back", "json", None, silent)
-    half, back = (read_metadata(tmp_path / name) for name in ("half", "back"))
+    convert(tmp_path / "half", tmp_path / "full", "json", None, silent)
+    half, back = (read_metadata(tmp_path / name) for name in ("half", "full"))
     assert half.precision_error == back.precision_error and set(half.precision_error) == set(half.layers)
     assert back.precision == "float32"
-    assert_same_records(read_dump(tmp_path / "half"), read_dump(tmp_path / "back"))
+    assert_same_records(read_dump(tmp_path / "half"), read_dump(tmp_path / "full"))
 
 
 @pytest.mark.slow
@@ -89,8 +88,7 @@ def store(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def test_command_line(dumps: dict[str, Path], tmp_path: Path) -> None:
-    output = run("-m", "activation_store", "info", dumps["parquet"])
-    assert output.returncode == 0, output.stderr
+    output = python("-m", "activation_store", "info", dumps["parquet"])
     shown = ("policy\tplanted", "records\t", "action_decoder (16)", "legal\tuint8 x", "truth/distance\tfloat32\ttiles")
     assert all(part in output.stdout for part in shown)
     assert "is whole" in store("validate", dumps["parquet"]).stdout

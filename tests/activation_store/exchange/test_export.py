@@ -53,18 +53,15 @@ def test_every_number_of_the_dump_is_there(dumps: dict[str, Path], exported: Pat
     assert set(table.column_names) == named
 
 
-def test_vectors_are_lists_of_a_fixed_size(exported: Path) -> None:
+def test_the_metadata_goes_along_and_vectors_are_lists_of_a_fixed_size(dumps: dict[str, Path], exported: Path) -> None:
     schema = pq.read_schema(exported)
-    for name, units in LAYERS.items():
-        assert schema.field(f"activation/{name}").type == pa.list_(pa.float32(), units)
-    assert schema.field("done").type == pa.bool_() and schema.field("row").type == pa.int16()
-
-
-def test_the_metadata_goes_along(dumps: dict[str, Path], exported: Path) -> None:
-    metadata = pq.read_schema(exported).metadata
+    metadata = schema.metadata
     assert orjson.loads(metadata[DUMP_KEY]) == orjson.loads((dumps["parquet"] / "metadata.json").read_bytes())
     selected = orjson.loads(metadata[SELECTION_KEY])
     assert selected == {"layers": list(LAYERS), "leave_out": [], "tables": ["Market"], "subsample": asdict(Subsample())}
+    for name, units in LAYERS.items():
+        assert schema.field(f"activation/{name}").type == pa.list_(pa.float32(), units)
+    assert schema.field("done").type == pa.bool_() and schema.field("row").type == pa.int16()
 
 
 @pytest.mark.parametrize("form", ["json", "parquet"])

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from activation_store.exchange.conversion import convert
 from activation_store.reader import read_dump, read_metadata
 from activation_store.records import RaggedRows, Records
+from tests.activation_store.exchange.conftest import silent
 from tests.command import assert_refuses
 from tests.planted import planted_dump
 
@@ -90,7 +91,7 @@ def test_every_living_agents_record_comes_in(tmp_path: Path, layout: str) -> Non
     source = tmp_path / "some_policy" / ("activations.jsonl" if layout == "lines" else "activations.json")
     source.parent.mkdir()
     source.write_text(as_text(original_records(records), layout))
-    convert(source.parent, tmp_path / "out", "parquet", None, lambda share: None)
+    convert(source.parent, tmp_path / "out", "parquet", None, silent)
     read, metadata = read_dump(tmp_path / "out"), read_metadata(tmp_path / "out")
     assert metadata.policy == "some_policy" and metadata.seed is None and len(metadata.episodes) == 2
     for name in ("step", "env_id", "agent_id", "episode", "tick", "action", "tile"):
@@ -110,7 +111,7 @@ def test_several_layers_and_processes(tmp_path: Path) -> None:
         record["activations"] = {"lstm_cell": [1.5, 2.5], "action_decoder": record["activation"]}
     second = [{**record, "env_id": record["env_id"] + 10_000_000} for record in written]
     (tmp_path / "both.jsonl").write_text(as_text(written + second, "lines"))
-    convert(tmp_path / "both.jsonl", tmp_path / "out", "json", None, lambda share: None)
+    convert(tmp_path / "both.jsonl", tmp_path / "out", "json", None, silent)
     read, metadata = read_dump(tmp_path / "out"), read_metadata(tmp_path / "out")
     assert metadata.layers == {"lstm_cell": 2, "action_decoder": 6}
     assert metadata.lives == 6 and len(read) == 2 * len(records)
@@ -121,11 +122,11 @@ def test_a_folder_without_metadata_says_how_to_import_it(tmp_path: Path) -> None
     (tmp_path / "activations.json").write_text("[]")
     assert_refuses("python -m activation_store convert", read_metadata, tmp_path)
     (tmp_path / "activations.jsonl").write_text("")
-    assert_refuses("several files of records", convert, tmp_path, tmp_path / "out", "parquet", None, lambda share: None)
+    assert_refuses("several files of records", convert, tmp_path, tmp_path / "out", "parquet", None, silent)
 
 
 def refusal(source: Path) -> str:
-    message = assert_refuses((), convert, source, source.parent / "out", "parquet", None, lambda share: None)
+    message = assert_refuses((), convert, source, source.parent / "out", "parquet", None, silent)
     assert not list((source.parent / "out").glob("*")), "something was left behind"
     return message
 
@@ -193,7 +194,7 @@ def test_memory_does_not_follow_the_size_of_the_file(tmp_path: Path) -> None:
                     file.write(("[" if file.tell() == 0 else ", ") + json.dumps({**record, "observation": observation}))
             file.write("]")
         tracemalloc.start()
-        convert(source, tmp_path / str(repeats), "json", None, lambda share: None)
+        convert(source, tmp_path / str(repeats), "json", None, silent)
         _, highest = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return highest

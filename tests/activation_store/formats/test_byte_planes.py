@@ -23,10 +23,7 @@ def test_the_first_plane_is_the_least_significant() -> None:
     assert low.tolist() == [[0x34, 0xFF]] and high.tolist() == [[0x12, 0xFF]]
 
 
-def test_values_that_do_not_lie_together_are_split_as_well() -> None:
+def test_values_that_do_not_lie_together_and_no_records_are_split_as_well() -> None:
     values = np.arange(24, dtype=np.int16).reshape(4, 3, 2)
     np.testing.assert_array_equal(join(split(values[:, :, 1]), np.dtype(np.int16)), values[:, :, 1])
-
-
-def test_no_records_are_no_records() -> None:
     assert join(split(np.empty((0, 4), np.float32)), np.dtype(np.float32)).shape == (0, 4)

@@ -2,10 +2,10 @@
 
 import ctypes
 import json
-import subprocess
-import sys
 
 import pytest
+
+from tests.command import python
 
 FAULTS = """
 import ctypes, json, resource, sys
@@ -32,8 +32,7 @@ print(json.dumps([kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - bef
 
 
 def page_faults(how: str, block: int) -> tuple[bool | None, int]:
-    done = subprocess.run([sys.executable, "-c", FAULTS, how, str(block)], capture_output=True, text=True, check=True)
-    kept, faults = json.loads(done.stdout)
+    kept, faults = json.loads(python("-c", FAULTS, how, block).stdout)
     return kept, faults
 
 

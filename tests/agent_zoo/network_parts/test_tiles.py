@@ -43,15 +43,12 @@ def test_accelerators_convolve_to_the_same() -> None:
     torch.testing.assert_close(result, expected, rtol=1e-10, atol=1e-10)
 
 
-def test_sums_of_rows_have_the_gradient_of_their_definition() -> None:
+def test_sums_of_rows_have_the_gradient_of_their_definition_and_none_without_rows() -> None:
     torch.manual_seed(0)
     table = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
     rows = torch.tensor([[0, 0], [4, 1], [1, 0], [4, 4]], dtype=torch.int32)
     torch.testing.assert_close(sums_of_rows(table, rows), table[rows.long()].sum(dim=1))
     assert torch.autograd.gradcheck(lambda item: sums_of_rows(item, rows), (table,))
-
-
-def test_no_rows_have_no_sums_and_no_gradient() -> None:
     table = torch.randn(5, 3, requires_grad=True)
     sums = sums_of_rows(table, torch.zeros(0, 4, dtype=torch.int32))
     sums.sum().backward()

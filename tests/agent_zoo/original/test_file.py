@@ -7,8 +7,6 @@ import os
 import pickle
 import shutil
 import struct
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +18,7 @@ import torch
 from torch import nn
 
 from agent_zoo.original.file import OriginalFile, newest_model, read_original
-from tests.command import ROOT, assert_refuses
+from tests.command import assert_refuses, python
 from tests.fuzz import limited
 from tests.original_files import (
     ORDERED,
@@ -165,13 +163,8 @@ def test_a_folder_without_checkpoints_is_refused(tmp_path: Path) -> None:
 # Hostile files: each would make the canary if anything in it ran.
 
 
-def make(canary: Path) -> tuple[str, str, tuple[Any, ...]]:
-    return "posix", "mkdir", (str(canary),)
-
-
 def bomb(canary: Path, **more: Any) -> Call:
-    module_name, name, arguments = make(canary)
-    return Call(Name(module_name, name), arguments, **more)
+    return Call(Name("posix", "mkdir"), (str(canary),), **more)
 
 
 def network(**changes: Any) -> Call:
@@ -305,10 +298,7 @@ def test_python_itself_sees_nothing_but_files_being_opened(canary: Path, tmp_pat
     folder.mkdir()
     for number, content in enumerate([*RUNNING.values(), *INERT.values()]):
         write(folder / f"{number:03d}.pt", archive(content(canary), {"0": FOUR}))
-    done = subprocess.run(
-        [sys.executable, "-c", WATCHED, str(folder)], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == f"{len(RUNNING) + len(INERT)} set() {{'open'}}\n"
+    assert python("-c", WATCHED, folder).stdout == f"{len(RUNNING) + len(INERT)} set() {{'open'}}\n"
 
 
 # Files that claim much: each must be refused, or read, at once.

@@ -27,23 +27,21 @@ def refused(task: TaskSettings) -> str:
     return assert_refuses((), offered_tasks, task, EnvironmentSettings())
 
 
-def test_tasks_have_the_embeddings_of_the_file(task: TaskSettings) -> None:
+def test_tasks_have_the_embeddings_of_the_file_wherever_it_has_moved(task: TaskSettings) -> None:
     specs = offered_tasks(task, EnvironmentSettings())
     assert all(np.array_equal(spec.embedding, VECTORS[spec.name]) for spec in specs)
+    folder = Path(str(task.embeddings)).parent
+    moved = replace(task, embeddings="somewhere/tasks.safetensors", embeddings_dir=folder)
+    assert len(offered_tasks(moved, EnvironmentSettings())) == len(NAMES)
 
 
-def test_the_hash_and_the_size_are_recorded(task: TaskSettings) -> None:
+def test_the_hash_and_the_size_are_recorded_where_there_is_a_file(task: TaskSettings) -> None:
     pinned = pin_embeddings(replace(task, embedding_size=8))
     assert pinned.embedding_size == 16 and len(pinned.embeddings_sha256 or "") == 64
     assert TaskSettings(**task_record(pinned)) == pinned
     write_embeddings(Path(str(task.embeddings)), {name: 2 * vector for name, vector in VECTORS.items()}, "other.pkl")
     assert "is not the file of task embeddings that was recorded" in refused(pinned)
-
-
-def test_a_file_that_has_moved_is_looked_for_among_the_embeddings(task: TaskSettings) -> None:
-    folder = Path(str(task.embeddings)).parent
-    moved = replace(task, embeddings="somewhere/tasks.safetensors", embeddings_dir=folder)
-    assert len(offered_tasks(moved, EnvironmentSettings())) == len(NAMES)
+    assert task_record(TaskSettings()).keys().isdisjoint({"embeddings", "embeddings_sha256", "embeddings_dir"})
 
 
 def test_what_does_not_fit_is_refused(task: TaskSettings, tmp_path: Path) -> None:
@@ -56,7 +54,3 @@ def test_what_does_not_fit_is_refused(task: TaskSettings, tmp_path: Path) -> Non
         path = tmp_path / "damaged.safetensors"
         write_embeddings(path, damaged, "")
         assert "no file of task embeddings" in refused(replace(task, embeddings=str(path)))
-
-
-def test_settings_without_a_file_are_recorded_as_before() -> None:
-    assert task_record(TaskSettings()).keys().isdisjoint({"embeddings", "embeddings_sha256", "embeddings_dir"})

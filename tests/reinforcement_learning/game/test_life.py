@@ -23,13 +23,6 @@ def game(small_world, task, maps):
     return make_environment(AGENT, replace(small_world, spawn_immunity=0), task, maps)
 
 
-@pytest.fixture
-def original_game(small_world, task, maps):
-    """The same world played by the game's own code, whose functions can be watched; the faster game's lives are equal
-    to it (`test_fast_game.py`)."""
-    return make_plain_environment(AGENT, replace(small_world, spawn_immunity=0), task, maps)
-
-
 def step(world, actions: np.ndarray) -> list[Life]:
     return world.step(actions)[4].get("lives", [])
 
@@ -90,8 +83,10 @@ class Witness:
         monkeypatch.setattr(EventLogger, "record", watched_record)
 
 
-def test_every_life_of_some_episodes_is_told_as_the_engine_played_it(original_game, monkeypatch) -> None:
-    witness, game = Witness(monkeypatch), original_game
+def test_every_life_of_some_episodes_is_told_as_the_engine_played_it(small_world, task, maps, monkeypatch) -> None:
+    """By the game's own code, whose functions can be watched; `test_fast_game.py` compares the faster game with it."""
+    witness = Witness(monkeypatch)
+    game = make_plain_environment(AGENT, replace(small_world, spawn_immunity=0), task, maps)
     random = np.random.default_rng(1)
     layout = observation_layout(game)
     causes: Counter[str] = Counter()

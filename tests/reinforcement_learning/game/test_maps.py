@@ -15,14 +15,14 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-import torch
 
 from common.files import SUMS_FILE
 from reinforcement_learning.game.maps import ensure_maps
-from reinforcement_learning.play.contest import Contest, maps_of
-from reinforcement_learning.play.entrants import untrained_entrant
-from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
+from reinforcement_learning.play.contest import maps_of
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.command import ROOT
+from tests.fuzz import as_pipe, flip
+from tests.tiny_policies import tiny_contest
 
 
 @pytest.fixture
@@ -69,8 +69,7 @@ def test_episodes_play_on_the_maps_that_were_made_for_them(
         env = replace(world, maps_dir=tmp_path / name)
         maps = ensure_maps(env, numbers=numbers)
         there = contents(maps)
-        entrant = untrained_entrant("neurips23_start_kit", Settings(env, task, policy=PolicySettings(16)), maps, seed=0)
-        pool = Contest((entrant,), env, task, maps, torch.device("cpu")).pool(episodes)
+        pool = tiny_contest(env, task, maps).pool(episodes)
         played.append(pool.play(seed, range(episodes)))
         on = {shared.world.episodes.map_number for shared in pool.shared}
         pool.close()
@@ -176,17 +175,11 @@ def with_tiles(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Path], N
     return lambda path: np.save(path, change(np.load(path)))
 
 
-def flip_a_bit(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[-64] ^= 1
-    path.write_bytes(content)
-
-
 SEEN_WITHOUT_HASHES = {
     "empty": lambda path: path.write_bytes(b""),
     "cut": lambda path: os.truncate(path, path.stat().st_size - 100),
     "no array": lambda path: path.write_bytes(b"half of a map"),
-    "a pipe": lambda path: (path.unlink(), os.mkfifo(path)),
+    "a pipe": as_pipe,
     "no such tiles": with_tiles(lambda tiles: np.full_like(tiles, 99)),
     "negative": with_tiles(lambda tiles: np.full_like(tiles, -1)),
     "another shape": with_tiles(lambda tiles: tiles[:-1]),
@@ -196,7 +189,7 @@ SEEN_WITHOUT_HASHES = {
 }
 SEEN_WITH_HASHES = SEEN_WITHOUT_HASHES | {
     "all grass": with_tiles(lambda tiles: np.full_like(tiles, 2)),
-    "one bit": flip_a_bit,
+    "one bit": lambda path: flip(path, -64),
     "missing": lambda path: path.unlink(),
     "hashes cut": lambda path: os.truncate(path.parent / SUMS_FILE, 20),
 }

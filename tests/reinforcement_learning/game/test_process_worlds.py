@@ -99,9 +99,8 @@ def test_workers_end_if_one_cannot_be_started(small_world, task, maps, monkeypat
         start(worlds, *arguments)
 
     monkeypatch.setattr(ProcessWorlds, "_start", only_one)
-    spread = RolloutSettings(num_envs=2, num_workers=2, vectorization="multiprocessing")
     with pytest.raises(OSError, match="no more processes"):
-        make_worlds(AGENT, small_world, task, spread, maps, first_episodes(7, 2))
+        make_worlds(AGENT, small_world, task, SPREAD, maps, first_episodes(7, 2))
     assert [child for child in psutil.Process().children() if child not in before] == []
 
 

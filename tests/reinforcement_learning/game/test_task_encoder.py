@@ -1,9 +1,7 @@
 """Embeddings: distinct for tasks, close for related ones, equal everywhere; cached language models, no pickle."""
 
 import hashlib
-import os
 import shutil
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +20,7 @@ from reinforcement_learning.game.language_model_encoder import (
 from reinforcement_learning.game.task_encoder import encode_task
 from reinforcement_learning.game.tasks import curriculum, find_task, offered_tasks
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
-from tests.command import ROOT, assert_refuses
+from tests.command import ROOT, assert_refuses, python
 from tests.tiny_language_model import make_language_model
 
 
@@ -51,9 +49,7 @@ def test_structural_embeddings_are_apart_and_of_unit_length() -> None:
 @pytest.mark.slow
 def test_structural_embeddings_are_equal_in_another_process() -> None:
     here = hashlib.sha256(b"".join(encode_task(spec, 128).tobytes() for spec in all_tasks())).hexdigest()
-    command = [sys.executable, "-c", DIGEST_OF_ALL]
-    there = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-    assert here == there
+    assert here == python("-c", DIGEST_OF_ALL).stdout.strip()
 
 
 def test_structural_embeddings_stay_what_policies_were_trained_with() -> None:
@@ -84,7 +80,9 @@ def test_descriptions_say_everything() -> None:
     )
 
 
-def test_embeddings_are_the_models_mean_hidden_states(task: TaskSettings, model_folder: Path) -> None:
+def test_embeddings_are_the_models_mean_hidden_states_and_projection_keeps_their_angles(
+    task: TaskSettings, model_folder: Path
+) -> None:
     import transformers
 
     specs = all_tasks()[::40]
@@ -96,9 +94,6 @@ def test_embeddings_are_the_models_mean_hidden_states(task: TaskSettings, model_
             hidden = model(**tokenizer(describe_task(spec), return_tensors="pt")).last_hidden_state[0].mean(dim=0)
         np.testing.assert_allclose(embedding, (hidden / hidden.norm()).numpy(), atol=1e-3)
     assert ours.dtype == np.float16 and len({row.tobytes() for row in ours}) == len(specs)
-
-
-def test_projection_keeps_angles(task: TaskSettings) -> None:
     specs = all_tasks()[::10]
     small, large = (
         language_model_embeddings(specs, replace(task, embedding_size=size)).astype(float) for size in (16, 1024)
@@ -130,19 +125,15 @@ def test_loading_a_model_leaves_random_numbers_alone(task: TaskSettings) -> None
     assert torch.equal(torch.rand(3), expected)
 
 
-def test_another_model_than_the_policys_is_refused(task: TaskSettings) -> None:
+def test_another_model_a_damaged_cache_and_weights_as_pickle_are_refused(
+    task: TaskSettings, model_folder: Path, tmp_path: Path
+) -> None:
     with pytest.raises(UserError, match="language_model_revision is abc, the folder's is"):
         language_model_embeddings(all_tasks()[:2], replace(task, language_model_revision="abc"))
-
-
-def test_a_damaged_cache_is_named(task: TaskSettings) -> None:
     language_model_embeddings(all_tasks()[:2], task)
     (kept,) = task.embeddings_dir.iterdir()
     kept.write_bytes(kept.read_bytes()[:-5])
     assert_refuses(f"{kept.name} is not a whole .* remove it", language_model_embeddings, all_tasks()[:2], task)
-
-
-def test_weights_as_pickle_are_refused(task: TaskSettings, model_folder: Path, tmp_path: Path) -> None:
     folder = tmp_path / "pickled"
     shutil.copytree(model_folder, folder)
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
@@ -162,10 +153,7 @@ def test_a_model_that_cannot_be_reached_is_one_line(task: TaskSettings, tmp_path
         "from reinforcement_learning.game.language_model_encoder import pin_language_model;"
         "pin_language_model(TaskSettings(encoder='language-model', language_model='nobody/nothing'))"
     )
-    offline = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "empty")}
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=offline, capture_output=True, text=True, check=False
-    )
+    done = python("-c", code, code=1, HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path / "empty"))
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("common.user_error.UserError: the language model 'nobody/nothing' cannot"), done.stderr
 

@@ -1,7 +1,9 @@
 """Tasks to go to a side of the map, and how long a policy is shown its task."""
 
 from dataclasses import fields, replace
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import nmmo
 import numpy as np
@@ -34,6 +36,20 @@ MIDDLE = (MAP_BORDER + 64, MAP_BORDER + 64)
 STEPS = {"north": (-1, 0), "south": (1, 0), "east": (0, 1), "west": (0, -1)}
 
 
+def begun(env: EnvironmentSettings, curriculum: str, maps: Path, seed: int = 5) -> tuple[Any, np.ndarray, int]:
+    """A world, actions with which nobody does anything, (agents, heads), and the column of moves in them."""
+    world = make_environment(AGENT, env, TaskSettings(curriculum=curriculum, embedding_size=16), maps)
+    heads = observation_layout(world).heads
+    world.reset(seed=seed)
+    still = np.array([[head.noop or 0 for head in heads]] * len(world.possible_agents))
+    return world, still, [head.name for head in heads].index("Move.Direction")
+
+
+def water_among(tiles: np.ndarray) -> np.ndarray:
+    """Places of water in a rectangle of tiles, (places, 2)."""
+    return np.argwhere([[tile.material.index == nmmo.lib.material.Water.index for tile in row] for row in tiles])
+
+
 @pytest.mark.parametrize("side", SIDES)
 def test_only_steps_towards_the_side_count(side: str) -> None:
     for way, (row, column) in STEPS.items():
@@ -58,16 +74,13 @@ def test_curricula_hold_opposed_goals(name: str, number: int, small_world: Envir
 
 def test_the_reward_is_the_way_gone(small_world: EnvironmentSettings, maps) -> None:
     """Agents walk at random; what each is paid is the change of its share of the way."""
-    world = make_environment(AGENT, small_world, TaskSettings(curriculum="four_ways", embedding_size=16), maps)
+    world, steps, move = begun(small_world, "four_ways", maps)
     game = world.env.game
-    world.reset(seed=5)
     starts = {agent: player.pos for agent, player in game.realm.players.items()}
-    move = [head.name for head in observation_layout(world).heads].index("Move.Direction")
-    still = np.array([[head.noop or 0 for head in observation_layout(world).heads]] * len(world.possible_agents))
     rng, gone = np.random.default_rng(0), 0.0
     for _ in range(12):
-        still[:, move] = rng.integers(4, size=len(still))
-        world.step(still)
+        steps[:, move] = rng.integers(4, size=len(steps))
+        world.step(steps)
     for agent, player in game.realm.players.items():
         task = game.agent_task_map[agent][0]
         side, tiles = task._eval_fn.kwargs["side"], task._eval_fn.kwargs["tiles"]
@@ -79,11 +92,8 @@ def test_the_reward_is_the_way_gone(small_world: EnvironmentSettings, maps) -> N
 
 
 def test_a_task_is_hidden_after_its_first_ticks_and_nothing_else_is(small_world: EnvironmentSettings, maps) -> None:
-    settings = TaskSettings(curriculum="two_ways", embedding_size=16)
-    world = make_environment(AGENT, small_world, settings, maps)
+    world, still, _ = begun(small_world, "two_ways", maps, seed=3)
     layout, mask = observation_layout(world), ObservationMask.of({"task_shown_for": SHOWN_FOR})
-    still = np.array([[head.noop or 0 for head in layout.heads]] * len(world.possible_agents))
-    world.reset(seed=3)
     for tick in range(2 * SHOWN_FOR):
         observation = pack(world.obs.view(world.obs_dtype)[:, 0], layout)
         masked = mask.apply(observation, layout)
@@ -101,19 +111,14 @@ def test_a_header_that_names_no_number_of_ticks_is_refused() -> None:
 
 def test_an_interrupt_moves_everybody_and_ways_begin_there(small_world: EnvironmentSettings, maps) -> None:
     """Nothing is paid up to the interrupt; later, only the way from the new place."""
-    settings = TaskSettings(curriculum="four_ways", embedding_size=16)
-    moved = make_environment(AGENT, replace(small_world, interrupt=INTERRUPT), settings, maps)
-    undisturbed = make_environment(AGENT, small_world, settings, maps)
-    layout = observation_layout(moved)
-    move = [head.name for head in layout.heads].index("Move.Direction")
-    steps = np.array([[head.noop or 0 for head in layout.heads]] * len(moved.possible_agents))
-    rng, starts, first = np.random.default_rng(0), {}, None
-    moved.reset(seed=5), undisturbed.reset(seed=5)
+    moved, steps, move = begun(replace(small_world, interrupt=INTERRUPT), "four_ways", maps)
+    undisturbed, *_ = begun(small_world, "four_ways", maps)
+    rng, starts, first, stay = np.random.default_rng(0), {}, None, steps[0, move]
     for tick in range(3 * INTERRUPT):
         players = moved.env.game.realm.players
         if tick == INTERRUPT:
             before = {agent: player.pos for agent, player in players.items()}
-            steps[:, move] = layout.heads[move].noop  # so that nobody leaves the new place at once
+            steps[:, move] = stay  # so that nobody leaves the new place at once
         moved.step(steps)
         if tick < INTERRUPT:
             undisturbed.step(steps)
@@ -148,26 +153,18 @@ def test_agents_are_paid_for_the_way_to_water_that_they_had_in_view(
     small_world: EnvironmentSettings, maps, interrupt: int | None
 ) -> None:
     """Agents walk at random; water that comes into view later does not count."""
-    settings = TaskSettings(curriculum="to_water", embedding_size=16)
-    world = make_environment(AGENT, replace(small_world, interrupt=interrupt), settings, maps)
-    layout, game = observation_layout(world), world.env.game
-    move = [head.name for head in layout.heads].index("Move.Direction")
-    steps = np.array([[head.noop or 0 for head in layout.heads]] * len(world.possible_agents))
-    rng, paid = np.random.default_rng(0), 0.0
-    world.reset(seed=5)
+    world, steps, move = begun(replace(small_world, interrupt=interrupt), "to_water", maps)
+    game, rng, paid, stay = world.env.game, np.random.default_rng(0), 0.0, steps[0, move]
     starts, water = {}, {}
     for tick in range(3 * INTERRUPT):
         begins = tick == (interrupt or 0)
-        steps[:, move] = layout.heads[move].noop if begins else rng.integers(4, size=len(steps))
+        steps[:, move] = stay if begins else rng.integers(4, size=len(steps))
         world.step(steps)
         if begins:  # nobody has left the place since
             for agent, player in game.realm.players.items():
                 row, column = starts[agent] = player.pos
                 view = game.realm.map.tiles[row - 7 : row + 8, column - 7 : column + 8]
-                is_water = np.array(
-                    [[tile.material.index == nmmo.lib.material.Water.index for tile in row] for row in view]
-                )
-                water[agent] = np.argwhere(is_water) + np.array([row - 7, column - 7])
+                water[agent] = water_among(view) + np.array([row - 7, column - 7])
         state = game._gamestate_generator.generate(game.realm, game.obs)
         for agent, player in game.realm.players.items():
             (task,) = game.agent_task_map[agent]
@@ -182,15 +179,10 @@ def test_agents_are_paid_for_the_way_to_water_that_they_had_in_view(
 def test_the_way_to_water_begins_far_from_it_and_in_sight_of_it(small_world: EnvironmentSettings) -> None:
     """On maps with little water: with the game's own there are few such places, or none on a small map."""
     dry = replace(small_world, interrupt=1, water=0.05, horizon=8)
-    settings, shares = TaskSettings(curriculum="to_water", embedding_size=16), []
+    shares = []
     for env in (dry, replace(dry, water=0.3)):
-        world = make_environment(AGENT, env, settings, ensure_maps(env))
-        still = np.array([[head.noop or 0 for head in observation_layout(world).heads]] * env.num_agents)
-        world.reset(seed=5)
-        ground = world.env.game.realm.map
-        water = np.argwhere(
-            [[tile.material.index == nmmo.lib.material.Water.index for tile in row] for row in ground.tiles]
-        )
+        world, still, _ = begun(env, "to_water", ensure_maps(env))
+        water = water_among(world.env.game.realm.map.tiles)
         shares.append(len(water) / env.map_size**2)
         for _ in range(2):
             world.step(still)

@@ -1,7 +1,7 @@
 """A dump equals the game that made it: every feature, action, probability and reward at every tick of an episode."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from reinforcement_learning.settings import Settings
 from tests.command import assert_refuses
 from tests.conftest import AGENT
 from tests.tiny_policies import tiny_contest, tiny_entrant
+from tests.watched import record_here, watched
 from tests.witness import Key, accepted, belongings, body, keys, others
 
 VIEW_RADIUS = 7
@@ -53,7 +54,8 @@ class Witness:
     def before_tick(self, pool: PolicyPool, choices: Sequence[EntrantActions]) -> None:
         for choice in choices:
             self.observations[self.step] = (choice.decision.present, choice.decision.observation)
-        for key, game in self._acting(pool):
+        self.acting = self._acting(pool)
+        for key, game in self.acting:
             agent = game.realm.players[key[2]]
             self.state[key] = {**body(agent, game.realm), **others(agent, game.realm), **belongings(agent)}
             self.truth[key] = {
@@ -65,8 +67,8 @@ class Witness:
                 "damage_inflicted": agent.history.damage_inflicted,
             }
 
-    def after_tick(self, pool: PolicyPool, acted: Sequence[tuple[Key, Any]]) -> None:
-        for key, game in acted:
+    def after_tick(self, pool: PolicyPool) -> None:
+        for key, game in self.acting:
             agent = game.dead_this_tick.get(key[2]) or game.realm.players[key[2]]
             self.state[key].update(accepted(agent, agent.history.actions))
             slot = pool.numbers.index(key[0]) * pool.agents + key[2] - 1
@@ -82,20 +84,6 @@ class Witness:
             )
             for slot in np.flatnonzero(pool.arrival.acting).tolist()
         ]
-
-    @contextlib.contextmanager
-    def watching(self) -> Iterator[None]:
-        advance = PolicyPool.advance
-
-        def watched(pool: PolicyPool, choices: Sequence[EntrantActions]) -> None:
-            acting = self._acting(pool)
-            self.before_tick(pool, choices)
-            advance(pool, choices)
-            self.after_tick(pool, acting)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(PolicyPool, "advance", watched)
-            yield
 
 
 WITHHELD = {"mask_intrinsics": "strict", "relative_position": True}
@@ -127,16 +115,14 @@ def extract_here(contest: Contest, plan: RecordingPlan, folders: Sequence[Path])
             for folder, entrant in zip(folders, contest.entrants, strict=True)
         ]
         for group in groups(plan.seed, plan.episodes):
-            pool = contest.pool(len(group.numbers))
-            output = record_group(pool, group, plan.layers, plan.fields, plan.most_ticks)
-            write(((group, item) for item in output), writers, lambda *_: None)
+            record_here(contest.pool(len(group.numbers)), group, plan, writers)
 
 
 @pytest.fixture(scope="module")
 def witnessed(contest: Contest, tmp_path_factory) -> tuple[Path, Witness]:
     """The folder of a dump of two episodes played in parallel, and a witness's record of the engine's state."""
     witness, folder = Witness(), tmp_path_factory.mktemp("dumps") / "untrained"
-    with witness.watching():
+    with watched(witness.before_tick, witness.after_tick):
         extract_here(contest, PLAN, [folder])
     return folder, witness
 
@@ -151,13 +137,18 @@ def witness(witnessed) -> Witness:
     return witnessed[1]
 
 
-def test_every_living_agent_tick_is_recorded_once(records: Records, witness: Witness) -> None:
+def test_every_living_agent_tick_is_recorded_once_and_done_is_a_lifes_last(records: Records, witness: Witness) -> None:
     assert len(records) == len(set(keys(records))) > 500
     assert set(keys(records)) == witness.state.keys()
     assert sorted(set(records.episode.tolist())) == list(range(EPISODES))
+    done = records.column("done")
+    assert done.sum() == EPISODES * 16
+    last = {(key[0], key[2]): key for key in sorted(keys(records))}
+    assert {key for key, ends in zip(keys(records), done, strict=True) if ends} == set(last.values())
+    assert any(witness.died[key] for key in last.values())
 
 
-def test_labels_are_the_engines(records: Records, witness: Witness) -> None:
+def test_labels_place_and_life_are_the_engines(records: Records, witness: Witness) -> None:
     for name in ("spawn_row", "spawn_col", "player_kills", "damage_inflicted"):
         truth = [witness.truth[key][name] for key in keys(records)]
         assert records.column(f"truth/{name}").tolist() == truth
@@ -165,9 +156,6 @@ def test_labels_are_the_engines(records: Records, witness: Witness) -> None:
     assert records.column("truth/damage_inflicted").max() > 0
     progress = records.column("truth/task_progress")
     assert progress.max() > 0 and progress.min() == 0
-
-
-def test_place_and_life_are_the_engines(records: Records, witness: Witness) -> None:
     for name in ("row", "col"):
         assert records.column(name).tolist() == [witness.truth[key][name] for key in keys(records)]
     lives = {(episode, agent): set() for episode, _, agent in keys(records)}
@@ -187,14 +175,6 @@ def test_what_is_withheld_is_not_in_the_observation_but_beside_it(records: Recor
     middle = records.tile[:, records.tile.shape[1] // 2, :2]
     assert masked == (not middle.any()) == (not seen.own_as_seen("row").any())
     assert np.array_equal(records.tile[:, 0, :2] - middle, np.full_like(middle, -VIEW_RADIUS))
-
-
-def test_done_is_a_lifes_last_tick(records: Records, witness: Witness) -> None:
-    done = records.column("done")
-    assert done.sum() == EPISODES * 16
-    last = {(key[0], key[2]): key for key in sorted(keys(records))}
-    assert {key for key, ends in zip(keys(records), done, strict=True) if ends} == set(last.values())
-    assert any(witness.died[key] for key in last.values())
 
 
 def test_a_task_belongs_to_a_life_and_is_named(records: Records, witnessed) -> None:
@@ -323,7 +303,7 @@ def test_policies_that_share_a_world_get_dumps_of_their_own(
     plan = RecordingPlan(2, None, seed=4, layers=("action_decoder",))
     folders = [tmp_path / "kit", tmp_path / "takeru"]
     witness = Witness()
-    with witness.watching():
+    with watched(witness.before_tick, witness.after_tick):
         extract_here(both, plan, folders)
     kit, takeru = (read_dump(folder) for folder in folders)
     assert sorted(keys(kit) + keys(takeru)) == sorted(witness.state)

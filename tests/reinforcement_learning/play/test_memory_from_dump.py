@@ -1,6 +1,5 @@
 """A dump with all layers holds a policy's complete memory: once restored, it continues the recorded episode."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +13,9 @@ from activation_store.writer import DumpWriter
 from agent_zoo.capture import ALL_LAYERS, memory_from_layers, run_with_layers
 from agent_zoo.observation import PackedObservation
 from reinforcement_learning.play.contest import Contest, groups
-from reinforcement_learning.play.entrants import untrained_entrant
-from reinforcement_learning.play.extraction import RecordingPlan, metadata_of, record_group, write
-from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
-from reinforcement_learning.settings import PolicySettings, Settings
+from reinforcement_learning.play.extraction import RecordingPlan, metadata_of
+from tests.tiny_policies import tiny_contest
+from tests.watched import record_here, watched
 
 TICKS = 24
 
@@ -25,30 +23,20 @@ TICKS = 24
 @pytest.fixture(scope="module", params=["lstm", "gru", pytest.param("ema", marks=pytest.mark.slow)])
 def contest(request, small_world, task, maps) -> Contest:
     """yaofeng with a memory of two layers."""
-    memory = PolicySettings(hidden_size=16, lstm_layers=2, cell=request.param)
-    settings = Settings(env=small_world, task=task, policy=memory)
-    entrant = untrained_entrant("yaofeng", settings, maps, seed=0)
-    return Contest((entrant,), small_world, task, maps, torch.device("cpu"))
+    return tiny_contest(small_world, task, maps, "yaofeng", lstm_layers=2, cell=request.param)
 
 
 @pytest.fixture(scope="module")
 def episode(contest: Contest, tmp_path_factory) -> tuple[Path, list[PackedObservation]]:
     """The folder of a dump of one episode, and its agents' observations in every tick."""
-    folder, observations, advance = tmp_path_factory.mktemp("dumps") / "yaofeng", [], PolicyPool.advance
-
-    def watched(pool: PolicyPool, choices: Sequence[EntrantActions]) -> None:
-        observations.append(choices[0].decision.observation)
-        advance(pool, choices)
-
+    folder, observations = tmp_path_factory.mktemp("dumps") / "yaofeng", []
     plan = RecordingPlan(1, TICKS, seed=4, layers=ALL_LAYERS, format="parquet")
     (group,) = groups(plan.seed, plan.episodes)
     with (
-        pytest.MonkeyPatch.context() as patch,
+        watched(lambda _, choices: observations.append(choices[0].decision.observation)),
         DumpWriter(folder, metadata_of(contest, contest.entrants[0], plan)) as writer,
     ):
-        patch.setattr(PolicyPool, "advance", watched)
-        output = record_group(contest.pool(1), group, plan.layers, plan.fields, plan.most_ticks)
-        write(((group, item) for item in output), [writer], lambda *_: None)
+        record_here(contest.pool(1), group, plan, [writer])
     return folder, observations
 
 

@@ -10,18 +10,16 @@ import torch
 from activation_store.reader import read_dump, read_metadata
 from agent_zoo.checkpoint import load_checkpoint, save_checkpoint
 from analysis.features.observed import Observed
-from reinforcement_learning.game.episode_journal import EpisodeJournal
-from reinforcement_learning.game.vectorization import first_episodes, make_worlds
+from reinforcement_learning.game.vectorization import first_episodes
 from reinforcement_learning.play.contest import Contest
 from reinforcement_learning.play.entrants import Entrant, untrained_entrant
 from reinforcement_learning.play.evaluating.results import provenance_of
 from reinforcement_learning.play.extraction import RecordingPlan, extract, metadata_of
-from reinforcement_learning.play.stepper import Stepper
 from reinforcement_learning.play.workers import Workers
-from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, Settings
-from reinforcement_learning.stopwatch import Stopwatch
+from reinforcement_learning.settings import EnvironmentSettings, Settings
 from tests.conftest import AGENT
 from tests.tiny_policies import tiny_entrant
+from tests.watched import stepper
 
 RADIUS = 2
 TICKS = 25
@@ -38,15 +36,12 @@ def entrant(env: EnvironmentSettings, task, maps) -> Entrant:
 
 
 def test_chosen_targets_are_the_ones_that_were_seen(env: EnvironmentSettings, entrant: Entrant, task, maps) -> None:
-    starts, layout = first_episodes(3, 1), entrant.info.layout
-    worlds = make_worlds(AGENT, env, task, RolloutSettings(num_envs=1, vectorization="serial"), maps, starts)
-    stepper = Stepper(worlds, entrant.policy, layout, Stopwatch(), EpisodeJournal(starts))
-    stepper.reset()
-    heads = [(place, head) for place, head in enumerate(layout.heads) if head.candidates == "entity"]
+    player = stepper(entrant.policy, env, task, maps, first_episodes(3, 1))
+    heads = [(place, head) for place, head in enumerate(player.layout.heads) if head.candidates == "entity"]
     pointed = moved = 0
     for _ in range(TICKS):
-        decision, full = stepper.decide(), stepper.arrival.observations.copy()
-        chosen = decision.sample(stepper.action_noise())
+        decision, full = player.decide(), player.arrival.observations.copy()
+        chosen = decision.sample(player.action_noise())
         actions = decision.over_slots(chosen)
         shown = decision.observation.entity
         for place, head in heads:
@@ -60,8 +55,8 @@ def test_chosen_targets_are_the_ones_that_were_seen(env: EnvironmentSettings, en
                 action, argument = head.name.split(".")
                 assert full["ActionTargets"][action][argument][slot, meant] == 1
                 pointed, moved = pointed + 1, moved + (meant != option)
-        stepper.act(decision, actions)
-    worlds.close()
+        player.act(decision, actions)
+    player.worlds.close()
     assert pointed > 20 and moved > 5
 
 

@@ -13,7 +13,6 @@ from reinforcement_learning.game.environment import make_environment
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.plain_world import evaluation_world, played_by
 from reinforcement_learning.play.contest import ORIGINAL_WORLDS, Contest
-from reinforcement_learning.play.entrants import Entrant
 from reinforcement_learning.play.evaluating.results import play_to_the_end, provenance_of
 from reinforcement_learning.play.policy_pool import PolicyPool, seats
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
@@ -23,17 +22,13 @@ from tests.tiny_policies import tiny_entrant
 CPU = torch.device("cpu")
 
 
-@pytest.fixture(scope="module")
-def entrants(small_world: EnvironmentSettings, task: TaskSettings, maps: Path) -> list[Entrant]:
-    agents = (("hybrid", 1), ("yaofeng", 2))
-    return [
-        tiny_entrant(small_world, task, maps, agent, hidden_size=32, lstm_layers=layers) for agent, layers in agents
-    ]
-
-
 @pytest.fixture
-def contest(entrants: list[Entrant], small_world: EnvironmentSettings, task: TaskSettings, maps: Path) -> Contest:
-    return Contest(tuple(entrants), small_world, task, maps, CPU, protocol="original")
+def contest(small_world: EnvironmentSettings, task: TaskSettings, maps: Path) -> Contest:
+    entrants = tuple(
+        tiny_entrant(small_world, task, maps, agent, hidden_size=32, lstm_layers=layers)
+        for agent, layers in (("hybrid", 1), ("yaofeng", 2))
+    )
+    return Contest(entrants, small_world, task, maps, CPU, protocol="original")
 
 
 @pytest.fixture

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from reinforcement_learning.play.entrants import Entrant, untrained_entrant
 from reinforcement_learning.play.policy_pool import EntrantActions, PolicyPool
-from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
-from tests.conftest import AGENT
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
+from tests.tiny_policies import tiny_entrant
 
 CPU = torch.device("cpu")
 SEED, NUMBERS = 4, (2, 3)
@@ -39,13 +38,10 @@ class Tick:
 @pytest.fixture(scope="module")
 def make_pool(small_world: EnvironmentSettings, task: TaskSettings, maps: Path) -> MakePool:
     """Build a pool of two entrants, the first with weights of the given seed."""
-    settings = Settings(env=small_world, task=task, policy=PolicySettings(hidden_size=16))
-
-    def entrant(name: str, seed: int) -> Entrant:
-        return replace(untrained_entrant(AGENT, settings, maps, seed), name=name)
 
     def make(seed: int = 0, worlds: int = 2) -> PolicyPool:
-        entrants = [entrant("first", seed), entrant("second", 9)]
+        seeds = {"first": seed, "second": 9}
+        entrants = [replace(tiny_entrant(small_world, task, maps, seed=seeds[name]), name=name) for name in seeds]
         return PolicyPool(entrants, small_world, task, maps, CPU, worlds)
 
     return make
@@ -110,23 +106,17 @@ def assert_paired(run: list[Tick], other: list[Tick], unchanged: np.ndarray) -> 
     assert paired > 2 * len(unchanged) and apart, "the runs should part, but not at once"
 
 
-def test_other_weights_of_one_entrant_leave_the_others_dice_alone(
+def test_other_weights_or_actions_leave_the_others_dice_alone(
     make_pool: MakePool, pool: PolicyPool, run: list[Tick]
 ) -> None:
     assert_paired(run, played(make_pool(seed=1)), np.flatnonzero(pool.entrant_of == 1))
-
-
-def test_other_actions_of_one_agent_leave_the_others_dice_alone(pool: PolicyPool, run: list[Tick]) -> None:
     assert_paired(run, played(pool, overridden), np.delete(np.arange(pool.slots), SLOT))
 
 
-def test_the_same_run_twice_is_the_same(pool: PolicyPool, run: list[Tick]) -> None:
+def test_the_same_run_twice_is_the_same_and_no_number_comes_twice_in_it(pool: PolicyPool, run: list[Tick]) -> None:
     for one, two in zip(run, played(pool), strict=True):
         assert one.seen == two.seen
         assert np.array_equal(one.noise, two.noise) and np.array_equal(one.actions, two.actions)
-
-
-def test_numbers_differ_from_tick_to_tick_and_between_worlds(run: list[Tick]) -> None:
     noise = np.stack([tick.noise for tick in run])
     assert len(run) > 20
     assert len(np.unique(noise)) == noise.size

@@ -13,9 +13,9 @@ from reinforcement_learning.game.environment import make_environment
 from reinforcement_learning.game.shared_world import Kind, make_shared_world
 from reinforcement_learning.game.task_encoder import encode_task
 from reinforcement_learning.game.tasks import offered_tasks
-from reinforcement_learning.play.entrants import Entrant, check_fits, shared_tasks, untrained_entrant, with_own_tasks
+from reinforcement_learning.play.entrants import Entrant, check_fits, shared_tasks, with_own_tasks
 from reinforcement_learning.play.policy_pool import PolicyPool, seats
-from reinforcement_learning.settings import EnvironmentSettings, PolicySettings, Settings, TaskSettings
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.conftest import random_legal_actions
 from tests.tiny_policies import tiny_entrant
 
@@ -138,8 +138,7 @@ def test_a_policy_of_another_kind_of_world_is_refused(entrants: list[Entrant], l
 def test_each_policy_is_told_its_tasks_as_it_was_trained_to_know_them(
     entrants: list[Entrant], small_world: EnvironmentSettings, task: TaskSettings, maps: Path
 ) -> None:
-    longer = Settings(env=small_world, task=replace(task, embedding_size=24), policy=PolicySettings(32))
-    other = replace(untrained_entrant("neurips23_start_kit", longer, maps, 0), name="other")
+    other = replace(tiny_entrant(small_world, replace(task, embedding_size=24), maps), name="other")
     tasks = shared_tasks([other, *entrants], replace(task, embedding_size=8))
     assert tasks == replace(task, embedding_size=16)
     together = with_own_tasks([entrants[0], other], tasks, small_world)

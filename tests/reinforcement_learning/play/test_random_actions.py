@@ -59,15 +59,12 @@ def options(dump: Path, records: Records) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(legal_options), np.concatenate(places)
 
 
-def test_all_legal_options_are_equally_likely(dump: Path) -> None:
+def test_all_legal_options_are_equally_likely_and_heads_are_drawn_independently(dump: Path) -> None:
     count, place = options(dump, read_dump(dump))
     tested = [size for size in np.unique(count) if (count == size).sum() > 20 * size]
     assert {2, 3, 5} <= set(tested)
     pvalues = [stats.chisquare(np.bincount(place[count == size], minlength=size)).pvalue for size in tested]
     assert min(pvalues) > 0.001 / len(tested)  # by chance, one seed in a thousand would fail
-
-
-def test_heads_are_drawn_independently(dump: Path) -> None:
     records = read_dump(dump, columns=["legal"])
     heads = read_metadata(dump).action_heads
     legal = unpack_legal(records.column("legal"), sum(head.size for head in heads))

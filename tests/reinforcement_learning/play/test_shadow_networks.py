@@ -42,15 +42,14 @@ def watched(dumps: dict[str, Path]) -> Records:
     return read_dump(dumps["watched"])
 
 
-def test_a_policy_that_watches_itself_remembers_what_it_remembers(watched: Records) -> None:
+def test_a_policy_that_watches_itself_remembers_what_it_remembers_and_nobody_notices(
+    watched: Records, dumps: dict[str, Path]
+) -> None:
     """In every tick of every life, so a shadow network's memory is separate, persists, and is reset with each life."""
     assert len(watched) > 500 and watched.episode.max() == 4
     for layer in LAYERS:
         np.testing.assert_allclose(watched.activations[f"itself_{layer}"], watched.activations[layer], atol=1e-6)
     assert np.ptp(watched.activations["lstm_hidden"], axis=0).min() > 0
-
-
-def test_nobody_notices_shadow_networks(dumps: dict[str, Path], watched: Records) -> None:
     alone = read_dump(dumps["alone"])
     for name in ("tick", "agent_id", "action", "reward"):
         np.testing.assert_array_equal(getattr(alone, name), getattr(watched, name))

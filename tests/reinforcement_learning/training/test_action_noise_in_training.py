@@ -9,13 +9,10 @@ import torch
 
 from agent_zoo.base import RecurrentPolicy
 from reinforcement_learning.game.environment import EpisodeStart
-from reinforcement_learning.game.episode_journal import EpisodeJournal
-from reinforcement_learning.game.vectorization import first_episodes, make_worlds
-from reinforcement_learning.play.stepper import Stepper
-from reinforcement_learning.settings import EnvironmentSettings, RolloutSettings, TaskSettings
-from reinforcement_learning.stopwatch import Stopwatch
-from tests.conftest import AGENT
+from reinforcement_learning.game.vectorization import first_episodes
+from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 from tests.tiny_policies import tiny_entrant
+from tests.watched import stepper
 
 TICKS = 50
 Place = tuple[int, int, int]
@@ -36,20 +33,17 @@ class Played:
         self.starts = starts
 
     def play(self, policy: RecurrentPolicy, ticks: int) -> None:
-        rollout = RolloutSettings(num_envs=len(self.starts), vectorization="serial")
-        worlds = make_worlds(AGENT, self.env, self.task, rollout, self.maps, self.starts)
-        journal = EpisodeJournal(self.starts)
-        stepper = Stepper(worlds, policy, policy.policy.layout, Stopwatch(), journal)
-        stepper.reset()
+        player = stepper(policy, self.env, self.task, self.maps, self.starts)
+        worlds = player.worlds
         for _ in range(ticks):
-            noise = np.split(stepper.action_noise(), len(worlds.envs))
+            noise = np.split(player.action_noise(), len(worlds.envs))
             for world, numbers in zip(worlds.envs, noise, strict=True):
                 episode = world.episodes.episode
                 if not world.done:
                     self.noise[episode.first_seed, episode.number, world.game.realm.tick] = numbers
-            decision = stepper.decide()
-            stepper.act(decision, decision.over_slots(decision.sample(stepper.action_noise())))
-        self.starts = journal.starts()
+            decision = player.decide()
+            player.act(decision, decision.over_slots(decision.sample(player.action_noise())))
+        self.starts = player.journal.starts()
         worlds.close()
 
 
@@ -76,15 +70,12 @@ def same(one: dict[Place, np.ndarray], other: dict[Place, np.ndarray]) -> bool:
     return one.keys() == other.keys() and all(np.array_equal(one[place], other[place]) for place in one)
 
 
-def test_every_place_has_numbers_of_its_own(together: Played) -> None:
+def test_every_place_has_numbers_of_its_own_and_a_world_has_the_same_alone(
+    together: Played, env: EnvironmentSettings, task: TaskSettings, maps: Path, policy: RecurrentPolicy
+) -> None:
     assert {number for _, number, _ in together.noise} == {0, 1, 2}
     numbers = np.stack(list(together.noise.values()))
     assert len(np.unique(numbers)) == numbers.size
-
-
-def test_a_world_has_the_same_numbers_alone(
-    env: EnvironmentSettings, task: TaskSettings, maps: Path, policy: RecurrentPolicy, together: Played
-) -> None:
     alone = Played(env, task, maps, first_episodes(0, 2)[1:])
     alone.play(policy, TICKS)
     (seed,) = {seed for seed, *_ in alone.noise}

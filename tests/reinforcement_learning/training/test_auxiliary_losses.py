@@ -12,6 +12,7 @@ from reinforcement_learning.training.ppo import AuxiliaryLoss, Minibatch, NamedL
 from reinforcement_learning.training.rollout import Rollout
 from tests.command import assert_refuses
 from tests.reinforcement_learning.training import test_ppo
+from tests.reinforcement_learning.training.test_data_parallel import part_of
 from tests.reinforcement_learning.training.test_ppo import policy, same_weights  # noqa: F401
 
 SETTINGS = replace(test_ppo.SETTINGS, batch_size=1024, learning_rate=3e-3)
@@ -20,16 +21,7 @@ whole_rollout = test_ppo.rollout
 
 @pytest.fixture(scope="module")
 def rollout(whole_rollout: Rollout) -> Rollout:
-    """The first quarter of the segments."""
-    kept = len(whole_rollout.lengths) // 4
-    rows = int(whole_rollout.lengths[:kept].sum())
-    segments = torch.arange(kept)
-    return replace(
-        whole_rollout,
-        order=whole_rollout.order[:rows],
-        lengths=whole_rollout.lengths[:kept],
-        state=whole_rollout.state.take(segments),
-    )
+    return part_of(whole_rollout, 0)
 
 
 def calm(weight: float, name: str = "calm") -> AuxiliaryLoss:
@@ -46,19 +38,12 @@ def learned(policy, rollout: Rollout, auxiliary: list[AuxiliaryLoss], further: n
     return learner, update(learner, optimizer, rollout, SETTINGS, generator, lambda: None, auxiliary=auxiliary)
 
 
-@pytest.fixture(scope="module")
-def alone(policy, rollout):  # noqa: F811
-    return learned(policy, rollout, [])
-
-
-def test_a_loss_without_weight_changes_no_bit(policy, rollout, alone) -> None:  # noqa: F811
+def test_a_loss_without_weight_changes_no_bit_and_one_with_weight_is_minimised(policy, rollout) -> None:  # noqa: F811
+    alone = learned(policy, rollout, [])
     learner, losses = learned(policy, rollout, [calm(0.0)])
     assert same_weights(learner, alone[0]) and not same_weights(learner, policy)
     assert losses.pop("calm") > 0
     assert losses == alone[1]
-
-
-def test_a_loss_with_weight_is_minimised_and_reported(policy, rollout, alone) -> None:  # noqa: F811
     learner, losses = learned(policy, rollout, [calm(10.0), calm(0.0, "again")])
     assert not same_weights(learner, alone[0])
     assert losses["calm"] == losses["again"], "the metric is the loss before its weight"

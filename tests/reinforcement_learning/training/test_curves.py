@@ -40,33 +40,23 @@ def panels(metrics: Path) -> dict[str, Axes]:
     return {axes.get_title("left"): axes for axes in figure.axes}
 
 
-@pytest.fixture(scope="module")
-def drawn(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Axes]:
-    return panels(write(tmp_path_factory.mktemp("run"), [an_update(number) for number in range(1, 6)]))
-
-
-def test_every_panel_shows_what_training_reports(drawn: dict[str, Axes]) -> None:
+def test_every_panel_shows_what_training_reports_and_none_overlaps_another(tmp_path: Path) -> None:
+    drawn = panels(write(tmp_path, [an_update(number) for number in range(1, 6)]))
     assert len(drawn) == 15
     for title, axes in drawn.items():
         assert axes.has_data() and axes.get_ylabel() and axes.get_xlabel() == "agent-steps", title
     np.testing.assert_allclose(drawn["Entropy"].lines[0].get_xydata(), [(1000 * n, 0.1 * n) for n in range(1, 6)])
     assert [text.get_text() for text in drawn["Events"].get_legend().get_texts()] == ["eat food"]
     assert curves_module._CAUSES == CAUSES_OF_DEATH
-
-
-def test_panels_do_not_overlap(drawn: dict[str, Axes]) -> None:
     boxes = [(title, axes.get_tightbbox()) for title, axes in drawn.items()]
     for (one, box), (other, its_box) in combinations(boxes, 2):
         assert not box.overlaps(its_box), f"{one} reaches into {other}"
 
 
-def test_a_run_in_which_no_life_ended_yet_says_so(tmp_path: Path) -> None:
+def test_a_run_in_which_no_life_ended_or_nothing_changed_is_drawn(tmp_path: Path) -> None:
     drawn = panels(write(tmp_path, [an_update(1, lives=False)]))
     assert [text.get_text() for text in drawn["Causes of death"].texts] == ["nothing reported yet"]
     assert drawn["Speed"].has_data()
-
-
-def test_an_update_that_changed_nothing_is_drawn_without_a_warning(tmp_path: Path) -> None:
     still = {**an_update(1), "loss/approximate_kl": 0.0, "loss/clip_fraction": 0.0}
     assert panels(write(tmp_path, [still]))["Change of the policy"].get_yscale() == "linear"
 

@@ -17,11 +17,8 @@ from safetensors.torch import load_file
 from agent_zoo.base import SegmentOutputs
 from agent_zoo.checkpoint import load_checkpoint
 from agent_zoo.data_parallel import ALONE, Processes
-from reinforcement_learning.game.environment import observation_layout
-from reinforcement_learning.game.episode_journal import EpisodeJournal
-from reinforcement_learning.game.vectorization import first_episodes, make_worlds
+from reinforcement_learning.game.vectorization import first_episodes
 from reinforcement_learning.play.entrants import untrained_entrant
-from reinforcement_learning.play.stepper import Stepper
 from reinforcement_learning.settings import (
     EnvironmentSettings,
     RolloutSettings,
@@ -30,16 +27,16 @@ from reinforcement_learning.settings import (
     TaskSettings,
     TrainSettings,
 )
-from reinforcement_learning.stopwatch import Stopwatch
 from reinforcement_learning.training.ppo import AuxiliaryLoss, Minibatch, NamedLoss, update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from reinforcement_learning.training.run_folder import TrainingFolder, make_run_folder
 from reinforcement_learning.training.semantic_training import SemanticTraining
 from reinforcement_learning.training.trainer import Session, train
 from reinforcement_learning.training.training_state import TrainingState
-from tests.command import ROOT, TORCHRUN, environment, torchrun
+from tests.command import ROOT, TORCHRUN, environment, printed_until, torchrun
 from tests.conftest import AGENT
 from tests.test_train import SMALL, folders, metrics_of
+from tests.watched import stepper
 
 
 def settings_in(maps_dir: Path) -> Settings:
@@ -70,10 +67,7 @@ def with_codes(settings: Settings) -> Settings:
 def played(settings: Settings, maps: Path) -> tuple[torch.nn.Module, Rollout]:
     """An untrained policy and its rollout in two worlds, the same in every process."""
     policy = untrained_entrant(AGENT, settings, maps, seed=0).policy
-    starts = first_episodes(0, 2)
-    worlds = make_worlds(AGENT, settings.env, settings.task, settings.rollout, maps, starts)
-    player = Stepper(worlds, policy, observation_layout(worlds.driver_env), Stopwatch(), EpisodeJournal(starts))
-    player.reset()
+    player = stepper(policy, settings.env, settings.task, maps, first_episodes(0, 2))
     spacing = settings.semantic.ticks_apart if settings.semantic.codes else 0
     collector = RolloutCollector([player], settings.train.bptt_horizon, 0.99, 0.95, spacing)
     return policy, collector.collect(settings.train.batch_size, on_tick=lambda _: None)
@@ -147,15 +141,12 @@ def test_gradients_are_those_of_one_process_on_the_joined_minibatch(
 
 @pytest.mark.slow
 def test_a_codebook_stays_equal_in_all_processes(together: Path) -> None:
-    first, second = (load_checkpoint(newest_in(together / f"codes{rank}"))[0].state_dict() for rank in (0, 1))
+    newest = [max((together / f"codes{rank}" / "checkpoints").iterdir()) for rank in (0, 1)]
+    first, second = (load_checkpoint(path)[0].state_dict() for path in newest)
     assert "semantic.codebook" in first
     assert all(torch.equal(first[name], second[name]) for name in first)
     lines = [json.loads(line) for line in (together / "codes0" / "metrics.jsonl").read_text().splitlines()]
     assert lines[-1]["semantic/weight"] > 0 and lines[-1]["loss/semantic_pairwise"] > 0
-
-
-def newest_in(run: Path) -> Path:
-    return max((run / "checkpoints").iterdir())
 
 
 @pytest.mark.slow
@@ -205,16 +196,6 @@ def start_train(*arguments: object) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
-def until_first_update(process: subprocess.Popen[str]) -> str:
-    assert process.stdout
-    output = process.stdout.readline()
-    while output and "agent-steps" not in output.splitlines()[-1]:
-        line = process.stdout.readline()
-        assert line, output
-        output += line
-    return output
-
-
 def processes_of(torchrun: subprocess.Popen[str]) -> tuple[psutil.Process, psutil.Process]:
     """Return the leader and the other process."""
     leader, other = sorted(psutil.Process(torchrun.pid).children(), key=lambda item: int(item.environ()["RANK"]))
@@ -226,7 +207,7 @@ def processes_of(torchrun: subprocess.Popen[str]) -> tuple[psutil.Process, psuti
 def test_a_signal_leaves_one_run_and_a_policy_that_loads(tmp_path: Path, maps: Path, told: str) -> None:
     without_a_name = (*folders(tmp_path), "--env.maps-dir", maps.parent)  # both must choose the same
     with start_train(*without_a_name) as process:
-        output = until_first_update(process)
+        output = printed_until(process, "agent-steps")
         if told == "all":
             os.killpg(process.pid, signal.SIGINT)  # as Ctrl-C does
         else:
@@ -244,7 +225,7 @@ def test_a_signal_leaves_one_run_and_a_policy_that_loads(tmp_path: Path, maps: P
 @pytest.mark.slow
 def test_a_process_that_dies_takes_the_others_along(tmp_path: Path, maps: Path) -> None:
     with start_train("-n", "bereft", *folders(tmp_path), "--env.maps-dir", maps.parent) as process:
-        output = until_first_update(process)
+        output = printed_until(process, "agent-steps")
         leader, other = processes_of(process)
         other.kill()
         output += process.stdout.read()

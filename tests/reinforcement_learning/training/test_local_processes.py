@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -21,7 +20,7 @@ from reinforcement_learning.run_settings import check_training
 from reinforcement_learning.settings import RolloutSettings, Settings, TrainSettings
 from reinforcement_learning.training import local_processes
 from reinforcement_learning.training.local_processes import must_start, run_together, share_of_work
-from tests.command import ROOT, assert_refused, assert_refuses, environment, run, run_here, start, torchrun
+from tests.command import ROOT, assert_refused, assert_refuses, printed_until, python, run_here, start, torchrun
 from tests.test_train import ONCE, WORLD, folders, metrics_of
 
 LEARNING = (*WORLD, *ONCE, "--train.update-epochs", "1", "--train.total-agent-steps", "2048")
@@ -157,25 +156,14 @@ def main():
 
 command_line.run(main)
 """
-    one_of_several = {**environment(), "WORLD_SIZE": "2"}
-    ended = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=ROOT,
-        env=one_of_several,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert ended.returncode == code and ended.stdout == "registered\n", ended.stderr
+    assert python("-c", script, code=code, timeout=60, WORLD_SIZE="2").stdout == "registered\n"
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(usable_cores() < 2, reason="needs two cores")
 def test_a_run_equals_that_of_torchrun_with_half_of_the_work_each(tmp_path: Path, maps: Path) -> None:
     where = folders(tmp_path, maps.parent)
-    result = run("train.py", *SHARED, "-n", "shared", "--processes", "2", *where)
-    assert result.returncode == 0, result.stderr
+    result = python("train.py", *SHARED, "-n", "shared", "--processes", "2", *where)
     assert result.stdout.count("trained policy") == 1 and result.stderr == ""
     torchrun("train.py", *HALVED, "-n", "halves", *where)
     shared, expected = (metrics_of(tmp_path / "runs" / name) for name in ("shared", "halves"))
@@ -185,10 +173,7 @@ def test_a_run_equals_that_of_torchrun_with_half_of_the_work_each(tmp_path: Path
     )
     assert all((weights[name] == expected_weights[name]).all() for name in expected_weights)
 
-    longer = run(
-        "train.py", "--resume", tmp_path / "runs" / "shared", "--no-track", "--train.total-agent-steps", "3072"
-    )
-    assert longer.returncode == 0, longer.stderr
+    python("train.py", "--resume", tmp_path / "runs" / "shared", "--no-track", "--train.total-agent-steps", "3072")
     assert len(metrics_of(tmp_path / "runs" / "shared")) == 3
     assert_refused(
         run_here("train.py", "--resume", tmp_path / "runs" / "shared", "--no-track", "--processes", "1"),
@@ -202,8 +187,7 @@ def test_processes_with_a_world_each_on_ray_need_a_core_each_and_learn_the_same(
     pytest.importorskip("ray")
     short = (*HALVED, "--train.total-agent-steps", "512", "--processes", "2", *folders(tmp_path, maps.parent))
     for vectorization in ("serial", "ray"):
-        result = run("train.py", *short, "-n", vectorization, "--vectorization", vectorization)
-        assert result.returncode == 0, result.stderr
+        python("train.py", *short, "-n", vectorization, "--vectorization", vectorization)
     plain, on_ray = (metrics_of(tmp_path / "runs" / name) for name in ("serial", "ray"))
     assert len(plain) == 1 and plain == on_ray, "worlds on Ray play otherwise"
 
@@ -214,8 +198,7 @@ def test_processes_with_a_world_each_on_ray_need_a_core_each_and_learn_the_same(
 def test_all_processes_end_with_the_first(tmp_path: Path, maps: Path, number: signal.Signals) -> None:
     command = (*SHARED, "--train.total-agent-steps", "10_000_000", "-n", "stopped", "--processes", "2")
     with start("train.py", *command, *folders(tmp_path, maps.parent)) as process:
-        assert process.stdout
-        output = next(line for line in process.stdout if "agent-steps" in line)
+        output = printed_until(process, "agent-steps")
         children = psutil.Process(process.pid).children()
         assert len(children) == 2
         process.send_signal(number)

@@ -8,16 +8,14 @@ import pytest
 import torch
 
 from common.user_error import UserError
-from reinforcement_learning.game.episode_journal import EpisodeJournal
-from reinforcement_learning.game.vectorization import first_episodes, make_worlds
+from reinforcement_learning.game.vectorization import first_episodes
 from reinforcement_learning.play.entrants import untrained_entrant
-from reinforcement_learning.play.stepper import Stepper
-from reinforcement_learning.settings import RolloutSettings, Settings, TrainSettings
-from reinforcement_learning.stopwatch import Stopwatch
+from reinforcement_learning.settings import Settings, TrainSettings
 from reinforcement_learning.training import ppo
 from reinforcement_learning.training.ppo import minibatches, update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from tests.conftest import AGENT
+from tests.watched import stepper
 
 SETTINGS = TrainSettings(batch_size=4096, minibatch_rows=64, bptt_horizon=8, update_epochs=2, learning_rate=1e-3)
 
@@ -28,12 +26,8 @@ def policy(small_world, task, maps):
 
 
 @pytest.fixture(scope="module")
-def rollout(policy, layout, small_world, task, maps) -> Rollout:
-    rollout = RolloutSettings(num_envs=4, vectorization="serial")
-    starts = first_episodes(0, 4)
-    worlds = make_worlds(AGENT, small_world, task, rollout, maps, starts)
-    player = Stepper(worlds, policy, layout, Stopwatch(), EpisodeJournal(starts))
-    player.reset()
+def rollout(policy, small_world, task, maps) -> Rollout:
+    player = stepper(policy, small_world, task, maps, first_episodes(0, 4))
     collector = RolloutCollector([player], SETTINGS.bptt_horizon, 0.99, 0.95)
     return collector.collect(SETTINGS.batch_size, on_tick=lambda _: None)
 

@@ -220,19 +220,30 @@ def test_other_memories_and_a_narrow_view_go_on_too(
     assert not equal(play(forgetful, StopAfter(-1), drop_memory(state), settings), straight)
 
 
-def test_a_state_of_an_older_format_is_refused_in_one_line(stopped: Path, tmp_path: Path) -> None:
+DAMAGED = r"is (a damaged|no) training state: "
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda text: json.dumps(json.loads(text) | {"format_version": 1}),
+            "format version 1, and only version 2 can be resumed: train anew",
+        ),
+        (lambda _: "[]", DAMAGED),
+        (lambda _: "nothing", DAMAGED),
+        (lambda _: "[" * 100_000, DAMAGED),
+        (lambda _: '{"format_version": 2}', DAMAGED),
+    ],
+    ids=["older format", "list", "no JSON", "deep", "without parts"],
+)
+def test_a_state_of_an_older_format_or_without_its_parts_is_refused_in_one_line(
+    stopped: Path, tmp_path: Path, change: Callable[[str], str], message: str
+) -> None:
     tensors, text = read_tensors(stopped / "training_state.safetensors", "training state")
-    older = tmp_path / "training_state.safetensors"
-    write_tensors(older, tensors, json.dumps(json.loads(text) | {"format_version": 1}), "training state")
-    assert_refuses("format version 1, and only version 2 can be resumed: train anew", TrainingState.load, older)
-
-
-@pytest.mark.parametrize("text", ["[]", "nothing", "[" * 100_000, '{"format_version": 2}'])
-def test_a_state_that_lacks_its_parts_is_refused_in_one_line(stopped: Path, tmp_path: Path, text: str) -> None:
-    tensors, _ = read_tensors(stopped / "training_state.safetensors", "training state")
     path = tmp_path / "training_state.safetensors"
-    write_tensors(path, tensors, text, "training state")
-    assert str(path) in assert_refuses(r"is (a damaged|no) training state: ", TrainingState.load, path)
+    write_tensors(path, tensors, change(text), "training state")
+    assert str(path) in assert_refuses(message, TrainingState.load, path)
 
 
 def test_a_policy_in_place_of_a_state_is_refused(stopped: Path, tmp_path: Path) -> None:

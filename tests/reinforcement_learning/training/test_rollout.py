@@ -108,11 +108,16 @@ def test_groups_that_take_turns_play_as_each_would_alone(policy, layout, small_w
     assert rollout.lives == [life for item in alone for life in item.lives]
 
 
-def test_holds_what_was_asked_for_and_lives_that_ended(rollout) -> None:
+def test_holds_what_was_asked_for_and_lives_as_long_as_their_decisions(rollout, small_world) -> None:
+    """In a world played from its start, the lengths of ended lives equal their agents' numbers of decisions."""
     assert len(rollout) >= 3_000
     assert len(rollout.lives) > 32, "no world was played to its end: later episodes were not tested"
     assert rollout.lengths.sum() == len(rollout)
     assert rollout.lengths.max() == HORIZON and rollout.lengths.min() < HORIZON
+    first_episode = rollout.lives[: small_world.num_agents]
+    assert all(1 <= life.ticks <= small_world.horizon for life in first_episode)
+    ended = sum(life.ticks for life in rollout.lives)
+    assert ended <= len(rollout) <= ended + 2 * small_world.num_agents * small_world.horizon
 
 
 def test_every_decision_is_a_living_agent_doing_something_legal(rollout, layout) -> None:
@@ -123,15 +128,12 @@ def test_every_decision_is_a_living_agent_doing_something_legal(rollout, layout)
     assert own.sum() == len(rollout)
 
 
-def test_segments_are_consecutive_ticks_of_one_agent(rollout) -> None:
+def test_segments_are_consecutive_ticks_whose_memory_is_empty_only_when_a_life_begins(rollout) -> None:
     agent, tick = rollout.observation.agent_id[rollout.order], rollout.observation.tick[rollout.order]
     segment = torch.repeat_interleave(torch.arange(len(rollout.lengths)), rollout.lengths)
     same = segment[1:] == segment[:-1]
     assert (agent[1:][same] == agent[:-1][same]).all()
     assert (tick[1:][same] == tick[:-1][same] + 1).all()
-
-
-def test_memory_is_empty_at_the_first_tick_of_every_life_and_only_there(rollout) -> None:
     first_rows = rollout.order[torch.cumsum(rollout.lengths, 0) - rollout.lengths]
     newborn = rollout.observation.tick[first_rows] == 0
     assert newborn.sum() > 32
@@ -149,14 +151,6 @@ def test_replaying_the_segments_gives_the_recorded_probabilities_and_values(roll
         log_probability = replayed.distribution.log_probability(rollout.action[rows]).sum(dim=1)
     torch.testing.assert_close(log_probability, rollout.log_probability[rows], atol=2e-5, rtol=1e-5)
     torch.testing.assert_close(replayed.value, rollout.value[rows], atol=2e-5, rtol=1e-5)
-
-
-def test_life_lengths_are_the_decisions_made(rollout, small_world) -> None:
-    """In a world played from its start, the lengths of ended lives equal their agents' numbers of decisions."""
-    first_episode = rollout.lives[: small_world.num_agents]
-    assert all(1 <= life.ticks <= small_world.horizon for life in first_episode)
-    ended = sum(life.ticks for life in rollout.lives)
-    assert ended <= len(rollout) <= ended + 2 * small_world.num_agents * small_world.horizon
 
 
 def test_advantages_use_the_rewards_of_the_next_tick(rollout) -> None:

@@ -13,7 +13,7 @@ LIFE = Life(
 )  # fmt: skip
 
 
-def test_averages_have_one_vote_a_life_and_causes_one_a_death() -> None:
+def test_averages_have_one_vote_a_life_and_causes_one_a_death_if_there_is_any() -> None:
     lives = [
         LIFE,
         replace(LIFE, ticks=20, cause_of_death="killed_by_npc", level=3, events={}),
@@ -33,9 +33,6 @@ def test_averages_have_one_vote_a_life_and_causes_one_a_death() -> None:
     assert {name: metrics[name] for name in expected} == pytest.approx(expected)
     assert {f"events/{kind}" for kind in EVENTS.values()} <= set(metrics)
     assert sum(share for name, share in metrics.items() if name.startswith("death/")) == pytest.approx(1)
-
-
-def test_no_life_no_average_and_no_death_no_cause() -> None:
     assert life_statistics([]) == {}
     metrics = life_statistics([replace(LIFE, died=False, cause_of_death=None)])
     assert metrics["lives/died"] == 0 and not any(name.startswith("death/") for name in metrics)

@@ -1,6 +1,5 @@
 """The journal of an evaluation: damage costs the episodes from the damaged line on, and is never taken for results."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from reinforcement_learning.game.life import Life
 from reinforcement_learning.play.evaluating.results import EvaluationJournal
 from reinforcement_learning.play.policy_pool import EpisodeLives
 from tests.command import assert_refuses
-from tests.fuzz import flip
+from tests.fuzz import as_pipe, flip
 
 MADE_BY = {"kit": {"seed": 1, "episodes": 9}, "yao": {"seed": 1, "episodes": 9}}
 GROUPS = ((0, 1, 2, 3), (4, 5, 6, 7), (8,))
@@ -98,13 +97,9 @@ def test_lines_of_earlier_versions_are_played_again(path: Path) -> None:
     assert not journal.played and journal.damage and "line 1" in journal.damage
 
 
-def test_episodes_played_in_another_way_are_refused_and_kept(path: Path) -> None:
+def test_episodes_played_in_another_way_are_refused_and_kept_and_a_pipe_is_refused_at_once(path: Path) -> None:
     before = path.read_bytes()
     assert_refuses("another way", EvaluationJournal, path, {**MADE_BY, "yao": {"seed": 2, "episodes": 9}})
     assert path.read_bytes() == before
-
-
-def test_a_pipe_is_refused_at_once(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path)
+    as_pipe(path)
     assert_refuses("is not a plain file", EvaluationJournal, path, MADE_BY)

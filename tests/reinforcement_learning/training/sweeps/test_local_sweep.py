@@ -15,7 +15,7 @@ from reinforcement_learning.run_settings import load_settings, read_run_settings
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.training.sweeps.local_sweep import SweepFolder, Trial, TrialCommands
 from reinforcement_learning.training.sweeps.sweep import SearchSpace, override, read_search_space, read_sweep
-from tests.command import ROOT, assert_refused, assert_refuses, run, run_here, start
+from tests.command import ROOT, assert_refused, assert_refuses, printed_until, python, run, run_here, start
 from tests.test_train import FOREVER, ONE_UPDATE, TWO_UPDATES, folders
 
 METRIC = {"name": "lives/ticks", "goal": "maximize"}
@@ -51,8 +51,7 @@ def grid_of_three(folder: Path) -> tuple[object, ...]:
 def swept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
     """A folder in which the first two trials have run, and what the command printed."""
     folder = tmp_path_factory.mktemp("swept")
-    result = run("train.py", *grid_of_three(folder), "--sweep-runs", 2)
-    assert result.returncode == 0, result.stdout + result.stderr
+    result = python("train.py", *grid_of_three(folder), "--sweep-runs", 2)
     return folder, result.stdout, result.stderr
 
 
@@ -86,8 +85,7 @@ def test_an_interrupted_trial_is_continued_and_a_grid_ends(swept: tuple[Path, st
     before = (folder / "trials.jsonl").read_bytes().splitlines(keepends=True)
     interrupted = orjson.loads(before[0]) | {"state": "running", "metric": None, "agent_steps": None}
     (folder / "trials.jsonl").write_bytes(orjson.dumps(interrupted) + b"\n" + before[1])
-    result = run("train.py", *grid_of_three(tmp_path), "--sweep-runs", 3)
-    assert result.returncode == 0, result.stdout + result.stderr
+    result = python("train.py", *grid_of_three(tmp_path), "--sweep-runs", 3)
     assert "the grid is complete: all 3 combinations were tried" in result.stdout
     trials = trials_of(folder)
     assert [trial["state"] for trial in trials] == ["finished", "failed", "finished"]
@@ -100,9 +98,7 @@ def test_ctrl_c_stops_the_trial_and_the_sweep(tmp_path: Path) -> None:
     path = sweep_file(tmp_path, RATES)
     how = ("--sweep-config", path, "--sweeps-dir", tmp_path / "sweeps", *folders(tmp_path))
     with start("train.py", "-m", "sweep", "-n", "endless", *FOREVER, *how) as process:
-        assert process.stdout
-        while " agent-steps" not in process.stdout.readline():
-            pass
+        printed_until(process, " agent-steps")
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         printed = process.stdout.read()
     assert process.returncode == 130, printed
