@@ -86,7 +86,7 @@ def test_every_policy_remembers_its_own_living_agents_only(pool: PolicyPool) -> 
         for index, memory in enumerate(pool.memories):
             remembers = memory.hidden.abs().sum(dim=(0, 2)).numpy() > 0  # (slots,)
             expected = acting & (pool.entrant_of == index) & (len(memory.hidden) > 0)
-            assert np.array_equal(remembers, expected) or not expected.any()
+            assert np.array_equal(remembers, expected)
     assert not acting.all()
 
 

@@ -45,7 +45,9 @@ class CountingStepper(Stepper):
 
 
 @contextmanager
-def collector(policy, layout, small_world, task, maps, starts) -> Iterator[RolloutCollector]:
+def collector(
+    policy, layout, small_world, task, maps, starts, gamma: float = 0.99, gae_lambda: float = 0.95
+) -> Iterator[RolloutCollector]:
     """Worlds that start at the given places: one, or two groups of one."""
     settings = RolloutSettings(num_envs=len(starts), vectorization="serial")
     groups = make_groups(AGENT, small_world, task, settings, maps, starts)
@@ -55,7 +57,7 @@ def collector(policy, layout, small_world, task, maps, starts) -> Iterator[Rollo
     ]
     try:
         reset(steppers)
-        yield RolloutCollector(steppers, HORIZON, gamma=0.99, gae_lambda=0.95)
+        yield RolloutCollector(steppers, HORIZON, gamma, gae_lambda)
     finally:
         for worlds in groups:
             worlds.close()
@@ -153,6 +155,13 @@ def test_replaying_the_segments_gives_the_recorded_probabilities_and_values(roll
     torch.testing.assert_close(replayed.value, rollout.value[rows], atol=2e-5, rtol=1e-5)
 
 
-def test_advantages_use_the_rewards_of_the_next_tick(rollout) -> None:
-    assert np.isfinite(rollout.advantage.numpy()).all()
-    assert rollout.advantage.std() > 0
+def test_undiscounted_returns_of_whole_lives_are_all_their_rewards(policy, layout, small_world, task, maps) -> None:
+    """Of the tick that follows each decision: a life's first decision is followed by all of them."""
+    with collector(policy, layout, small_world, task, maps, first_episodes(0, 1), 1.0, 1.0) as worlds:
+        rollout = worlds.collect(1_500, on_tick=lambda _: None)
+    firsts = rollout.order[torch.cumsum(rollout.lengths, 0) - rollout.lengths]  # of each segment
+    begins = rollout.state.hidden.abs().sum(dim=(0, 2)) == 0  # segments that begin a life have an empty memory
+    returns = (rollout.advantage + rollout.value)[firsts[begins]].numpy()
+    rewards = np.array([life.total_reward for life in rollout.lives if life.died])
+    assert len(rewards) > 16 and np.std(rewards) > 0
+    assert np.abs(returns[:, None] - rewards).min(axis=0).max() < 1e-4
