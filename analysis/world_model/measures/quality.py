@@ -188,7 +188,7 @@ def headline(quality: Quality) -> str:
 
 def _verdict(row: QualityRow | OtherDice) -> str:
     better = row.better
-    verdict = "better" if better.low > 0 else "worse" if better.high < 0 else "not told apart"
+    verdict = "better" if better.low > 0 else "worse" if better.high < 0 else "no clear difference"
     return f"({verdict}; difference {better.value:+.3f}, {better.low:+.3f} to {better.high:+.3f} over {row.unit}s)"
 
 
