@@ -115,7 +115,7 @@ class Explored:
     def categories(self) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
         """The options of each of the run's categorical features, and which of them holds at each point, (N,) int64.
 
-        `NOISE` where none does. Goals are among them if any agent has one, also if the run was made without them.
+        `NOISE` where none does. Goals are among them where they differ, also if the run was made without them.
         """
         held = {}
         for choice, places in self.by_choice.items():
