@@ -319,6 +319,11 @@ def test_the_time_line_has_every_tick_and_leads_to_it(page) -> None:
     until(page, "(document.getElementById('timeline')._hoverdata ?? []).some(({ x }) => x === 4)")
     page.mouse.click(box["x"], box["y"])
     until(page, "window.explorer.open.tick === 4")
+    axis = "document.getElementById('timeline').layout.xaxis.range"
+    shown = page.evaluate(axis)
+    page.mouse.dblclick(box["x"], box["y"])
+    settle(page)
+    assert page.evaluate("explorer.open.tick") == 4 and page.evaluate(axis) == shown
     page.get_by_role("button", name="Close the life").click()
     assert page.evaluate("explorer.open") is None and not page.locator("#timeline").is_visible()
 
@@ -438,6 +443,22 @@ def test_a_lasso_selects_and_is_tested_as_the_analysis_tests(page, content: Expl
     page.get_by_role("button", name="Clear").click()
     assert page.evaluate("explorer.selection") is None
     assert not page.get_by_label("Selection", exact=True).is_visible()
+
+
+def test_a_box_that_is_made_wider_selects_more(page) -> None:
+    page.get_by_label("box").check()
+    plot = page.locator("#plot .nsewdrag").bounding_box()
+    left, right, middle = plot["x"] + 2, plot["x"] + plot["width"] / 3, plot["y"] + plot["height"] / 2
+    page.mouse.move(left, plot["y"] + 2)
+    page.mouse.down()
+    page.mouse.move(right, plot["y"] + plot["height"] - 2, steps=8)
+    page.mouse.up()
+    before = len(compared(page)) and len(page.evaluate("explorer.selection"))
+    page.mouse.move(right, middle)
+    page.mouse.down()
+    page.mouse.move(plot["x"] + plot["width"] - 2, middle, steps=8)
+    page.mouse.up()
+    until(page, f"explorer.selection.length > {before} && explorer.compared !== null")
 
 
 def test_a_clusters_numbers_are_those_of_the_summary(page, content: Explored) -> None:
@@ -560,6 +581,8 @@ def test_search_finds_features_clusters_lives_and_what_happened(page, content: E
     page.keyboard.press("Enter")
     assert page.evaluate("explorer.open.agent") == agent and page.evaluate("explorer.open.tick") == 3
     selected = page.evaluate("explorer.selection")
+    page.get_by_label("Find", exact=True).fill("FOOD == 100")
+    assert "with food = 100" in matches.first.inner_text()
     page.get_by_label("Find", exact=True).fill("food > 1000")
     page.keyboard.press("Enter")
     assert matches.count() == 0 and page.evaluate("explorer.selection") == selected

@@ -41,7 +41,7 @@ function tickFacts({ data }, tick) {
     "div", { class: "tick-facts" },
     element("div", {}, ...VITALS.map((name) => vitalBar(name, vitals[name]))),
     element(
-      "div", {}, element("span", { class: "action" }, data.action(tick)),
+      "div", {}, element("span", { class: "action", title: data.action(tick) }, data.action(tick)),
       target ? element("span", { class: "target" }, `target has health ${target.health}`) : null,
       ...data.eventsBetween(tick, tick + 1).map(({ text }) => element("span", { class: "event" }, text)),
     ),

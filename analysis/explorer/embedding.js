@@ -45,11 +45,12 @@ class Embedding {
     else if (points.length && points[0].customdata !== undefined) act(points[0].customdata);
   }
 
-  selected(event) {
-    if (!event || this.clearing) return;
+  async selected(event) {
+    if (!event || this.clearing || this.drawing) return;
     const points = event.points.filter(({ curveNumber }) => curveNumber === POINTS).map(({ pointNumber }) => pointNumber);
     this.drawing = true; // what was drawn by hand stays on the plot
     this.state.select(Int32Array.from(points).sort());
+    await this.marked; // while it marks the points, plotly says again that they are selected
     this.drawing = false;
   }
 
@@ -215,7 +216,7 @@ class Embedding {
     }
     const { selection } = this.state;
     const selectedpoints = [selection ? Array.from(selection) : null];
-    Plotly.update(this.div, { selectedpoints }, { annotations: this.numbers() }, [POINTS]);
+    this.marked = Plotly.update(this.div, { selectedpoints }, { annotations: this.numbers() }, [POINTS]);
   }
 
   /** Where a point is in the window, in CSS pixels. */

@@ -54,6 +54,7 @@ class LifePanel {
     this.listen();
     state.on(["tick", "away"], () => this.draw());
     state.on(["names", "overlay", "simulation"], () => this.draw(true));
+    state.on(["selection"], () => this.setPlaying(false)); // its test needs the time
   }
 
   listen() {
@@ -210,7 +211,8 @@ class LifePanel {
       top = bottom;
     });
     Plotly.react(this.plot, traces, { ...this.layout(whole), ...axes, annotations: legends }, {
-      responsive: true, displaylogo: false, modeBarButtons: [["toImage", "zoomIn2d", "zoomOut2d", "resetScale2d"]],
+      responsive: true, displaylogo: false, modeBarButtons: [["toImage", "zoomIn2d", "zoomOut2d", "autoScale2d"]],
+      doubleClick: false, // two clicks are two ticks; and plotly would go back to the range of the life that was open first
     });
     for (const event of ["plotly_click", "plotly_relayout"]) this.plot.removeAllListeners(event);
     this.plot.on("plotly_click", ({ event }) => this.go(this.tickAt(this.timeAt(event))));

@@ -105,6 +105,9 @@ function publicState(state, embedding, selection) {
   });
 }
 
+/** What was chosen with the mouse gives the keys back to the life. */
+function leaveKeys(target) { if (!target.matches(":focus-visible")) target.blur(); }
+
 async function start() {
   const state = new ExplorerState(await ExplorerData.load());
   const embedding = new Embedding(state);
@@ -117,7 +120,7 @@ async function start() {
   for (const [id, what] of Object.entries({ "plane": "plane", "overlay": "overlay", "simulation": "simulation", "colour-by": "colourBy" })) {
     listenTo(id, "change", ({ target }) => {
       state.set(what, target.value);
-      if (!target.matches(":focus-visible")) target.blur(); // chosen with the mouse: keys are the life's again
+      leaveKeys(target);
     });
   }
   byId("view-legend").append(...viewLegend(state.data));
@@ -128,7 +131,10 @@ async function start() {
   await embedding.draw();
   new Address(state, new SearchBox(state));
   for (const mode of ["pan", "lasso", "select"]) {
-    listenTo(`mode-${mode}`, "change", () => Plotly.relayout(embedding.div, { dragmode: mode }));
+    listenTo(`mode-${mode}`, "change", ({ target }) => {
+      Plotly.relayout(embedding.div, { dragmode: mode });
+      leaveKeys(target);
+    });
   }
   window.explorer = publicState(state, embedding, selection);
 }

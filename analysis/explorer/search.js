@@ -118,9 +118,9 @@ class SearchBox {
 
   /** The points at which a feature, or a number of a further run, compares so with a number, as in `food < 10`. */
   compared(text) {
-    const [, wanted, comparison, number] = text.match(/^\s*(\w+)\s*(<=|>=|<|>|=)\s*(-?[\d.]+)\s*$/) ?? [];
+    const [, wanted, comparison, number] = text.toLowerCase().match(/^\s*(\w+)\s*(<=|>=|<|>|=)=?\s*(-?[\d.]+)\s*$/) ?? [];
     const { data } = this.state, { tables } = data, limit = Number(number);
-    const isWanted = ({ name }) => name === wanted || name === `self_${wanted}`;
+    const isWanted = ({ name }) => [wanted, `self_${wanted}`].includes(name.toLowerCase());
     const feature = data.features.find(isWanted), track = data.tracks.find(isWanted);
     if (!feature && !track) return [];
     const values = feature?.values ?? data.trackedAtPoints(track), fits = (point) => COMPARISONS[comparison](values[point], limit);
