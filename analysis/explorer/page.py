@@ -94,7 +94,8 @@ def explorer_page(content: Explored, further: Further | None = None) -> str:
 
     further = further or Further()
     columns, tracks = life_columns(content.timeline), further.tracks
-    films = {name: film for name, film in further.films.items() if page_scripts().allow(film)}
+    own = page_scripts()
+    films = {name: film for name, film in further.films.items() if own.allow(film)}
     packed = _packed(content, columns, further, films)
     page = environment(_HERE).get_template("template.html")
     return page.render(
@@ -102,7 +103,7 @@ def explorer_page(content: Explored, further: Further | None = None) -> str:
         tracks=_by_run(tracks), planes=_planes(content, tracks), further=further, zip=zip, effect_colour=effect_colour,
         permutations=len(content.shifts) - 1,
         facts=embedded(_facts(content, columns, further) | {"columns": packed.columns}),
-        films=films, of_films=page_scripts().allowed if films else "", packed=packed.content,
+        films=films, of_films=own.allowed if films else "", packed=packed.content,
         style=style_of("window", _HERE), scripts=scripts_of(_KIT, _SCRIPTS, [get_plotlyjs()]),
     )  # fmt: skip
 

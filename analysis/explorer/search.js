@@ -126,7 +126,7 @@ class SearchBox {
     const values = feature?.values ?? data.trackedAtPoints(track), fits = (point) => COMPARISONS[comparison](values[point], limit);
     const count = tables["point.tick"].reduce((sum, _, point) => sum + fits(point), 0);
     if (!count) return [];
-    const which = `with ${wanted} ${comparison} ${limit}`, asked = `${wanted} ${comparison} ${limit}`;
+    const asked = `${wanted} ${comparison} ${limit}`, which = `with ${asked}`;
     return [{
       kind: "select", text: `${counted(count, "point")} ${which}`,
       act: () => this.state.selectPoints(fits, `points ${which}`, feature ? [feature.name] : [], asked),
