@@ -3,6 +3,7 @@
     python study.py studies/memory.yaml                     # run what is missing, and write docs/findings/memory.md
     python study.py studies/memory.yaml --plan              # only say what would be run, and how long it would take
     python study.py studies/memory.yaml --ray-address auto  # stages side by side on a Ray cluster
+    python study.py studies/memory.yaml --policies A,B      # the same stages with other policies
     python study.py verify docs/findings/memory.md          # find every number of a page in the results beside it
     python study.py verify docs/findings/memory.md --rewrite    # write it again from these results
     python study.py claims                                  # the table of all claims of all pages in docs/findings.md
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from common import command_line
+from common.argument_checks import check_file_name, split
 from common.user_error import UserError
 
 if TYPE_CHECKING:
@@ -35,8 +37,14 @@ class Arguments:
     """Study file (YAML), such as studies/memory.yaml."""
     results_dir: Path = Path("study_results")
     """Parent folder of the study's results; those of each stage are in a folder of their own."""
-    pages_dir: Path = Path("docs/findings")
-    """Folder of the page, which is named after the study file."""
+    pages_dir: Path | None = None
+    """Folder of the page, which is named after the study file; by default docs/findings, with --policies
+    study_results/findings."""
+    policies: str | None = None
+    """Comma-separated names of policies in place of the study's own. The study of these is written beside the results,
+    as a file of its own, and its page shows the same rows of results for each of them."""
+    policies_dir: Path = Path("policies")
+    """Folder of the policies in --policies."""
     ray_address: str | None = None
     """Run stages that do not need each other side by side on a Ray cluster whose machines share this folder: local,
     auto or HOST:PORT, as in extract_activations.py. By default one after the other on this machine."""
@@ -81,9 +89,10 @@ def main() -> None:
     from analysis.findings.running import StudyRun
     from analysis.findings.study_file import name_of, read_study
 
-    name = name_of(arguments.study)
-    study = read_study(arguments.study)
-    page = arguments.pages_dir / f"{name}.md"
+    path = study_path(arguments)
+    name = name_of(path)
+    study = read_study(path)
+    page = pages_dir(arguments) / f"{name}.md"
     check_replaceable(page)
     run = StudyRun(study, arguments.results_dir / name, Path(__file__).parent)
     plans = run.plan()
@@ -93,8 +102,30 @@ def main() -> None:
     crew = crew_of(arguments, run.scripts)
     with overview(plans) as report:
         history = run.run(plans, report, crew)
-    numbers = write_page(arguments.study, run.folder, history, page)
+    numbers = write_page(path, run.folder, history, page)
     print(f"{len(study.claims)} claims with {numbers} numbers: {page}")
+
+
+def study_path(arguments: Arguments) -> Path:
+    """Return the study file: the one named, or the one that is written for other policies."""
+    if arguments.policies is None:
+        return arguments.study
+    from analysis.findings.other_policies import write_study_of
+
+    policies = tuple(dict.fromkeys(split(arguments.policies)))
+    if not policies:
+        raise UserError("--policies names none: give names such as A,B")
+    for name in policies:
+        check_file_name(name)
+    path = write_study_of(arguments.study, policies, arguments.policies_dir, arguments.results_dir)
+    print(f"the study of these policies: {path}")
+    return path
+
+
+def pages_dir(arguments: Arguments) -> Path:
+    """Return the folder of the page."""
+    default = Path("docs/findings") if arguments.policies is None else arguments.results_dir / "findings"
+    return arguments.pages_dir or default
 
 
 def crew_of(arguments: Arguments, scripts: Path) -> "RayCrew | None":

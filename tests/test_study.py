@@ -177,6 +177,25 @@ def test_stages_on_ray_give_the_same_results(folder: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
+def test_other_policies_give_the_same_rows_as_in_the_study_itself(folder: Path, tmp_path: Path) -> None:
+    own = [folder / "tiny.yaml", "--results-dir", tmp_path, "--policies", "second", "--policies-dir"]
+    done = python("study.py", *own, folder / "policies")
+    page = tmp_path / "findings" / "tiny_second.md"
+    assert done.stdout.splitlines()[0] == f"the study of these policies: {tmp_path / 'tiny_second.yaml'}"
+    assert done.stdout.splitlines()[-1].endswith(str(page)) and verify_page(page) > 0
+    there, here = (
+        parent / "clear_second/effects.tsv" for parent in (tmp_path / "tiny_second", folder / "results/tiny")
+    )
+    assert there.read_bytes() == here.read_bytes()  # its stage has the same name, and so the same worlds
+    assert "`second`: `value` " in page.read_text() and "Effects (`clear_*`)" in page.read_text()
+    assert "nothing to run" in python("study.py", *own, folder / "policies", "--plan").stdout
+    assert_refused(run_here("study.py", *own, tmp_path), "second.safetensors does not exist, and a stage reads it")
+    refused = run_here("study.py", folder / "tiny.yaml", "--results-dir", tmp_path, "--policies", "a/b")
+    assert_refused(refused, "a/b")
+    assert_refused(run_here("study.py", folder / "tiny.yaml", "--policies", ","), "--policies")
+
+
+@pytest.mark.slow
 def test_failing_stage_is_named_with_its_reason(folder: Path, tmp_path: Path) -> None:
     study = yaml.safe_load((folder / "tiny.yaml").read_text())
     study["stages"][0]["run"] = study["stages"][0]["run"].replace("--share 0.25", "--share 2")

@@ -39,7 +39,8 @@ BY_EPISODE = {"effects.tsv": "effects_by_episode.tsv"}
 """Tables whose numbers are means over episodes, and the table beside each that holds the episodes."""
 
 _STRICT = ConfigDict(strict=True, extra="forbid")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
+LONGEST_NAME = 80
+_NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{LONGEST_NAME - 1}}}")
 
 
 @dataclass(frozen=True)
@@ -221,8 +222,8 @@ class Forest:
 
 
 @dataclass(frozen=True)
-class _StudyFile:
-    """What the file holds, without the page's text; rows of each claim by the claim's name."""
+class StudyFile:
+    """What a study file holds, without the page's text; rows of each claim by the claim's name."""
 
     __pydantic_config__ = _STRICT
 
@@ -295,14 +296,7 @@ def read_study(path: Path) -> Study:
         UserError: the file is no study, a name stands for nothing, or a sentence has a number of its own: those must
             come from results.
     """
-    content = read_yaml(path, "the name of a study file")
-    try:
-        file = TypeAdapter(_StudyFile).validate_json(json.dumps(content, default=str))
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise UserError(f"{path} is no study: {one_line(place)}: {one_line(first['msg'])}") from None
-    text = read_template(template_of(path))
+    file, text = read_study_file(path), read_template(template_of(path))
     try:
         stages = tuple(_one_for_each(file.stages))
         parts = {**vars(file), "stages": stages, "claims": tuple(_claims(file, text)), "text": text}
@@ -313,7 +307,22 @@ def read_study(path: Path) -> Study:
     return study
 
 
-def _claims(file: _StudyFile, text: PageText) -> Iterator[Claim]:
+def read_study_file(path: Path) -> StudyFile:
+    """Read a study file as it stands, without a check of what it means.
+
+    Raises:
+        UserError: it is no YAML, or not that of a study.
+    """
+    content = read_yaml(path, "the name of a study file")
+    try:
+        return TypeAdapter(StudyFile).validate_json(json.dumps(content, default=str))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise UserError(f"{path} is no study: {one_line(place)}: {one_line(first['msg'])}") from None
+
+
+def _claims(file: StudyFile, text: PageText) -> Iterator[Claim]:
     if lost := sorted(file.claims.keys() ^ text.claims.keys()):
         where = "its rows are missing" if lost[0] in text.claims else "the page does not say it"
         raise UserError(f"the claim {shown(lost[0])}: {where}")

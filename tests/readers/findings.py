@@ -40,7 +40,7 @@ def page(bench: Bench) -> Path:
     return folder / "study.md"
 
 
-@reader("analysis.findings.study_file:read_study", cases=150)
+@reader("analysis.findings.study_file:read_study_file", cases=150)
 def study_files(bench: Bench, folder: Path, data: st.DataObject) -> None:
     path = written(folder, STUDY)
     text = junk_or_json(data, STUDY)

@@ -1,0 +1,147 @@
+"""A study of other policies has the stages and rows of the first for each of them, and leaves out what cannot be."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from analysis.findings.other_policies import TAKE_A_FOLDER, write_study_of
+from analysis.findings.study_file import read_study
+from tests.analysis.findings import test_study_file
+from tests.command import ROOT, assert_refuses
+
+TICKS = {"stage": "clear_a1", "file": "effects.tsv", "where": {"outcome": "ticks"}}
+STUDY = {
+    "primary": [{**TICKS, "stage": "clear_*"}],
+    "stages": [
+        {
+            "name": "clear_{each}", "each": ["a1", "a2"], "run": "intervene.py -p {each} --edit clear -o {here}",
+            "reads": ["policies/{each}.safetensors"], "minutes": 2, "resume": "--resume",
+        },
+        {
+            "name": "dump", "run": "extract_activations.py pve -p a1 --seed 7 -o {here}", "minutes": 1,
+            "reads": ["policies/a1.safetensors"],
+        },
+        {"name": "probes", "run": "train_probes.py {dump}/a1 --name probes --output-dir {parent}", "minutes": 1},
+        {
+            "name": "hold_{each}", "each": ["food", "water"], "minutes": 1, "reads": ["policies/a1.safetensors"],
+            "run": "intervene.py -p a1 --directions {probes}/directions.safetensors --direction a1/{each} -o {here}",
+        },
+        {
+            "name": "checkpoints", "run": "extract_activations.py pve -p a1 --checkpoint all -o {here}", "minutes": 1,
+            "reads": ["policies/a1.safetensors", "policies/checkpoints"],
+        },
+        {"name": "ages", "run": "train_probes.py {checkpoints}/a1 --output-dir {parent}", "minutes": 1},
+        {
+            "name": "together", "run": "extract_activations.py pvp -p a1,a2 -o {here}", "minutes": 1,
+            "reads": ["policies/a1.safetensors", "policies/a2.safetensors"],
+        },
+    ],
+    "claims": {
+        "lives": {"one": TICKS, "all": {**TICKS, "stage": "clear_*"}},
+        "held": {"food": {"stage": "hold_food", "file": "effects.tsv", "where": {"direction": "a1/food"}}},
+        "older": {"age": {"stage": "ages", "file": "probe_scores.tsv"}},
+    },
+    "tables": [{"title": "All", "stage": "clear_*", "file": "effects.tsv", "columns": ["value"]}],
+    "figures": [{"stage": "hold_food", "file": "effects.png", "caption": "Food of `a1`."}],
+}  # fmt: skip
+TEXT = test_study_file.template(
+    (
+        "lives",
+        '`a1`: {{ one.value|f("+.1f") }}, all {{ all.value.mean|f("+.2f") }}, p {{ all.value.q_primary|f(".3f") }}.',
+        'random {{ one.random|f("+.1f") }} in {{ all.value.n }}',
+    ),
+    ("held", "{{ food.verdict }}", "none"),
+    ("older", "{{ age.score }}", "none"),
+    parts=("tables", "figures"),
+)
+
+
+def written(folder: Path, study: dict, text: str = TEXT) -> Path:
+    """Write the study without YAML's aliases for what it holds several times."""
+    return test_study_file.written(folder, json.loads(json.dumps(study)), text)
+
+
+def test_each_stage_row_and_picture_of_one_policy_is_there_for_each_of_the_others(tmp_path: Path) -> None:
+    path = write_study_of(written(tmp_path, STUDY), ("b1", "b2"), Path("mine"), tmp_path / "new")
+    assert path == tmp_path / "new" / "study_b1_b2.yaml"
+    study = read_study(path)
+    commands = {stage.name: stage.run.split(" --seed")[0] for stage in study.stages}
+    directions = (
+        "intervene.py -p {0} --directions {{probes_{0}}}/directions.safetensors --direction {0}/{1} -o {{here}}"
+    )
+    expected = {}
+    for policy in ("b1", "b2"):
+        expected |= {
+            f"clear_{policy}": f"intervene.py -p {policy} --edit clear -o {{here}} --policies-dir mine",
+            f"dump_{policy}": f"extract_activations.py pve -p {policy}",
+            f"probes_{policy}": f"train_probes.py {{dump_{policy}}}/{policy} --name probes --output-dir {{parent}}",
+            f"hold_food_{policy}": directions.format(policy, "food") + " --policies-dir mine",
+            f"hold_water_{policy}": directions.format(policy, "water") + " --policies-dir mine",
+        }
+    assert commands == expected
+    reads = {stage.name: stage.reads for stage in study.stages}
+    assert reads["clear_b2"] == ("mine/b2.safetensors",) and reads["probes_b1"] == ()
+    assert [(row.stage, row.column) for row in study.primary] == [("clear_b1", "value"), ("clear_b2", "value")]
+    lives, held = study.claims
+    assert [row.stage for row in lives.rows.values()] == ["clear_b1", "clear_b2"]
+    assert [str(number) for number in lives.numbers] == [
+        "row_1.value", "row_1.q_primary", "row_2.value", "row_2.q_primary", "row_1.random", "row_2.random",
+    ]  # fmt: skip
+    assert [row.where for row in held.rows.values()] == [{"direction": "b1/food"}, {"direction": "b2/food"}]
+    assert [table.stage for table in study.tables] == ["clear_*"]
+    assert [(figure.stage, figure.caption) for figure in study.figures] == [
+        ("hold_food_b1", "Food of `b1`."), ("hold_food_b2", "Food of `b2`."),
+    ]  # fmt: skip
+    assert "`checkpoints`, `ages` and `together`." in study.text.source
+
+
+def test_where_policies_lie_is_said_only_if_it_is_elsewhere(tmp_path: Path) -> None:
+    path = write_study_of(written(tmp_path, STUDY), ("b",), Path("policies"), tmp_path / "new")
+    assert not any("--policies-dir" in stage.run for stage in read_study(path).stages)
+
+
+def test_a_table_does_not_mix_stages_whose_names_begin_alike(tmp_path: Path) -> None:
+    stages = [
+        {"name": f"{name}_{{each}}", "each": ["a1", "a2"], "run": f"intervene.py -p {{each}} -n {episodes} -o {{here}}",
+         "reads": ["policies/{each}.safetensors"], "minutes": 1}
+        for name, episodes in (("clear", 1), ("clear_twice", 2))
+    ]  # fmt: skip
+    study = {**STUDY, "stages": stages, "claims": {"lives": STUDY["claims"]["lives"]}, "figures": []}
+    study["tables"] = [{**STUDY["tables"][0], "stage": "clear_a?"}]
+    text = TEXT.split("{% claim held %}")[0] + "{{ tables }}\n\n## What this does not show\n\n- A.\n\n{{ made }}\n"
+    path = write_study_of(written(tmp_path, study, text), ("b", "c"), Path("policies"), tmp_path / "new")
+    assert [table.stage for table in read_study(path).tables] == ["clear_b", "clear_c"]
+
+
+def test_long_lists_of_policies_have_a_name_that_a_folder_can_have(tmp_path: Path) -> None:
+    study = written(tmp_path, STUDY)
+    names = tuple(f"a_long_name_of_a_policy_{place}" for place in range(5))
+    paths = {write_study_of(study, some, Path("policies"), tmp_path / "new") for some in (names, names[::-1])}
+    assert len(paths) == 2 and all(len(path.stem) <= 80 and read_study(path) for path in paths)
+
+
+def test_study_without_a_claim_about_one_policy_is_refused(tmp_path: Path) -> None:
+    stages = [{**stage, "reads": []} for stage in STUDY["stages"]]
+    study = written(tmp_path, {**STUDY, "stages": [{**stage, "reads": ["config.yaml"]} for stage in stages]})
+    assert_refuses("makes no claim about a stage that reads one", write_study_of, study, ("b",), Path("x"), tmp_path)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "studies").glob("*.yaml")), ids=lambda path: path.stem)
+def test_shipped_studies_can_be_run_with_other_policies(path: Path, tmp_path: Path) -> None:
+    study = read_study(write_study_of(path, ("b1", "b2"), Path("mine"), tmp_path))
+    own = read_study(path)
+    played = {stage.run.split()[0] for stage in study.stages}
+    assert played <= {stage.run.split()[0] for stage in own.stages} and study.claims
+    text = " ".join(stage.run for stage in study.stages)
+    assert not any(Path(read).stem in text.split() for stage in own.stages for read in stage.reads)
+
+
+def test_scripts_that_are_given_a_folder_of_policies_have_that_option() -> None:
+    import analyze_dynamics
+    import extract_activations
+    import intervene
+    import saliency
+
+    for script in (analyze_dynamics, extract_activations, intervene, saliency):
+        assert f"{script.__name__}.py" in TAKE_A_FOLDER and "policies_dir" in Path(script.__file__).read_text()
