@@ -19,7 +19,6 @@ from agent_zoo.network_parts.distribution import ILLEGAL
 from agent_zoo.neurips23_start_kit import policy as start_kit
 from agent_zoo.observation import ActionHead, ObservationLayout, PackedObservation, PackedRows, legal_options
 from agent_zoo.takeru import policy as takeru
-from agent_zoo.yaofeng import earlier as earlier_yaofeng
 from agent_zoo.yaofeng import policy as yaofeng
 
 TABLES = {"entity": "Entity", "inventory": "Inventory", "market": "Market"}
@@ -153,7 +152,6 @@ class Plain:
     pooled: Callable[[Any, Tables], list[torch.Tensor]] = _means
     task: Activation = functional.relu  # applied after the encoder of the task
     projected: Activation = _as_it_is  # applied after the projection
-    before_heads: Activation = _as_it_is  # applied to the hidden state before the heads and the critic
 
 
 class DensePolicy(nn.Module):
@@ -184,8 +182,8 @@ class DensePolicy(nn.Module):
         return self.plain.projected(policy.projection(torch.cat(parts, dim=1))), keys
 
     def decoder_input(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Return the input of the heads and the critic, (B, hidden)."""
-        return self.plain.before_heads(hidden)
+        """Return the input of the heads and the critic, (B, hidden): the hidden state itself."""
+        return hidden
 
     def decode_actions(
         self, hidden: torch.Tensor, keys: dict[str, torch.Tensor], seen: DenseObservation
@@ -251,12 +249,6 @@ def _takeru_tiles(policy: Any, tile: torch.Tensor) -> torch.Tensor:
     return described
 
 
-def _earlier_yaofeng_tiles(policy: Any, tile: torch.Tensor) -> torch.Tensor:
-    row, column = _in_view(tile, policy.layout.view_side)
-    place = policy.scaled_places[:, row, column].movedim(0, 2)
-    return torch.cat([place, policy.material_block(policy.material.weight[tile[:, :, 2]])], dim=2)
-
-
 def _yaofeng_tiles(policy: Any, tile: torch.Tensor) -> torch.Tensor:
     return torch.cat([tile[:, :, :2] / 128 - 0.5, policy.material.weight[tile[:, :, 2]]], dim=2)
 
@@ -301,8 +293,5 @@ _PLAIN: dict[type[nn.Module], Plain] = {
     yaofeng.Policy: Plain(
         _yaofeng_tiles, _residual_block, _yaofeng_entities, rows=_as_it_is, own=_as_it_is, pooled=_yaofeng_items,
         task=_as_it_is, projected=functional.relu,
-    ),
-    earlier_yaofeng.EarlierPolicy: Plain(
-        _earlier_yaofeng_tiles, rows=_as_it_is, own=_as_it_is, before_heads=functional.relu
     ),
 }  # fmt: skip

@@ -158,9 +158,3 @@ def tile_encoder(layout: ObservationLayout, channels: tuple[int, int], hidden_si
         nn.Linear(second * (layout.view_side - 4) ** 2, hidden_size),
         nn.ReLU(),
     )
-
-
-def scaled_places(side: int) -> torch.Tensor:
-    """Row and column of each place in a view relative to its middle, from -1 to 1: (2, side, side)."""
-    along = torch.linspace(-1, 1, side)
-    return torch.stack(torch.meshgrid(along, along, indexing="ij"))

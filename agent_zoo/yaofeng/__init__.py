@@ -1,7 +1,6 @@
 """yaofeng: normalised perceptrons, two LSTM layers, rewarded for health, skill, armour and gold."""
 
-from agent_zoo.yaofeng.earlier import EarlierPolicy
 from agent_zoo.yaofeng.policy import Policy, Recurrent
 from agent_zoo.yaofeng.reward import RewardWrapper
 
-__all__ = ["EarlierPolicy", "Policy", "Recurrent", "RewardWrapper"]
+__all__ = ["Policy", "Recurrent", "RewardWrapper"]

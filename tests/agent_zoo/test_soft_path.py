@@ -162,6 +162,8 @@ def test_a_choice_is_exact_forward_and_soft_backward() -> None:
     torch.testing.assert_close(gradient[0], p[1] * (torch.tensor([0.0, 1.0, 0.0]) - p))
 
 
-def test_the_network_without_a_soft_path_is_refused(layout: ObservationLayout) -> None:
-    with pytest.raises(UserError, match="this network of the agent yaofeng has no `encode_soft`"):
-        check_reads_probabilities(built("yaofeng", layout, "earlier"), "yaofeng")
+def test_a_network_without_a_soft_path_is_refused(layout: ObservationLayout) -> None:
+    policy = built("hybrid", layout)
+    policy.policy = torch.nn.Linear(1, 1)
+    with pytest.raises(UserError, match="this network of the agent mine has no `encode_soft`"):
+        check_reads_probabilities(policy, "mine")
