@@ -135,6 +135,8 @@ class _Stages:
         name = self.with_policy(stage.name, _EACH)
         name = name if _EACH in name or not of_policy else f"{name}_{_EACH}"
         same = [other.name for other in self.new.values() if other.run == run]
+        while not same and name in self.new:  # `clear` beside `clear_{each}`
+            name = f"other_{name}"
         name = same[0] if same else name
         reads = tuple(f"{self._dir.as_posix()}/{_EACH}.safetensors" for _ in own)
         self.new[name] = replace(stage, name=name, run=run, reads=reads, each=self.policies if of_policy else ())

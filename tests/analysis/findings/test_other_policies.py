@@ -18,6 +18,8 @@ STUDY = {
             "name": "clear_{each}", "each": ["a1", "a2"], "run": "intervene.py -p {each} --edit clear -o {here}",
             "reads": ["policies/{each}.safetensors"], "minutes": 2, "resume": "--resume",
         },
+        {"name": "clear", "run": "intervene.py -p a2 --edit freeze -o {here}", "minutes": 1,
+         "reads": ["policies/a2.safetensors"]},
         {
             "name": "dump", "run": "extract_activations.py pve -p a1 --seed 7 -o {here}", "minutes": 1,
             "reads": ["policies/a1.safetensors"],
@@ -74,6 +76,7 @@ def test_each_stage_row_and_picture_of_one_policy_is_there_for_each_of_the_other
     for policy in ("b1", "b2"):
         expected |= {
             f"clear_{policy}": f"intervene.py -p {policy} --edit clear -o {{here}} --policies-dir mine",
+            f"other_clear_{policy}": f"intervene.py -p {policy} --edit freeze -o {{here}} --policies-dir mine",
             f"dump_{policy}": f"extract_activations.py pve -p {policy}",
             f"probes_{policy}": f"train_probes.py {{dump_{policy}}}/{policy} --name probes --output-dir {{parent}}",
             f"hold_food_{policy}": directions.format(policy, "food") + " --policies-dir mine",
