@@ -100,7 +100,7 @@ def analyse(
         policy, info = loaded
         effects = study_effects(settings, states, motion, update, parts, show)
         write_correlations(states, motion, effects, folder, show)
-        persisting = study_persistence(settings, policy, info.layout, states, motion, update, parts, show)
+        persisting = study_persistence(settings, metadata, policy, info.layout, states, motion, update, parts, show)
         write_persisting(states, motion, persisting, update, folder, show)
         if edits:
             with show(f"following {len(edits)} edits of interventions") as progress:
@@ -270,10 +270,8 @@ def write_persisting(
             arrays |= {f"input_{number}": held.read, f"points_{number}": held.points.state}
         if not isinstance(persisting.length, str):
             arrays |= vars(persisting.length)
-            label, age = motion.behaviours.label[persisting.records], motion.tracks.place[persisting.records]
-            folder.save_text(
-                "memory_use.tsv", tab_separated([vars(use) for use in memory_use(persisting.length, label, age)])
-            )
+            uses = memory_use(persisting.length, motion.behaviours.label[persisting.records])
+            folder.save_text("memory_use.tsv", tab_separated([vars(use) for use in uses]))
         folder.save_arrays("lasting.npz", **arrays)
         folder.save_figure("half_lives.png", figures.half_lives(persisting, states))
         folder.save_figure("fixed_points.png", figures.flow(persisting, motion, states, update))

@@ -31,7 +31,7 @@ from analysis.dynamics.jacobians import (
     slow_modes,
     spectra,
 )
-from analysis.dynamics.memory_length import MemoryLength, memory_length, read_observations
+from analysis.dynamics.memory_length import MemoryLength, memory_length, read_observations, situations
 from analysis.dynamics.perturbations import Lasting, distances, lasting
 from analysis.dynamics.results import Effects, Motion, StudiedStates
 from analysis.dynamics.settings import DynamicsSettings
@@ -186,7 +186,7 @@ class Persisting:
 
 
 def study_persistence(
-    settings: DynamicsSettings, policy: RecurrentPolicy, layout: ObservationLayout,
+    settings: DynamicsSettings, metadata: DumpMetadata, policy: RecurrentPolicy, layout: ObservationLayout,
     states: StudiedStates, motion: Motion, update: Update, parts: Parts, step: Step,
 ) -> Persisting:  # fmt: skip
     """Follow changes of components and of observations, and find fixed points."""
@@ -200,7 +200,7 @@ def study_persistence(
     life = tracks.lives.index[records]
     kept = [lasting(distance, life, settings.seed) for distance in apart]
     held = _held(motion, update, records, parts, step)
-    length = _length(settings, policy, layout, tracks, update, records, parts, step)
+    length = _length(settings, metadata, policy, layout, tracks, update, records, parts, step)
     return Persisting(records, kept, held, length)
 
 
@@ -232,7 +232,7 @@ def _held(motion: Motion, update: Update, records: np.ndarray, parts: Parts, ste
 
 
 def _length(
-    settings: DynamicsSettings, policy: RecurrentPolicy, layout: ObservationLayout,
+    settings: DynamicsSettings, metadata: DumpMetadata, policy: RecurrentPolicy, layout: ObservationLayout,
     tracks: Tracks, update: Update, records: np.ndarray, parts: Parts, step: Step,
 ) -> MemoryLength | str:  # fmt: skip
     try:
@@ -243,6 +243,9 @@ def _length(
 
         def compute() -> MemoryLength:
             observation = read_observations(settings.dump, tracks, records, layout, policy)
-            return memory_length(policy, update, tracks, records, observation, settings.reach, settings.seed, progress)
+            return memory_length(
+                policy, update, tracks, situations(tracks.records, metadata), records, observation, settings.reach,
+                settings.seed, progress,
+            )  # fmt: skip
 
         return parts.data("length", MemoryLength, compute)
