@@ -48,6 +48,7 @@ class Embedding {
   async selected(event) {
     if (!event || this.clearing || this.drawing) return;
     const points = event.points.filter(({ curveNumber }) => curveNumber === POINTS).map(({ pointNumber }) => pointNumber);
+    Plotly.Fx.hover(this.div, []); // what the pointer passed on its way
     this.drawing = true; // what was drawn by hand stays on the plot
     this.state.select(Int32Array.from(points).sort());
     await this.marked; // while it marks the points, plotly says again that they are selected
@@ -147,9 +148,11 @@ class Embedding {
   scaleColours(values) {
     const { name, unit } = this.quantity();
     const [low, high] = span(values);
+    const beyond = values.reduce((count, value) => count + (value < low || value > high), 0);
+    const title = (unit ? `${name} (${unit})` : name) + (beyond ? `; ${counted(beyond, "point")} beyond` : "");
     return {
       color: values, colorscale: "Viridis", reversescale: false, cmin: low, cmax: high, showscale: true, symbol: "circle",
-      colorbar: { title: { text: escaped(unit ? `${name} (${unit})` : name), side: "right" }, thickness: 14, len: 0.7, outlinewidth: 0 },
+      colorbar: { title: { text: escaped(title), side: "right" }, thickness: 14, len: 0.7, outlinewidth: 0 },
     };
   }
 

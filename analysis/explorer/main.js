@@ -91,6 +91,8 @@ function publicState(state, embedding, selection) {
     get selection() { return state.selection && Array.from(state.selection); },
     /** How the selection differs, once it is tested: a row a feature. */
     get compared() { return selection.rows; },
+    /** The same of the numbers of further runs. */
+    get comparedFurther() { return selection.further; },
     get labels() { return { ...state.names }; },
     point: (i) => ({
       ...tickOf(tables["point.tick"][i]), row_of_run: tables["point.row"][i], x: tables["point.x"][i], y: tables["point.y"][i],

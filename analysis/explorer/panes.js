@@ -46,6 +46,7 @@ function listenToKeys(state, life) {
   document.addEventListener("keydown", (event) => {
     const over = document.querySelector("dialog[open], #panes[open]"); // which is closed first
     if (over || event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea")) return;
+    if (document.querySelector(".dragcover")) return; // plotly's, while a selection is drawn
     const open = state.tick !== null, step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (event.key === "/") byId("find").focus();
     else if (open && event.key === "Escape") state.set("tick", null);

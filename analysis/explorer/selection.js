@@ -10,7 +10,7 @@ class SelectionPanel {
     this.panel = byId("selection");
     this.body = byId("selection-body");
     this.run = 0;
-    this.rows = null;
+    this.rows = this.further = null;
     listenTo("save-selection", "click", () => this.save());
     listenTo("clear-selection", "click", () => state.select(null));
     state.on(["selection"], () => this.update());
@@ -19,7 +19,7 @@ class SelectionPanel {
   async update() {
     const { selection } = this.state;
     const run = ++this.run;
-    this.rows = null;
+    this.rows = this.further = null;
     this.panel.hidden = selection === null;
     if (!selection) return;
     const { selectionName } = this.state;
@@ -29,7 +29,13 @@ class SelectionPanel {
     const rows = await compareSelection(this.data, this.lives, selection, () => run === this.run);
     if (!rows) return;
     this.rows = rows;
-    this.body.replaceChildren(this.heading(selection), element("div", { class: "rows", tabindex: "0", role: "group", "aria-label": "Differences" }, this.table(rows)));
+    const shown = element("div", { class: "rows", tabindex: "0", role: "group", "aria-label": "Differences" }, this.table(rows));
+    this.body.replaceChildren(this.heading(selection), shown);
+    const numbers = this.data.tracks.filter(({ clusters }) => !clusters).map((track) => ({ name: track.name, values: this.data.trackedAtPoints(track) }));
+    const further = numbers.length && await compareQuantities(this.data, numbers, this.lives, selection, () => run === this.run);
+    if (!further) return;
+    this.further = further;
+    shown.append(element("p", { class: "note" }, "Numbers of further runs, corrected by themselves and not given time:"), this.table(further));
   }
 
   save() {
@@ -74,7 +80,7 @@ class SelectionPanel {
   /** A feature's name, and its numbers under it: side by side they would be wider than the panel. */
   lines(row) {
     const untested = Number.isNaN(row.p) ? this.tooFew(row) : null;
-    const givenTime = row.q <= LEVEL ? probability(row.qGivenTime) : "";
+    const givenTime = row.q <= LEVEL && row.qGivenTime !== undefined ? probability(row.qGivenTime) : "";
     const numbers = [shortNumber(row.mean, 3), shortNumber(row.rest, 3), effectSize(row.d), probability(row.p), probability(row.q), givenTime];
     return element(
       "tbody", { "data-feature": row.name, class: row.qGivenTime <= LEVEL ? "kept" : null, title: untested },

@@ -232,33 +232,43 @@ function givenTime(data, feature, lives) {
   return rest;
 }
 
-/** Compare selected points with all others, feature by feature; between features, let the page breathe.
+/** Compare selected points with all others, quantity by quantity; between them, let the page breathe.
  *
- * Rows hold q, and qGivenTime of the features with q up to LEVEL, tested again with tick and age held constant. */
-async function compareSelection(data, lives, selection, goesOn) {
+ * Rows hold q, corrected over all of them, and the spread that they were tested in. Null once it no longer goes on. */
+async function compareQuantities(data, quantities, lives, selection, goesOn) {
   const chosen = new Uint8Array(data.count);
   for (const point of selection) chosen[point] = 1;
   const rest = Int32Array.from({ length: data.count }, (_, i) => i).filter((point) => !chosen[point]);
   const inside = Uint8Array.from(lives.order, (point) => chosen[point]);
-  const spreads = data.features.map(({ values }) => spreadOf(values, lives));
   const rows = [];
-  for (const [i, { name, values }] of data.features.entries()) {
+  for (const { name, values } of quantities) {
+    const spread = spreadOf(values, lives);
     const [group, others] = [selection, rest].map((points) => momentsOf(values, points, values[0]));
     const d = rest.length ? cohensD(group, others) : NaN;
-    const tested = shiftTest(values, inside, lives, spreads[i]);
-    rows.push({ name, mean: group.mean + values[0], rest: others.mean + values[0], d, ...tested });
+    const tested = shiftTest(values, inside, lives, spread);
+    rows.push({ name, mean: group.mean + values[0], rest: others.mean + values[0], d, spread, ...tested });
     await new Promise((resume) => setTimeout(resume));
     if (!goesOn()) return null;
   }
   const corrected = falseDiscovery(rows.map(({ p }) => p));
+  return rows.map((row, i) => ({ ...row, q: corrected[i] }));
+}
+
+/** Compare selected points with all others, feature by feature.
+ *
+ * Rows hold q, and qGivenTime of the features with q up to LEVEL, tested again with tick and age held constant. */
+async function compareSelection(data, lives, selection, goesOn) {
+  const rows = await compareQuantities(data, data.features, lives, selection, goesOn);
+  if (!rows) return null;
+  const chosen = new Set(selection), inside = Uint8Array.from(lives.order, (point) => chosen.has(point));
   const again = rows.map(() => NaN);
-  for (const [i, q] of corrected.entries()) {
+  for (const [i, { q, spread }] of rows.entries()) {
     if (!(q <= LEVEL)) continue;
-    again[i] = shiftTest(givenTime(data, i, lives), inside, lives, spreads[i]).p;
+    again[i] = shiftTest(givenTime(data, i, lives), inside, lives, spread).p;
     await new Promise((resume) => setTimeout(resume));
     if (!goesOn()) return null;
   }
   const both = rows.map(({ p }, i) => (Number.isNaN(p) ? NaN : Number.isNaN(again[i]) ? 1 : Math.max(p, again[i])));
   const givenBoth = falseDiscovery(both).map((q, i) => (Number.isNaN(again[i]) ? NaN : q));
-  return rows.map((row, i) => ({ ...row, q: corrected[i], qGivenTime: givenBoth[i] }));
+  return rows.map((row, i) => ({ ...row, qGivenTime: givenBoth[i] }));
 }

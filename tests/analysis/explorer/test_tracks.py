@@ -27,6 +27,8 @@ from analysis.runs.dynamics_run import read_dynamics
 from analysis.runs.finished_files import open_finished
 from analysis.runs.finished_run import read_run
 from analysis.runs.run_folder import RunFolder
+from analysis.statistics.effect_sizes import cohens_d, moments
+from analysis.statistics.inference import false_discovery
 from common.files import sha256
 from tests.analysed import Analysed
 from tests.analysis.explorer.conftest import READY, quiet
@@ -288,9 +290,19 @@ def test_the_search_compares_features_and_numbers_of_further_runs(page, results:
     until(page, "explorer.selection !== null")
     assert page.evaluate("explorer.selection") == np.flatnonzero(content.values[:, column] <= half).tolist()
     until(page, "explorer.compared !== null")
-    names = page.locator("#selection tbody th").all_inner_texts()
+    names = page.locator("#selection table").first.locator("tbody th").all_inner_texts()
     assert names[-1] == "self_food (selected by it)" and not any("selected by it" in name for name in names[:-1])
     tracks = further_of([results / "probed"], content, MOST).tracks
+    until(page, "explorer.comparedFurther !== null")
+    rows = {row["name"]: row for row in page.evaluate("JSON.parse(JSON.stringify(explorer.comparedFurther))")}
+    chosen = content.values[:, column] <= half
+    for track in tracks[1:]:
+        values = track.values[content.place][:, None]
+        d = cohens_d(moments(values[chosen]), moments(values[~chosen]))[0]
+        assert rows[track.name]["d"] == pytest.approx(d, abs=0.05)  # the page rounds to a 255th of the range
+    ps = np.array([[row["p"] for row in rows.values()]], float)
+    corrected = false_discovery(ps[np.isfinite(ps)])
+    np.testing.assert_allclose([row["q"] for row in rows.values() if row["p"] is not None], corrected)
     page.fill("#find", f"d_2 > {np.median(tracks[2].values):.2f}")
     page.locator("#matches button", has_text="with d_2").click()
     share = len(page.evaluate("explorer.selection")) / len(content.rows)
