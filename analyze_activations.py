@@ -22,12 +22,13 @@ from common import command_line
 
 if TYPE_CHECKING:
     from analysis.clusters.clustering import Clustering
-    from analysis.clusters.dataset import Dataset, Step
+    from analysis.clusters.dataset import Dataset
     from analysis.clusters.projection import Projection
     from analysis.clusters.report.outputs import Run
     from analysis.clusters.summary import Summary
     from analysis.features import Feature
     from analysis.runs.run_folder import RunFolder
+    from common.progress_view import Step
 
 EXPLAINED_SHARES = (0.5, 0.9, 0.99)
 

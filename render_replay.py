@@ -19,7 +19,7 @@ import tyro
 
 from common import argument_checks, command_line
 from common.argument_checks import at_least, between, result_name
-from common.plural import plural
+from common.number_text import plural
 from common.result_places import OutputPlace, result_file
 from common.user_error import UserError
 

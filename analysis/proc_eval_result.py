@@ -25,8 +25,8 @@ from common.user_error import UserError, one_line
 
 if TYPE_CHECKING:
     from analysis.evaluation.scores import PolicyResults
-    from analysis.evaluation.tables import Table
     from analysis.statistics.resampling import Bootstrap
+    from analysis.tables import Table
 
 FIGURE_FILE = "score_summary.png"
 FEWEST_RESAMPLES = 100

@@ -4,6 +4,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,6 +20,8 @@ SHARE = ""
 """The unit of work for which only the share done is known, from 0 to 1."""
 
 Clock = Callable[[], float]
+Step = Callable[[str], AbstractContextManager[Callable[[float], None]]]
+"""Shows that a step is running and yields a callback for the share done, from 0 to 1; `step` with its console."""
 
 
 class Report(Protocol):

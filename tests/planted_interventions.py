@@ -104,7 +104,9 @@ def joined(tables: Sequence[LivesTable]) -> LivesTable:
     """The lives of all tables, with the outcomes of the first."""
     keys = (np.concatenate([getattr(table, key) for table in tables]) for key in KEYS)
     names = tables[0].outcomes
-    return LivesTable(*keys, {name: np.concatenate([table.outcomes[name] for table in tables]) for name in names})
+    return LivesTable(
+        *keys, outcomes={name: np.concatenate([table.outcomes[name] for table in tables]) for name in names}
+    )
 
 
 def kind_of(arm: Arm) -> str:

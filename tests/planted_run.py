@@ -16,10 +16,10 @@ from activation_store.reader import read_dump
 from activation_store.records import Records
 from activation_store.schema import METADATA_FILE
 from activation_store.subsample import Subsample
-from analysis.clusters.clustering import Clustering, largest_first
+from analysis.clusters.clustering import Clustering
 from analysis.clusters.projection import Projection
 from analysis.clusters.settings import AnalysisSettings
-from analysis.labels import NOISE
+from analysis.labels import NOISE, largest_first
 from analysis.runs.run_folder import RunFolder
 from analysis.runs.selection_file import SELECTION_KIND
 from common.files import sha256, write_bytes, write_json

@@ -3,8 +3,8 @@
 import math
 from dataclasses import dataclass
 
-from analysis.share_text import share_text
 from analysis.statistics.coverage import Coverage, Part
+from common.number_text import share_text
 
 TOO_SHORT = 0.2
 """The list of features is too short if the lower end of the interval of the uncovered share is above this.

@@ -8,7 +8,7 @@ import numpy as np
 from analysis.clusters.components import principal_components
 from analysis.clusters.projection import project
 from analysis.clusters.settings import AnalysisSettings
-from analysis.labels import NOISE
+from analysis.labels import largest_first
 from analysis.statistics.stability import ClusterMethod
 
 
@@ -74,12 +74,3 @@ def hdbscan_clusters(points: np.ndarray, min_cluster_size: int, min_samples: int
     )
     labels = model.fit_predict(points.astype(np.float64))
     return Clustering(points, largest_first(labels), model.condensed_tree_.to_numpy())
-
-
-def largest_first(labels: np.ndarray) -> np.ndarray:
-    """Renumber clusters by decreasing size, ties by their old number; noise stays noise."""
-    clusters, sizes = np.unique(labels[labels != NOISE], return_counts=True)
-    renumbered = np.full(len(labels), NOISE, np.int64)
-    for rank, cluster in enumerate(clusters[np.argsort(-sizes, kind="stable")]):
-        renumbered[labels == cluster] = rank
-    return renumbered

@@ -8,12 +8,12 @@ import numpy as np
 
 from analysis.clusters.blindness import Blindness
 from analysis.clusters.dataset import Dataset
-from analysis.clusters.summary import format_number
 from analysis.lives import Lives
 from analysis.runs.run_folder import plain
 from analysis.statistics.association import EtaSquares, eta_squares
 from analysis.statistics.inference import Inference
 from analysis.statistics.resampling import draws_of, folds_of
+from common.number_text import format_number
 
 BINS = 20
 _Z_95 = 1.959964

@@ -12,9 +12,9 @@ from activation_store.schema import MAY_BE_UNRECORDED, DumpMetadata
 from activation_store.subsample import Subsample
 from analysis.clusters.blindness import Blindness
 from analysis.clusters.components import Components
-from analysis.clusters.dataset import Dataset, feature_columns
+from analysis.clusters.dataset import Dataset
 from analysis.features import EXTENDED_FEATURES, Feature, feature_matrix, read_history
-from analysis.features.matrix import check_unbroken
+from analysis.features.matrix import check_unbroken, feature_columns
 from analysis.features.observed import Observed
 from analysis.features.over_time import later
 from analysis.lives import Lives, places_among

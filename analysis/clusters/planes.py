@@ -14,7 +14,7 @@ from analysis.features import FEATURES, Feature
 from analysis.figures.points import PointsPanel, add_cluster_legend, draw_clusters, draw_values, legend_width
 from analysis.figures.style import few_ticks, few_ticks_on, new_figure, style, title
 from analysis.labels import NOISE
-from analysis.share_text import share_text
+from common.number_text import share_text
 
 _SIDE = 6.0
 _COLUMNS = 4

@@ -19,8 +19,8 @@ from analysis.life.phases.transitions import Dwelling, Transitions, dwelling, tr
 from analysis.life.phases.visits import VISITS_A_SPAN, visits
 from analysis.position import positions
 from analysis.runs.names import LABELS_FILE, called
-from analysis.share_text import share_text
 from analysis.statistics.resampling import Bootstrap
+from common.number_text import share_text
 
 NEXT_SHOWN = 3
 _ACTS = (

@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 
-from analysis.clusters.clustering import largest_first
+from analysis.labels import largest_first
 from analysis.lives import Lives
 from analysis.statistics.surrogate import gaussian_surrogate
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from activation_store.schema import DumpMetadata
-from analysis.clusters.dataset import Dataset, Step, read_dataset
+from analysis.clusters.dataset import Dataset, read_dataset
 from analysis.clusters.projection import tsne_embedding
 from analysis.clusters.settings import AnalysisSettings
 from analysis.dynamics.decompositions import (
@@ -36,6 +36,7 @@ from analysis.statistics.differences import Differences, cluster_differences
 from analysis.statistics.inference import Inference
 from analysis.statistics.shifted_correlations import ShiftedCorrelations, correlations_given_time
 from analysis.statistics.surrogate import gaussian_surrogate
+from common.progress_view import Step
 
 DIMENSIONS = 64
 """Principal components in which neighbours are looked for, at most, unless --components is more."""

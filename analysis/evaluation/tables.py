@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.evaluation.comparisons import Improvement, Rating
@@ -10,10 +9,9 @@ from analysis.evaluation.held_out_tasks import CATEGORIES, TASK_CATEGORIES, TASK
 from analysis.evaluation.results import LENGTH, Mode
 from analysis.evaluation.scores import PolicyScores, seed_score
 from analysis.statistics.resampling import Estimate
-from analysis.tables import tab_separated_lines
+from analysis.tables import Cell, Table
 from common.files import write_text
 
-Cell = str | int | float | None
 TABLES = (
     "score_summary", "score_category_summary", "score_task_summary", "score_by_seed", "score_by_task_seed",
     "score_improvement", "score_ranking",
@@ -21,19 +19,6 @@ TABLES = (
 """The names of all tables there can be."""
 
 _MISSING = "n/a"
-
-
-@dataclass(frozen=True)
-class Table:
-    """One table; None and NaN are cells without a value."""
-
-    name: str
-    heads: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-
-    def as_text(self) -> str:
-        """Return the table as tab-separated lines, heads first; what is missing is empty."""
-        return tab_separated_lines(self.heads, ([_exact(cell) for cell in row] for row in self.rows))
 
 
 def score_tables(scores: Sequence[PolicyScores]) -> Iterator[Table]:
@@ -191,12 +176,6 @@ def _heads(name: str) -> tuple[str, str, str]:
 
 def _cells(estimate: Estimate) -> tuple[float, float, float]:
     return estimate.value, estimate.low, estimate.high
-
-
-def _exact(cell: Cell) -> str:
-    if isinstance(cell, float):
-        return f"{cell:.6f}" if math.isfinite(cell) else ""
-    return "" if cell is None else str(cell)
 
 
 def _number(value: float, decimals: int) -> str:

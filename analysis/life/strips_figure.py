@@ -8,7 +8,7 @@ from matplotlib.patches import Patch
 from analysis.figures.style import NOISE_COLOUR, cluster_colour
 from analysis.labels import NOISE, label_name
 from analysis.life.timeline import ClusterStrip
-from analysis.share_text import share_text
+from common.number_text import share_text
 
 MOST_COLUMNS = 1500
 """Maximum number of ticks drawn one by one, about one per pixel; in longer lives a column covers several ticks."""

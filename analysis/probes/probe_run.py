@@ -41,11 +41,10 @@ from analysis.probes.similarity import comparable, similarities
 from analysis.probes.target import Target
 from analysis.probes.targets import NOT_EVERYWHERE, targets_named
 from analysis.runs.run_folder import RunFolder
-from analysis.share_text import share_text
 from analysis.statistics.inference import LEVEL
 from analysis.tables import tab_separated
 from common.argument_checks import split
-from common.plural import plural
+from common.number_text import plural, share_text
 from common.progress_view import step
 from common.terminal_table import terminal_table
 from common.user_error import UserError

@@ -13,9 +13,9 @@ from activation_store.sparse_dictionary import feature_name
 from analysis.explorer.views import view_tables
 from analysis.features.feature import YES_OR_NO, Feature
 from analysis.features.observed import Observed, own_truth_columns
-from analysis.share_text import share_text
 from analysis.sparse.meaning import AGE_BINS, WEAKEST, Meanings
 from analysis.sparse.states import Behaviours
+from common.number_text import share_text
 
 _STRONG, _MODERATE = 0.5, 0.3
 _CONCENTRATED = 2.0

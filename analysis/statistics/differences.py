@@ -7,10 +7,9 @@ import numpy as np
 
 from analysis.lives import Lives
 from analysis.statistics.circular_shift import CircularShiftTest, circular_shift_test, shift_test_given_time
-from analysis.statistics.effect_intervals import EffectIntervals, effect_intervals
+from analysis.statistics.effect_intervals import EffectIntervals, detectable, effect_intervals
 from analysis.statistics.effect_sizes import EffectSizes, effect_sizes
 from analysis.statistics.inference import FEWEST_EPISODES, FEWEST_LIVES, LEVEL, Inference
-from analysis.statistics.power import detectable
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,16 @@
-"""How sure an effect size is: intervals by a bootstrap over lives or, where there are enough of them, over episodes."""
+"""How sure an effect size is: intervals by a bootstrap over lives or, where there are enough of them, over episodes.
+
+And from how wide these are, how large a difference must be for a dump to show it.
+"""
 
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
+from scipy import sparse, special, stats
 
 from analysis.lives import Lives
 from analysis.statistics.effect_sizes import members
-from analysis.statistics.inference import Inference, student_stretch
+from analysis.statistics.inference import POWER, Inference, student_stretch
 from analysis.statistics.resampling import draws_of
 
 ENOUGH_EPISODES = 4
@@ -204,3 +207,24 @@ def _agreement(cluster: _Sums, whole: _Sums) -> tuple[int, np.ndarray]:
     with np.errstate(invalid="ignore", divide="ignore"):
         signs = np.sign(cluster.mean - rest.mean)[both]
     return int(both.sum()), ((signs == overall) & (overall != 0)).sum(axis=0)
+
+
+def detectable(intervals: EffectIntervals, confidence: float, power: float = POWER) -> np.ndarray:
+    """Return the |d| against the complement at which so many dumps would have an interval without 0, (K, F); or NaN.
+
+    An interval reaches to either side by a standard error times the quantile of Student's t for its confidence. The
+    estimate over its standard error exceeds that quantile with a given power if it follows a noncentral t with the
+    noncentrality that is solved for here (Cohen 1988, section 12.8). The standard error is itself estimated: with few
+    units most dumps have one that is too small, by the median of a chi variable over the root of its degrees of
+    freedom, which is divided out. One difference at a time: the correction for many tests asks for more. `power` is
+    between 0.5 and 1.
+    """
+    freedom = np.maximum(intervals.effective - 1, 1.0)[:, None]  # an interval has at least that
+    known = np.isfinite(intervals.complement_low) & np.isfinite(intervals.complement_high)
+    width = np.subtract(
+        intervals.complement_high, intervals.complement_low, out=np.full(known.shape, np.nan), where=known
+    )
+    quantile = stats.t.isf((1 - confidence) / 2, freedom)
+    noncentrality = special.nctdtrinc(freedom, 1 - power, quantile)
+    too_small = np.sqrt(stats.chi2.median(freedom) / freedom)
+    return width / 2 / quantile * noncentrality / too_small

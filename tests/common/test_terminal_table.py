@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from common.plural import plural
+from common.number_text import plural
 from common.terminal_table import terminal_table
 
 HEADS = ("target", "score", "best baseline", "advantage", "increment", "its q")

@@ -10,7 +10,7 @@ from analysis.clusters import residuals
 from analysis.clusters.blindness import Blindness
 from analysis.clusters.clustering import Clustering, hdbscan_clusters
 from analysis.clusters.components import ComponentReport, Components, report_components
-from analysis.clusters.dataset import ROLLING_WINDOW, Dataset, Step
+from analysis.clusters.dataset import ROLLING_WINDOW, Dataset
 from analysis.clusters.directions import cluster_directions, component_directions
 from analysis.clusters.listed import Listed, blindness, read_listed
 from analysis.clusters.projection import Projection, project, umap_embedding
@@ -21,6 +21,7 @@ from analysis.clusters.summary_text import as_text
 from analysis.features import Feature
 from analysis.runs.run_folder import RunFolder
 from analysis.statistics.stability import ClusterMethod
+from common.progress_view import Step
 
 _PLACES = ("env_id", "agent_id", "episode", "step", "tick")
 

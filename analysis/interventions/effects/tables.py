@@ -6,7 +6,6 @@ from dataclasses import fields
 import numpy as np
 
 from activation_store.interventions import Arm, LivesTable, Readability
-from analysis.evaluation.tables import Cell, Table
 from analysis.interventions.effects.controls import (
     CONTROLS,
     Against,
@@ -21,7 +20,7 @@ from analysis.interventions.effects.outcomes import split_outcomes
 from analysis.interventions.effects.pairs import FLIPS, Pairs, paired
 from analysis.interventions.effects.study import EffectsStudy
 from analysis.statistics.resampling import Estimate
-from analysis.tables import tab_separated_lines
+from analysis.tables import Cell, Table, tab_separated_lines
 
 _HEADS = (
     "measure", "arm", "dose", "outcome", "value", "low", "high", "twin", "spread", "episodes", "lives", "left_out",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from common.plural import plural
+from common.number_text import plural
 from common.user_error import UserError, one_line
 from reinforcement_learning.device import pick_device
 from reinforcement_learning.game.maps import ensure_maps
