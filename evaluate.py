@@ -95,7 +95,7 @@ def main() -> None:
     original_options.refuse(sys.argv[1:], original_options.EVALUATE)
     arguments = command_line.parse(Arguments, __doc__)
     if arguments.list:
-        from agent_zoo.policy_list import print_policies
+        from agent_zoo.checkpoint import print_policies
 
         print_policies(arguments.folder)
         return

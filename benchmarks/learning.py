@@ -30,14 +30,12 @@ from common.user_error import UserError
 from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
-from reinforcement_learning.memory_use import keep_freed_memory
 from reinforcement_learning.play.entrants import untrained_entrant
-from reinforcement_learning.play.stepper import Stepper
+from reinforcement_learning.play.stepper import Stepper, Stopwatch
+from reinforcement_learning.processes import keep_freed_memory
 from reinforcement_learning.run_settings import load_settings
 from reinforcement_learning.settings import Settings
-from reinforcement_learning.stopwatch import Stopwatch
-from reinforcement_learning.training.optimizers import make_optimizer
-from reinforcement_learning.training.ppo import minibatches, update
+from reinforcement_learning.training.ppo import make_optimizer, minibatches, update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from reinforcement_learning.versions import versions
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from activation_store.conditions import COMPARISONS, parts_of
 from activation_store.lives import places_of
 from activation_store.reader import read_dump, read_identity
 from activation_store.schema import LIFE_KEY, DumpMetadata
@@ -23,6 +22,7 @@ from analysis.lives import lives_of
 from analysis.materials import MATERIAL_NAMES
 from analysis.statistics.resampling import Estimate
 from analysis.tables import tab_separated_lines
+from common.argument_checks import COMPARISONS, parts_of
 from common.progress_view import Step
 
 LifeKey = tuple[int, ...]

@@ -6,15 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from agent_zoo.semantic.losses import (
+from agent_zoo.semantic.module import (
     ALPHA,
     CODEBOOK_SPEED,
+    SemanticModule,
     log_similarities,
+    nearest_code,
     perplexity,
     quantisation_loss,
     restart_dead_codes,
 )
-from agent_zoo.semantic.module import SemanticModule, nearest_code
 from agent_zoo.semantic.shape import SemanticShape
 from analysis.lives import Lives
 

@@ -49,7 +49,7 @@ from common.files import (
 from common.progress_view import progress, step
 from common.tensor_file import Kind, read_tensors, write_tensors
 from common.user_error import UserError
-from reinforcement_learning.memory_use import keep_freed_memory
+from reinforcement_learning.processes import keep_freed_memory
 
 REPORT_EVERY = 20
 """Batches between two lines of metrics; the state is saved after a line."""

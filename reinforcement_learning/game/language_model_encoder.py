@@ -19,9 +19,9 @@ import torch
 from nmmo.task.task_spec import TaskSpec
 
 from common.files import sha256, visible
+from common.progress_view import Progress, no_progress
 from common.tensor_file import Kind, read_tensors, write_tensors
 from common.user_error import UserError
-from reinforcement_learning.progress import Progress, no_progress
 from reinforcement_learning.settings import TaskSettings
 
 _KEY = re.compile("[0-9a-f]{64}")

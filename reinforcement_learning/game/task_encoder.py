@@ -18,9 +18,9 @@ from nmmo.task.task_spec import TaskSpec
 
 from common.argument_checks import did_you_mean
 from common.files import sha256
+from common.progress_view import Progress, no_progress
 from common.tensor_file import Kind, read_tensors, write_tensors
 from common.user_error import UserError
-from reinforcement_learning.progress import Progress, no_progress
 from reinforcement_learning.settings import TaskSettings
 
 _FREQUENCIES = (1, 2, 4, 8)  # radians for each factor of e

@@ -19,13 +19,13 @@ from nmmo.task.task_api import Task
 from nmmo.task.task_spec import TaskSpec, make_task_from_spec
 
 from common.files import read_json, write_json
+from common.progress_view import Progress, no_progress
 from common.user_error import UserError
 from common.yaml_file import read_yaml, shown
 from reinforcement_learning.game.evaluation_tasks import evaluation_tasks
 from reinforcement_learning.game.fast_game.ways import water_tasks, ways_tasks
 from reinforcement_learning.game.task_encoder import encode_tasks
 from reinforcement_learning.game.training_tasks import survival_tasks, training_tasks
-from reinforcement_learning.progress import Progress, no_progress
 from reinforcement_learning.settings import EnvironmentSettings, TaskSettings
 
 _NAMES_SHOWN = 8

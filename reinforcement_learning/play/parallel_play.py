@@ -13,11 +13,9 @@ from nmmo.task.task_spec import TaskSpec
 
 from common.user_error import UserError
 from reinforcement_learning.game.tasks import offered_tasks
-from reinforcement_learning.memory_use import tidy_memory
-from reinforcement_learning.play.contest import WORLDS_TOGETHER, Contest, Group
-from reinforcement_learning.play.jobs import GroupPlayer, Job, PlayedAgain, Result
+from reinforcement_learning.play.contest import WORLDS_TOGETHER, Contest, Group, GroupPlayer, Job, PlayedAgain, Result
 from reinforcement_learning.play.workers import Workers
-from reinforcement_learning.processes import interrupts_held_back, name_temporary_folder, usable_cores
+from reinforcement_learning.processes import interrupts_held_back, name_temporary_folder, tidy_memory, usable_cores
 
 
 def processes_of(workers: Workers) -> int:

@@ -19,8 +19,7 @@ from nmmo.task.task_spec import TaskSpec
 from common.ray_cluster import cores, free_cores
 from common.user_error import UserError
 from reinforcement_learning.game.maps import read_maps, write_maps
-from reinforcement_learning.play.contest import Contest, Group, maps_of_group
-from reinforcement_learning.play.jobs import GroupPlayer, Job, PlayedAgain, Result
+from reinforcement_learning.play.contest import Contest, Group, GroupPlayer, Job, PlayedAgain, Result, maps_of_group
 
 _START_SECONDS = 300
 _STOP_SECONDS = 5

@@ -5,7 +5,10 @@ and *acting* if it also chooses an action: at an episode's cut-off, agents are p
 not acting has its memory zeroed, so every life starts with an empty memory.
 """
 
-from collections.abc import Sequence
+import contextlib
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -18,10 +21,33 @@ from agent_zoo.network_parts.distribution import ActionDistribution
 from agent_zoo.observation import ObservationLayout, PackedObservation, pack
 from agent_zoo.observation_masking import options_in_game
 from reinforcement_learning.game.environment import EpisodeStart
-from reinforcement_learning.game.episode_journal import EpisodeJournal
+from reinforcement_learning.game.episode_journal import EpisodeJournal, Moment
 from reinforcement_learning.game.life import Life
-from reinforcement_learning.play.action_noise import action_noise
-from reinforcement_learning.stopwatch import Stopwatch
+
+ACTIONS, RANDOM_ACTIONS = 0, 1
+"""Streams of numbers: behind the options that policies choose, and behind acts at random."""
+_STREAMS = 2
+
+
+class Stopwatch:
+    """Adds up the seconds spent in named phases."""
+
+    def __init__(self) -> None:
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+
+    @contextlib.contextmanager
+    def time(self, phase: str) -> Iterator[None]:
+        """Count the block's duration towards `phase`."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds[phase] += time.perf_counter() - start
+
+    def lap(self) -> dict[str, float]:
+        """Return the seconds of each phase since the last lap, and reset them."""
+        seconds, self._seconds = dict(self._seconds), defaultdict(float)
+        return seconds
 
 
 @dataclass(frozen=True)
@@ -202,3 +228,36 @@ def remember(memory: MemoryState, decision: Decision, keep: bool = False) -> Non
     if keep:
         return
     memory.clear(torch.from_numpy(np.flatnonzero(~decision.acting)).to(device))
+
+
+def action_noise(
+    moments: Sequence[Moment], agents: int, heads: int, stream: int = ACTIONS, throw: int = 0
+) -> np.ndarray:
+    """Draw the random numbers behind agents' choices: one for each agent and head of several worlds.
+
+    They depend only on seed, episode, tick, agent and head, not on which others are alive, on their policies, or on
+    parallel episodes. So a run and the same run with one agent changed are a paired experiment: all other agents use
+    the same random numbers.
+
+    A counter-based generator makes this possible: Philox4x64-10, which computes any part of its stream from a key and a
+    counter without what comes before (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3",
+    SC 2011, https://doi.org/10.1145/2063384.2063405).
+
+    Args:
+        agents: number in each world, dead or alive.
+        heads: choices of each agent in a tick.
+        stream: which of the independent streams of numbers.
+        throw: number of the throw of all dice; each has streams of its own. Episodes are played with throw 0.
+
+    Returns:
+        Numbers in [0, 1), (worlds * agents, heads) float64, in the order of the worlds and of their agents.
+    """
+    return np.concatenate([_of_world(moment, agents, heads, stream + _STREAMS * throw) for moment in moments])
+
+
+def _of_world(moment: Moment, agents: int, heads: int, stream: int) -> np.ndarray:
+    # The lowest word counts blocks of four numbers within the table; the other words identify the table.
+    generator = np.random.Philox(key=moment.first_seed, counter=[0, moment.tick, moment.number, stream])
+    # NumPy guarantees a stable stream for bit generators, but not for Generator.random.
+    bits = generator.random_raw(agents * heads) >> 11  # the 53 highest bits, the precision of a float64
+    return (bits * 2.0**-53).reshape(agents, heads)

@@ -10,6 +10,7 @@ from agent_zoo.checkpoint import copy_checkpoint
 from agent_zoo.checkpoint_files import SUFFIX
 from agent_zoo.data_parallel import Processes, join_processes, leaders_text
 from common.files import make_folder
+from common.progress_view import counted_progress
 from common.user_error import UserError
 from common.weights_and_biases import MirroredRun, can_mirror
 from reinforcement_learning.device import pick_device
@@ -18,9 +19,7 @@ from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.task_encoder import pin_embeddings
 from reinforcement_learning.game.tasks import check_tasks, offered_tasks
 from reinforcement_learning.game.vectorization import connect_workers
-from reinforcement_learning.memory_use import keep_freed_memory
-from reinforcement_learning.processes import StopSignal
-from reinforcement_learning.progress import counted_progress
+from reinforcement_learning.processes import StopSignal, keep_freed_memory
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.training.local_processes import share_of_work
 from reinforcement_learning.training.run_folder import TrainingFolder, make_run_folder

@@ -7,7 +7,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from activation_store.conditions import parts_of
 from activation_store.directions import read_directions
 from activation_store.interventions import (
     EDITED_REPLAY,
@@ -30,7 +29,7 @@ from analysis.interventions.play.intervention_run import GROUPS_FOLDER, PlayedAr
 from analysis.interventions.play.recordings import DUMPS_FOLDER, RecordedArms
 from analysis.interventions.play.request import RunOptions
 from analysis.interventions.play.when import BodyCondition, Condition, FeatureCondition, SelectionCondition, When
-from common.argument_checks import split
+from common.argument_checks import parts_of, split
 from common.checked_json import read_small_json, with_checksum, without_checksum
 from common.files import locked_folder, make_folder, sha256, write_json
 from common.progress_view import progress

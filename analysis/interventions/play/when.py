@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from activation_store.conditions import COMPARISONS, parts_of
 from activation_store.reader import read_metadata
 from activation_store.sparse_dictionary import SparseDictionary, feature_name
 from agent_zoo.memories.memory import MemoryState
@@ -15,6 +14,7 @@ from analysis.interventions.edits.feature_edits import coder_of
 from analysis.interventions.edits.memory_edits import memory_states
 from analysis.runs.propagated_labels import CarryingRule
 from analysis.runs.selection_file import read_selection
+from common.argument_checks import COMPARISONS, parts_of
 from common.user_error import UserError
 
 

@@ -10,7 +10,7 @@ from reinforcement_learning.game.fast_game.actions import executable
 from reinforcement_learning.game.fast_game.observations import FastObservation, ObservationWriter
 from reinforcement_learning.game.fast_game.realm import take_over
 from reinforcement_learning.game.fast_game.tasks import FastGameStateGenerator, Watch, all_rewards
-from reinforcement_learning.memory_use import tidy_memory
+from reinforcement_learning.processes import tidy_memory
 
 
 class FastGame(nmmo.Env):

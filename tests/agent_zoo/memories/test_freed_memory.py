@@ -9,7 +9,7 @@ from tests.command import python
 
 FAULTS = """
 import ctypes, json, resource, sys
-from reinforcement_learning.memory_use import keep_freed_memory
+from reinforcement_learning.processes import keep_freed_memory
 
 kept = keep_freed_memory() if sys.argv[1] == "keep" else None
 libc = ctypes.CDLL(None)

@@ -4,10 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from agent_zoo.memories.leaky_average import LONGEST, LeakyAverages
-from agent_zoo.memories.lstm_memory import LSTM
 from agent_zoo.memories.memory import MemoryState, spread_time_constants, start_slow
-from agent_zoo.memories.memory_cells import GRU
+from agent_zoo.memories.memory_cells import GRU, LONGEST, LSTM, LeakyAverages
 
 UNITS, LAYERS = 6, 2
 

@@ -9,7 +9,7 @@ import torch
 import intervene
 from activation_store.interventions import LivesTable
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.memories.lstm_memory import LSTM
+from agent_zoo.memories.memory_cells import LSTM
 from analysis.interventions.edits.state_edits import Untouched, steer
 from analysis.interventions.play.experiment import ArmPlan
 from analysis.interventions.play.when import When

@@ -1,8 +1,7 @@
 """A recording's projected size depends only on the groups of episodes that have ended."""
 
 from reinforcement_learning.play.contest import Group
-from reinforcement_learning.play.recording_progress import Tally
-from reinforcement_learning.play.terminal import projection
+from reinforcement_learning.play.terminal import Tally, projection
 
 FIRST, SECOND = Group(1, (0, 1)), Group(1, (2, 3))
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from reinforcement_learning.game.episode_journal import Moment
-from reinforcement_learning.play.action_noise import RANDOM_ACTIONS, action_noise
+from reinforcement_learning.play.stepper import RANDOM_ACTIONS, action_noise
 
 WORD = 2**64
 

@@ -5,8 +5,14 @@ import math
 import pytest
 import torch
 
-from agent_zoo.semantic.losses import log_similarities, pairwise_loss, perplexity, quantisation_loss, restart_dead_codes
-from agent_zoo.semantic.module import SemanticModule
+from agent_zoo.semantic.module import (
+    SemanticModule,
+    log_similarities,
+    pairwise_loss,
+    perplexity,
+    quantisation_loss,
+    restart_dead_codes,
+)
 from agent_zoo.semantic.shape import SemanticShape
 
 ALPHA, BETA = 3.0, 0.25
