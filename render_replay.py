@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from analysis.replays.clusters import ReplayClusters
-    from analysis.replays.events import Events
-    from analysis.replays.replay import Replay
+    from analysis.replays.replay import Events, Replay
 
 SIZES = (64, 4096)
 FASTEST = 100
@@ -85,8 +84,8 @@ def main() -> None:
 
     from rich.console import Console
 
-    from analysis.replays.events import events_of
     from analysis.replays.file import read_replay
+    from analysis.replays.replay import events_of
     from common.progress_view import step
 
     console = Console()

@@ -22,8 +22,8 @@ from agent_zoo.observation import ObservationLayout
 from agent_zoo.observation_masking import ObservationMask
 from agent_zoo.semantic.shape import SemanticShape
 from common import command_line
+from common.array_files import Kind, read_tensors, write_tensors
 from common.files import read_bytes, write_bytes
-from common.tensor_file import Kind, read_tensors, write_tensors
 from common.user_error import UserError
 
 

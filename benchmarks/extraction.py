@@ -23,10 +23,10 @@ import numpy as np
 import torch
 import tyro
 
-from activation_store.exchange.conversion import convert
+from activation_store.exchange.export import convert
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import DumpMetadata
-from activation_store.subsample import Subsample
+from activation_store.selection import Subsample
 from activation_store.writer import DumpWriter
 from analysis.features import FEATURE_NAMES, feature_matrix
 from benchmarks.measure import spread

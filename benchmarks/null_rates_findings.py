@@ -17,8 +17,13 @@ from analysis.sparse.report import matched, stability
 from analysis.sparse.training import FitPlan, normalisation, train
 from analysis.statistics.coverage import coverage
 from analysis.statistics.inference import Inference
-from analysis.statistics.stability import ClusterMethod, exceeds, projection_stability, stability_floor
-from analysis.statistics.surrogate import gaussian_surrogate
+from analysis.statistics.stability import (
+    ClusterMethod,
+    exceeds,
+    gaussian_surrogate,
+    projection_stability,
+    stability_floor,
+)
 from benchmarks.null_rates_lives import LIMIT, NULL, POWER, Case
 from tests.planted_coverage import told
 from tests.planted_lives import make_lives, smooth, values_of

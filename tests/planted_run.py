@@ -15,7 +15,7 @@ from activation_store.lives import places_of
 from activation_store.reader import read_dump
 from activation_store.records import Records
 from activation_store.schema import METADATA_FILE
-from activation_store.subsample import Subsample
+from activation_store.selection import Subsample
 from analysis.clusters.clustering import Clustering
 from analysis.clusters.projection import Projection
 from analysis.clusters.settings import AnalysisSettings

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from activation_store.subsample import ALL_RECORDS
+from activation_store.selection import ALL_RECORDS
 from analysis.clusters.clustering import hdbscan_labels
 from analysis.clusters.dataset import Dataset
 from analysis.clusters.summarise import ClusterStatistics, cluster_statistics, summarise

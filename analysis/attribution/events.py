@@ -11,8 +11,8 @@ from activation_store.lives import places_of
 from activation_store.reader import read_dump, read_identity
 from activation_store.schema import LIFE_KEY, DumpMetadata
 from analysis.attribution.attributions import ENTITY_KINDS, PARTS, Attributions, OverSamples
-from analysis.attribution.samples import Sample
 from analysis.attribution.settings import SaliencySettings
+from analysis.attribution.windows import Sample
 from analysis.features.feature import Feature
 from analysis.features.matrix import feature_matrix
 from analysis.features.observed import own_truth_columns

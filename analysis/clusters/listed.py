@@ -9,7 +9,7 @@ from activation_store.lives import life_keys, places_of
 from activation_store.reader import Progress, read_dump
 from activation_store.records import Records
 from activation_store.schema import MAY_BE_UNRECORDED, DumpMetadata
-from activation_store.subsample import Subsample
+from activation_store.selection import Subsample
 from analysis.clusters.blindness import Blindness
 from analysis.clusters.components import Components
 from analysis.clusters.dataset import Dataset

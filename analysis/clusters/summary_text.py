@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.markup import escape
 from rich.table import Table
 
-from activation_store.subsample import Subsample
+from activation_store.selection import Subsample
 from analysis.clusters.summary import SAME_CLUSTER, Claim, ClusterSummary, FeatureEffect, Method, Residualized, Summary
 from analysis.statistics.association import Association
 from analysis.statistics.cluster_validity import Persistence

@@ -13,8 +13,8 @@ import torch
 from analysis.dynamics.tracks import Tracks, tensor
 from analysis.dynamics.update import Update
 from analysis.lives import Lives
+from analysis.statistics.circular_shift import shifted_correlations
 from analysis.statistics.inference import LEVEL, false_discovery
-from analysis.statistics.shifted_correlations import shifted_correlations
 
 AT_ONCE = 128
 """States whose derivatives are computed together."""

@@ -38,10 +38,10 @@ from analysis.dynamics.tracks import Tracks, read_tracks, tensor
 from analysis.dynamics.update import Update
 from analysis.features import Feature, feature_matrix
 from analysis.recorded.recorded_observation import check_shows_everything
-from analysis.runs.parts import Parts
-from analysis.statistics.differences import cluster_differences
+from analysis.runs.run_folder import Parts
+from analysis.statistics.circular_shift import shifted_correlations
+from analysis.statistics.effect_intervals import cluster_differences
 from analysis.statistics.inference import Inference
-from analysis.statistics.shifted_correlations import shifted_correlations
 from common.progress_view import Step
 from common.user_error import UserError
 

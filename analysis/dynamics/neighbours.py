@@ -6,7 +6,7 @@ import numpy as np
 
 from analysis.labels import largest_first
 from analysis.lives import Lives
-from analysis.statistics.surrogate import gaussian_surrogate
+from analysis.statistics.stability import gaussian_surrogate
 
 NEIGHBOURS = 15
 _OUTLIER_DEVIATIONS = 2.0

@@ -31,11 +31,11 @@ from analysis.dynamics.results import StudiedStates
 from analysis.dynamics.settings import MOST_PAIRED, DynamicsSettings
 from analysis.features import Feature
 from analysis.lives import Lives
-from analysis.runs.parts import Parts
-from analysis.statistics.differences import Differences, cluster_differences
+from analysis.runs.run_folder import Parts
+from analysis.statistics.circular_shift import ShiftedCorrelations, correlations_given_time
+from analysis.statistics.effect_intervals import Differences, cluster_differences
 from analysis.statistics.inference import Inference
-from analysis.statistics.shifted_correlations import ShiftedCorrelations, correlations_given_time
-from analysis.statistics.surrogate import gaussian_surrogate
+from analysis.statistics.stability import gaussian_surrogate
 from common.progress_view import Step
 
 DIMENSIONS = 64

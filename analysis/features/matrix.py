@@ -9,8 +9,7 @@ from activation_store.lives import places_of
 from activation_store.reader import Progress, read_batches, read_metadata
 from activation_store.records import RaggedRows, Records
 from activation_store.schema import IDENTITY, DumpMetadata
-from activation_store.selection import join_rows, no_rows, select
-from activation_store.subsample import Subsample
+from activation_store.selection import Subsample, join_rows, no_rows, select
 from analysis.features.feature import Feature
 from analysis.features.observed import Observed, own_truth_columns
 from analysis.features.registry import FEATURES

@@ -16,7 +16,7 @@ from analysis.features.matrix import feature_matrix
 from analysis.features.observed import own_truth_columns
 from analysis.lives import Lives, lives_of
 from analysis.statistics.circular_shift import age_of, time_course
-from analysis.statistics.surrogate import gaussian_surrogate
+from analysis.statistics.stability import gaussian_surrogate
 from common.user_error import UserError
 
 FEWEST_EPISODES = 2

@@ -26,7 +26,7 @@ from analysis.world_model.scene import (
     vital_levels,
 )
 from analysis.world_model.windows import Windows
-from common.tensor_file import Kind, read_tensors, write_tensors
+from common.array_files import Kind, read_tensors, write_tensors
 from common.user_error import UserError
 
 HEADS = (

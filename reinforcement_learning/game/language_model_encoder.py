@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from nmmo.task.task_spec import TaskSpec
 
+from common.array_files import Kind, read_tensors, write_tensors
 from common.files import sha256, visible
 from common.progress_view import Progress, no_progress
-from common.tensor_file import Kind, read_tensors, write_tensors
 from common.user_error import UserError
 from reinforcement_learning.settings import TaskSettings
 

@@ -21,7 +21,7 @@ import numpy as np
 import orjson
 from filelock import FileLock
 
-from common.arrays import array_of
+from common.array_files import array_of
 from common.files import SUMS_FILE, as_json, make_folder, read_bytes, sums_hold, sync_folder, write_bytes, write_sums
 from common.progress_view import Progress, no_progress
 from common.user_error import UserError

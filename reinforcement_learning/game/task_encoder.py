@@ -17,9 +17,9 @@ import numpy as np
 from nmmo.task.task_spec import TaskSpec
 
 from common.argument_checks import did_you_mean
+from common.array_files import Kind, read_tensors, write_tensors
 from common.files import sha256
 from common.progress_view import Progress, no_progress
-from common.tensor_file import Kind, read_tensors, write_tensors
 from common.user_error import UserError
 from reinforcement_learning.settings import TaskSettings
 

@@ -16,7 +16,7 @@ from agent_zoo.checkpoint import load_checkpoint, save_checkpoint
 from agent_zoo.memories.memory import MemoryState
 from agent_zoo.observation import ObservationLayout, pack
 from agent_zoo.semantic.shape import SemanticShape
-from common.tensor_file import read_tensors, write_tensors
+from common.array_files import read_tensors, write_tensors
 from tests.agent_zoo.test_hooks import log_probabilities
 from tests.command import assert_refuses
 from tests.conftest import AGENT

@@ -12,7 +12,7 @@ import orjson
 import torch
 from hypothesis import strategies as st
 
-from activation_store.exchange.conversion import convert
+from activation_store.exchange.export import convert
 from activation_store.interventions import LivesTable, read_lives, write_lives
 from activation_store.journal import Journal, begun_with, read_journal
 from activation_store.reader import read_metadata
@@ -22,17 +22,17 @@ from agent_zoo.original.file import read_original
 from analysis.interventions.effects.run_file import read_run_file
 from analysis.interventions.play.intervention_run import ArmGroup, PlayedArms
 from analysis.interventions.play.start import _claim
-from analysis.runs.names import read_names
-from analysis.runs.parts import Parts
+from analysis.runs.codebook_rule import read_names
+from analysis.runs.run_folder import Parts
 from analysis.sparse.fitting import Entry, _read_curve, claim
 from analysis.sparse.training import Epoch, FitPlan, _Training, normalisation
 from analysis.training_runs.held_out import _checkpoint_hashes
 from analysis.training_runs.run import read_run
 from analysis.world_model import training as world_training
 from analysis.world_model.model import WorldModel, load_model, save_model
+from common.array_files import write_tensors
 from common.checked_json import with_checksum
 from common.files import read_json_lines
-from common.tensor_file import write_tensors
 from reinforcement_learning.game.language_model_encoder import _read_cache
 from reinforcement_learning.game.maps import _looks_like_a_map
 from reinforcement_learning.game.task_encoder import file_embeddings, write_embeddings
@@ -203,16 +203,16 @@ file_reader(
     write=written("run.json", orjson.dumps(with_checksum(GOOD))), cases=100,
 )  # fmt: skip
 file_reader(
-    "analysis.runs.names:read_names",
+    "analysis.runs.codebook_rule:read_names",
     write=written("labels.yaml", b"0: eats\n1: 'flees'\n"),
     read=lambda path: read_names(path.parent),
 )
 file_reader(
-    "analysis.runs.parts:_read", "common.arrays:arrays_of", write=parts,
+    "analysis.runs.run_folder:_read", "common.array_files:arrays_of", write=parts,
     read=lambda path: Parts(path.parents[1] / "run", {"seed": 1}).arrays("stage", lambda: {"values": np.arange(6.0)}),
 )  # fmt: skip
 file_reader(
-    "analysis.runs.parts:_stored_key",
+    "analysis.runs.run_folder:_stored_key",
     write=lambda bench, folder: parts(bench, folder).with_name("key.json"),
     read=lambda path: Parts(path.parents[1] / "run", {"seed": 1}),
 )

@@ -110,8 +110,7 @@ def draw_clusters(run: Run, projection: Projection, clustering: Clustering, summ
 def draw_components(run: Run, clustering: Clustering | None) -> ComponentReport:
     """Draw the first principal components and their associations with features; writes pca.npz."""
     from analysis.clusters.heat_maps import pca_choices, pca_feature_correlations
-    from analysis.clusters.planes import pca_feature_profiles
-    from analysis.figures.pairs import pair_panels
+    from analysis.clusters.planes import pair_panels, pca_feature_profiles
 
     data, components, dims = run.data, run.components, run.settings.pre_cluster_dims
     scores = components.scores(data.activations, dims)
@@ -135,7 +134,7 @@ def draw_components(run: Run, clustering: Clustering | None) -> ComponentReport:
 
 def draw_feature_pairs(run: Run, clustering: Clustering | None) -> None:
     """Draw every pair of features."""
-    from analysis.figures.pairs import feature_scatter
+    from analysis.clusters.planes import feature_scatter
 
     data = run.data
     with run.step("drawing pairs of features"):
@@ -146,7 +145,7 @@ def draw_feature_pairs(run: Run, clustering: Clustering | None) -> None:
 
 def draw_umap_pairs(run: Run, clustering: Clustering | None) -> None:
     """Embed the activations in more dimensions, and draw them in pairs; writes umap_pairs.npy."""
-    from analysis.figures.pairs import pair_panels
+    from analysis.clusters.planes import pair_panels
 
     settings, data = run.settings, run.data
     dims = settings.umap_pairs_dims

@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 import pytest
 
-from activation_store.subsample import ALL_RECORDS
+from activation_store.selection import ALL_RECORDS
 from analysis.clusters.dataset import Dataset
 from analysis.clusters.residuals import repeat_without
 from analysis.clusters.summarise import ClusterStatistics, summarise

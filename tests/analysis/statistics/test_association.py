@@ -9,9 +9,9 @@ from scipy.stats.contingency import association
 
 from analysis.lives import Lives
 from analysis.statistics.association import Association, associations, eta_squares
+from analysis.statistics.circular_shift import _all_shifts, shifted_correlations
 from analysis.statistics.coverage import Coverage, coverage
 from analysis.statistics.inference import Inference
-from analysis.statistics.shifted_correlations import _all_shifts, shifted_correlations
 from tests.planted_coverage import Told, told
 from tests.planted_lives import make_lives, smooth, values_of
 

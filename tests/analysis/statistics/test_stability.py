@@ -16,16 +16,17 @@ from analysis.statistics.stability import (
     SEED_RECORDS,
     SEEDS,
     ClusterMethod,
+    above_floor,
     adjusted_rand,
     best_overlap,
     bootstrap_stability,
     exceeds,
+    gaussian_surrogate,
     overlap,
     projection_stability,
     stability_floor,
     whole_lives,
 )
-from analysis.statistics.surrogate import above_floor, gaussian_surrogate
 from common.user_error import UserError
 from tests.planted_lives import COURSES, labels_of, make_lives, uneven_lengths
 

@@ -11,8 +11,7 @@ from activation_store.interventions import LivesTable
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.memories.memory_cells import LSTM
 from analysis.interventions.edits.state_edits import Untouched, steer
-from analysis.interventions.play.experiment import ArmPlan
-from analysis.interventions.play.when import When
+from analysis.interventions.play.experiment import ArmPlan, When
 from reinforcement_learning.play.contest import Contest, Group
 from reinforcement_learning.play.policy_pool import PolicyPool
 from tests.analysis.interventions.play.directions import unit

@@ -18,9 +18,8 @@ from analysis.interventions.edits.state_edits import collapse, interchange, stee
 from analysis.interventions.effects.study import ranking, study_effects
 from analysis.interventions.play.at_once import Shadows
 from analysis.interventions.play.edited_play import PlayedGroup, play_arm
-from analysis.interventions.play.experiment import ArmPlan
+from analysis.interventions.play.experiment import ArmPlan, BodyCondition, When
 from analysis.interventions.play.start import _claim
-from analysis.interventions.play.when import BodyCondition, When
 from analysis.statistics.inference import Inference
 from common.checked_json import with_checksum
 from common.files import write_json

@@ -3,7 +3,7 @@
 import time
 from pathlib import Path
 
-from analysis.recorded.tracking import Mirror, Wandb
+from common.weights_and_biases import Mirror, Wandb
 
 
 def test_offline_curves_are_kept_in_their_folder(tmp_path: Path) -> None:

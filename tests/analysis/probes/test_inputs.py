@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis.probes import columns
+from analysis.probes import inputs
 from analysis.probes.banded_ridge import fit_ridge_beside
-from analysis.probes.columns import Columns, StoredInputs
+from analysis.probes.inputs import Columns, StoredInputs
 from analysis.probes.logistic import fit_logistic
 from analysis.probes.mlp import fit_mlp
 from analysis.probes.ridge import Fitted, fit_ridge
@@ -28,7 +28,7 @@ ANSWERS = (NUMBERS > 0).astype(float)
 
 @pytest.fixture(autouse=True)
 def few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(columns, "CHUNK", 32)
+    monkeypatch.setattr(inputs, "CHUNK", 32)
 
 
 def test_parts_make_up_the_whole() -> None:
@@ -36,7 +36,7 @@ def test_parts_make_up_the_whole() -> None:
     assert (len(SOME), SOME.width) == PLAIN.shape
     np.testing.assert_array_equal(SOME.take(records), PLAIN[records])
     for which, values in SOME.chunks(records):
-        assert len(values) <= columns.CHUNK
+        assert len(values) <= inputs.CHUNK
         np.testing.assert_array_equal(values, PLAIN[records[which]])
     assert sum(len(values) for _, values in SOME.chunks(records)) == len(records)
     whole = np.full((len(records), SOME.width), np.nan)

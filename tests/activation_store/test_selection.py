@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from activation_store.subsample import Subsample
+from activation_store.selection import Subsample
 from tests.command import assert_refuses
 
 LIVES = np.array([(slot, agent, episode) for slot in range(4) for agent in range(1, 129) for episode in range(8)])

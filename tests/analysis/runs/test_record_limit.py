@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from common.memory import check_memory, free_memory
+from analysis.runs.record_limit import check_memory, free_memory
 from tests.command import assert_refuses
 
 MEMINFO = "MemTotal:       16000000 kB\nMemAvailable:    8000000 kB\n"
