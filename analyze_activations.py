@@ -21,9 +21,8 @@ from analysis.runs.record_limit import limited
 from common import command_line
 
 if TYPE_CHECKING:
-    from analysis.clusters.clustering import Clustering
     from analysis.clusters.dataset import Dataset
-    from analysis.clusters.projection import Projection
+    from analysis.clusters.projection import Clustering, Projection
     from analysis.clusters.report.outputs import Run
     from analysis.clusters.summary import Summary
     from analysis.features import Feature
@@ -100,7 +99,7 @@ def start(settings: AnalysisSettings, data: "Dataset", folder: "RunFolder", show
 
 def find_and_compare(run: "Run") -> tuple["Projection", "Clustering", "Summary"]:
     """Find clusters and compute their statistics."""
-    from analysis.clusters.clustering import cluster_method
+    from analysis.clusters.projection import cluster_method
     from analysis.clusters.report import outputs
     from analysis.clusters.summarise import cluster_statistics, summarise
     from analysis.statistics.stability import projection_stability, stability_floor

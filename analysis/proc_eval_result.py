@@ -106,8 +106,8 @@ def report(policies: list["PolicyResults"], bootstrap: "Bootstrap", folder: Path
     from analysis.evaluation import tables as tables
     from analysis.evaluation.comparisons import improvements, ranking
     from analysis.evaluation.results import MODES
-    from analysis.evaluation.score_summary import score_summary
     from analysis.evaluation.scores import score
+    from analysis.evaluation.tables import score_summary
     from analysis.statistics.resampling import KeptDraws
     from common.files import atomic_file
 

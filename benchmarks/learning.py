@@ -27,11 +27,10 @@ from benchmarks.measure import COLUMNS, Comparison, Floor, Work, compare, matrix
 from common import command_line
 from common.files import write_json
 from common.user_error import UserError
-from reinforcement_learning.game.episode_journal import EpisodeJournal
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.vectorization import first_episodes, make_worlds
 from reinforcement_learning.play.entrants import untrained_entrant
-from reinforcement_learning.play.stepper import Stepper, Stopwatch
+from reinforcement_learning.play.stepper import EpisodeJournal, Stepper, Stopwatch
 from reinforcement_learning.processes import keep_freed_memory
 from reinforcement_learning.run_settings import load_settings
 from reinforcement_learning.settings import Settings

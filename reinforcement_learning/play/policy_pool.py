@@ -17,7 +17,6 @@ import torch
 from nmmo.task.task_spec import TaskSpec
 
 from reinforcement_learning.game.environment import EpisodeStart, World, observation_layout, serial_worlds
-from reinforcement_learning.game.episode_journal import Moment
 from reinforcement_learning.game.life import Life
 from reinforcement_learning.game.plain_world import Protocol
 from reinforcement_learning.game.shared_world import Kind, SharedWorld, make_shared_world
@@ -28,6 +27,7 @@ from reinforcement_learning.play.stepper import (
     RANDOM_ACTIONS,
     Arrival,
     Decision,
+    Moment,
     Stopwatch,
     action_noise,
     decide,

@@ -14,9 +14,8 @@ from common.progress_view import counted_progress
 from common.user_error import UserError
 from common.weights_and_biases import MirroredRun, can_mirror
 from reinforcement_learning.device import pick_device
-from reinforcement_learning.game.language_model_encoder import pin_language_model
 from reinforcement_learning.game.maps import ensure_maps
-from reinforcement_learning.game.task_encoder import pin_embeddings
+from reinforcement_learning.game.task_encoder import pin_embeddings, pin_language_model
 from reinforcement_learning.game.tasks import check_tasks, offered_tasks
 from reinforcement_learning.game.vectorization import connect_workers
 from reinforcement_learning.processes import StopSignal, keep_freed_memory

@@ -33,9 +33,8 @@ from analysis.world_model.model import WorldModel, load_model, save_model
 from common.array_files import write_tensors
 from common.checked_json import with_checksum
 from common.files import read_json_lines
-from reinforcement_learning.game.language_model_encoder import _read_cache
 from reinforcement_learning.game.maps import _looks_like_a_map
-from reinforcement_learning.game.task_encoder import file_embeddings, write_embeddings
+from reinforcement_learning.game.task_encoder import _read_cache, file_embeddings, write_embeddings
 from reinforcement_learning.game.tasks import TaskSpec, curriculum, read_weights, save_weights
 from reinforcement_learning.settings import Settings, TaskSettings
 from reinforcement_learning.training.curves import read_curves
@@ -250,7 +249,7 @@ file_reader(
     read=lambda path: file_embeddings(["a"], TaskSettings(encoder="file", embedding_size=8, embeddings=str(path))),
 )
 file_reader(
-    "reinforcement_learning.game.language_model_encoder:_read_cache", read=_read_cache, kind="task embeddings",
+    "reinforcement_learning.game.task_encoder:_read_cache", read=_read_cache, kind="task embeddings",
     write=made("x.safetensors", lambda path: write_tensors(path, CACHED, "", "task embeddings")),
 )  # fmt: skip
 file_reader(

@@ -8,12 +8,11 @@ import numpy as np
 from activation_store.directions import DIRECTIONS_FILE, write_directions
 from analysis.clusters import residuals
 from analysis.clusters.blindness import Blindness
-from analysis.clusters.clustering import Clustering, hdbscan_clusters
 from analysis.clusters.components import ComponentReport, Components, report_components
 from analysis.clusters.dataset import ROLLING_WINDOW, Dataset
 from analysis.clusters.directions import cluster_directions, component_directions
 from analysis.clusters.listed import Listed, blindness, read_listed
-from analysis.clusters.projection import Projection, project, umap_embedding
+from analysis.clusters.projection import Clustering, Projection, hdbscan_clusters, project, umap_embedding
 from analysis.clusters.settings import PROJECTION_NAMES, AnalysisSettings
 from analysis.clusters.summarise import ClusterStatistics
 from analysis.clusters.summary import Residualized, Summary

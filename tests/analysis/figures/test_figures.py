@@ -24,8 +24,8 @@ from analysis.clusters.projection import Projection
 from analysis.dynamics.figures import correlations_and_jacobians, flow
 from analysis.evaluation.held_out_tasks import CATEGORIES
 from analysis.evaluation.results import read_results
-from analysis.evaluation.score_summary import score_summary
 from analysis.evaluation.scores import PolicyScores, gather, score
+from analysis.evaluation.tables import score_summary
 from analysis.features import EXTENDED_FEATURES, FEATURE_NAMES, FEATURES, feature_matrix
 from analysis.figures.points import PointsPanel, draw_clusters, draw_values
 from analysis.figures.style import NOISE_COLOUR, category_colour, cluster_colour, cluster_marker, new_figure, title

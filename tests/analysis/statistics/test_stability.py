@@ -7,7 +7,7 @@ import pytest
 from scipy.signal import lfilter
 from scipy.stats import kurtosis
 
-from analysis.clusters.clustering import hdbscan_labels
+from analysis.clusters.projection import hdbscan_labels
 from analysis.lives import Lives
 from analysis.statistics.cluster_validity import MOST_RECORDS, cluster_validity, persistence
 from analysis.statistics.stability import (

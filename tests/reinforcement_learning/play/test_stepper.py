@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from reinforcement_learning.game.episode_journal import Moment
-from reinforcement_learning.play.stepper import RANDOM_ACTIONS, action_noise
+from reinforcement_learning.play.stepper import RANDOM_ACTIONS, Moment, action_noise
 
 WORD = 2**64
 
