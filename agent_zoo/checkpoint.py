@@ -3,8 +3,10 @@
 import functools
 import json
 import math
+import platform
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,8 @@ from common import command_line
 from common.array_files import Kind, read_tensors, write_tensors
 from common.files import read_bytes, write_bytes
 from common.user_error import UserError
+
+PACKAGES = ("nmmo", "pufferlib", "numpy", "torch")
 
 
 @dataclass(frozen=True)
@@ -267,3 +271,8 @@ def _row(path: Path) -> tuple[str, ...]:
         return path.stem, f"unreadable: {error}", "", "", "", str(path.parent)
     seed = "unknown" if info.origin else str(info.seed)
     return path.stem, info.agent, info.shown_steps, seed, str(info.layout.task_size), str(path.parent)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that results depend on."""
+    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}

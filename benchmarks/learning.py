@@ -20,7 +20,7 @@ import tyro
 
 import agent_zoo
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.checkpoint import load_checkpoint
+from agent_zoo.checkpoint import load_checkpoint, versions
 from agent_zoo.observation import ObservationLayout, PackedRows
 from benchmarks.dense import DenseObservation, dense_recurrent
 from benchmarks.measure import COLUMNS, Comparison, Floor, Work, compare, matrix_speed, operations, spread
@@ -36,7 +36,6 @@ from reinforcement_learning.run_settings import load_settings
 from reinforcement_learning.settings import Settings
 from reinforcement_learning.training.ppo import make_optimizer, minibatches, update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
-from reinforcement_learning.versions import versions
 
 RECORDER = "neurips23_start_kit"
 WARM_UPS = 2  # rounds after which the process holds all the memory that a dense network needs

@@ -33,6 +33,7 @@ import tyro
 import yaml
 
 from agent_zoo.base import RecurrentPolicy
+from agent_zoo.checkpoint import versions
 from agent_zoo.observation import ObservationLayout
 from benchmarks.dense import dense_recurrent
 from benchmarks.learning import WARM_UPS, cut, inference, learning, pad
@@ -52,7 +53,6 @@ from reinforcement_learning.training.local_processes import must_start
 from reinforcement_learning.training.ppo import make_optimizer, update
 from reinforcement_learning.training.rollout import Rollout, RolloutCollector
 from reinforcement_learning.training.run_folder import METRICS_FILE
-from reinforcement_learning.versions import versions
 
 AGENT = "neurips23_start_kit"
 REST = "rest"  # the phase of what no other phase counts, such as waiting for another process

@@ -13,8 +13,8 @@ from activation_store.lives import places_of
 from activation_store.schema import METADATA_FILE, DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo
+from analysis.clusters.components import cluster_directions
 from analysis.clusters.dataset import Dataset
-from analysis.clusters.directions import cluster_directions
 from analysis.dynamics import figures, report
 from analysis.dynamics.decompositions import Kind
 from analysis.dynamics.jacobians import SlowMode

@@ -13,6 +13,7 @@ import numpy as np
 from activation_store.schema import ActionHead, DumpMetadata, Format, Precision
 from activation_store.writer import DumpWriter
 from agent_zoo.capture import layer_units
+from agent_zoo.checkpoint import versions
 from agent_zoo.shown_settings import SHOWN
 from reinforcement_learning.game.game_config import GameConfig
 from reinforcement_learning.game.tasks import curriculum
@@ -25,7 +26,6 @@ from reinforcement_learning.play.shadow_networks import shadow_layers
 from reinforcement_learning.play.terminal import Recorded, Tally
 from reinforcement_learning.play.workers import Workers
 from reinforcement_learning.settings import task_record
-from reinforcement_learning.versions import versions
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ import orjson
 import torch
 from nmmo.render.replay_helper import FileReplayHelper
 
+from agent_zoo.data_parallel import pick_device
 from common.files import atomic_file
 from common.progress_view import counted_progress
 from common.user_error import UserError, one_line
-from reinforcement_learning.device import pick_device
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.plain_world import without_training_aids
 from reinforcement_learning.game.tasks import check_tasks

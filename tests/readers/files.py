@@ -38,9 +38,9 @@ from reinforcement_learning.game.task_encoder import _read_cache, file_embedding
 from reinforcement_learning.game.tasks import TaskSpec, curriculum, read_weights, save_weights
 from reinforcement_learning.settings import Settings, TaskSettings
 from reinforcement_learning.training.curves import read_curves
+from reinforcement_learning.training.local_sweep import SweepFolder, Trial, _read_trials
 from reinforcement_learning.training.opponents import Ratings
-from reinforcement_learning.training.sweeps.local_sweep import SweepFolder, Trial, _read_trials
-from reinforcement_learning.training.sweeps.sweep import SearchSpace, read_sweep
+from reinforcement_learning.training.sweep import SearchSpace, read_sweep
 from tests.activation_store.exchange.test_original_tools import as_original, truth
 from tests.activation_store.test_sparse_dictionary import dictionary
 from tests.agent_zoo.original.test_curriculum import VECTORS
@@ -238,7 +238,7 @@ file_reader(
 file_reader(
     "analysis.world_model.training:_keep_lines", "analysis.world_model.training:_headline",
     "analysis.world_model.training:draw_curves", "common.files:read_json_lines",
-    "reinforcement_learning.training.sweeps.local_sweep:_judged",
+    "reinforcement_learning.training.local_sweep:_judged",
     "reinforcement_learning.training.run_folder:keep_metrics", write=written("metrics.jsonl", lines(*METRICS)),
     read=lambda path: (world_training._keep_lines(path, 3), read_json_lines(path)),
 )  # fmt: skip
@@ -261,12 +261,12 @@ file_reader(
     read=lambda path: Ratings.after(path.parent, 3),
 )
 file_reader(
-    "reinforcement_learning.training.sweeps.sweep:read_sweep",
+    "reinforcement_learning.training.sweep:read_sweep",
     write=written("sweep.yaml", SWEEP),
     read=lambda path: read_sweep(path, Settings()),
 )
 file_reader(
-    "reinforcement_learning.training.sweeps.local_sweep:_read_trials",
+    "reinforcement_learning.training.local_sweep:_read_trials",
     write=written("trials.jsonl", lines(*TRIALS)),
     read=_read_trials,
 )
@@ -296,7 +296,7 @@ file_reader(
     read=lambda path: world_training._claim(claimed(path), '{"seed":1}'),
 )
 file_reader(
-    "reinforcement_learning.training.sweeps.local_sweep:__init__",
+    "reinforcement_learning.training.local_sweep:__init__",
     write=lambda bench, folder: sweep_folder(folder) / "sweep.json",
     read=lambda path: sweep_folder(path.parent),
 )

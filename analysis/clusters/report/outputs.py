@@ -8,9 +8,14 @@ import numpy as np
 from activation_store.directions import DIRECTIONS_FILE, write_directions
 from analysis.clusters import residuals
 from analysis.clusters.blindness import Blindness
-from analysis.clusters.components import ComponentReport, Components, report_components
+from analysis.clusters.components import (
+    ComponentReport,
+    Components,
+    cluster_directions,
+    component_directions,
+    report_components,
+)
 from analysis.clusters.dataset import ROLLING_WINDOW, Dataset
-from analysis.clusters.directions import cluster_directions, component_directions
 from analysis.clusters.listed import Listed, blindness, read_listed
 from analysis.clusters.projection import Clustering, Projection, hdbscan_clusters, project, umap_embedding
 from analysis.clusters.settings import PROJECTION_NAMES, AnalysisSettings

@@ -20,6 +20,7 @@ from activation_store.interventions import (
 from activation_store.layers import ENCODER_OUTPUT
 from activation_store.sparse_dictionary import FEATURE, SparseDictionary, read_dictionary
 from agent_zoo.capture import layer_units
+from agent_zoo.checkpoint import versions
 from analysis.interventions.edits.edit import Edit
 from analysis.interventions.edits.edit_options import GOAL
 from analysis.interventions.edits.feature_edits import check_dictionary
@@ -46,7 +47,6 @@ from reinforcement_learning.play.extraction import RecordingPlan
 from reinforcement_learning.play.shadow_networks import untrained_twin
 from reinforcement_learning.play.subjects import Subjects, contests, expected_size, make_maps
 from reinforcement_learning.play.workers import Workers
-from reinforcement_learning.versions import versions
 
 _NOT_SETTINGS = (
     "output", "resume", "vectorization", "ray_address", "workers", "policies_dir", "maps_dir", "embeddings_dir",

@@ -10,9 +10,8 @@ import pytest
 
 from activation_store.reader import read_metadata
 from common.user_error import UserError
-from reinforcement_learning.play import extraction, parallel_play
+from reinforcement_learning.play import evaluation, extraction, parallel_play
 from reinforcement_learning.play.contest import Contest, Group, PlayedAgain, groups
-from reinforcement_learning.play.evaluating import evaluation
 from reinforcement_learning.play.extraction import RecordingPlan, extract
 from reinforcement_learning.play.parallel_play import play_groups, processes_of
 from reinforcement_learning.play.policy_pool import PolicyPool

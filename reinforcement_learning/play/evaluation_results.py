@@ -16,6 +16,7 @@ import numpy as np
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
+from agent_zoo.checkpoint import versions
 from common.checked_json import CHECKSUM, entry_checksum, entry_fits, with_checksum, without_checksum
 from common.files import append_bytes, read_bytes, read_json, sync_folder, write_bytes
 from common.user_error import UserError
@@ -23,7 +24,6 @@ from reinforcement_learning.play.contest import WORLDS_TOGETHER, Contest, Group
 from reinforcement_learning.play.entrants import Entrant, encoding_of
 from reinforcement_learning.play.policy_pool import EpisodeLives, PolicyPool
 from reinforcement_learning.settings import EnvironmentSettings, task_record
-from reinforcement_learning.versions import versions
 
 _MADE_BY = "made_by"
 _EPISODES = "episodes"

@@ -22,7 +22,7 @@ from reinforcement_learning.processes import PARENT_PROCESS, StopSignal
 from reinforcement_learning.run_settings import CHANGEABLE_WHEN_RESUMED, RUN_SETTINGS_FILE
 from reinforcement_learning.settings import Settings, plain_settings
 from reinforcement_learning.training.run_folder import METRICS_FILE
-from reinforcement_learning.training.sweeps.sweep import SearchSpace, Values, override
+from reinforcement_learning.training.sweep import SearchSpace, Values, override
 
 SWEEP_FILE = "sweep.json"
 TRIALS_FILE = "trials.jsonl"

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from reinforcement_learning.settings import Settings
-from reinforcement_learning.training.sweeps.sweep import agent_environment, override, read_sweep, trial_command
+from reinforcement_learning.training.sweep import agent_environment, override, read_sweep, trial_command
 from tests.command import ROOT, assert_refused, assert_refuses, environment, run, run_here
 from tests.test_train import ONE_UPDATE, folders
 

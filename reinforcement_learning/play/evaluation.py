@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from agent_zoo.data_parallel import pick_device
 from common.number_text import plural
 from common.progress_view import counted_progress
 from common.user_error import UserError, one_line
-from reinforcement_learning.device import pick_device
 from reinforcement_learning.game.maps import ensure_maps
 from reinforcement_learning.game.plain_world import Protocol
 from reinforcement_learning.game.tasks import check_tasks, curriculum, find_task
 from reinforcement_learning.play.contest import Contest, Group, PlayedAgain, maps_of
 from reinforcement_learning.play.entrants import Entrant, admit, load_entrants, shared_tasks, untrained_entrant
-from reinforcement_learning.play.evaluating.results import SeedResults, play_to_the_end
+from reinforcement_learning.play.evaluation_results import SeedResults, play_to_the_end
 from reinforcement_learning.play.parallel_play import play_groups, processes_of
 from reinforcement_learning.play.terminal import evaluation_progress
 from reinforcement_learning.play.workers import Workers

@@ -10,7 +10,7 @@ import pytest
 from common.checked_json import with_checksum
 from common.files import write_bytes
 from reinforcement_learning.game.life import Life
-from reinforcement_learning.play.evaluating.results import EvaluationJournal
+from reinforcement_learning.play.evaluation_results import EvaluationJournal
 from reinforcement_learning.play.policy_pool import EpisodeLives
 from tests.command import assert_refuses
 from tests.fuzz import as_pipe, flip

@@ -13,8 +13,8 @@ import yaml
 
 from reinforcement_learning.run_settings import load_settings, read_run_settings
 from reinforcement_learning.settings import Settings
-from reinforcement_learning.training.sweeps.local_sweep import SweepFolder, Trial, TrialCommands
-from reinforcement_learning.training.sweeps.sweep import SearchSpace, override, read_search_space, read_sweep
+from reinforcement_learning.training.local_sweep import SweepFolder, Trial, TrialCommands
+from reinforcement_learning.training.sweep import SearchSpace, override, read_search_space, read_sweep
 from tests.command import ROOT, assert_refused, assert_refuses, printed_until, python, run, run_here, start
 from tests.test_train import FOREVER, ONE_UPDATE, TWO_UPDATES, folders
 
