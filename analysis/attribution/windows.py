@@ -23,7 +23,7 @@ from activation_store.records import Records
 from activation_store.schema import DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import memory_from_layers
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from agent_zoo.network_parts.layers import Candidates, RowFeatures, own_rows
 from agent_zoo.network_parts.tiles import TileConvolution
 from agent_zoo.observation import ObservationLayout, PackedObservation, PackedRows

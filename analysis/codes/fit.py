@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from agent_zoo.semantic.module import (
+from agent_zoo.semantic_module import (
     ALPHA,
     CODEBOOK_SPEED,
     SemanticModule,
@@ -16,7 +16,7 @@ from agent_zoo.semantic.module import (
     quantisation_loss,
     restart_dead_codes,
 )
-from agent_zoo.semantic.shape import SemanticShape
+from agent_zoo.semantic_shape import SemanticShape
 from analysis.lives import Lives
 
 Progress = Callable[[float], None]

@@ -15,7 +15,7 @@ import torch
 from activation_store.directions import Direction
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from agent_zoo.hooks import Hook
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from agent_zoo.network_parts.distribution import ILLEGAL
 from analysis.attribution.components import fitted_components
 from analysis.attribution.targets import Action, ReadOut, Target, Value

@@ -14,7 +14,7 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, build_policy, load_checkpoint, versions
 from agent_zoo.checkpoint_files import SUFFIX, policy_names, policy_path
 from agent_zoo.observation import ObservationLayout
-from agent_zoo.semantic.shape import SemanticShape
+from agent_zoo.semantic_shape import SemanticShape
 from common.files import in_utf_8, sha256
 from common.user_error import UserError
 from reinforcement_learning.game.environment import make_environment, observation_layout

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from agent_zoo.network_parts.distribution import ActionDistribution
 from agent_zoo.observation import ObservationLayout, PackedObservation, pack
 from agent_zoo.observation_masking import options_in_game

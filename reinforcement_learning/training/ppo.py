@@ -11,7 +11,7 @@ from torch import nn
 from agent_zoo.base import RecurrentPolicy, SegmentOutputs
 from agent_zoo.data_parallel import ALONE, Processes
 from agent_zoo.network_parts.distribution import entropy, log_probability
-from agent_zoo.semantic.module import CODEBOOK_SPEED
+from agent_zoo.semantic_module import CODEBOOK_SPEED
 from common.user_error import UserError
 from reinforcement_learning.settings import TrainSettings
 from reinforcement_learning.training.rollout import Rollout

@@ -12,7 +12,7 @@ import torch
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import build_policy, save_checkpoint
 from agent_zoo.data_parallel import ALONE, Processes, join_records, pick_device
-from agent_zoo.memories.memory import MemoryState, start_slow
+from agent_zoo.memory import MemoryState, start_slow
 from common.user_error import UserError
 from reinforcement_learning.game.environment import EpisodeStart, Life, observation_layout
 from reinforcement_learning.game.life import life_statistics

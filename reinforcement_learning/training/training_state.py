@@ -16,7 +16,7 @@ from pydantic import ConfigDict, NonNegativeInt
 
 from agent_zoo.checkpoint import as_arrays, as_tensors
 from agent_zoo.data_parallel import Processes
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from common.array_files import Kind, read_tensors, write_tensors
 from common.checked_json import in_shape
 from common.user_error import UserError

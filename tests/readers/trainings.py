@@ -12,7 +12,7 @@ import torch
 import yaml
 from hypothesis import strategies as st
 
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from analysis.evaluation.held_out_tasks import PREFIX, TASK_NAMES
 from reinforcement_learning.game.environment import EpisodeStart
 from reinforcement_learning.game.tasks import read_tasks

@@ -18,7 +18,7 @@ from activation_store.directions import Direction, read_directions
 from activation_store.schema import DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo
-from agent_zoo.memories.memory_cells import LSTM
+from agent_zoo.memory import LSTM
 from agent_zoo.observation import PackedObservation
 from analysis.dynamics.circuits.circuit import Circuit, HeldIn, Share, find_circuit
 from analysis.dynamics.circuits.graph import COLUMNS, GRAPH_FILE, Box, CircuitGraph, graph_of

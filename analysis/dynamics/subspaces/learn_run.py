@@ -15,7 +15,7 @@ from activation_store.schema import DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import memory_from_layers
 from agent_zoo.checkpoint import build_untrained
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from analysis.dynamics.memory_length import means_over_lives
 from analysis.dynamics.subspaces.alignment import (
     AHEAD,

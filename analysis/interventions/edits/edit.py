@@ -11,7 +11,7 @@ from activation_store.directions import Direction, Directions
 from activation_store.layers import check_policy_layers
 from activation_store.sparse_dictionary import SparseDictionary, feature_name
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from analysis.interventions.edits.donor_rule import DonorRule
 from analysis.interventions.edits.edit_options import Along, EditKind, EditOptions, check_feature
 from analysis.interventions.edits.feature_edits import FeatureEdit, features_of

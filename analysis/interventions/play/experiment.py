@@ -14,7 +14,7 @@ from activation_store.interventions import AT_ONCE, Arm, ArmKind
 from activation_store.layers import LSTM_CELL
 from activation_store.reader import read_metadata
 from activation_store.sparse_dictionary import SparseDictionary, feature_name
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from analysis.interventions.edits.edit import Edit, MadeEdits, made_together
 from analysis.interventions.edits.edit_options import check_feature, feature_values
 from analysis.interventions.edits.feature_edits import coder_of

@@ -13,7 +13,7 @@ import torch
 from activation_store.directions import Direction, Source, write_directions
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.memories.memory_cells import LSTM, LeakyAverages
+from agent_zoo.memory import LSTM, LeakyAverages
 from analysis.dynamics.fixed_points import find_fixed_points
 from analysis.dynamics.jacobians import Probes
 from analysis.dynamics.memory_length import PHASES, MemoryLength, lags_up_to, memory_length, memory_use

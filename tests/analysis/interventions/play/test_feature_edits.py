@@ -10,7 +10,7 @@ import torch
 from activation_store.interventions import LIVES_FILE, LivesTable, read_lives
 from activation_store.selection import Subsample
 from activation_store.sparse_dictionary import write_dictionary
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from agent_zoo.sparse_codes import SparseCoder
 from analysis.interventions.edits.edit import Edit
 from analysis.interventions.edits.feature_edits import FeatureEdit, check_dictionary

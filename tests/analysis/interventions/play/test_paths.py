@@ -9,7 +9,7 @@ import torch
 import intervene
 from activation_store.interventions import LivesTable
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.memories.memory_cells import LSTM
+from agent_zoo.memory import LSTM
 from analysis.interventions.edits.state_edits import Untouched, steer
 from analysis.interventions.play.experiment import ArmPlan, When
 from reinforcement_learning.play.contest import Contest, Group

@@ -11,7 +11,7 @@ import torch
 
 from activation_store.interventions import KEYS, RUN_FILE, Arm, LivesTable
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.memories.memory import MemoryState
+from agent_zoo.memory import MemoryState
 from analysis.interventions.edits.donor_rule import DonorRule
 from analysis.interventions.edits.memory_edits import Clear, Freeze, MovedAsFar, Transplant
 from analysis.interventions.edits.state_edits import collapse, interchange, steer

@@ -14,8 +14,7 @@ from activation_store.layers import LSTM_HIDDEN, STATES, MemoryCell, layer_names
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.capture import memory_from_layers, run_with_layers
 from agent_zoo.checkpoint import CheckpointInfo, load_checkpoint, save_checkpoint
-from agent_zoo.memories.memory import SHORTEST, Memory, MemoryState
-from agent_zoo.memories.memory_cells import CELLS, LONGEST, LeakyAverages, leaky_sums
+from agent_zoo.memory import CELLS, LONGEST, SHORTEST, LeakyAverages, Memory, MemoryState, leaky_sums
 from agent_zoo.observation import ObservationLayout, pack
 from common.user_error import UserError
 from reinforcement_learning.settings import PolicySettings

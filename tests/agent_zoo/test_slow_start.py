@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from agent_zoo.memories.memory import MemoryState, spread_time_constants, start_slow
-from agent_zoo.memories.memory_cells import GRU, LONGEST, LSTM, LeakyAverages
+from agent_zoo.memory import GRU, LONGEST, LSTM, LeakyAverages, MemoryState, spread_time_constants, start_slow
 
 UNITS, LAYERS = 6, 2
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from agent_zoo.semantic.module import (
+from agent_zoo.semantic_module import (
     SemanticModule,
     log_similarities,
     pairwise_loss,
@@ -13,7 +13,7 @@ from agent_zoo.semantic.module import (
     quantisation_loss,
     restart_dead_codes,
 )
-from agent_zoo.semantic.shape import SemanticShape
+from agent_zoo.semantic_shape import SemanticShape
 
 ALPHA, BETA = 3.0, 0.25
 
