@@ -25,6 +25,7 @@ BINS = 20
 _Z_95 = 1.959964
 _COMPONENTS_SHOWN = 3
 _WIDTH = 118
+_FOLDS = 5
 WRITTEN_SHARE = 0.99
 """Share of the variance that the written components explain together."""
 CLUSTER_UNIT = "share of the way from the mean of all other records (0) to the cluster's mean (1)"
@@ -46,12 +47,12 @@ class FeatureR2:
 
 
 def pca_feature_r2(
-    scores: np.ndarray, features: np.ndarray, lives: Lives, folds: int = 5, settings: Inference | None = None
+    scores: np.ndarray, features: np.ndarray, lives: Lives, settings: Inference | None = None
 ) -> FeatureR2:
     """Predict features from components by least squares, each life from a fit to other lives.
 
     R2 is 1 - (squared errors of held-out records) / (squared errors of the fitted lives' mean). Lives are split into
-    folds of similar size (scikit-learn's GroupKFold). The fits are not repeated when lives are resampled. NaN for a
+    5 folds of similar size (scikit-learn's GroupKFold). The fits are not repeated when lives are resampled. NaN for a
     feature, (B,), that never changes, and for all features if there is only one life.
 
     Args:
@@ -61,7 +62,7 @@ def pca_feature_r2(
     if len(lives) < 2:
         nothing = np.full(features.shape[1], np.nan)
         return FeatureR2(nothing, nothing, nothing)
-    error, spread = _held_out_errors(scores, features - features[0], lives, min(folds, len(lives)))
+    error, spread = _held_out_errors(scores, features - features[0], lives, min(_FOLDS, len(lives)))
     settings = settings or Inference()
     weights = draws_of(len(lives), settings.bootstraps, [settings.seed, 6])
     tail = (1 - settings.confidence) / 2

@@ -70,12 +70,11 @@ def open_run(path: Path, dump: Path | None) -> tuple[FinishedRun, CodebookRule]:
     return read_run(path, dump), rule
 
 
-def coded_dump(path: Path, dump: Path | None, step: Step, tiles: bool = False) -> CodedDump:
+def coded_dump(path: Path, dump: Path | None, step: Step) -> CodedDump:
     """Read every record of a semantic run's dump, with its code.
 
     Args:
         dump: its dump, if it has been moved since.
-        tiles: whether to read what agents saw of the ground.
 
     Raises:
         UserError: the run or its dump cannot be read.
@@ -86,9 +85,8 @@ def coded_dump(path: Path, dump: Path | None, step: Step, tiles: bool = False) -
     columns = {*own_truth_columns(metadata), *(name for name in _COLUMNS if name in metadata.columns)}
     with step(f"reading {run.dump.name}") as report:
         records = read_dump(
-            run.dump, layers=layers, columns=sorted(columns), leave_out=["tables", *([] if tiles else ["tile"])],
-            progress=report,
-        )  # fmt: skip
+            run.dump, layers=layers, columns=sorted(columns), leave_out=["tables", "tile"], progress=report
+        )
     activations = records.activations.pop(layer)
     plane = records.activations.pop(SEMANTIC_PLANE) if layer == SEMANTIC_CODE else rule.plane(activations)
     label = rule.labels_of(activations)

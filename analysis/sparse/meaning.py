@@ -264,7 +264,7 @@ def top_records(
 def feature_cards(
     folder: Path, metadata: DumpMetadata, episodes: Sequence[int], strengths: sparse.csr_array, behaviours: Behaviours,
     meanings: Meanings, features: tuple[Feature, ...], more_columns: Mapping[str, np.ndarray],
-    progress: Progress | None = None,
+    progress: Progress,
 ) -> tuple[dict[str, np.ndarray], dict[str, list[str]]]:  # fmt: skip
     """Return what the page shows of every feature that is active in the test episodes.
 
@@ -331,7 +331,7 @@ def _columns(meanings: Meanings, alive: np.ndarray, more_columns: Mapping[str, n
 
 def _observed(
     folder: Path, metadata: DumpMetadata, episodes: Sequence[int], record: np.ndarray, behaviours: Behaviours,
-    progress: Progress | None,
+    progress: Progress,
 ) -> Observed:  # fmt: skip
     """Read what the agents saw in the top records."""
     columns = own_truth_columns(metadata)
@@ -343,8 +343,7 @@ def _observed(
         first = int(np.argmax(of_record == episode))
         inside = (record >= first) & (record < first + len(records))
         gathering.add(records.take(record[inside] - first))
-        if progress:
-            progress((number + 1) / len(episodes))
+        progress((number + 1) / len(episodes))
     return Observed(gathering.finish(), metadata)
 
 

@@ -192,7 +192,7 @@ def number_of(target: Target, model: WorldModel, request: str) -> Number:
 
 def influences(
     held_out: HeldOut, number: Number, components: tuple[tuple[str, ...], Patterns], lives: int, lags: int, seed: int,
-    report: Callable[[float], None] = lambda _: None,
+    report: Callable[[float], None],
 ) -> tuple[list[Influence], list[ByLag]]:  # fmt: skip
     """Simulate lives from recorded starts on test maps, and differentiate a number of their last tick.
 
