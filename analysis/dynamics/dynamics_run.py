@@ -15,7 +15,7 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo
 from analysis.clusters.components import cluster_directions
 from analysis.clusters.dataset import Dataset
-from analysis.dynamics import figures, report
+from analysis.dynamics import figures, report, report_lasting
 from analysis.dynamics.decompositions import Kind
 from analysis.dynamics.jacobians import SlowMode
 from analysis.dynamics.memory_length import memory_use
@@ -133,8 +133,8 @@ def _sections(
         Section("Consecutive states", report.motion_lines(motion, effects, settings.layer, features), _MOTION_FIGURES),
     ]
     if persisting is not None:
-        lines = report.persistence_lines(persisting, states, settings.reach)
-        sections.append(Section("How long things last", lines + report.edit_lines(edits), _LASTING_FIGURES))
+        lines = report_lasting.persistence_lines(persisting, states, settings.reach)
+        sections.append(Section("How long things last", lines + report_lasting.edit_lines(edits), _LASTING_FIGURES))
     return sections
 
 
@@ -150,7 +150,7 @@ def _summary(
         return {**report.summary(states, motion), **dict.fromkeys((*nothing, "interventions"))}
     return {
         **report.summary(states, motion), **report.effects_summary(effects),
-        **report.persistence_summary(persisting, states), "interventions": report.edit_rows(edits),
+        **report_lasting.persistence_summary(persisting, states), "interventions": report_lasting.edit_rows(edits),
     }  # fmt: skip
 
 
@@ -283,5 +283,5 @@ def write_persisting(
 def write_edits(edits: list[FollowedEdit], folder: RunFolder, heading: str) -> None:
     """Write and draw half-lives of edits, measured and computed, if there are any."""
     if edits:
-        folder.save_text("followed_edits.tsv", tab_separated(report.edit_rows(edits)))
+        folder.save_text("followed_edits.tsv", tab_separated(report_lasting.edit_rows(edits)))
         folder.save_figure("followed_edits.png", figures.followed_edits(edits, heading))

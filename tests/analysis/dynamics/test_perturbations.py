@@ -18,7 +18,7 @@ from analysis.dynamics.fixed_points import find_fixed_points
 from analysis.dynamics.jacobians import Probes
 from analysis.dynamics.memory_length import PHASES, MemoryLength, lags_up_to, memory_length, memory_use
 from analysis.dynamics.perturbations import FollowedEdit, Lasting, compare, distances, lasting, read_followed
-from analysis.dynamics.report import edit_lines, edit_rows
+from analysis.dynamics.report_lasting import edit_lines, edit_rows
 from analysis.dynamics.tracks import Tracks, tensor
 from analysis.dynamics.update import Update
 from analysis.statistics.resampling import Estimate
