@@ -81,7 +81,7 @@ def describe(options: DescribeArguments, console: "Console", step: "Step") -> No
     from analysis.codes.cards import cards_markdown, cards_of, code_places
     from analysis.codes.content import coded_dump
     from analysis.position import positions
-    from analysis.runs.names import called, keep_names
+    from analysis.runs.codebook_rule import called, keep_names
     from analysis.runs.run_folder import write_figure
     from analysis.statistics.resampling import Bootstrap
     from common.files import write_json, write_text

@@ -1,11 +1,14 @@
-"""Checks of user input: numbers, seeds, lists of names and unknown names.
+"""Checks of user input: numbers, seeds, lists of names, unknown names and conditions.
 
 A check of one value is a pair: whether it passes, and a description of the allowed values.
 """
 
 import difflib
+import operator
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+
+import numpy as np
 
 from common.user_error import UserError
 
@@ -22,6 +25,11 @@ _GAME_WORDS = {
     "money": "gold", "coins": "gold", "time": "tick", "age": "tick", "clock": "tick",
 }  # fmt: skip
 """What the game calls what people may ask for."""
+COMPARISONS: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
+    "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "==": operator.eq, "!=": operator.ne
+}  # fmt: skip
+"""Ways to compare values with a number."""
+_CONDITION = re.compile(r"\s*([A-Za-z_]\w*)\s*(<=|>=|==|!=|<|>)\s*(-?\d+(?:\.\d+)?)\s*")
 
 
 def check(arguments: object, **allowed: Allowed) -> None:
@@ -88,3 +96,23 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     suggestions = nearest(name, known)
     return f"; did you mean {' or '.join(suggestions)}?" if suggestions else ""
+
+
+def parts_of(text: str, option: str) -> tuple[str, str, float]:
+    """Split a condition into what is compared, how, and with which number.
+
+    Args:
+        text: such as `self_food < 30`.
+        option: where the user wrote it, such as `--while`; begins the message.
+
+    Raises:
+        UserError: it has another form.
+    """
+    match = _CONDITION.fullmatch(text)
+    if match is None:
+        raise UserError(
+            f"{option} {text!r}: must be a feature, one of <, <=, >, >=, == and !=, and a number, such as "
+            "'self_food < 30'"
+        )
+    feature, comparison, number = match.groups()
+    return feature, comparison, float(number)

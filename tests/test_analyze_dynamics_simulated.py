@@ -10,7 +10,7 @@ from activation_store.directions import read_directions
 from activation_store.reader import read_dump
 from analysis.panel.behaviours import fit_rule
 from analysis.runs.dynamics_run import read_dynamics
-from common.arrays import arrays_of
+from common.array_files import arrays_of
 from tests.browser import opened
 from tests.command import assert_refused, rows_of, run_here, run_well
 from tests.recorded_features import POLICY, RecordedFeatures

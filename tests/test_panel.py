@@ -18,7 +18,7 @@ from activation_store.records import Records
 from agent_zoo.checkpoint import load_checkpoint, save_checkpoint
 from analysis.features.observed import Observed
 from analysis.life.action_words import action_words
-from common.arrays import arrays_of
+from common.array_files import arrays_of
 from tests.browser import opened, said_of_damage, scripts_that_ran, settle, until
 from tests.command import assert_refused, run_here, run_well
 from tests.planted_run import rewrite

@@ -20,7 +20,7 @@ from analysis.materials import PALETTE
 from analysis.replays.colours import NPC_COLOURS, NPC_SHAPES
 from analysis.replays.film import write_film
 from analysis.replays.frames import ATTACK, DIM, EDGE, GROUND, RING, TEXT, VITALS, font, shortened, sprite_of
-from analysis.runs.names import called
+from analysis.runs.codebook_rule import called
 from common.user_error import UserError
 
 SIZE = 256

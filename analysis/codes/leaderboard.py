@@ -31,7 +31,7 @@ from analysis.position import positions
 from analysis.runs.codebook_rule import CodebookRule
 from analysis.runs.finished_run import FinishedRun
 from analysis.statistics.resampling import Estimate
-from analysis.statistics.surrogate import gaussian_surrogate
+from analysis.statistics.stability import gaussian_surrogate
 from analysis.tables import tab_separated_lines
 from common.user_error import UserError
 

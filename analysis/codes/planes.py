@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 
 from activation_store.layers import SEMANTIC_CODE, SEMANTIC_PLANE
 from activation_store.reader import read_dump, read_metadata
-from activation_store.selection import OBSERVATIONS
-from activation_store.subsample import Subsample
+from activation_store.selection import OBSERVATIONS, Subsample
 from analysis.clusters.components import principal_components
 from analysis.clusters.projection import tsne_embedding, umap_embedding
 from analysis.codes.content import Step

@@ -13,8 +13,8 @@ from activation_store.lives import places_of
 from activation_store.schema import METADATA_FILE, DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo
-from analysis.clusters.dataset import Dataset, Step
-from analysis.clusters.directions import cluster_directions
+from analysis.clusters.components import cluster_directions
+from analysis.clusters.dataset import Dataset
 from analysis.dynamics import figures, report, report_lasting
 from analysis.dynamics.decompositions import Kind
 from analysis.dynamics.jacobians import SlowMode
@@ -28,11 +28,10 @@ from analysis.dynamics.update import Update
 from analysis.features import Feature
 from analysis.pages.summary.page import Section, command_of, summary_page
 from analysis.runs.cluster_run import LABELS_FILE
-from analysis.runs.parts import Parts
-from analysis.runs.run_folder import RunFolder
+from analysis.runs.run_folder import Parts, RunFolder
 from analysis.tables import tab_separated
 from common.files import sha256
-from common.progress_view import step
+from common.progress_view import Step, step
 
 REPORT_FILE = "report.html"
 KINDS: dict[Kind, SourceKind] = {

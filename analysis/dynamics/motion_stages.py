@@ -11,7 +11,6 @@ import numpy as np
 from activation_store.schema import DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from agent_zoo.observation import ObservationLayout
-from analysis.clusters.dataset import Step
 from analysis.dynamics.behaviours import (
     BehaviourPair,
     Behaviours,
@@ -39,10 +38,11 @@ from analysis.dynamics.tracks import Tracks, read_tracks, tensor
 from analysis.dynamics.update import Update
 from analysis.features import Feature, feature_matrix
 from analysis.recorded.recorded_observation import check_shows_everything
-from analysis.runs.parts import Parts
-from analysis.statistics.differences import cluster_differences
+from analysis.runs.run_folder import Parts
+from analysis.statistics.circular_shift import shifted_correlations
+from analysis.statistics.effect_intervals import cluster_differences
 from analysis.statistics.inference import Inference
-from analysis.statistics.shifted_correlations import shifted_correlations
+from common.progress_view import Step
 from common.user_error import UserError
 
 MODES = 8
@@ -81,12 +81,12 @@ def study_motion(
         )
     with step("lagged correlations") as progress:
         correlations = parts.data(
-            "correlations",
-            LaggedCorrelations,
+            "correlations", LaggedCorrelations,
             lambda: lagged_correlations(
-                tracks, scores, behaviours, settings.lags, settings.permutations, settings.seed, progress
+                tracks, scores, behaviours.label, behaviours.count, settings.lags, settings.permutations, settings.seed,
+                progress,
             ),
-        )
+        )  # fmt: skip
     return Motion(tracks, scores, space, behaviours, pairs, differences, correlations)
 
 

@@ -11,7 +11,7 @@ from activation_store.schema import METADATA_FILE
 from analysis.runs.cluster_run import ClusterRun, read_cluster_run
 from analysis.runs.finished_files import FinishedFiles, RunDescription, open_finished
 from analysis.runs.finished_run import SUMMARY_FILE, recorded_dump
-from common.arrays import arrays_of
+from common.array_files import arrays_of
 from common.user_error import UserError
 
 MOTION_FILE = "motion.npz"

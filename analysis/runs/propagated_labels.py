@@ -162,7 +162,7 @@ def fit_rule(run: ClusterRun, dump: Path, progress: Progress | None = None) -> R
     return rule_from(labelled.activations[run.layer], run.label, lives_of(labelled).index)
 
 
-def labelled_records(run: ClusterRun, dump: Path, progress: Progress | None = None) -> Records:
+def labelled_records(run: ClusterRun, dump: Path, progress: Progress | None) -> Records:
     """Read the activations of the records that a run labelled, in the run's order.
 
     Raises:

@@ -10,7 +10,7 @@ from activation_store.lives import Places
 from activation_store.schema import IDENTITY, METADATA_FILE, TILES_IN_VIEW
 from analysis.lives import places_among
 from analysis.runs.finished_files import open_finished
-from common.arrays import arrays_of
+from common.array_files import arrays_of
 from common.user_error import UserError
 
 MAPS_FILE = "maps.npz"

@@ -25,7 +25,7 @@ from analysis.runs.finished_run import read_run
 from analysis.runs.saliency_maps import read_saliency
 from analysis.runs.selection_file import read_selection
 from compare_runs import other_runs
-from tests.common.test_arrays import npy
+from tests.common.test_array_files import npy
 from tests.fuzz import Bench, damaged_json, junk, junk_or_json, read_or_refuse, reader
 from tests.planted_panel import planted_circuit, planted_dynamics_run, planted_saliency_run
 from tests.planted_results import as_original, play, provenance

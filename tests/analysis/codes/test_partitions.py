@@ -25,7 +25,7 @@ from analysis.codes.planes import NEIGHBOURS, PlaneStates, kept_by
 from analysis.codes.run import codes_in_plane, method_of, rule_of
 from analysis.dynamics.behaviours import STEPS
 from analysis.lives import Lives
-from analysis.statistics.surrogate import gaussian_surrogate
+from analysis.statistics.stability import gaussian_surrogate
 from tests.planted_lives import make_lives
 
 UNITS, GROUPS, TICKS, LIVES = 32, 4, 40, 15

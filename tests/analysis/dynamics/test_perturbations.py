@@ -15,8 +15,7 @@ from nmmo.lib import material
 from activation_store.directions import Direction, Source, write_directions
 from activation_store.layers import LSTM_CELL, LSTM_HIDDEN
 from agent_zoo.base import RecurrentPolicy
-from agent_zoo.memories.leaky_average import LeakyAverages
-from agent_zoo.memories.lstm_memory import LSTM
+from agent_zoo.memory import LSTM, LeakyAverages
 from analysis.dynamics.fixed_points import find_fixed_points
 from analysis.dynamics.jacobians import Probes
 from analysis.dynamics.memory_length import (

@@ -7,8 +7,8 @@ from time import perf_counter
 
 import pytest
 
+from analysis.runs.codebook_rule import LABELS_FILE, keep_names, read_names
 from analysis.runs.finished_run import read_run
-from analysis.runs.names import LABELS_FILE, keep_names, read_names
 from tests.analysed import Analysed
 from tests.command import assert_refused, assert_refuses, run_here
 from tests.fuzz import flip
