@@ -66,7 +66,7 @@ def main() -> None:
     run = read_run(first, arguments.dump)
     with step(console, "loading the libraries"):
         from analysis.explorer.content import explored
-        from analysis.explorer.page import explorer_page
+        from analysis.explorer.page.page import explorer_page
         from analysis.explorer.simulated import is_simulated
         from analysis.explorer.tracks import open_further, read_further
     simulated = [path for path in others if is_simulated(path)]

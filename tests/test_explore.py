@@ -19,7 +19,7 @@ from scipy import stats
 from activation_store.reader import read_metadata
 from activation_store.schema import TILE_COLUMNS
 from analysis.explorer.content import Explored, explored
-from analysis.explorer.page import explorer_page
+from analysis.explorer.page.page import explorer_page
 from analysis.explorer.views import view_tables
 from analysis.features.observed import Observed
 from analysis.figures.style import cluster_colour

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analysis.explorer.content import Explored, explored
-from analysis.explorer.page import explorer_page
+from analysis.explorer.page.page import explorer_page
 from analysis.figures.style import cluster_colour
 from analysis.runs.finished_run import read_run
 from tests.analysis.explorer.conftest import READY, quiet

@@ -18,7 +18,7 @@ from activation_store.sparse_dictionary import DictionarySource, SparseDictionar
 from agent_zoo.sparse_codes import SparseCoder
 from analysis.explorer.content import Explored
 from analysis.explorer.edits import Change, PlayedEdit, read_edits
-from analysis.explorer.page import explorer_page
+from analysis.explorer.page.page import explorer_page
 from analysis.explorer.tracks import SPARSE_FILE, Further, open_further, plane_of, read_further
 from analysis.lives import places_among
 from analysis.pages import pages
