@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from activation_store.schema import ActionHead, DumpMetadata
-from analysis.panel.behaviours import main_behaviours
+from analysis.explorer.behaviours import main_behaviours
 from analysis.panel.content import PanelContent, PanelSource
 from analysis.panel.ticks import PanelTicks
 from analysis.runs.cluster_run import ClusterRun

@@ -8,7 +8,7 @@ import pytest
 
 from activation_store.directions import read_directions
 from activation_store.reader import read_dump
-from analysis.panel.behaviours import fit_rule
+from analysis.explorer.behaviours import fit_rule
 from analysis.runs.dynamics_run import read_dynamics
 from common.arrays import arrays_of
 from tests.browser import opened

@@ -22,7 +22,7 @@ QUESTIONS: dict[str, set[str]] = {
     "evaluation": set(),
     "training_runs": {"evaluation"},
     "findings": set(),
-    "explorer": {"torch", "life", "replays", "interventions"},
+    "explorer": {"torch", "clusters", "life", "replays", "interventions", "dynamics"},
     "probes": {"torch", "life"},
     "dynamics": {"torch", "clusters", "interventions"},
     "attribution": {"torch", "clusters", "life", "replays"},

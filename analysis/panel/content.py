@@ -13,9 +13,9 @@ from activation_store.schema import METADATA_FILE, DumpMetadata
 from agent_zoo.base import RecurrentPolicy
 from analysis.dynamics.circuits.graph import GRAPH_FILE
 from analysis.dynamics.tracks import load_policy_of
+from analysis.explorer.behaviours import behaviours_of, fit_rule, main_behaviours, plane, states_of_life
+from analysis.explorer.circuits import CIRCUIT_SCRIPT, PanelCircuit, read_circuit
 from analysis.lives import places_among
-from analysis.panel.behaviours import behaviours_of, fit_rule, main_behaviours, plane, states_of_life
-from analysis.panel.circuits import CIRCUIT_SCRIPT, PanelCircuit, read_circuit
 from analysis.panel.ticks import Chosen, PanelTicks, Probabilities, choose, joined_ticks, read_ticks, shared_out
 from analysis.recorded.action_probabilities import missing_for_probabilities, probabilities_of
 from analysis.runs.dynamics_run import Dynamics

@@ -17,7 +17,7 @@ from activation_store.index import rows
 from analysis.evaluation.held_out_tasks import TASK_NAMES
 from analysis.evaluation.results import check_comparable, read_results
 from analysis.evaluation.scores import gather, scorable
-from analysis.panel.circuits import read_circuit
+from analysis.explorer.circuits import read_circuit
 from analysis.replays.file import read_replay
 from analysis.runs.dynamics_run import read_dynamics
 from analysis.runs.finished_files import open_finished
@@ -178,7 +178,7 @@ OF_PANEL = {
 
 @reader(
     "analysis.runs.dynamics_run:read_dynamics", "analysis.runs.saliency_maps:read_saliency",
-    "analysis.panel.circuits:read_circuit", cases=180,
+    "analysis.explorer.circuits:read_circuit", cases=180,
 )  # fmt: skip
 def runs_of_the_panel(bench: Bench, folder: Path, data: st.DataObject) -> None:
     """Damage that DONE.json vouches for, to what the panel reads."""

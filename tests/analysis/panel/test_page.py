@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from analysis.explorer.behaviours import behaviours_of, has_behaviour, main_behaviours, plane, trajectories
 from analysis.labels import NOISE
-from analysis.panel.behaviours import behaviours_of, has_behaviour, main_behaviours, plane, trajectories
 from analysis.panel.page import panel_page, view_changes
 from analysis.panel.ticks import choose, pieces, shared_out
 from analysis.runs.propagated_labels import rule_from
