@@ -151,7 +151,7 @@ def panel(bench: Bench, folder: Path) -> tuple[Any, ...]:
     if not folder.exists():
         planted_dynamics_run(folder / "run", recorded.dump, UNITS)
     policy = recorded.policies / f"{POLICY}.safetensors"
-    return "panel.py", folder / "run", "--dump", recorded.dump, "--policy", policy, "-n", 6
+    return "panel.py", folder / "run", "--dump", recorded.dump, "--policy", policy
 
 
 def sparse(bench: Bench, folder: Path) -> tuple[Any, ...]:

@@ -124,7 +124,7 @@ def save_maps(run: RunFolder, places: dict[str, np.ndarray]) -> None:
 
 
 def further_of(paths: list[Path], content: Explored, most: int) -> Further:
-    return read_further(open_further(content.run, paths, []), content, most, quiet)
+    return read_further(open_further(content.run.clusters.path, content.run.dump, paths, []), content, most, quiet)
 
 
 def planted_tiles() -> np.ndarray:
