@@ -15,6 +15,7 @@ from activation_store.directions import read_directions
 from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import STARTS
 from agent_zoo.checkpoint import load_checkpoint, save_checkpoint
+from analysis.runs.selection_file import read_selection
 from common.arrays import arrays_of
 from tests.browser import opened, until
 from tests.command import assert_refused, run_here, run_well
@@ -170,7 +171,7 @@ def test_components_and_probabilities_are_those_of_the_dump(page, made: Made) ->
         chosen = np.exp(records.log_probability[row])
         assert odds[records.action[row, move]] == pytest.approx(chosen[move], abs=0.0051)
         assert shown["chosen"] == pytest.approx(chosen.tolist(), abs=0.0051)
-    assert page.locator("#life-views .odds").inner_text().startswith("attack style")
+    assert page.locator("#life-views .odds").inner_text().startswith("move\nnorth\n")
 
 
 def test_simulated_lives_stand_beside_those_that_they_go_on_from(page, made: Made) -> None:
@@ -234,6 +235,17 @@ def test_a_circuit_is_drawn_from_its_run_and_says_what_each_box_holds(page, made
     page.mouse.move(5, 5)
     assert page.locator("#circuit-graph .pale").count() == 0
     assert "lstm_cell after 6 ticks" in page.text_content("#circuit-text")
+
+
+def test_points_selected_in_it_are_records_of_the_run_for_other_scripts(page, made: Made, tmp_path: Path) -> None:
+    facts = page.evaluate("JSON.parse(document.getElementById('explorer-facts').textContent)")
+    points = [page.evaluate(f"explorer.point({number})") for number in (3, 40)]
+    content = {name: facts[name] for name in ("run", "runKey", "folder")}
+    rows = {"kind": facts["selectionKind"], "records": [point["row_of_run"] for point in points]}
+    (tmp_path / "selection.json").write_text(json.dumps(content | rows))
+    places = read_selection(tmp_path / "selection.json").places
+    for name, column in (("agent", "agent_id"), ("episode", "episode"), ("tick", "tick")):
+        assert places[column].tolist() == [point[name] for point in points]
 
 
 def test_without_what_lies_beside_it_the_page_is_about_the_run_alone(browser, made: Made, tmp_path: Path) -> None:

@@ -76,12 +76,6 @@ class Explored:
         return lives_of(self.seen.records.take(self.place))
 
     @cached_property
-    def life_keys(self) -> list[list[int]]:
-        """Slot, agent and episode of each life that was read."""
-        keys, _ = number_lives(places_of(self.seen.records))
-        return keys.tolist()
-
-    @cached_property
     def neighbours(self) -> np.ndarray:
         """The points of other lives whose states are most alike, nearest first, (N, K) int64; -1 where there are fewer.
 

@@ -45,6 +45,5 @@ class Motion:
         ]
         return {
             "run": dynamics.path.resolve().name, "layer": dynamics.layer, "lags": dynamics.r.shape[1] - 1,
-            "components": components, "left": len(dynamics.components) - len(shown), "labels": self.labels,
-            "states": dynamics.states.tolist(),
+            "components": components, "labels": self.labels, "states": dynamics.states.tolist(),
         }  # fmt: skip

@@ -19,7 +19,7 @@ const DASH_MARKS = ["━", "╌", "┈", "┉"];
 const CARD_WIDTHS = { least: 120, most: 230, gap: 8, edges: 14 }; // CSS pixels
 const BESIDE_VIEW = 145; // CSS pixels for the caption of a view, and for vitals and actions under it
 const UNDER_VITALS = 19; // CSS pixels for actions where there is no room beside vitals
-const UNDER_ALONE = 46; // CSS pixels for the caption of the only view
+const UNDER_ALONE = 68; // CSS pixels for the caption of the only view
 const LEAST_STACKED = 170; // CSS pixels of a recorded view over a simulated one
 const CHOICE = 40; // CSS pixels for the list of simulations
 const CARDS_TO_EACH_SIDE = 4;
@@ -113,7 +113,7 @@ class LifePanel {
     }
     this.life = this.data.lifeOf(tick);
     const { tables } = this.data;
-    byId("life-name").textContent = `Agent ${tables.agent[tick]}, episode ${tables.episode[tick]}: `
+    byId("life-name").title = byId("life-name").textContent = `Agent ${tables.agent[tick]}, episode ${tables.episode[tick]}: `
       + `ticks ${tables.tick[this.life.start]} to ${tables.tick[this.life.end - 1]}`;
     this.slider.max = String(this.life.end - this.life.start - 1);
     this.slider.value = String(tick - this.life.start);

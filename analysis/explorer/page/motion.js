@@ -81,7 +81,7 @@ class MotionPane {
   choose(number) {
     this.motion = this.data.motions[number];
     const options = this.motion.behaviours.map(({ label }) => element("option", { value: String(label) }, String(label)));
-    byId("of-behaviour").replaceChildren(element("option", { value: FOLLOW }, "of the open tick"), ...options);
+    byId("of-behaviour").replaceChildren(element("option", { value: FOLLOW }, "of this tick"), ...options);
     byId("lag").max = String(this.motion.lags);
     this.change({ chosen: FOLLOW, lag: Math.min(this.lag, this.motion.lags), component: 0, kept: false });
   }
