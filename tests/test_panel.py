@@ -248,6 +248,14 @@ def test_points_selected_in_it_are_records_of_the_run_for_other_scripts(page, ma
         assert places[column].tolist() == [point[name] for point in points]
 
 
+def test_the_explorer_takes_the_run_too_and_opens_on_its_own_layout(browser, made: Made, tmp_path: Path) -> None:
+    run_well("explore.py", made.dynamics, made.circuit, "-o", tmp_path / "e.html")
+    with opened(browser, tmp_path / "e.html", READY) as page:
+        assert page.evaluate("document.body.dataset.layout") == "explorer" and page.evaluate("explorer.open") is None
+        assert page.locator("#looked-at").is_visible() and page.locator("#circuit").count() == 1
+        assert page.evaluate("explorer.motion.entries.length") == 4 * 4
+
+
 def test_without_what_lies_beside_it_the_page_is_about_the_run_alone(browser, made: Made, tmp_path: Path) -> None:
     run, dump = tmp_path / "results" / "run", tmp_path / "data" / POLICY
     shutil.copytree(made.dynamics, run)

@@ -27,7 +27,7 @@ from analysis.runs.selection_file import read_selection
 from compare_runs import other_runs
 from tests.common.test_arrays import npy
 from tests.fuzz import Bench, damaged_json, junk, junk_or_json, read_or_refuse, reader
-from tests.planted_panel import planted_circuit, planted_dynamics_run, planted_saliency_run
+from tests.planted_dynamics import planted_circuit, planted_dynamics_run, planted_saliency_run
 from tests.planted_results import as_original, play, provenance
 from tests.planted_run import rewrite, saved_selection
 

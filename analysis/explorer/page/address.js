@@ -10,7 +10,8 @@ class Address {
   constructor(state, search) {
     this.state = state;
     this.search = search;
-    this.choices = [["colour", byId("colour-by"), "colourBy"], ["plane", byId("plane"), "plane"], ["map", byId("overlay"), "overlay"], ["layout", byId("layout"), "layout"]].filter(([, list]) => list);
+    const lists = { colour: ["colour-by", "colourBy"], plane: ["plane", "plane"], map: ["overlay", "overlay"], layout: ["layout", "layout"] };
+    this.choices = Object.entries(lists).map(([key, [id, what]]) => [key, byId(id), what]).filter(([, list]) => list);
     this.read();
     window.addEventListener("hashchange", () => this.read());
     state.on(["tick", "colourBy", "plane", "overlay", "layout", "away", "selection"], () => this.write());
@@ -25,7 +26,8 @@ class Address {
       list.value = option.value;
       this.state.set(what, option.value);
     }
-    const hidden = named.get("hide")?.split(","), away = hidden ? Object.keys(PANES).filter((id) => hidden.includes(id)) : AWAY[this.state.layout];
+    const hidden = named.get("hide")?.split(",");
+    const away = hidden ? Object.keys(PANES).filter((id) => hidden.includes(id)) : AWAY[this.state.layout];
     if (away.join() !== this.state.away.join()) this.state.set("away", away);
     const words = named.get("select") ?? "";
     if (words && words !== this.state.selectedWords) this.search.select(words);

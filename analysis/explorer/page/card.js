@@ -16,7 +16,8 @@ function clusterChip(state, tick) {
 /** A tick as a card: its view and its cluster. */
 function viewCard(state, tick, width) {
   const { data } = state;
-  const canvas = element("canvas", { onmousemove: (event) => { canvas.title = readAt(state, tick, tileUnder(canvas, event, data.facts.side)); }, role: "img", "aria-label": `View at tick ${data.tables.tick[tick]}: ${inWords(data, tick)}` });
+  const canvas = element("canvas", { role: "img", "aria-label": `View at tick ${data.tables.tick[tick]}: ${inWords(data, tick)}` });
+  canvas.addEventListener("mousemove", (event) => { canvas.title = readAt(state, tick, tileUnder(canvas, event, data.facts.side)); });
   drawView(canvas, data, tick, width, data.mapOver(state.map, tick));
   return element(
     "figure", { class: "card" }, canvas,

@@ -131,8 +131,10 @@ class LifePanel {
     const both = this.simulatedLives().length && !["life-views", "simulated"].some((pane) => this.state.away.includes(pane));
     const rows = both ? 2 : 1, scrolls = getComputedStyle(this.room).overflowY === "auto";
     const height = scrolls ? clientHeight : Infinity, perRow = (height - (rows > 1 ? CHOICE : 0)) / rows - BESIDE_VIEW + edges;
-    if (layout === "panel" && scrolls && rows === 1) return { alone: true, reach: 0, width: Math.floor(Math.max(least, Math.min(clientHeight - UNDER_ALONE, room / 2))) };
-    const paired = rows > 1 && (layout === "panel" || perRow < LEAST_STACKED); // one over the other would not fit: side by side, one tick of each
+    const alone = layout === "panel" && scrolls && rows === 1; // one view, and vitals beside it
+    if (alone) return { alone, reach: 0, width: Math.floor(Math.max(least, Math.min(clientHeight - UNDER_ALONE, room / 2))) };
+    // One over the other would not fit: side by side, one tick of each.
+    const paired = rows > 1 && (layout === "panel" || perRow < LEAST_STACKED);
     const reach = paired ? 0 : Math.max(0, Math.min(CARDS_TO_EACH_SIDE, Math.floor(((room + gap) / (least + gap) - 1) / 2)));
     const count = paired ? 2 : 2 * reach + 1, high = paired ? height - CHOICE - BESIDE_VIEW - UNDER_VITALS + edges : rows > 1 ? perRow : most;
     return { paired, reach, width: Math.floor(Math.max(least, Math.min(most, high, (room - gap * (count - 1)) / count))) };
@@ -250,7 +252,8 @@ class LifePanel {
       height: LANE_HEIGHTS.line, axis: { title: this.title(title), rangemode: "tozero", nticks: 4 }, traces: this.lineTraces(columns),
       legend: this.inColours(columns),
     }));
-    const value = lines[facts.panels.findIndex(({ title }) => title === "value")], heat = Array.from(runs, ([run, rows]) => this.heatRows(run, rows));
+    const value = lines[facts.panels.findIndex(({ title }) => title === "value")];
+    const heat = Array.from(runs, ([run, rows]) => this.heatRows(run, rows));
     const first = this.state.layout === "panel"; // what the policy computes comes before how the agent fares
     const strip = (name, traces) => ({
       height: LANE_HEIGHTS.strip, axis: { range: [0, 1], tickvals: [0.5], ticktext: [name], showgrid: false }, traces,

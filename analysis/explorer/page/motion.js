@@ -217,8 +217,10 @@ class MotionPane {
       this.tell("");
       return;
     }
-    const { motion } = this, where = [this.behaviour, this.lag, at.later, at.earlier], [from, to] = [at.earlier, at.later].map((k) => motion.components[k].name);
-    this.tell(`${from} → ${to}: r ${signed(motion.correlation(...where))}${motion.isSure(...where) ? " (q < 0.05)" : ""}, effect ${signed(motion.effect(...where))}`);
+    const { motion } = this, where = [this.behaviour, this.lag, at.later, at.earlier];
+    const [from, to] = [at.earlier, at.later].map((component) => motion.components[component].name);
+    const sure = motion.isSure(...where) ? " (q < 0.05)" : "";
+    this.tell(`${from} → ${to}: r ${signed(motion.correlation(...where))}${sure}, effect ${signed(motion.effect(...where))}`);
   }
 
   tell(text) { byId("matrix-text").textContent = text || "Point at a cell: row = later component, column = earlier one."; }

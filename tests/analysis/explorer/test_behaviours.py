@@ -9,7 +9,7 @@ from analysis.explorer.behaviours import has_behaviour, trajectories, trajectory
 from analysis.labels import NOISE
 from analysis.runs.propagated_labels import rule_from
 from analysis.runs.saliency_maps import _by_view, _later, read_saliency
-from tests.planted_panel import planted_saliency_run
+from tests.planted_dynamics import planted_saliency_run
 from tests.recorded import Recording
 
 

@@ -32,7 +32,7 @@ from tests.analysed import Analysed
 from tests.analysis.explorer.conftest import READY, quiet
 from tests.browser import opened, until
 from tests.command import assert_refused, assert_refuses, run_here, run_well
-from tests.planted_panel import planted_dynamics_run
+from tests.planted_dynamics import planted_dynamics_run
 
 LAYER, MOST, FEATURES = "action_decoder", 4, 12
 MAPPED = 7
