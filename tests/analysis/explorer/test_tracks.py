@@ -400,10 +400,11 @@ def test_matrices_say_what_moves_what_and_a_component_that_is_pointed_at_what_it
             pytest.approx(dynamics.r[at], abs=0.0051),
             bool(dynamics.significant[at]),
         )
-        x, y = cell(page, entry["later"], entry["earlier"])
-        box = page.locator("#jacobians").bounding_box()
-        red, _, blue, _ = page.locator("#jacobians").evaluate(PIXEL, [x - box["x"], y - box["y"]])
-        assert np.sign(red - blue) == np.sign(entry["effect"])
+    box = page.locator("#jacobians").bounding_box()
+    places = [cell(page, entry["later"], entry["earlier"]) for entry in shown["entries"]]
+    inside = [[x - box["x"], y - box["y"]] for x, y in places]
+    colours = page.locator("#jacobians").evaluate(RED_LESS_BLUE, inside)
+    assert np.sign(colours).tolist() == [np.sign(entry["effect"]) for entry in shown["entries"]]
     page.mouse.move(*cell(page, 1, 0))
     effect = f"{dynamics.jacobian[1, 1, 1, 0]:+.2f}".replace("-", "−")
     text = page.inner_text("#matrix-text")
@@ -490,9 +491,13 @@ def test_points_move_to_the_plane_that_is_chosen(page, results: Path, content: E
     assert page.evaluate("document.querySelector('header').scrollWidth") <= 1280, "both lists fit beside the rest"
 
 
-PIXEL = """(canvas, [x, y]) => {
-  const ratio = window.devicePixelRatio;
-  return Array.from(canvas.getContext("2d").getImageData(x * ratio, y * ratio, 1, 1).data);
+RED_LESS_BLUE = """(canvas, places) => {
+  const ratio = window.devicePixelRatio, { width, height } = canvas;
+  const { data } = canvas.getContext("2d").getImageData(0, 0, width, height);
+  return places.map(([x, y]) => {
+    const at = 4 * (Math.floor(y * ratio) * width + Math.floor(x * ratio));
+    return data[at] - data[at + 2];
+  });
 }"""
 EDGE = 26
 """CSS pixels beside a matrix, for numbers."""
