@@ -152,9 +152,10 @@ def hover(options: HoverArguments, console: "Console", step: "Step") -> None:
 
     run, _ = open_run(options.run, options.dump)
     with step("loading the libraries"):
+        from analysis.explorer.base import cluster_base
         from analysis.explorer.content import explored
-        from analysis.explorer.page import explorer_page
-    content = explored(run, options.max_ticks, step)
+        from analysis.explorer.page.page import explorer_page
+    content = explored(cluster_base(run, step), options.max_ticks, step)
     path = options.run / "hover.html"
     with step(f"building the page of {len(content.rows):,} states and {len(content.seen):,} ticks"):
         write_text(path, explorer_page(content))

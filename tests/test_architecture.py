@@ -22,7 +22,7 @@ QUESTIONS: dict[str, set[str]] = {
     "evaluation": set(),
     "training_runs": {"evaluation"},
     "findings": set(),
-    "explorer": {"torch", "life", "replays", "interventions"},
+    "explorer": {"torch", "clusters", "life", "replays", "interventions", "dynamics"},
     "probes": {"torch", "life"},
     "dynamics": {"torch", "clusters", "interventions"},
     "attribution": {"torch", "clusters", "life", "replays"},
@@ -30,7 +30,6 @@ QUESTIONS: dict[str, set[str]] = {
     "codes": {"torch", "clusters", "life", "replays", "dynamics", "sparse"},
     "interventions": {"torch", "game", "evaluation", "replays"},
     "world_model": {"torch", "game", "sparse", "interventions", "dynamics", "attribution"},
-    "panel": {"torch", "clusters", "explorer", "replays", "life", "dynamics"},
 }
 """Each question: whether it may import torch, or the game, and which other questions."""
 READ_FILES_ALONE = ("effects", "figures", "page")

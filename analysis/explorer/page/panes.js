@@ -3,9 +3,10 @@
 /* What can be put away to make room, and what keys do. */
 
 const PANES = {
-  map: "embedding", "looked-at": "pointer and selection", clusters: "clusters", "life-views": "views of the life",
+  map: "embedding", "looked-at": "pointer and selection", clusters: "clusters", motion: "what moves what", "life-views": "views of the life",
   simulated: "simulated lives", world: "world", "life-times": "time line",
 };
+const AWAY = { explorer: [], panel: ["looked-at", "world"] }; // at first, by layout
 const HOLDERS = { aside: ["looked-at", "clusters"], "#life-here": ["life-views", "simulated", "world"] };
 
 class Panes {
@@ -21,16 +22,25 @@ class Panes {
     document.addEventListener("pointerdown", ({ target }) => { if (!menu.contains(target)) menu.open = false; });
     menu.addEventListener("keydown", ({ key }) => { if (key === "Escape") menu.open = false; });
     this.draw();
-    state.on(["away"], () => this.draw());
+    listenTo("layout", "change", ({ target }) => this.arrange(target.value));
+    state.on(["away", "layout"], () => this.draw());
+    state.on(["selection"], () => { if (state.selection) state.set("away", state.away.filter((id) => id !== "looked-at")); });
     state.on(["tick"], () => { // without a life, the embedding is all there is to go on from
       if (state.tick === null) state.set("away", state.away.filter((id) => id !== "map"));
     });
   }
 
+  /** Take a layout, with the panes that it shows at first. */
+  arrange(layout) {
+    this.state.away = AWAY[layout];
+    this.state.set("layout", layout);
+  }
+
   choose() { this.state.set("away", this.boxes.filter(({ checked }) => !checked).map(({ value }) => value)); }
 
   draw() {
-    const { away } = this.state;
+    const { away, layout } = this.state;
+    document.body.dataset.layout = layout;
     for (const box of this.boxes) {
       box.checked = !away.includes(box.value);
       byId(box.value).hidden = !box.checked;

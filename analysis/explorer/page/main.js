@@ -42,7 +42,7 @@ class PointerPanel {
   tracked(tick) {
     const { data } = this.state;
     const said = data.tracks.map((track) => [track, data.tracked(track, tick)]).filter(([{ clusters }, value]) => clusters || value !== 0);
-    const inWords = ({ clusters }, value) => (clusters && value === data.facts.noise.label ? "noise" : shortNumber(value, 3));
+    const inWords = ({ clusters }, value) => (clusters && value === data.facts.noise.label ? "none" : shortNumber(value, 3));
     return said.flatMap(([track, value]) => [element("dt", {}, track.name), element("dd", {}, inWords(track, value))]);
   }
 
@@ -65,7 +65,7 @@ class PointerPanel {
 }
 
 /** What `window.explorer` offers: numbers and copies. */
-function publicState(state, embedding, selection) {
+function publicState(state, embedding, selection, pane) {
   const { data } = state;
   const { tables } = data;
   const tickOf = (tick) => ({
@@ -75,6 +75,8 @@ function publicState(state, embedding, selection) {
     columns: Object.fromEntries([...data.facts.panels.flatMap(({ columns }) => Object.keys(columns)), ...Object.keys(data.facts.acts)]
       .map((key) => [key, tables[key][tick]])),
     tracks: data.tracks.map((track) => data.tracked(track, tick)),
+    odds: Object.fromEntries(Object.keys(data.facts.odds).map((head) => [head, data.oddsOf(head, tick)])),
+    chosen: data.chosenAt(tick),
     mapped: data.maps.map(({ numberAt }) => numberAt.has(tick)),
   });
   return Object.freeze({
@@ -103,6 +105,11 @@ function publicState(state, embedding, selection) {
       return Array.from({ length: end - start }, (_, at) => tickOf(start + at));
     },
     near: (i) => data.near(i),
+    /** What moves what in the behaviour and at the lag that are shown. */
+    get motion() {
+      const { behaviour, lag, component, motion } = pane;
+      return motion && { behaviour, lag, component, entries: motion.entries(behaviour, lag), strongest: pane.strongest() };
+    },
     placeOf: (i) => embedding.placeOf(i),
   });
 }
@@ -114,7 +121,9 @@ async function start() {
   const state = new ExplorerState(await ExplorerData.load());
   const embedding = new Embedding(state);
   const selection = new SelectionPanel(state);
-  for (const Panel of [PointerPanel, WorldPane, Panes]) new Panel(state);
+  for (const Panel of [Panes, PointerPanel, WorldPane]) new Panel(state);
+  const motion = new MotionPane(state);
+  if (state.data.facts.circuits.length) new Circuits(state.data.facts);
   new ClusterPanel(state, selection);
   listenToKeys(state, new LifePanel(state));
   new QuantityCard(state, embedding);
@@ -132,13 +141,18 @@ async function start() {
   }
   await embedding.draw();
   new Address(state, new SearchBox(state));
+  if (state.layout === "panel" && state.tick === null) state.set("tick", firstTick(state.data));
   for (const mode of ["pan", "lasso", "select"]) {
     listenTo(`mode-${mode}`, "change", ({ target }) => {
       Plotly.relayout(embedding.div, { dragmode: mode });
       leaveKeys(target);
     });
   }
-  window.explorer = publicState(state, embedding, selection);
+  window.explorer = publicState(state, embedding, selection, motion);
+  document.body.dataset.ready = String(Math.round(performance.now()));
 }
+
+/** Where a layout that is about a life begins: at the first saliency map, or else at the first point. */
+function firstTick({ maps, tables }) { return maps[0]?.numberAt.keys().next().value ?? tables["point.tick"][0]; }
 
 begin(start, failing("its run", "build it again with explore.py"));

@@ -19,6 +19,7 @@ class Circuits {
     this.number = 0;
     this.svg = byId("circuit-graph");
     listenTo("of-direction", "change", ({ target }) => { this.number = Number(target.value); this.resize(); });
+    new ResizeObserver(() => this.resize()).observe(this.svg.parentElement);
   }
 
   get graph() { return this.facts.circuits[this.number]; }
@@ -26,6 +27,7 @@ class Circuits {
   resize() {
     const { graph } = this, columns = this.facts.circuitColumns;
     this.width = this.svg.parentElement.clientWidth;
+    if (!this.width) return; // put away
     this.height = HEADING + BOX_ROW * Math.max(...graph.boxes.map((column) => column.length));
     this.step = this.width / columns.length;
     this.boxWidth = Math.min(110, this.step - 14);

@@ -6,6 +6,7 @@
  */
 
 const MAP_STEPS = 127; // of the largest attribution in a map
+const LEAST_RING = 0.02; // of it, for a ring around an entity
 
 class ExplorerData extends RecordedTicks {
   constructor(facts, tables) {
@@ -14,10 +15,8 @@ class ExplorerData extends RecordedTicks {
     this.ticks = facts.recorded.ticks;
     this.features = facts.features.map((feature, i) => ({ ...feature, values: tables[`feature.${i}`] }));
     this.tracks = facts.tracks.map((track, i) => ({ ...track, steps: tables[`track.${i}`] }));
-    this.maps = facts.maps.map((map, i) => ({
-      ...map, tiles: tables[`map.${i}.tiles`], most: tables[`map.${i}.most`],
-      numberAt: new Map(Array.from(tables[`map.${i}.ticks`], (tick, number) => [tick, number])),
-    }));
+    this.maps = facts.maps.map((map, i) => this.mapsOf(map, (name) => tables[`map.${i}.${name}`]));
+    this.motions = facts.motions.map((motion, i) => new Motion(motion, this, i));
     this.views = this.unfoldViews();
     const starts = running(tables["life.ticks"]);
     this.lifeStart = starts.subarray(0, facts.recorded.lives + 1);
@@ -28,6 +27,13 @@ class ExplorerData extends RecordedTicks {
   static async load() {
     const facts = factsIn("explorer-facts");
     return new ExplorerData(facts, await tablesIn("explorer-content", facts.columns));
+  }
+
+  /** The maps of a run of saliency.py. */
+  mapsOf(map, table) {
+    const ticks = Array.from(table("ticks")), [tiles, most, entities, parts] = ["tiles", "most", "entities", "parts"].map(table);
+    const starts = running(ticks.map((tick) => this.tables["entity.count"][tick]));
+    return { ...map, tiles, most, entities, parts, starts, numberAt: new Map(ticks.map((tick, number) => [tick, number])) };
   }
 
   /**
@@ -142,24 +148,55 @@ class ExplorerData extends RecordedTicks {
   /** What a further run says of each point. */
   trackedAtPoints(track) { return Float64Array.from(this.tables["point.tick"], (tick) => this.tracked(track, tick)); }
 
+  /** The saliency map of a tick, in 127ths of its largest attribution; undefined where there is none. */
+  mapAt(map, tick) {
+    const number = map?.numberAt.get(tick), size = this.facts.side ** 2, count = this.facts.parts.length;
+    if (number === undefined) return undefined;
+    return {
+      most: map.most[number], tiles: map.tiles.subarray(number * size, (number + 1) * size),
+      entities: map.entities.subarray(map.starts[number], map.starts[number + 1]), parts: map.parts.subarray(number * count, (number + 1) * count),
+    };
+  }
+
   /** How to draw a run's saliency map over the view of a tick; undefined where there is none. */
   mapOver(map, tick) {
-    const number = map?.numberAt.get(tick), { side } = this.facts;
-    if (number === undefined) return undefined;
-    const tiles = map.tiles.subarray(number * side * side, (number + 1) * side * side);
-    return (context, scale) => drawMapOver(context, side, scale, tiles, MAP_STEPS);
+    const here = this.mapAt(map, tick), { side } = this.facts;
+    if (!here) return undefined;
+    return (context, scale) => {
+      drawMapOver(context, side, scale, here.tiles, MAP_STEPS);
+      this.others(tick).forEach(({ down, right }, i) => {
+        const share = here.entities[i] / MAP_STEPS, ring = [2 + 4 * Math.abs(share), `rgb(${(share > 0 ? UP : DOWN).join(", ")})`];
+        if (Math.abs(share) >= LEAST_RING) drawRing(context, (side / 2 + right) * scale, (side / 2 + down) * scale, 0.52 * scale, [ring]);
+      });
+    };
   }
 
   colourOf(label, clusters = this.facts.clusters) {
     return clusters.find((cluster) => cluster.label === label)?.colour ?? (label === this.facts.noise.label ? this.facts.noise.colour : "#ffffff");
   }
 
-  nameOf(label) {
-    return label === this.facts.noise.label ? "noise" : `cluster ${label}`;
+  nameOf(label) { return label === this.facts.noise.label ? this.facts.noise.name : `${this.facts.word} ${label}`; }
+
+  /** Probabilities of a head's options at a tick, 0 to 1; null where unknown. */
+  oddsOf(head, tick) {
+    const count = this.facts.odds[head].length;
+    return inShares(this.tables[`odds.${head}`].subarray(tick * count, (tick + 1) * count));
+  }
+
+  /** Probability of what was chosen in each head at a tick, 0 to 1; null where unknown. */
+  chosenAt(tick) {
+    const count = this.facts.heads.length;
+    return inShares(this.tables.chosen?.subarray(tick * count, (tick + 1) * count) ?? []);
   }
 }
 
-/** What the user looks at; what changes is hovered, tick, colourBy, plane, overlay, simulation, selection, names or away. */
+/** Shares from percents; null if they are unknown. */
+function inShares(percents) { return percents[0] > 100 ? null : Array.from(percents, (percent) => percent / 100); }
+
+/**
+ * What the user looks at; what changes is hovered, tick, colourBy, plane, overlay, simulation, selection, names, layout, away or
+ * pointedTrack.
+ */
 class ExplorerState extends PageState {
   constructor(data) {
     super(data);
@@ -171,7 +208,9 @@ class ExplorerState extends PageState {
     this.simulation = 0; // number of the dump of simulated lives that is shown; "" for none
     this.selection = null; // points, or none
     this.names = {}; // labels that people gave to clusters
-    this.away = []; // keys of PANES that are not shown
+    this.layout = byId("layout").value;
+    this.away = AWAY[this.layout]; // keys of PANES that are not shown
+    this.pointedTrack = -1; // number of a further run under the pointer in the time line
   }
 
   /** A cluster's name, with what people call it. */

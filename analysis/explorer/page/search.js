@@ -82,7 +82,7 @@ class SearchBox {
       ...data.tracks.map(({ run, name, definition }, i) => ({
         kind: "colour by", name, text: `${name}: ${definition} (${run})`, act: () => state.colour(`track.${i}`),
       })),
-      ...[...data.facts.clusters, data.facts.noise].map(({ label, description = "points in no cluster" }) => ({
+      ...[...data.facts.clusters, data.facts.noise].map(({ label, description = `points in no ${data.facts.word}` }) => ({
         kind: "select", name: data.nameOf(label), text: `${state.called(label)}: ${description}`, act: () => state.selectCluster(label),
       })),
       ...data.maps.flatMap((map) => this.mapped(map)),

@@ -19,6 +19,7 @@ const DASH_MARKS = ["━", "╌", "┈", "┉"];
 const CARD_WIDTHS = { least: 120, most: 230, gap: 8, edges: 14 }; // CSS pixels
 const BESIDE_VIEW = 145; // CSS pixels for the caption of a view, and for vitals and actions under it
 const UNDER_VITALS = 19; // CSS pixels for actions where there is no room beside vitals
+const UNDER_ALONE = 68; // CSS pixels for the caption of the only view
 const LEAST_STACKED = 170; // CSS pixels of a recorded view over a simulated one
 const CHOICE = 40; // CSS pixels for the list of simulations
 const CARDS_TO_EACH_SIDE = 4;
@@ -53,7 +54,7 @@ class LifePanel {
     this.shown = null;
     this.listen();
     state.on(["tick", "away"], () => this.draw());
-    state.on(["names", "overlay", "simulation"], () => this.draw(true));
+    state.on(["names", "overlay", "simulation", "layout"], () => this.draw(true));
     state.on(["selection"], () => this.setPlaying(false)); // its test needs the time
   }
 
@@ -112,7 +113,7 @@ class LifePanel {
     }
     this.life = this.data.lifeOf(tick);
     const { tables } = this.data;
-    byId("life-name").textContent = `Agent ${tables.agent[tick]}, episode ${tables.episode[tick]}: `
+    byId("life-name").title = byId("life-name").textContent = `Agent ${tables.agent[tick]}, episode ${tables.episode[tick]}: `
       + `ticks ${tables.tick[this.life.start]} to ${tables.tick[this.life.end - 1]}`;
     this.slider.max = String(this.life.end - this.life.start - 1);
     this.slider.value = String(tick - this.life.start);
@@ -126,11 +127,14 @@ class LifePanel {
 
   /** How many ticks to show to each side of the open one, and how wide. */
   cards() {
-    const { least, most, gap, edges } = CARD_WIDTHS, { clientWidth: room, clientHeight } = this.room;
+    const { least, most, gap, edges } = CARD_WIDTHS, { clientWidth: room, clientHeight } = this.room, { layout } = this.state;
     const both = this.simulatedLives().length && !["life-views", "simulated"].some((pane) => this.state.away.includes(pane));
     const rows = both ? 2 : 1, scrolls = getComputedStyle(this.room).overflowY === "auto";
     const height = scrolls ? clientHeight : Infinity, perRow = (height - (rows > 1 ? CHOICE : 0)) / rows - BESIDE_VIEW + edges;
-    const paired = rows > 1 && perRow < LEAST_STACKED; // one over the other would not fit: side by side, one tick of each
+    const alone = layout === "panel" && scrolls && rows === 1; // one view, and vitals beside it
+    if (alone) return { alone, reach: 0, width: Math.floor(Math.max(least, Math.min(clientHeight - UNDER_ALONE, room / 2))) };
+    // One over the other would not fit: side by side, one tick of each.
+    const paired = rows > 1 && (layout === "panel" || perRow < LEAST_STACKED);
     const reach = paired ? 0 : Math.max(0, Math.min(CARDS_TO_EACH_SIDE, Math.floor(((room + gap) / (least + gap) - 1) / 2)));
     const count = paired ? 2 : 2 * reach + 1, high = paired ? height - CHOICE - BESIDE_VIEW - UNDER_VITALS + edges : rows > 1 ? perRow : most;
     return { paired, reach, width: Math.floor(Math.max(least, Math.min(most, high, (room - gap * (count - 1)) / count))) };
@@ -139,8 +143,9 @@ class LifePanel {
   /** The tick, and as many before and after it as there is room for. */
   drawViews() {
     if (!this.room.clientWidth) return; // hidden: drawn once it is shown, which changes its size
-    const { paired, reach, width } = this.cards(), count = 2 * reach + 1;
+    const { alone = false, paired = false, reach, width } = this.cards(), count = 2 * reach + 1;
     this.room.classList.toggle("paired", paired);
+    this.room.classList.toggle("alone", alone);
     const ticks = Array.from({ length: count }, (_, i) => this.state.tick - reach + i);
     const row = (span, what, shownAt) => element("div", { class: "cards" }, ...ticks.map((tick) => {
       const card = this.cardOf(tick, span, what, shownAt(tick), width - CARD_WIDTHS.edges);
@@ -214,8 +219,12 @@ class LifePanel {
       responsive: true, displaylogo: false, modeBarButtons: [["toImage", "zoomIn2d", "zoomOut2d", "autoScale2d"]],
       doubleClick: false, // two clicks are two ticks; and plotly would go back to the range of the life that was open first
     });
-    for (const event of ["plotly_click", "plotly_relayout"]) this.plot.removeAllListeners(event);
+    for (const event of ["plotly_click", "plotly_hover", "plotly_relayout"]) this.plot.removeAllListeners(event);
     this.plot.on("plotly_click", ({ event }) => this.go(this.tickAt(this.timeAt(event))));
+    this.plot.on("plotly_hover", ({ points }) => {
+      const row = points.find(({ data }) => data.meta);
+      if (row) this.state.set("pointedTrack", row.data.meta[row.y]);
+    });
     this.plot.on("plotly_relayout", () => this.drawAxis()); // another tick, or a zoom
     this.drawAxis();
   }
@@ -239,23 +248,28 @@ class LifePanel {
     const kinds = facts.eventKinds.filter((kind) => events.some((event) => event.kind === kind));
     const labelled = tracks.filter(({ clusters }) => clusters);
     const runs = grouped(tracks.filter(({ clusters }) => !clusters), ({ run }) => run);
+    const lines = facts.panels.map(({ title, columns }) => ({
+      height: LANE_HEIGHTS.line, axis: { title: this.title(title), rangemode: "tozero", nticks: 4 }, traces: this.lineTraces(columns),
+      legend: this.inColours(columns),
+    }));
+    const value = lines[facts.panels.findIndex(({ title }) => title === "value")];
+    const heat = Array.from(runs, ([run, rows]) => this.heatRows(run, rows));
+    const first = this.state.layout === "panel"; // what the policy computes comes before how the agent fares
     const strip = (name, traces) => ({
       height: LANE_HEIGHTS.strip, axis: { range: [0, 1], tickvals: [0.5], ticktext: [name], showgrid: false }, traces,
     });
     return [
       ...this.simulatedLane(),
-      strip("cluster", this.stripTraces(tables.label, tables.own, (label) => this.state.called(label))),
+      strip(facts.word, this.stripTraces(tables.label, tables.own, (label) => this.state.called(label))),
       ...labelled.map((track) => strip(track.name.split(" ")[0], this.stripTraces(
         track.steps, null, (label) => `${track.name}: ${label}`, track.clusters,
       ))),
-      ...facts.panels.map(({ title, columns }) => ({
-        height: LANE_HEIGHTS.line, axis: { title: this.title(title), rangemode: "tozero", nticks: 4 }, traces: this.lineTraces(columns),
-        legend: this.inColours(columns),
-      })),
+      ...(first ? [value, ...heat].filter(Boolean) : []),
+      ...lines.filter((line) => !first || line !== value),
       this.lanes(kinds, this.eventTraces(kinds, events)),
       ...this.mapLane(),
       this.lanes(acts.map(([, name]) => name), this.actTraces(acts)),
-      ...Array.from(runs, ([run, rows]) => this.heatRows(run, rows)),
+      ...(first ? [] : heat),
     ];
   }
 
@@ -303,7 +317,7 @@ class LifePanel {
       axis: { range: [tracks.length - 0.5, -0.5 - GAP / LANE_HEIGHTS.lane], tickvals: tracks.map((_, row) => row), ticktext: tracks.map(short), showgrid: false },
       traces: [{
         type: "heatmap", x: Array.from(this.clock()), y: tracks.map((_, row) => row), z: tracks.map(({ steps }) => Array.from(steps.subarray(this.life.start, this.life.end))),
-        zmin: 0, zmax: 255, colorscale: HEAT, showscale: false, ygap: 1, text, hovertemplate: "%{text}<extra></extra>",
+        meta: tracks.map((track) => this.data.tracks.indexOf(track)), zmin: 0, zmax: 255, colorscale: HEAT, showscale: false, ygap: 1, text, hovertemplate: "%{text}<extra></extra>",
       }],
     };
   }

@@ -24,19 +24,19 @@ class ClusterPanel {
 
   item(cluster) {
     const input = element("input", {
-      type: "text", maxlength: "200", placeholder: "your label", "aria-label": `Label of cluster ${cluster.label}`,
+      type: "text", maxlength: "200", placeholder: "your label", "aria-label": `Label of ${this.state.data.nameOf(cluster.label)}`,
       onchange: () => this.rename(cluster.label, input.value),
     });
     this.inputs.set(cluster.label, input);
     return element(
       "li", { "data-cluster": String(cluster.label) },
       element(
-        "div", { class: "row" }, swatchOf(cluster), element("b", {}, `cluster ${cluster.label}`),
+        "div", { class: "row" }, swatchOf(cluster), element("b", {}, this.state.data.nameOf(cluster.label)),
         element("span", { class: "dim" }, `${cluster.records.toLocaleString("en")} records, ${(100 * cluster.share).toFixed(1)}%`),
         element("button", { type: "button", onclick: () => this.select(cluster.label) }, "Select"),
       ),
       element("p", { class: "dim" }, cluster.description),
-      element("p", { class: "dim" }, `Differences that survive: ${cluster.surviving}; given tick and age: ${cluster.survivingGivenTime}`),
+      cluster.compared ? element("p", { class: "dim" }, `Differences that survive: ${cluster.surviving}; given tick and age: ${cluster.survivingGivenTime}`) : null,
       input,
     );
   }
@@ -46,8 +46,8 @@ class ClusterPanel {
     if (!noise.records) return "";
     return element(
       "li", {}, element(
-        "div", { class: "row" }, swatchOf({ ...noise, symbol: "circle" }), element("b", {}, "noise"),
-        element("span", { class: "dim" }, `${noise.records.toLocaleString("en")} records in no cluster`),
+        "div", { class: "row" }, swatchOf({ ...noise, symbol: "circle" }), element("b", {}, noise.name),
+        element("span", { class: "dim" }, `${noise.records.toLocaleString("en")} records in no ${this.facts.word}`),
         element("button", { type: "button", onclick: () => this.select(noise.label) }, "Select"),
       ),
     );

@@ -4,18 +4,20 @@ What further runs of the dump say of its ticks is shown beside them.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from analysis.dynamics.circuits.graph import COLUMNS
 from analysis.explorer.content import Explored, axes_of
 from analysis.explorer.tracks import Further, Overlay, Track
 from analysis.explorer.views import view_facts, view_tables
 from analysis.features.observed import Observed
 from analysis.features.registry import CATEGORIES
-from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker, effect_colour
+from analysis.figures.style import NOISE_COLOUR, cluster_colour, cluster_marker
 from analysis.interventions.page.page import page_scripts
 from analysis.labels import NOISE
 from analysis.life.action_words import action_words
@@ -23,8 +25,14 @@ from analysis.life.events import DIED, EVENT_KINDS, LifeEvents
 from analysis.life.timeline import ESTIMATES, LANES, Timeline
 from analysis.pages.packing import Packed, embedded, pack, signed_bytes
 from analysis.pages.pages import BASE, environment, scripts_of, style_of
+from analysis.runs.saliency_maps import PARTS
 from analysis.runs.selection_file import SELECTION_KIND
 
+if TYPE_CHECKING:
+    from analysis.explorer.odds import Odds
+
+Layout = Literal["explorer", "panel"]
+LAYOUTS: tuple[Layout, ...] = ("explorer", "panel")
 PANELS = {
     "vitals (points)": {"self_health": "health", "self_food": "food", "self_water": "water"},
     "highest level": {"max_combat_level": "combat", "max_harvesting_level": "harvesting"},
@@ -74,8 +82,8 @@ def events_in_words(events: LifeEvents, whole_episodes: bool) -> list[str]:
 _HERE = Path(__file__).parent
 _KIT = (*BASE, "canvas.js", "glyphs.js", "view.js")
 _PARTS = (
-    "data", "card", "statistics", "embedding", "life", "world", "selection", "edits", "quantity", "clusters", "search",
-    "panes", "address", "main",
+    "data", "card", "statistics", "embedding", "life", "world", "selection", "edits", "quantity", "motion", "circuits",
+    "clusters", "search", "panes", "address", "main",
 )  # fmt: skip
 _SCRIPTS = [_HERE / f"{name}.js" for name in _PARTS]
 _SYMBOLS = {
@@ -88,21 +96,24 @@ _NUMBERED = re.compile(r"(player|NPC) -?\d+")
 """An entity with its number, as words of actions and events name it."""
 
 
-def explorer_page(content: Explored, further: Further | None = None) -> str:
-    """Return the page as HTML."""
+def explorer_page(
+    content: Explored, further: Further | None = None, odds: "Odds | None" = None, layout: Layout = "explorer"
+) -> str:
+    """Return the page as HTML, opened on a layout."""
     from plotly.offline import get_plotlyjs
 
     further = further or Further()
     columns, tracks = life_columns(content.timeline), further.tracks
     own = page_scripts()
     films = {name: film for name, film in further.films.items() if own.allow(film)}
-    packed = _packed(content, columns, further, films)
+    packed = _packed(content, columns, further, odds, films)
     page = environment(_HERE).get_template("template.html")
     return page.render(
         content=content, run=content.run, summary=content.run.summary, columns=_colouring_columns(content, columns),
-        tracks=_by_run(tracks), planes=_planes(content, tracks), further=further, zip=zip, effect_colour=effect_colour,
+        tracks=_by_run(tracks), planes=_planes(content, tracks), further=further,
+        layouts=sorted(LAYOUTS, key=lambda one: one != layout), word=content.labels.word,
         permutations=len(content.shifts) - 1,
-        facts=embedded(_facts(content, columns, further) | {"columns": packed.columns}),
+        facts=embedded(_facts(content, columns, further, odds) | {"columns": packed.columns}),
         films=films, of_films=own.allowed if films else "", packed=packed.content,
         style=style_of("window", _HERE), scripts=scripts_of(_KIT, _SCRIPTS, [get_plotlyjs()]),
     )  # fmt: skip
@@ -122,7 +133,9 @@ def _by_run(tracks: Sequence[Track]) -> dict[str, list[tuple[int, Track]]]:
     return runs
 
 
-def _packed(content: Explored, columns: dict[str, np.ndarray], further: Further, films: dict[str, str]) -> Packed:
+def _packed(
+    content: Explored, columns: dict[str, np.ndarray], further: Further, odds: "Odds | None", films: dict[str, str]
+) -> Packed:
     """Pack the points, the ticks of their lives, and how the run's test shifts each life's labels."""
     shifts, (label, own) = content.shifts, content.tick_labels
     tables = {
@@ -142,10 +155,15 @@ def _packed(content: Explored, columns: dict[str, np.ndarray], further: Further,
         **{f"category.{i}": held for i, (_, held) in enumerate(content.categories.values())},
         **_planes_of_others(further.tracks),
         **{f"track.{i}": _stored(track) for i, track in enumerate(further.tracks)},
-        **{f"map.{i}{name}": table for i, overlay in enumerate(further.overlays) for name, table in _map(overlay)},
         **{f"simulated.{i}": lives.begins for i, lives in enumerate(content.simulated)},
+        **{
+            f"motion.{i}.{name}": one for i, motion in enumerate(further.motions) for name, one in motion.tables.items()
+        },
+        **(_shares(odds) if odds else {}),
     }
     ticks, texts = _ticks(content, columns)
+    for i, overlay in enumerate(further.overlays):
+        tables |= {f"map.{i}.{name}": table for name, table in _map(overlay, ticks["entity.count"]).items()}
     return pack(tables | ticks, texts | {"films": films})
 
 
@@ -230,10 +248,28 @@ def _stored(track: Track) -> np.ndarray:
     return np.rint((track.values - low) * (_BYTE / (high - low) if high > low else 0)).astype(np.uint8)
 
 
-def _map(overlay: Overlay) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield which ticks have a map, (M,), the largest |attribution| in each, (M,), all in 127ths of it, (M, 225)."""
+def _map(overlay: Overlay, count: np.ndarray) -> dict[str, np.ndarray]:
+    """Return tables of M maps: the largest |attribution| in each, and all in 127ths of it.
+
+    Args:
+        count: how many others are in view at each tick of the page.
+    """
+    owner = np.repeat(np.arange(len(overlay.ticks)), count[overlay.ticks])
     most = np.abs(overlay.tiles).max(axis=1)
-    yield from ((".ticks", overlay.ticks), (".most", most), (".tiles", signed_bytes(overlay.tiles, most[:, None])))
+    np.maximum.at(most, owner, np.abs(overlay.entities))
+    return {
+        "ticks": overlay.ticks, "most": most, "tiles": signed_bytes(overlay.tiles, most[:, None]),
+        "entities": signed_bytes(overlay.entities, most[owner]), "parts": _percent(overlay.parts),
+    }  # fmt: skip
+
+
+def _shares(odds: "Odds") -> dict[str, np.ndarray]:
+    return {"chosen": _percent(odds.chosen), **{f"odds.{head}": _percent(own) for head, own in odds.options.items()}}
+
+
+def _percent(shares: np.ndarray) -> np.ndarray:
+    """Return shares in percent, 255 where unknown, uint8."""
+    return np.where(np.isfinite(shares), np.nan_to_num(shares) * 100, _BYTE).round().astype(np.uint8)
 
 
 def _narrow(values: np.ndarray) -> np.ndarray:
@@ -242,7 +278,7 @@ def _narrow(values: np.ndarray) -> np.ndarray:
     return values.astype(np.int32) if whole else values
 
 
-def _facts(content: Explored, columns: dict[str, np.ndarray], further: Further) -> dict[str, Any]:
+def _facts(content: Explored, columns: dict[str, np.ndarray], further: Further, odds: "Odds | None") -> dict[str, Any]:
     """Return everything except the tables."""
     run = content.run
     return {
@@ -258,11 +294,23 @@ def _facts(content: Explored, columns: dict[str, np.ndarray], further: Further) 
         "clusters": [_cluster(cluster) for cluster in run.summary["clusters"]],
         "tracks": [_track(track) for track in further.tracks],
         "maps": [overlay.maps.facts for overlay in further.overlays],
+        "parts": PARTS,
         "recorded": {"lives": len(content.timeline.lives), "ticks": len(content.seen)},
         "simulated": [
             {"name": lives.name, "edits": lives.edits, "lives": len(lives.begins)} for lives in content.simulated
         ],
-        "noise": {"label": NOISE, "colour": NOISE_COLOUR, "records": run.summary["noise_records"]},
+        "word": content.labels.word,
+        "noise": {
+            "label": NOISE,
+            "colour": NOISE_COLOUR,
+            "records": run.summary["noise_records"],
+            "name": "noise" if content.labels.word == "cluster" else f"no {content.labels.word} yet",
+        },
+        "motions": [motion.facts for motion in further.motions],
+        "circuits": [asdict(circuit.graph) for circuit in further.circuits],
+        "circuitColumns": COLUMNS,
+        "heads": [head.name for head in content.seen.metadata.action_heads],
+        "odds": odds.names if odds else {},
         **view_facts(),
         "panels": panels_of(columns),
         "acts": ACTS,
@@ -296,6 +344,7 @@ def _cluster(cluster: dict[str, Any]) -> dict[str, Any]:
         "records": cluster["records"],
         "share": cluster["share"],
         "description": cluster["description"],
+        "compared": len(cluster["effects"]),
         "surviving": sum(effect["survives"] for effect in cluster["effects"]),
         "survivingGivenTime": sum(effect["survives_given_time"] for effect in cluster["effects"]),
         "colour": cluster_colour(label),

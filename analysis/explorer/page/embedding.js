@@ -103,7 +103,7 @@ class Embedding {
     return Array.from(tables["point.tick"], (tick, point) => escaped(
       `${this.state.called(tables["point.label"][point])}\nagent ${tables.agent[tick]}, episode ${tables.episode[tick]}, tick ${tables.tick[tick]}`
       + (values ? `\n${this.quantity().name} ${shortNumber(values[point])}` : "")
-      + (names.size > 1 && of !== "cluster" ? `\n${of}: ${names.get(labels[point]) ?? "none"}` : ""),
+      + (names.size > 1 && of !== this.data.facts.word ? `\n${of}: ${names.get(labels[point]) ?? "none"}` : ""),
     ).replaceAll("\n", "<br>"));
   }
 
@@ -125,7 +125,7 @@ class Embedding {
   categories() {
     const [kind, key] = this.state.colourBy.split("."), { tables, facts, tracks } = this.data;
     const ofPoints = (steps) => Array.from(tables["point.tick"], (tick) => steps[tick]);
-    if (kind === "cluster") return { name: "cluster", labels: tables["point.label"], groups: facts.clusters };
+    if (kind === "cluster") return { name: facts.word, labels: tables["point.label"], groups: facts.clusters };
     if (kind === "policy") return { name: "policy", labels: new Uint8Array(this.data.count), groups: [{ label: 0, name: "", colour: facts.policyColour, symbol: "circle" }] };
     if (kind === "category") return { ...facts.categories[key], labels: tables[`category.${key}`] };
     if (kind === "track" && tracks[key].clusters) return { name: tracks[key].name, labels: ofPoints(tracks[key].steps), groups: tracks[key].clusters };

@@ -3,17 +3,18 @@
 /*
  * The address of what is shown, to keep or to send: #agent=35&episode=0&tick=104&colour=self_food opens the page there;
  * plane=RUN shows the embedding of that run, map=RUN the saliency maps of that run,
- * hide=map,clusters puts panes away; select=food < 10 selects the points that these words find in the search box.
+ * layout=panel takes another layout; hide=map,clusters puts panes away; select=food < 10 selects the points that these words find in the search box.
  */
 
 class Address {
   constructor(state, search) {
     this.state = state;
     this.search = search;
-    this.choices = [["colour", byId("colour-by"), "colourBy"], ["plane", byId("plane"), "plane"], ["map", byId("overlay"), "overlay"]].filter(([, list]) => list);
+    const lists = { colour: ["colour-by", "colourBy"], plane: ["plane", "plane"], map: ["overlay", "overlay"], layout: ["layout", "layout"] };
+    this.choices = Object.entries(lists).map(([key, [id, what]]) => [key, byId(id), what]).filter(([, list]) => list);
     this.read();
     window.addEventListener("hashchange", () => this.read());
-    state.on(["tick", "colourBy", "plane", "overlay", "away", "selection"], () => this.write());
+    state.on(["tick", "colourBy", "plane", "overlay", "layout", "away", "selection"], () => this.write());
   }
 
   /** Open what the address names; what this page does not hold is left as it is. */
@@ -25,7 +26,8 @@ class Address {
       list.value = option.value;
       this.state.set(what, option.value);
     }
-    const away = Object.keys(PANES).filter((id) => named.get("hide")?.split(",").includes(id));
+    const hidden = named.get("hide")?.split(",");
+    const away = hidden ? Object.keys(PANES).filter((id) => hidden.includes(id)) : AWAY[this.state.layout];
     if (away.join() !== this.state.away.join()) this.state.set("away", away);
     const words = named.get("select") ?? "";
     if (words && words !== this.state.selectedWords) this.search.select(words);
@@ -45,7 +47,7 @@ class Address {
     for (const [key, list] of this.choices) {
       if (list.selectedIndex > 0) named.set(key, list.selectedOptions[0].text);
     }
-    if (this.state.away.length) named.set("hide", this.state.away.join());
+    if (this.state.away.join() !== AWAY[this.state.layout].join()) named.set("hide", this.state.away.join());
     if (this.state.selection && this.state.selectedWords) named.set("select", this.state.selectedWords);
     history.replaceState(null, "", `#${named}`);
   }

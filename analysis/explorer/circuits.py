@@ -13,7 +13,7 @@ CIRCUIT_SCRIPT = "analyze_dynamics.py"
 
 
 @dataclass(frozen=True)
-class PanelCircuit:
+class CircuitRun:
     """The graph of a circuit, and where it is from."""
 
     path: Path
@@ -21,7 +21,7 @@ class PanelCircuit:
     graph: CircuitGraph
 
 
-def read_circuit(path: Path) -> PanelCircuit:
+def read_circuit(path: Path) -> CircuitRun:
     """Read a run of `analyze_dynamics.py --circuit`.
 
     Raises:
@@ -31,7 +31,7 @@ def read_circuit(path: Path) -> PanelCircuit:
     _, graph = finished.read_json(GRAPH_FILE, CircuitGraph)
     if not _fits(graph):
         raise UserError(f"{path / GRAPH_FILE} is not as {CIRCUIT_SCRIPT} writes it: find the circuit again")
-    return PanelCircuit(path, finished.description().input.get(METADATA_FILE, ""), graph)
+    return CircuitRun(path, finished.description().input.get(METADATA_FILE, ""), graph)
 
 
 def _fits(graph: CircuitGraph) -> bool:
