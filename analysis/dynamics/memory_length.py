@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from scipy import stats
 
 from activation_store.lives import places_of
 from activation_store.reader import read_dump
@@ -22,6 +23,7 @@ _STEPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 WHOLE = "whole memory"
 WHOLE_ALIKE = "whole memory, by one of the same situation"
 OBSERVATION = "observation"
+OUTCOMES = ("kl", "value")
 PHASES = ("first third", "second third", "last third")
 NEED = 20
 """Points of food or water below which an agent is in need."""
@@ -171,6 +173,7 @@ class MemoryUse:
     value: float  # mean over decisions
     low: float  # low, high: 95% interval over resampled lives; NaN with fewer than five lives
     high: float
+    p: float = np.nan  # two-sided, that a difference between situations is 0; NaN where the row is no difference
 
 
 def memory_use(length: MemoryLength, behaviour: np.ndarray) -> list[MemoryUse]:
@@ -180,7 +183,7 @@ def memory_use(length: MemoryLength, behaviour: np.ndarray) -> list[MemoryUse]:
         behaviour: of each decision, (n,).
     """
     groups = [use for name, own in _groups(behaviour, length.age) for use in _uses(length, name, own, {})]
-    return [*groups, *use_by_situation(length)]
+    return [*groups, *use_by_situation(length), *situations_compared(length)]
 
 
 def use_by_situation(length: MemoryLength) -> list[MemoryUse]:
@@ -191,6 +194,43 @@ def use_by_situation(length: MemoryLength) -> list[MemoryUse]:
         if (own := length.situation[:, number]).any()
         for use in _uses(length, name, own, {WHOLE_ALIKE: length.alike[own, number]})
     ]
+
+
+def situations_compared(length: MemoryLength) -> list[MemoryUse]:
+    """Compare decisions in each situation with those in its opposite, within lives, by what else is in the memory.
+
+    Each life that was in both counts once, by its mean in the situation less its mean outside of it. Intervals and
+    p-values are those of a t-test of these differences. Situations with fewer than five such lives are left out.
+    """
+    return [
+        use
+        for number in range(0, len(SITUATIONS), 2)
+        for use in _compared(length, f"{SITUATIONS[number]}, less {SITUATIONS[number + 1]}", number, number + 1)
+    ]
+
+
+def _compared(length: MemoryLength, name: str, inside: int, outside: int) -> Iterator[MemoryUse]:
+    at_hand = [np.isfinite(length.alike[:, number, 0]) for number in (inside, outside)]
+    lives = np.intersect1d(*(length.life[own] for own in at_hand))
+    if len(lives) < _FEWEST_LIVES:
+        return
+    here, there = (own & np.isin(length.life, lives) for own in at_hand)
+    age = length.age[here | there]
+    start = (name, int(here.sum() + there.sum()), len(lives), int(age.min()), int(age.max()), WHOLE_ALIKE, 0)
+    for column, outcome in enumerate(OUTCOMES):
+        mean_here, mean_there = (
+            _mean_of_each(length.alike[own, number, column], length.life[own])
+            for own, number in ((here, inside), (there, outside))
+        )
+        difference = mean_here - mean_there
+        test = stats.ttest_1samp(difference, 0)
+        low, high = test.confidence_interval()
+        yield MemoryUse(*start, outcome, float(difference.mean()), float(low), float(high), float(test.pvalue))
+
+
+def _mean_of_each(values: np.ndarray, life: np.ndarray) -> np.ndarray:
+    _, number = np.unique(life, return_inverse=True)
+    return np.bincount(number, values) / np.bincount(number)
 
 
 def _uses(length: MemoryLength, name: str, own: np.ndarray, more: Mapping[str, np.ndarray]) -> Iterator[MemoryUse]:
@@ -204,7 +244,7 @@ def _uses(length: MemoryLength, name: str, own: np.ndarray, more: Mapping[str, n
     start = (name, int(own.sum()), len(np.unique(life)), int(age.min()), int(age.max()))
     wholes = {WHOLE: length.whole[own], **{kind: effect for kind, effect in more.items() if np.isfinite(effect).all()}}
     replaced = [*((kind, 0) for kind in wholes), *((OBSERVATION, ticks) for ticks in length.ticks.tolist())]
-    for number, (outcome, effects) in enumerate((("kl", length.divergence), ("value", length.value))):
+    for number, (outcome, effects) in enumerate(zip(OUTCOMES, (length.divergence, length.value), strict=True)):
         columns = np.column_stack([*(whole[:, number] for whole in wholes.values()), effects[own]])
         means, (low, high) = columns.mean(axis=0), _interval(columns, life)
         for place, (kind, ticks) in enumerate(replaced):

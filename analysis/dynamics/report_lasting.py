@@ -7,7 +7,14 @@ import numpy as np
 
 from analysis.dynamics.fixed_points import TICKS
 from analysis.dynamics.jacobians import time_constants
-from analysis.dynamics.memory_length import WHOLE, WHOLE_ALIKE, MemoryLength, MemoryUse, use_by_situation
+from analysis.dynamics.memory_length import (
+    WHOLE,
+    WHOLE_ALIKE,
+    MemoryLength,
+    MemoryUse,
+    situations_compared,
+    use_by_situation,
+)
 from analysis.dynamics.motion_stages import HeldInput, Persisting
 from analysis.dynamics.perturbations import FollowedEdit
 from analysis.dynamics.results import StudiedStates
@@ -77,6 +84,10 @@ def _situation_lines(length: MemoryLength) -> Iterator[str]:
             alike = uses.get((group, WHOLE_ALIKE))
             matched = "" if alike is None else f"; same situation: {_with_interval(alike)}"
             yield f"  {group} ({use.decisions} decisions of {use.lives} lives): {_with_interval(use)}{matched}"
+    for use in situations_compared(length):
+        if use.outcome == "kl":
+            compared = f"{_with_interval(use)}, p {use.p:.4f}"
+            yield f"  {use.group}, within {use.lives} lives: same situation: {compared}"
 
 
 def _with_interval(use: MemoryUse) -> str:

@@ -27,6 +27,7 @@ from analysis.dynamics.memory_length import (
     memory_length,
     memory_use,
     situations,
+    situations_compared,
 )
 from analysis.dynamics.perturbations import FollowedEdit, Lasting, compare, distances, lasting, read_followed
 from analysis.dynamics.report_lasting import edit_lines, edit_rows
@@ -241,6 +242,42 @@ def test_effects_are_those_of_the_group(length: MemoryLength) -> None:
     assert rows["in combat", "kl", 0].value == rows["behaviour 1", "kl", 0].value
     assert rows["not in combat", "kl", 4].value == rows["behaviour 0", "kl", 4].value
     assert (rows[PHASES[2], "kl", 0].first_tick, rows[PHASES[2], "kl", 0].last_tick) == (20, 29)
+
+
+def test_situations_are_compared_within_lives(length: MemoryLength) -> None:
+    alone = length.life < 10  # not in combat only
+    length.alike[length.situation[:, 3], 3] = length.whole[length.situation[:, 3]] / 2
+    length.alike[alone, 2] = np.nan
+    kl, value = situations_compared(length)
+    assert kl.group == "in combat, less not in combat" and kl.outcome == "kl" and kl.lives == LIVES - 10
+    assert kl.low < 1 < kl.high and kl.value == pytest.approx(1, rel=0.1) and kl.p < 1e-9
+    ages = [age()[(length.life >= 10) & (behaviour() == number)].mean() / 2 for number in (0, 1)]
+    assert value.value == pytest.approx(ages[1] - ages[0], rel=0.2)
+    assert {(row.group, row.p) for row in memory_use(length, behaviour()) if np.isfinite(row.p)} == {
+        (row.group, row.p) for row in (kl, value)
+    }
+    length.alike[length.life > 13] = np.nan
+    assert not situations_compared(length), "four lives that were in both"
+
+
+def test_nothing_is_said_of_situations_that_do_not_matter() -> None:
+    random = np.random.default_rng(3)
+    p = []
+    for _ in range(200):
+        n = LIVES * EACH
+        situation = np.zeros((n, len(SITUATIONS)), bool)
+        situation[:, 0] = random.random(n) < 0.3
+        situation[:, 1] = ~situation[:, 0]
+        life = np.repeat(np.arange(LIVES), EACH)
+        whole = random.exponential(1 + np.arange(LIVES)[life, None] / LIVES, (n, 2))
+        alike = np.where(situation[:, :, None], whole[:, None], np.nan)
+        p += [
+            row.p
+            for row in situations_compared(
+                MemoryLength(np.array([]), whole, whole, whole, alike, situation, life, life)
+            )
+        ]
+    assert len(p) == 400 and 0.02 < np.mean(np.array(p) < 0.05) < 0.09
 
 
 def test_few_lives_have_no_interval(length: MemoryLength) -> None:
