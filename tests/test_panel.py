@@ -151,6 +151,10 @@ def test_behaviours_are_the_runs_own_where_it_has_them_and_by_vote_elsewhere(pag
             assert tick["label"] == label[key] if tick["own"] else (tick["label"] < 0) == (tick["tick"] < 6)
             own, voted = own + tick["own"], voted + (not tick["own"])
     assert own > 100 and voted > 100
+    first = page.evaluate("explorer.life(0)")[0]
+    go_to(page, first["agent"], first["episode"], first["tick"])
+    shown = page.inner_text("#life-views")
+    assert "no behaviour yet" in shown and "yet (propagated)" not in shown
     assert page.locator("#colour-by option").first.inner_text() == "behaviour"
     assert page.locator("#cluster-list b").first.inner_text() == "behaviour 0"
 

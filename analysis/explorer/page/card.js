@@ -9,8 +9,7 @@ function clusterChip(state, tick) {
   const mark = element("span", { class: own ? "chip own" : "chip propagated", "aria-hidden": "true" });
   mark.style.borderColor = state.data.colourOf(label);
   mark.style.background = own ? state.data.colourOf(label) : "transparent";
-  const propagated = own ? "" : " (propagated)";
-  return element("span", { class: "cluster" }, mark, state.called(label) + propagated);
+  return element("span", { class: "cluster" }, mark, state.called(label) + state.data.originOf(label, own));
 }
 
 /** A tick as a card: its view and its cluster. */

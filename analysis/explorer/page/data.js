@@ -177,6 +177,12 @@ class ExplorerData extends RecordedTicks {
 
   nameOf(label) { return label === this.facts.noise.label ? this.facts.noise.name : `${this.facts.word} ${label}`; }
 
+  /** What follows a label's name: that it was propagated to a tick, unless it only says that there is no behaviour yet. */
+  originOf(label, own) {
+    const none = label === this.facts.noise.label && this.facts.word !== "cluster";
+    return own || none ? "" : " (propagated)";
+  }
+
   /** Probabilities of a head's options at a tick, 0 to 1; null where unknown. */
   oddsOf(head, tick) {
     const count = this.facts.odds[head].length;

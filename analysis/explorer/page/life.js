@@ -418,7 +418,7 @@ class LifePanel {
     const groups = grouped(this.stretches(labels, own), (stretch) => `${stretch.label} ${stretch.own}`);
     return Array.from(groups.values(), (stretches) => {
       const [{ label, own: tall }] = stretches;
-      const name = called(label) + (tall ? "" : " (propagated)");
+      const name = called(label) + this.data.originOf(label, tall);
       return {
         type: "bar", x: stretches.map(({ from, to }) => (from + to) / 2), width: stretches.map(({ from, to }) => to - from + 1),
         y: stretches.map(() => (tall ? 1 : 0.5)), name,
