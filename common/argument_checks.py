@@ -59,14 +59,14 @@ def seed_value(value: int) -> Allowed:
     return between(value, 0, SEEDS - 1)
 
 
-def check_file_name(name: str) -> None:
-    """Refuse a name of a policy, run or sweep that is not a valid file name.
+def check_file_name(name: str, option: str = "-n") -> None:
+    """Refuse a name of a policy, run or sweep, given by an option, that is not a valid file name.
 
     Raises:
         UserError: names the characters that are allowed.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        raise UserError(f"-n {name!r} cannot name a file: use letters, digits, '.', '_' and '-'")
+        raise UserError(f"{option} {name!r} cannot name a file: use letters, digits, '.', '_' and '-'")
 
 
 def result_name(name: str | None) -> Allowed:
