@@ -45,7 +45,7 @@ class Arguments:
     whole lives."""
     max_tracks: int = 24
     """Maximum number of sparse features, or of directions, shown of each further run, at least 1, about 1 byte a tick
-    each: the features that vary most, the first directions."""
+    each: the features that vary most, the first directions and components."""
 
     @property
     def path(self) -> Path:

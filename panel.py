@@ -79,8 +79,10 @@ def main() -> None:
         *find_saliency(dynamics, arguments.saliency, say), *find_circuits(dynamics, arguments.circuits, say),
         *find_simulated(dynamics, arguments.simulated, say),
     ]  # fmt: skip
+    named = {*arguments.saliency, *arguments.circuits, arguments.simulated}
+    unnamed = [path for path in beside if path not in named]
     limits = Limits(arguments.max_ticks, arguments.max_components)
-    build_page(dynamics, beside, arguments.policy, limits, "panel", arguments.path, console)
+    build_page(dynamics, beside, arguments.policy, limits, "panel", arguments.path, console, unnamed)
 
 
 def check_values(arguments: Arguments) -> None:

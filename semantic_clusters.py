@@ -37,7 +37,7 @@ from common import command_line
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from analysis.codes.content import Step
+    from common.progress_view import Step
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
     python -m benchmarks.opening analysis_results/RUN/panel.html
 
 Each opening starts a browser of its own. Other work on the machine makes times longer, so the processor time of all of
-the browser's processes stands beside them. The goal is 3 seconds.
+the browser's processes stands beside them.
 """
 
 import os

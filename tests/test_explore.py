@@ -237,6 +237,7 @@ def test_points_most_alike_are_the_nearest_states_of_other_lives(page, content: 
     point, _ = hover(page)
     strip = page.get_by_label("Most alike in other lives").get_by_role("button")
     first = page.evaluate(f"explorer.point(explorer.near({point})[0])")
+    assert page.evaluate("explorer.motion") is None, "there is no run of analyze_dynamics.py"
     assert strip.first.get_attribute("title").startswith(f"agent {first['agent']}, episode {first['episode']}, tick ")
     strip.first.click()
     until(page, "explorer.open !== null")

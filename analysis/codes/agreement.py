@@ -19,7 +19,6 @@ from agent_zoo.base import RecurrentPolicy
 from agent_zoo.checkpoint import CheckpointInfo, build_policy, load_checkpoint
 from agent_zoo.checkpoint_files import policy_names, policy_path
 from agent_zoo.shown_settings import SHOWN
-from analysis.codes.content import Step
 from analysis.codes.partitions import (
     LifeResamples,
     codebook,
@@ -35,6 +34,7 @@ from analysis.statistics.resampling import Estimate
 from analysis.statistics.stability import gaussian_surrogate
 from analysis.tables import tab_separated_lines
 from common.files import sha256
+from common.progress_view import Step
 from common.user_error import UserError
 
 EVERY = 10

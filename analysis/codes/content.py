@@ -1,7 +1,5 @@
 """Every record of a semantic run's dump with its code: what cards, pictures and videos are made from."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from activation_store.layers import SEMANTIC_CODE, SEMANTIC_PLANE
-from activation_store.reader import Progress, read_dump, read_metadata
+from activation_store.reader import read_dump, read_metadata
 from activation_store.schema import DumpMetadata, Records
 from analysis.features.observed import Observed, own_truth_columns
 from analysis.life.endings import DONE, KILLS
@@ -19,11 +17,9 @@ from analysis.runs.codebook_rule import CodebookRule, read_codebook, read_names
 from analysis.runs.finished_files import open_finished
 from analysis.runs.finished_run import FinishedRun, read_run
 from analysis.runs.run_folder import RUN_FILE
+from common.progress_view import Step
 
 _COLUMNS = (DONE, KILLS, "map", *POSITION_COLUMNS)
-
-Step = Callable[[str], AbstractContextManager[Progress]]
-"""Shows that a step is running and yields a callback for the share done."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -170,8 +170,9 @@ class MemoryUse:
     replaced: str  # the whole memory, by any life's or by one's in the same situation, or one observation
     ticks_ago: int  # of the observation; 0 for the whole memory
     outcome: str  # kl, of the distribution over actions, all heads, in nats; or value, the size of its change
-    value: float  # mean over decisions
-    low: float  # low, high: 95% interval over resampled lives; NaN with fewer than five lives
+    value: float  # mean over decisions, or over lives of the difference between situations
+    # low, high: 95% interval over resampled lives, NaN with fewer than five; of a difference, that of its t-test
+    low: float
     high: float
     p: float = np.nan  # two-sided, that a difference between situations is 0; NaN where the row is no difference
 

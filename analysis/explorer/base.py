@@ -1,7 +1,6 @@
 """What a page is about: the points of a run, and how every tick of their lives gets a label."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,11 +16,22 @@ from analysis.lives import places_among
 from analysis.runs.cluster_run import ClusterRun
 from analysis.runs.finished_run import FinishedRun
 from analysis.runs.propagated_labels import CarryingRule, Rule, fit_rule
+from common.progress_view import Step
+from common.user_error import UserError
 
-Step = Callable[[str], AbstractContextManager[Progress]]
-"""Shows that a step is running and yields a callback for the share done."""
+LeftOut = Callable[[Path, "NothingOfThePage"], None]
+"""Called with a run or dump that says nothing of a page's lives; raises if it was named for the page."""
 Numbers = Callable[[Records], np.ndarray]
 """Computes numbers from records, (B, numbers), or one of each, (B,)."""
+
+
+class NothingOfThePage(UserError):
+    """A run or dump that belongs to the page's, but says nothing of the lives in it."""
+
+
+def refuse(path: Path, error: NothingOfThePage) -> None:
+    """Leave nothing out."""
+    raise error
 
 
 @dataclass(frozen=True, eq=False)

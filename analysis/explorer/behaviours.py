@@ -12,7 +12,7 @@ from activation_store.recording import check_recorded
 from activation_store.selection import OBSERVATIONS, select
 from analysis.clusters.projection import umap_embedding
 from analysis.clusters.settings import FEATURES_COMPARED
-from analysis.explorer.base import Base, Step, TickLabels
+from analysis.explorer.base import Base, TickLabels
 from analysis.features import features_named, with_heads_of
 from analysis.labels import NOISE
 from analysis.lives import lives_of, places_among
@@ -21,6 +21,7 @@ from analysis.runs.dynamics_run import Dynamics
 from analysis.runs.finished_run import FinishedRun
 from analysis.runs.propagated_labels import CarryingRule, rule_from
 from common.argument_checks import split
+from common.progress_view import Step
 from common.user_error import UserError
 
 STEPS = (2, 4, 6)
@@ -79,7 +80,8 @@ def fit_rule(dynamics: Dynamics, progress: Progress) -> CarryingRule:
     if (place < 0).any():
         raise UserError(f"{dynamics.path} labels records that {dynamics.dump} does not hold: analyse the dump again")
     kept = label >= 0
-    return rule_from(windows[place[kept]], label[kept], lives.index[place[kept]])
+    rule = rule_from(windows[place[kept]], label[kept], lives.index[place[kept]])
+    return replace(rule, states="trajectories; a life's first ticks have no behaviour")
 
 
 def moving_states(

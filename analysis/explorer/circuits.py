@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from activation_store.schema import METADATA_FILE
 from analysis.dynamics.circuits.graph import COLUMNS, GRAPH_FILE, CircuitGraph
 from analysis.runs.finished_files import open_finished
 from common.user_error import UserError
@@ -14,10 +13,9 @@ CIRCUIT_SCRIPT = "analyze_dynamics.py"
 
 @dataclass(frozen=True)
 class CircuitRun:
-    """The graph of a circuit, and where it is from."""
+    """The graph of a circuit, and the run that it is from."""
 
-    path: Path
-    dump_sha256: str  # of the metadata of the dump that it was made from
+    name: str  # of the run
     graph: CircuitGraph
 
 
@@ -31,7 +29,7 @@ def read_circuit(path: Path) -> CircuitRun:
     _, graph = finished.read_json(GRAPH_FILE, CircuitGraph)
     if not _fits(graph):
         raise UserError(f"{path / GRAPH_FILE} is not as {CIRCUIT_SCRIPT} writes it: find the circuit again")
-    return CircuitRun(path, finished.description().input.get(METADATA_FILE, ""), graph)
+    return CircuitRun(path.resolve().name, graph)
 
 
 def _fits(graph: CircuitGraph) -> bool:

@@ -62,7 +62,7 @@ def _named_or_beside(
             raise UserError(f"{path} holds no {file}: give a run of {script} with {what}")
     if named:
         return list(named)
-    paths = finished_beside(dynamics.path, script, file, {dynamics.dump_sha256: dynamics.dump})
+    paths = finished_beside(dynamics.path, script, file, dynamics.dump_sha256)
     if paths:
         say(f"with the {what} in {', '.join(path.name for path in paths)}")
     return paths

@@ -9,7 +9,7 @@ import numpy as np
 
 from activation_store.lives import number_lives, places_of
 from activation_store.reader import Progress, read_dump, read_identity, read_metadata
-from analysis.explorer.base import Base, Step, TickLabels
+from analysis.explorer.base import Base, LeftOut, NothingOfThePage, TickLabels, refuse
 from analysis.explorer.simulated import Simulated, read_simulated
 from analysis.features import Feature, feature_matrix, features_named
 from analysis.features.observed import Observed, own_truth_columns
@@ -22,6 +22,7 @@ from analysis.runs.finished_run import FinishedRun
 from analysis.statistics.circular_shift import TimeCourse, age_of, time_course
 from analysis.statistics.inference import FEWEST_EPISODES
 from analysis.statistics.shifts import SharedShifts, random_shifts, shared_shifts
+from common.progress_view import Step
 from common.user_error import UserError
 
 _FEWEST_PERMUTATIONS = 99
@@ -149,12 +150,15 @@ class Explored:
         return min(self.run.permutations, max(_FEWEST_PERMUTATIONS, _MOST_SHIFTS // len(self.lives)))
 
 
-def explored(base: Base, most_ticks: int, step: Step, simulated: Sequence[Path] = ()) -> Explored:
+def explored(
+    base: Base, most_ticks: int, step: Step, simulated: Sequence[Path] = (), left_out: LeftOut = refuse
+) -> Explored:
     """Read every tick of a run's lives, or of a random sample of its lives drawn with the run's seed.
 
     Args:
         most_ticks: maximum to read, of each dump; above it, whole lives are left out.
         simulated: dumps of lives that go on from these ticks.
+        left_out: is called with one of these that has none.
 
     Raises:
         UserError: as `activation_store.reader.read_dump`; the run names features that do not exist or records that
@@ -181,8 +185,11 @@ def explored(base: Base, most_ticks: int, step: Step, simulated: Sequence[Path] 
         values = feature_matrix(records.take(place[rows]), metadata, features, records)
     parts = []
     for dump in simulated:
-        with step(f"reading {dump.name}") as report:
-            parts.append(read_simulated(dump, run.dump, records, most_ticks, report))
+        try:
+            with step(f"reading {dump.name}") as report:
+                parts.append(read_simulated(dump, run.dump, records, most_ticks, report))
+        except NothingOfThePage as error:
+            left_out(dump, error)
     seen = Observed(records, metadata)
     with step("labelling the ticks that the run left out") as report:
         labels = labels_of_ticks(base.labels, run.dump, seen, parts, report)

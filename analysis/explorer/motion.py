@@ -46,4 +46,5 @@ class Motion:
         return {
             "run": dynamics.path.resolve().name, "layer": dynamics.layer, "lags": dynamics.r.shape[1] - 1,
             "components": components, "labels": self.labels, "states": dynamics.states.tolist(),
+            "agreement": dynamics.agreement,
         }  # fmt: skip

@@ -10,13 +10,13 @@ from activation_store.reader import read_metadata
 from activation_store.records import Records
 from agent_zoo.base import RecurrentPolicy
 from analysis.dynamics.tracks import load_policy_of
-from analysis.explorer.base import Step
 from analysis.explorer.content import Explored
 from analysis.explorer.tracks import everywhere
 from analysis.features.actions import STYLES
 from analysis.features.choices import DIRECTIONS
 from analysis.recorded.action_probabilities import missing_for_probabilities, probabilities_of
 from analysis.runs.finished_files import RunDescription
+from common.progress_view import Step
 from common.user_error import UserError
 
 _LEGAL = "legal"

@@ -10,6 +10,7 @@ import numpy as np
 from activation_store.lives import number_lives, places_of
 from activation_store.reader import Progress, read_dump, read_metadata
 from activation_store.schema import METADATA_FILE, SOURCE_DUMP, STARTS, DumpMetadata, Records
+from analysis.explorer.base import NothingOfThePage
 from analysis.features.observed import Observed
 from analysis.life.timeline import Timeline, columns_used, timeline_of
 from analysis.lives import places_among
@@ -84,7 +85,7 @@ def read_simulated(dump: Path, source: Path, ticks: Records, most: int, report: 
     begins = places_among(_without_slot(starts), _without_slot(places_of(ticks)))
     kept = np.flatnonzero(begins >= 0)[: max(1, most // max(1, int(described.get("ticks", 1))))]
     if not len(kept):
-        raise UserError(f"{dump} has no life from a tick of this page on: simulate more, or raise --max-ticks")
+        raise NothingOfThePage(f"{dump} has no life from a tick of this page on: simulate more, or raise --max-ticks")
     read = read_dump(
         dump, layers=[], columns=columns_used(metadata), leave_out=["tables"], lives=lives[kept].tolist(),
         progress=report,

@@ -1,4 +1,4 @@
-"""What further runs of a dump say of its ticks: clusters or codes, sparse features, read-outs, saliency maps; edits."""
+"""What further runs of the dump say of each tick of a page, from clusters to circuits."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from activation_store.reader import Progress
 from activation_store.schema import METADATA_FILE
 from activation_store.sparse_dictionary import AUTOENCODERS, feature_name, read_dictionary
 from analysis.dynamics.circuits.graph import GRAPH_FILE
-from analysis.explorer.base import Numbers, Step, TickLabels, along, batches, labels_of
+from analysis.explorer.base import LeftOut, NothingOfThePage, Numbers, TickLabels, along, batches, labels_of, refuse
 from analysis.explorer.behaviours import described, labels_of_behaviours
 from analysis.explorer.circuits import CircuitRun, read_circuit
 from analysis.explorer.content import Explored, axes_of, labels_of_ticks
@@ -29,6 +29,7 @@ from analysis.runs.finished_files import FinishedFiles, open_finished
 from analysis.runs.finished_run import FinishedRun, read_run
 from analysis.runs.saliency_maps import MAPS_FILE, SaliencyMaps, read_saliency
 from common.files import sha256
+from common.progress_view import Step
 from common.user_error import UserError
 
 SPARSE_FILE = "sparse.json"
@@ -124,12 +125,15 @@ def open_further(run: Path, dump: Path, others: Sequence[Path], simulated: Seque
     return opened
 
 
-def read_further(runs: Sequence[FinishedFiles], content: Explored, most: int, step: Step) -> Further:
+def read_further(
+    runs: Sequence[FinishedFiles], content: Explored, most: int, step: Step, left_out: LeftOut = refuse
+) -> Further:
     """Read what further runs say of the ticks of a page.
 
     Args:
         runs: from `open_further`.
         most: maximum of numbers of one run: of sparse features those that vary most, of others the first.
+        left_out: is called with a run that has maps of none of the page's ticks.
 
     Raises:
         UserError: a run is damaged, of another policy or of a kind that says nothing of ticks, or has maps of none of
@@ -162,7 +166,10 @@ def read_further(runs: Sequence[FinishedFiles], content: Explored, most: int, st
             elif DIRECTIONS_FILE in finished:
                 tracks += _read_outs(finished, finished.directions().directions[:most], content, report)
             elif MAPS_FILE in finished:
-                overlays.append(_overlay(read_saliency(path), content))
+                try:
+                    overlays.append(_overlay(read_saliency(path), content))
+                except NothingOfThePage as error:
+                    left_out(path, error)
             else:
                 raise UserError(
                     f"{path} says nothing of single ticks: give a run with clusters, codes, features, directions, "
@@ -228,13 +235,13 @@ def _overlay(maps: SaliencyMaps, content: Explored) -> Overlay:
     rows = maps.rows_at(places_of(content.seen.records))
     ticks = np.flatnonzero((rows >= 0) & np.isfinite(maps.value)[rows])  # not where an option of the target was illegal
     if not len(ticks):
-        raise UserError(f"{maps.path} has no map of the lives in this page: draw more samples, or raise --max-ticks")
+        raise NothingOfThePage(f"{maps.path} has no map of this page's lives: draw more samples, or raise --max-ticks")
     owner, row = rows_in_view(content.seen)
     mapped = np.isin(owner, ticks)
-    entities = maps.entities[rows[owner[mapped]], 0, np.minimum(row[mapped], maps.entities.shape[2] - 1)]
-    parts = maps.parts[rows[ticks], 0]
+    entities = maps.entities[rows[owner[mapped]], np.minimum(row[mapped], maps.entities.shape[1] - 1)]
+    parts = maps.parts[rows[ticks]]
     shares = parts / np.maximum(parts.sum(axis=1, keepdims=True), 1e-12)
-    return Overlay(maps, ticks, np.nan_to_num(maps.tiles[rows[ticks], 0]), np.nan_to_num(entities), shares)
+    return Overlay(maps, ticks, np.nan_to_num(maps.tiles[rows[ticks]]), np.nan_to_num(entities), shares)
 
 
 def _features(finished: FinishedFiles, content: Explored, most: int, report: Progress) -> list[Track]:

@@ -75,10 +75,10 @@ def write_study_of(
     Raises:
         UserError: the study is not valid, or no claim is about a stage of one policy.
     """
-    whole, file = read_study(study), read_study_file(study)
+    whole, as_written = read_study(study), read_study_file(study)
     known = {path.stem for stage in whole.stages for path in map(Path, stage.reads) if path.suffix == ".safetensors"}
     stages = _Stages(known, tuple(policies), policies_dir)
-    for stage in _without_other_values(file.stages, known):
+    for stage in _without_other_values(as_written.stages, known):
         stages.add(stage)
     claims, primary = _claims(whole, stages)
     tables, figures = list(_tables(whole, stages)), list(_figures(whole, stages))

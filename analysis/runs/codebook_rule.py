@@ -16,7 +16,7 @@ from common.yaml_file import parse_yaml
 CODEBOOK_FILE = "codebook.npz"
 _ARRAYS = ("weight", "bias", "places", "label")
 _ROWS_AT_ONCE = 65_536
-LABELS_FILE = "labels.yaml"
+NAMES_FILE = "labels.yaml"
 LONGEST_NAME = 60
 _LARGEST_BYTES = 1 << 16
 _HEAD = "# Names of codes: write one after the colon. `semantic_clusters.py` and `explore.py` show them.\n"
@@ -95,7 +95,7 @@ def read_names(run: Path) -> dict[int, str]:
     Raises:
         UserError: labels.yaml is too large, is no YAML, or holds something other than `NUMBER: name`.
     """
-    path = run / LABELS_FILE
+    path = run / NAMES_FILE
     if not path.exists():
         return {}
     content = read_bytes(path)
@@ -124,8 +124,8 @@ def keep_names(run: Path, labels: Sequence[int]) -> Path:
 
     names = read_names(run)
     lines = [yaml.safe_dump({label: names.get(label, "")}, allow_unicode=True, width=1000) for label in labels]
-    write_text(run / LABELS_FILE, _HEAD + "".join(lines))
-    return run / LABELS_FILE
+    write_text(run / NAMES_FILE, _HEAD + "".join(lines))
+    return run / NAMES_FILE
 
 
 def called(label: int, names: Mapping[int, str]) -> str:

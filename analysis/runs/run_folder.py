@@ -7,7 +7,7 @@ import math
 import os
 import platform
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import fields, is_dataclass
 from importlib.metadata import version
@@ -239,12 +239,18 @@ class Parts:
         """Names of the finished stages."""
         return [path.stem for path in visible(self.folder, "*.npz")]
 
-    def arrays(self, name: str, compute: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        """Return the arrays of a stage: read if it was finished before, else computed and stored."""
+    def arrays(
+        self, name: str, compute: Callable[[], dict[str, np.ndarray]], names: Collection[str] | None = None
+    ) -> dict[str, np.ndarray]:
+        """Return the arrays of a stage: read if it was finished before, else computed and stored.
+
+        Args:
+            names: of the arrays, where they are known; those with others are of an earlier version.
+        """
         path = self.folder / f"{name}.npz"
         if path.exists():
             stored = self._read(path)
-            if stored is not None:
+            if stored is not None and (names is None or stored.keys() == set(names)):
                 return stored
         # In the order in memory that a file gives them: sums would differ in their last digits otherwise.
         arrays = {name: np.array(array, order="C") for name, array in compute().items()}
@@ -254,7 +260,11 @@ class Parts:
 
     def data(self, name: str, kind: type[T], compute: Callable[[], T]) -> T:
         """Return what a stage finds, a data class of arrays and numbers, as `arrays` does."""
-        stored = self.arrays(name, lambda: {field: np.asarray(value) for field, value in vars(compute()).items()})
+
+        def compute_arrays() -> dict[str, np.ndarray]:
+            return {field: np.asarray(value) for field, value in vars(compute()).items()}
+
+        stored = self.arrays(name, compute_arrays, [field.name for field in fields(kind)])  # type: ignore[arg-type]
         return kind(**{field: array if array.ndim else array.item() for field, array in stored.items()})
 
     def remove(self) -> None:

@@ -194,7 +194,7 @@ def runs_of_the_panel(bench: Bench, folder: Path, data: st.DataObject) -> None:
         return
     if kind == "saliency":
         maps = read_or_refuse(lambda: read_saliency(folder), folder)
-        assert maps is None or maps.tiles.shape[1:] == (maps.parts.shape[1], 225)
+        assert maps is None or maps.tiles.shape == (len(maps.parts), 225)
         return
     result = read_or_refuse(lambda: read_dynamics(folder, None), folder)
     if result is not None:

@@ -1,6 +1,6 @@
 """How a page is built: from the run that it is about, and from what else is shown in it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from analysis.explorer.base import Step, cluster_base
+from analysis.explorer.base import NothingOfThePage, cluster_base
 from analysis.explorer.behaviours import behaviour_base
 from analysis.explorer.content import Explored, explored
 from analysis.explorer.page.page import Layout, explorer_page
@@ -18,7 +18,7 @@ from analysis.runs.dynamics_run import MOTION_FILE, Dynamics, read_dynamics
 from analysis.runs.finished_files import FinishedFiles, RunDescription, open_finished
 from analysis.runs.finished_run import FinishedRun, read_run
 from common.files import write_text
-from common.progress_view import step
+from common.progress_view import Step, step
 from common.user_error import UserError
 
 if TYPE_CHECKING:
@@ -48,12 +48,13 @@ def open_base(path: Path, dump: Path | None) -> FinishedRun | Dynamics:
 
 def build_page(
     opened: FinishedRun | Dynamics, others: Sequence[Path], policy: Path | None, limits: Limits, layout: Layout,
-    path: Path, console: Console,
+    path: Path, console: Console, unnamed: Collection[Path] = (),
 ) -> None:  # fmt: skip
     """Build and write a page, and print where it is.
 
     Args:
         others: further runs, and dumps of simulated lives.
+        unnamed: those of them that nobody named; they are left out where they say nothing of the page's lives.
         policy: checkpoint for the probabilities of actions; None for the one that a run of analyze_dynamics.py used.
 
     Raises:
@@ -68,8 +69,14 @@ def build_page(
         finished = [open_finished(run), *finished]
     loaded = _policy(finished, opened.dump, policy, say)
     base = behaviour_base(opened, show) if isinstance(opened, Dynamics) else cluster_base(opened, show)
-    content = explored(base, limits.ticks, show, simulated)
-    further = read_further(finished, content, limits.tracks, show)
+
+    def left_out(other: Path, error: NothingOfThePage) -> None:
+        if other not in unnamed:
+            raise error
+        say(f"without {other.name}: {error}")
+
+    content = explored(base, limits.ticks, show, simulated, left_out)
+    further = read_further(finished, content, limits.tracks, show, left_out)
     odds = _odds(content, loaded, show, say) if loaded or further.motions else None
     with show(f"building the page of {len(content.rows):,} points and {len(content.seen):,} ticks"):
         write_text(path, explorer_page(content, further, odds, layout))

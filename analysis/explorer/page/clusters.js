@@ -93,11 +93,14 @@ class ClusterPanel {
     }
   }
 
-  storageKey() { return `explorer labels ${this.facts.runKey}`; }
+  /** The key that a file must have: labels are about this page's groups, a selection about the run's points. */
+  wantedKey({ kind }) { return kind === LABELS_KIND ? this.facts.labelsKey : this.facts.runKey; }
+
+  storageKey() { return `explorer labels ${this.facts.labelsKey}`; }
 
   say(text) { this.message.textContent = text; }
 
-  exportLabels() { saveFile(this.facts, "labels", { kind: LABELS_KIND, labels: this.state.names }); }
+  exportLabels() { saveFile(this.facts, "labels", { kind: LABELS_KIND, labelsKey: this.facts.labelsKey, labels: this.state.names }); }
 
   importFile(text) {
     let content;
@@ -109,7 +112,7 @@ class ClusterPanel {
     }
     if (content?.kind !== LABELS_KIND && content?.kind !== this.facts.selectionKind) {
       this.say("That file holds no labels of clusters and no selection: choose one that this page has exported or saved.");
-    } else if (content.runKey !== this.facts.runKey) {
+    } else if (content.runKey !== this.facts.runKey || (content.labelsKey ?? content.runKey) !== this.wantedKey(content)) {
       this.say(`That file is of another run (${content.run}): it would name the wrong clusters or points.`);
     } else if (content.kind === this.facts.selectionKind) {
       const missing = this.selection.load(content);

@@ -10,12 +10,12 @@ class PointerPanel {
   constructor(state) {
     this.state = state;
     this.body = byId("pointer-body");
-    state.on(["hovered", "names", "colourBy", "overlay"], () => this.draw());
+    state.on(["hovered", "names", "colourBy", "overlay", "away", "layout"], () => this.draw());
   }
 
   draw() {
     const { hovered, data } = this.state;
-    if (hovered === null) return;
+    if (hovered === null || !this.body.clientWidth) return; // nothing to show, or put away
     const tick = data.tables["point.tick"][hovered];
     const [agent, episode] = [data.tables.agent[tick], data.tables.episode[tick]];
     const { row, col } = data.place(tick);
@@ -107,8 +107,9 @@ function publicState(state, embedding, selection, pane) {
     near: (i) => data.near(i),
     /** What moves what in the behaviour and at the lag that are shown. */
     get motion() {
+      if (!pane.motion) return null;
       const { behaviour, lag, component, motion } = pane;
-      return motion && { behaviour, lag, component, entries: motion.entries(behaviour, lag), strongest: pane.strongest() };
+      return { behaviour, lag, component, entries: motion.entries(behaviour, lag), strongest: pane.strongest() };
     },
     placeOf: (i) => embedding.placeOf(i),
   });
@@ -155,4 +156,4 @@ async function start() {
 /** Where a layout that is about a life begins: at the first saliency map, or else at the first point. */
 function firstTick({ maps, tables }) { return maps[0]?.numberAt.keys().next().value ?? tables["point.tick"][0]; }
 
-begin(start, failing("its run", "build it again with explore.py"));
+begin(start, failing("its run", "build it again"));

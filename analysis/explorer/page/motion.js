@@ -82,6 +82,8 @@ class MotionPane {
     this.motion = this.data.motions[number];
     const options = this.motion.behaviours.map(({ label }) => element("option", { value: String(label) }, String(label)));
     byId("of-behaviour").replaceChildren(element("option", { value: FOLLOW }, "of this tick"), ...options);
+    byId("motion-layer").textContent = this.motion.layer;
+    byId("motion-agreement").textContent = this.motion.agreement.toFixed(2);
     byId("lag").max = String(this.motion.lags);
     this.change({ chosen: FOLLOW, lag: Math.min(this.lag, this.motion.lags), component: 0, kept: false });
   }

@@ -6,6 +6,7 @@ What further runs of the dump say of its ticks is shown beside them.
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -284,6 +285,7 @@ def _facts(content: Explored, columns: dict[str, np.ndarray], further: Further, 
     return {
         "run": run.name,
         "runKey": run.clusters.labels_sha256,
+        "labelsKey": _labels_key(content),
         "folder": run.clusters.path.as_posix(),
         "selectionKind": SELECTION_KIND,
         "policyColour": cluster_colour(0),
@@ -316,6 +318,12 @@ def _facts(content: Explored, columns: dict[str, np.ndarray], further: Further, 
         "acts": ACTS,
         "eventKinds": EVENT_KINDS,
     }
+
+
+def _labels_key(content: Explored) -> str:
+    """Return what tells whether names that people gave to the groups of one page are about those of another."""
+    clusters = content.run.clusters
+    return clusters.labels_sha256 if content.labels.word == "cluster" else sha256(clusters.label.tobytes()).hexdigest()
 
 
 def _track(track: Track) -> dict[str, Any]:

@@ -129,7 +129,7 @@ class SearchBox {
     const asked = `${wanted} ${comparison} ${limit}`, which = `with ${asked}`;
     return [{
       kind: "select", text: `${counted(count, "point")} ${which}`,
-      act: () => this.state.selectPoints(fits, `points ${which}`, feature ? [feature.name] : [], asked),
+      act: () => this.state.selectPoints(fits, `points ${which}`, [(feature ?? track).name], asked),
     }];
   }
 

@@ -8,7 +8,7 @@ import pytest
 from analysis.explorer.behaviours import has_behaviour, trajectories, trajectory_plane, voted
 from analysis.labels import NOISE
 from analysis.runs.propagated_labels import rule_from
-from analysis.runs.saliency_maps import _by_view, _later, read_saliency
+from analysis.runs.saliency_maps import read_saliency
 from tests.planted_dynamics import planted_saliency_run
 from tests.recorded import Recording
 
@@ -40,14 +40,6 @@ def test_few_trajectories_lie_along_their_first_components() -> None:
     state = np.arange(12, dtype=np.float32).reshape(4, 3)
     assert np.array_equal(trajectory_plane(state, seed=0), state[:, :2])
     assert trajectory_plane(state[:, :1], seed=0).tolist() == [[0, 0], [3, 0], [6, 0], [9, 0]]
-
-
-def test_maps_are_turned_from_targets_to_views() -> None:
-    sample = np.array([0, 0, 0, 1, 1])
-    maps = np.arange(5 * 2, dtype=float).reshape(5, 2, 1)  # of each target: one tick ago, now
-    result = _by_view(maps, _later(sample, 2))[:, :, 0]
-    assert result[:, 0].tolist() == [1, 3, 5, 7, 9]
-    np.testing.assert_array_equal(result[:, 1], [2, 4, np.nan, 8, np.nan])
 
 
 def test_maps_that_an_older_version_checked_are_marked(recording: Recording, tmp_path: Path) -> None:

@@ -250,7 +250,7 @@ def test_a_run_that_moves_brings_its_behaviours_components_and_matrices(
     ("name", "reason"),
     [
         ("empty", "says nothing of single ticks"), ("foreign", "was not made from"), ("baselines", "no autoencoder"),
-        ("elsewhere", "no map of the lives"),
+        ("elsewhere", "no map of this page's lives"),
     ],
 )  # fmt: skip
 def test_runs_that_cannot_be_shown_are_refused(results: Path, content: Explored, name: str, reason: str) -> None:
@@ -338,6 +338,7 @@ def test_the_search_compares_features_and_numbers_of_further_runs(page, results:
     page.fill("#find", f"d_2 > {np.median(tracks[2].values):.2f}")
     page.locator("#matches button", has_text="with d_2").click()
     share = len(page.evaluate("explorer.selection")) / len(content.rows)
+    until(page, "document.getElementById('selection').innerText.includes('d_2 (selected by it)')")
     assert 0.3 < share < 0.7 and page.evaluate("document.activeElement.id") != "find"
     page.evaluate("document.getElementById('clear-selection').click()")
 
