@@ -1,4 +1,4 @@
-"""A trained policy in one file that is safe to open, with all but its weights as text in the header; lists of policies."""
+"""A trained policy in one file that is safe to open, all but its weights as text in the header; lists of policies."""
 
 import functools
 import json
